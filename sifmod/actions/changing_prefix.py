@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sifmod.config.site import Site
 from sifmod.errors import PermissionsError
-from sifmod.tree.disk import opened
+from sifmod.tree.durable import opened
 from sifmod.tree.layout import Layout
 
 _PARENTS = 0o022  # umask of what is made above a shared prefix, which its readers have to pass

@@ -11,10 +11,10 @@ from sifmod.actions.install.reapply import planned
 from sifmod.actions.subject import Subject
 from sifmod.errors import ModuleError, SifmodError
 from sifmod.image.inspect.package import Package, PackageKind
-from sifmod.image.inspect.python import normalized
+from sifmod.image.inspect.python_environments import normalized
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.module.variables import host_variables
-from sifmod.tree.disk import content
+from sifmod.tree.durable import content
 from sifmod.tree.receipt import Installation
 
 _WORD = r"""(?:[^\s'"\\;]|'[^']*'|"[^"]*"|\\.)+"""

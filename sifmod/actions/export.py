@@ -11,7 +11,7 @@ from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.errors import FetchError
 from sifmod.image.export import write_archive, write_directory, write_sif, write_sqsh
-from sifmod.tree.beside import beside
+from sifmod.tree.target_store import target_store
 
 Form = Literal["sif", "sqsh", "oci-archive", "docker-archive", "sandbox"]
 ENDINGS: dict[Form, str] = {
@@ -46,7 +46,7 @@ def export(image: Path, form: Form, target: Path, site: Site, reporter: Reporter
         )
     with (
         site_umask(site),
-        beside(target, site.lock_lease, reporter.waiting(target), replace=force) as one,
+        target_store(target, site.lock_lease, reporter.waiting(target), replace=force) as one,
         one.incoming() as incoming,
     ):
         notes = _write(image.resolve(), form, incoming, site, reporter)

@@ -16,14 +16,14 @@ from sifmod.image.artifact import Artifact
 from sifmod.image.fetch import announced_size, fetch_image
 from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from sifmod.module.plan import ImagePlan, Runtime
 from sifmod.system import size_text
-from sifmod.tree.beside import beside
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from sifmod.tree.store import Store
+from sifmod.tree.target_store import target_store
 
 LARGE = 2 * 10**9  # bytes
 
@@ -111,7 +111,7 @@ def _fetched(image: ImagePlan, reference: Reference, site: Site, options: FetchO
         waiting = reporter.waiting(options.output)
         with (
             site_umask(site),
-            beside(options.output, site.lock_lease, waiting, replace=options.force) as one,
+            target_store(options.output, site.lock_lease, waiting, replace=options.force) as one,
         ):
             return fetch_image(image, runtime, one, reporter.progress, settings)
     layout, waiting = Layout(site.prefix), reporter.waiting(reference.shown)

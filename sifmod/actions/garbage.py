@@ -16,12 +16,12 @@ from sifmod.tree.history import previous, read_history, superseded
 from sifmod.tree.layer import OldLayer, old_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import begins, read_life
-from sifmod.tree.lock import closed_remains, is_held
+from sifmod.tree.locking import closed_remains, is_held
 from sifmod.tree.mark import in_force
 from sifmod.tree.partial import Partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
 from sifmod.tree.removal import removable
-from sifmod.tree.stack import locked_images
+from sifmod.tree.stack_record import locked_images
 from sifmod.tree.state import changes, only_in
 from sifmod.tree.store import StoredImage, entries, foreign_files, in_work, used_images
 

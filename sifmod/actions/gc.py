@@ -5,20 +5,20 @@ from typing import NamedTuple
 from sifmod.actions.garbage import GcPlan, OldGeneration, old_generations
 from sifmod.actions.garbage import plan_gc as plan_gc
 from sifmod.actions.log import record, record_beside
-from sifmod.actions.reference import release
+from sifmod.actions.references import release
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
-from sifmod.tree.disk import reported, take
+from sifmod.tree.durable import reported, take
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.layer import OldLayer, remove_layers
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import Held, lock
+from sifmod.tree.locking import Held, lock
 from sifmod.tree.log import Done
 from sifmod.tree.mark import forget
 from sifmod.tree.partial import Partial, discard_partial, lock_name
 from sifmod.tree.receipt import live_number, numbers, read_receipt
 from sifmod.tree.removal import prune, remove_tree
-from sifmod.tree.stack import locked_images
+from sifmod.tree.stack_record import locked_images
 from sifmod.tree.store import GC, StoredImage, discard, entries
 
 

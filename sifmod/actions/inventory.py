@@ -15,7 +15,7 @@ from sifmod.image.inspect.inventory import read_inventory
 from sifmod.image.inspect.package import Inventory
 from sifmod.module.quote import shell
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import is_held, lock
+from sifmod.tree.locking import is_held, lock
 from sifmod.tree.receipt import Installation
 from sifmod.tree.store import GC, keep, read_kept, read_stored
 

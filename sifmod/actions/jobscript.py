@@ -12,12 +12,12 @@ from sifmod.actions.layer.places import found_layers, words_for
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.inspect.mpi import read_dynamic
-from sifmod.image.inspect.python import find_environments
+from sifmod.image.inspect.python_environments import find_environments
 from sifmod.image.inspect.rootfs import Rootfs, find_command, open_rootfs, search_path
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.module.job import DISTRIBUTED, JOB, TORCHRUN, Job, JobOptions, from_json, job_script
+from sifmod.module.jobscript import DISTRIBUTED, JOB, TORCHRUN, Job, JobOptions, from_json, job_script
 from sifmod.module.quote import shell
-from sifmod.tree.disk import read
+from sifmod.tree.durable import read
 from sifmod.tree.layer import DEFAULT
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation

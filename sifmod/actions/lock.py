@@ -15,8 +15,8 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.config.prefix import settings_directories
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, OptionError
-from sifmod.image.sources.kinds import references
-from sifmod.module.origin import ImageOrigin, from_fields
+from sifmod.image.sources.source_kinds import references
+from sifmod.module.image_origin import ImageOrigin, from_fields
 from sifmod.module.plan import File, ImagePlan, Plan
 from sifmod.module.render import render
 from sifmod.system import some

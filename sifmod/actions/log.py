@@ -8,7 +8,7 @@ from sifmod.errors import SifmodError
 from sifmod.tree.generation import module_lock
 from sifmod.tree.layer import Layer, Layers
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import Held, lock
+from sifmod.tree.locking import Held, lock
 from sifmod.tree.log import STORE, Done, Log, append, entry, logged_modules, read_log
 from sifmod.tree.store import Store
 

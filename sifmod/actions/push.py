@@ -25,7 +25,7 @@ from sifmod.image.registry.registry import Registry, Repository
 from sifmod.image.registry.upload import Blob, put_manifest, read_manifest, upload
 from sifmod.image.settings import Settings
 from sifmod.image.sif_to_oci import Base, convert, descriptor_data, layer_bytes
-from sifmod.image.sources.kinds import parse as parse_source
+from sifmod.image.sources.source_kinds import parse as parse_source
 from sifmod.tree.layout import Layout
 from sifmod.tree.store import has_its_size, read_stored
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sifmod.actions.log import record
-from sifmod.actions.reference import release, renew
+from sifmod.actions.references import release, renew
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, ModuleError

@@ -32,7 +32,7 @@ from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import OptionError
 from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.package import Package
-from sifmod.image.inspect.python import normalized
+from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import line
 from sifmod.module.plan import LAYER_TARGET

@@ -11,7 +11,7 @@ from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.errors import OptionError, PermissionsError
 from sifmod.module.quote import shell
-from sifmod.tree.disk import reported
+from sifmod.tree.durable import reported
 from sifmod.tree.layout import Layout
 from sifmod.tree.rights import Other, Rights, give, others
 

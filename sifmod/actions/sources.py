@@ -22,7 +22,7 @@ def check_sources(loaded: LoadedEasyconfig) -> None:
         written["image.build.from"] = image.build.from_
     if all(map(PLAIN.fullmatch, written.values())):
         return
-    from sifmod.image.sources.kinds import parse
+    from sifmod.image.sources.source_kinds import parse
 
     places = {origin.key: origin.origin for origin in loaded.origins}
     problems = []

@@ -8,7 +8,7 @@ from sifmod.config.site import Site
 from sifmod.errors import SifmodError
 from sifmod.image.child import run_child
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 
 PROGRAM = "update_lmod_system_cache_files"
 _PLACE = "/usr/share/lmod/lmod"  # of the packages of distributions

@@ -14,8 +14,8 @@ from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.package import Inventory
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.registry.mirrors import source_of
-from sifmod.image.sources.kinds import parse
-from sifmod.module.origin import NO_ORIGIN, ImageOrigin
+from sifmod.image.sources.source_kinds import parse
+from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree.history import previous, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, live_number, numbers, read_receipt

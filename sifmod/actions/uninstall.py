@@ -9,7 +9,7 @@ from sifmod.actions.garbage import GcPlan, plan_gc
 from sifmod.actions.gc import Collected, apply_gc
 from sifmod.actions.life import forget_life
 from sifmod.actions.log import record
-from sifmod.actions.reference import release
+from sifmod.actions.references import release
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site

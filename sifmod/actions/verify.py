@@ -11,7 +11,7 @@ from sifmod.digest import sha256_file
 from sifmod.errors import FetchError, ModuleError, OptionError, PermissionsError
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.printable import line
-from sifmod.image.signature.check import check, signatures
+from sifmod.image.signature.signatures import check, signatures
 from sifmod.tree.layer import IMAGE, TREE, Layer
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, live_number, read_receipt

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sifmod.cli.context import load_context, load_facts, reporter
-from sifmod.cli.options import conversion_options, json_option, site_options, yes_option
 from sifmod.cli.output import counted, echo, error_data, print_json, problems_data, quiet, say, show_error, write
+from sifmod.cli.shared_options import conversion_options, json_option, site_options, yes_option
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, Problem, SifmodError
 from sifmod.system import one_line
 
@@ -76,7 +76,7 @@ class Found:
 
 def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
     from sifmod.actions.author.check import check, check_settings, check_stack, settings_kind
-    from sifmod.config.wanted import wanted_easyconfig
+    from sifmod.config.word import wanted_easyconfig
 
     path = Path(word)
     try:
@@ -216,7 +216,7 @@ def import_command(
     easyconfig that `sifmod check` accepts is refused with the reason; the others are written, and the exit code is 5.
     """
     from sifmod.actions.author.import_easyconfig import convert, find_sources, write
-    from sifmod.imports.budget import CannotImportError
+    from sifmod.imports.cost import CannotImportError
     from sifmod.imports.modulefile import Naming
 
     directory = Path(output)

@@ -149,7 +149,7 @@ def _settings(ctx: click.Context, key: str) -> tuple[str, ...]:
     known = [path for directory in (user, machine) for path in sorted((directory / "sites").glob("*.yaml"))]
     if not paths and not known:
         return ()
-    from sifmod.config.variables import expand_paths, texts
+    from sifmod.config.expand import expand_paths, texts
     from sifmod.config.yaml.parse import load_yaml
 
     files = [expand_paths(load_yaml(path).node, os.environ).entries for path in paths]
@@ -168,7 +168,7 @@ def _site(name: str, known: list[Path]) -> Path | None:
     if name:
         return Path(name) if "/" in name else next((path for path in known if path.stem == name), None)
     from sifmod.config.bind_paths import matches
-    from sifmod.config.variables import texts
+    from sifmod.config.expand import texts
     from sifmod.config.yaml.parse import load_yaml
 
     best: tuple[int, Path | None] = (0, None)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.options import SITE_KEYS, Given
 from sifmod.cli.output import ask, say
+from sifmod.cli.shared_options import SITE_KEYS, Given
 from sifmod.config.name import ModuleName
 from sifmod.config.shown import shown
 from sifmod.errors import ModuleError, OptionError

@@ -8,8 +8,15 @@ import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
 from sifmod.cli.context import load_context, reporter
-from sifmod.cli.options import Given, conversion_options, json_option, keep_blobs_option, site_options, yes_option
 from sifmod.cli.output import echo, print_json, quiet, say, shaped
+from sifmod.cli.shared_options import (
+    Given,
+    conversion_options,
+    json_option,
+    keep_blobs_option,
+    site_options,
+    yes_option,
+)
 from sifmod.config.shown import shown
 from sifmod.errors import OptionError
 

@@ -11,8 +11,15 @@ import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
 from sifmod.cli.context import layout_for, load_context, reporter
-from sifmod.cli.options import Given, conversion_options, json_option, keep_blobs_option, site_options, yes_option
 from sifmod.cli.output import echo, print_json, quiet, receipt_data, say
+from sifmod.cli.shared_options import (
+    Given,
+    conversion_options,
+    json_option,
+    keep_blobs_option,
+    site_options,
+    yes_option,
+)
 from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
@@ -129,7 +136,7 @@ def _options(given: Given, variant: str | None) -> "InstallOptions":
 
 
 def _request(target: Target, given: Given) -> "InstallRequest":
-    from sifmod.config.wanted import wanted_easyconfig
+    from sifmod.config.word import wanted_easyconfig
 
     site = load_context(given)
     wanted_easyconfig(target.easyconfig, site.site)  # a slip is told before all that an install needs is imported
@@ -144,7 +151,7 @@ def _request(target: Target, given: Given) -> "InstallRequest":
 
 def _fetch(given: Given) -> Callable[[Target], Done]:
     """Fetches the image of an easyconfig into the store, and prints its path."""
-    from sifmod.actions.install.image import fetch_only
+    from sifmod.actions.install.choose_image import fetch_only
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
     speak = quiet if given["quiet"] else say
@@ -181,7 +188,7 @@ def _install(given: Given) -> Callable[[Target], Done]:
         if found is None:
             known = None  # an install takes its time
         elif found.image and found.image.link == "reference":
-            from sifmod.actions.reference import renew
+            from sifmod.actions.references import renew
 
             renew(layout, found)
         installation, state = (found, _THERE) if found else _installed(target, given)

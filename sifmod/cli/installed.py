@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.context import layout_for, load_facts, reporter, resolve
-from sifmod.cli.options import json_option, prefix_option
 from sifmod.cli.output import (
     counted,
     echo,
@@ -20,6 +19,7 @@ from sifmod.cli.output import (
     shaped,
     show_error,
 )
+from sifmod.cli.shared_options import json_option, prefix_option
 from sifmod.config.name import ModuleName
 from sifmod.errors import Problem, SifmodError
 from sifmod.system import one_line, size_text

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from sifmod.cli.context import layout_for, load_facts, reporter, resolve
-from sifmod.cli.options import Given, json_option, layer_options, places_options, prefix_option
 from sifmod.cli.output import echo, print_json, print_rows, say, shaped
+from sifmod.cli.shared_options import Given, json_option, layer_options, places_options, prefix_option
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError
 from sifmod.system import size_text

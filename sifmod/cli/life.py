@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sifmod.cli.context import layout_for, live, load_facts, reporter, resolve, tree
-from sifmod.cli.options import Decorated, Given, json_option, prefix_option
 from sifmod.cli.output import print_json, say, shaped
+from sifmod.cli.shared_options import Decorated, Given, json_option, prefix_option
 from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout

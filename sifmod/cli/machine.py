@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.context import layout_for, load_context, load_facts
-from sifmod.cli.options import json_option, site_options
 from sifmod.cli.output import echo, print_json, print_origins, problems_data, say, shaped, write
+from sifmod.cli.shared_options import json_option, site_options
 
 if TYPE_CHECKING:
     from sifmod.config.load_site import LoadedSite
@@ -63,7 +63,7 @@ def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
 def _keys() -> Iterator[tuple[str, object]]:
     """Every key that a site file may have, but for those that only say when it is the site; and its default."""
     from sifmod.config.site import SiteFile
-    from sifmod.config.yaml.check import Model
+    from sifmod.config.yaml.validate import Model
 
     for key, field in SiteFile.model_fields.items():
         default = field.get_default()

@@ -10,8 +10,8 @@ import click
 
 from sifmod.cli.batch import Done, Ended, Failed, run_batch, summary, worst
 from sifmod.cli.context import layout_for, reporter
-from sifmod.cli.options import Given
 from sifmod.cli.output import echo, print_json, quiet, say, show_error
+from sifmod.cli.shared_options import Given
 from sifmod.config.name import ModuleName
 from sifmod.errors import SifmodError
 

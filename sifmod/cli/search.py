@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from sifmod.cli.context import load_facts
-from sifmod.cli.options import json_option, site_options
 from sifmod.cli.output import echo, print_json, problems_data, say, shaped
+from sifmod.cli.shared_options import json_option, site_options
 from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line

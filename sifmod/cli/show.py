@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.context import layout_for, live, load_context, resolve
-from sifmod.cli.options import json_option, site_options
 from sifmod.cli.output import echo, print_json, print_origins, print_rows, receipt_data, shaped
+from sifmod.cli.shared_options import json_option, site_options
 from sifmod.errors import OptionError
 from sifmod.system import one_line, size_text
 from sifmod.tree.layout import Layout
@@ -100,7 +100,7 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
 
 def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None], as_json: bool, origins: bool) -> None:
     from sifmod.config.load_easyconfig import load_easyconfig
-    from sifmod.config.wanted import wanted_easyconfig
+    from sifmod.config.word import wanted_easyconfig
 
     context = load_context(site)
     loaded = load_easyconfig(wanted_easyconfig(name, context.site), context, variant, {}, os.environ)

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from sifmod.cli.context import load_context, reporter, typed
-from sifmod.cli.options import Given, conversion_options, json_option, site_options, yes_option
 from sifmod.cli.output import echo, print_json, say
 from sifmod.cli.output import quiet as silent
+from sifmod.cli.shared_options import Given, conversion_options, json_option, site_options, yes_option
 from sifmod.cli.stack_files import bundle, catalogue, given_site, init, lock, outdated, planned_stack, stack_options
 from sifmod.cli.stack_job import asked_of_jobs, chosen, job_options, run_jobs
 from sifmod.cli.stack_told import counts, disk_needed, end, lines, stack_data, summary, tell
@@ -33,7 +33,7 @@ def plan(file: Path, as_json: bool, **given: Any) -> int:
     """
     from sifmod.actions.stack.fetches import fetches
     from sifmod.actions.stack.lives import lives
-    from sifmod.actions.stack.plan import plan_stack
+    from sifmod.actions.stack.stack_plan import plan_stack
     from sifmod.config.stack import load_stack
 
     planned, site = planned_stack(load_stack(file), given)
@@ -90,7 +90,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     from sifmod.actions.stack.fetches import fetches
     from sifmod.actions.stack.job import is_last
     from sifmod.actions.stack.lives import apply_lives, lives
-    from sifmod.actions.stack.plan import plan_stack
+    from sifmod.actions.stack.stack_plan import plan_stack
     from sifmod.cli.progress import progress
     from sifmod.config.stack import load_stack
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sifmod.cli.context import layout_for, load_context, reporter, tree
-from sifmod.cli.options import SITE_KEYS, Given, json_option, prefix_option, several, site_options
 from sifmod.cli.output import counted, echo, print_json, say
+from sifmod.cli.shared_options import SITE_KEYS, Given, json_option, prefix_option, several, site_options
 from sifmod.errors import ConfigError, OptionError
 from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from sifmod.actions.catalogue.entry import Entry
     from sifmod.actions.lock import LockedModule
-    from sifmod.actions.stack.plan import Planned
+    from sifmod.actions.stack.stack_plan import Planned
     from sifmod.config.load_site import LoadedSite
     from sifmod.config.stack import Stack
 
@@ -44,7 +44,7 @@ def planned_stack(stack: "Stack", given: Given) -> "tuple[Planned, LoadedSite]":
     """The stack with what the command line says, and the site."""
     from sifmod.actions.fetch_settings import fetch_settings
     from sifmod.actions.install.options import InstallOptions
-    from sifmod.actions.stack.plan import Planned
+    from sifmod.actions.stack.stack_plan import Planned
     from sifmod.tree.provenance import CommandLine
 
     texts = given_site(given)
@@ -103,7 +103,7 @@ def outdated(file: Path, as_json: bool, **given: Any) -> None:
     Nothing is changed. `sifmod install --force` fetches the image that a tag names now.
     """
     from sifmod.actions.stack.outdated import outdated as find
-    from sifmod.actions.stack.plan import plan_stack
+    from sifmod.actions.stack.stack_plan import plan_stack
     from sifmod.config.stack import load_stack
 
     planned, site = planned_stack(load_stack(file), {**given, "skip_sanity_check": True})
@@ -261,7 +261,7 @@ def catalogue(
 def _of_stack(stack: "Stack", context: "LoadedSite", given: "Mapping[str, str | None]") -> "tuple[Entry, ...]":
     from sifmod.actions.catalogue.gather import of_stack
     from sifmod.actions.install.options import InstallOptions
-    from sifmod.actions.stack.plan import Planned, plan_stack
+    from sifmod.actions.stack.stack_plan import Planned, plan_stack
 
     planned = Planned(stack, tree(context.site.prefix), given_site(given), InstallOptions())
     return of_stack(plan_stack(planned), os.environ, say)
@@ -271,7 +271,7 @@ def _entries(names: tuple[str, ...], everything: bool, context: "LoadedSite") ->
     """Of a module that is both installed and in an easyconfig, what is installed."""
     from sifmod.actions.catalogue.gather import installable, installed
     from sifmod.config.find import easyconfigs
-    from sifmod.config.wanted import wanted_easyconfig
+    from sifmod.config.word import wanted_easyconfig
 
     def refuse(error: ConfigError) -> None:
         if names:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from sifmod.cli.context import resolve
-from sifmod.cli.options import several
 from sifmod.cli.output import counted
+from sifmod.cli.shared_options import several
 from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
     from sifmod.actions.stack.apply import Applying
     from sifmod.actions.stack.job import JobOptions
-    from sifmod.actions.stack.plan import StackPlan
+    from sifmod.actions.stack.stack_plan import StackPlan
     from sifmod.actions.stack.watch import Tested
     from sifmod.config.site import Site
-    from sifmod.tree.stack import Submission
+    from sifmod.tree.stack_record import Submission
 
 _CORES = 8  # that a conversion uses at most
 _HOURS = 4

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sifmod.actions.stack.apply import Applying
     from sifmod.actions.stack.fetches import Fetches
     from sifmod.actions.stack.lives import Lives
-    from sifmod.actions.stack.plan import StackPlan, Step
+    from sifmod.actions.stack.stack_plan import StackPlan, Step
     from sifmod.actions.workers import Event
     from sifmod.cli.progress import Display
     from sifmod.config.load_site import LoadedSite

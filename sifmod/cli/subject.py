@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sifmod.cli.context import layout_for, load_context, reporter, resolve, tree
-from sifmod.cli.options import json_option, prefix_option, site_options
 from sifmod.cli.output import counted, echo, print_json, quiet, say, shaped
+from sifmod.cli.shared_options import json_option, prefix_option, site_options
 from sifmod.errors import OptionError
 from sifmod.system import one_line, size_text
 from sifmod.tree.layout import Layout

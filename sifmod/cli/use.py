@@ -7,8 +7,8 @@ import click
 
 from sifmod.cli.context import layout_for, load_facts, reporter, resolve
 from sifmod.cli.life import say_life
-from sifmod.cli.options import json_option, prefix_option
 from sifmod.cli.output import echo, print_json, print_rows, say, shaped
+from sifmod.cli.shared_options import json_option, prefix_option
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError
 from sifmod.system import harmless
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from sifmod.cli.outputs.use import TestData
-    from sifmod.module.job import Style
+    from sifmod.module.jobscript import Style
     from sifmod.tree.kernelspec import Kernelspec
     from sifmod.tree.receipt import Installation
 
@@ -201,7 +201,7 @@ def jobscript_command(
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.jobscript import jobscript
     from sifmod.actions.layer.places import installed, known, layouts
-    from sifmod.module.job import JobOptions
+    from sifmod.module.jobscript import JobOptions
     from sifmod.module.quote import shell
 
     target = Path(output) if output not in (None, "-") else None

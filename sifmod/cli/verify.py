@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.context import layout_for, live, load_context, reporter, resolve
-from sifmod.cli.options import json_option, site_options
 from sifmod.cli.output import counted, echo, error_data, print_json, say
+from sifmod.cli.shared_options import json_option, site_options
 from sifmod.config.shown import shown
 from sifmod.errors import ModuleError, SifmodError
 from sifmod.system import one_line

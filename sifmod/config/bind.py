@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema, model_vali
 from sifmod.config.bind_paths import is_pattern, matches, tops_of_links, within
 from sifmod.config.input import Input, read_input
 from sifmod.config.text import BindPath, can_be_bound, is_root
-from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Node, join_key, problem_at, shown
+from sifmod.config.yaml.validate import Model
 from sifmod.errors import Problem
 
 _OPTION = re.compile(r"ro|rw|id=[0-9]+|image-src=/?[^,:\"\\\x00-\x1f\x7f]*")

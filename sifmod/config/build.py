@@ -9,8 +9,8 @@ from pydantic_core import PydanticCustomError
 
 from sifmod.config.find import SUFFIXES
 from sifmod.config.text import Absolute, EnvName, EnvValue, Items, Line, NotEmpty, Pairs, Text
-from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Node, shown
+from sifmod.config.yaml.validate import Model
 
 _DOCKERFILE = re.compile(r"(.*/)?(Dockerfile|Containerfile)(\.[^/]*)?|.*/")
 _UPON_BASE = ("pip", "requirements", "files", "env", "labels", "post", "test")

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.config.bind_paths import is_pattern, matches
+from sifmod.config.expand import expand_paths, texts
 from sifmod.config.find import shipped
 from sifmod.config.input import Input, read_input
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import SiteFile
-from sifmod.config.variables import expand_paths, texts
-from sifmod.config.yaml.check import check_layer, did_you_mean
 from sifmod.config.yaml.node import Node, tree
 from sifmod.config.yaml.parse import load_yaml
+from sifmod.config.yaml.validate import check_layer, did_you_mean
 from sifmod.errors import ConfigError, OptionError, Problem
 
 FALLBACK = "generic"

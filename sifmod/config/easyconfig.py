@@ -37,7 +37,7 @@ from sifmod.config.text import (
     VersionSuffix,
     wrapper_item,
 )
-from sifmod.config.yaml.check import Model
+from sifmod.config.yaml.validate import Model
 from sifmod.errors import ViewError
 
 Accelerator = Literal["rocm", "cuda", "none"]
@@ -183,9 +183,9 @@ RunscriptEnv = Annotated[Pairs, Items(EnvName, EnvValue)]
 class Easyconfig(Model):
     """One module, with its preset, what it extends, its variant and the command line merged in.
 
-    Without an image it is a view (config/layers.py). Nothing in here says "not decided": `image.filename`, `image.arch`
-    and `accelerator` are filled in by loading. Paths in `image.sources` and `image.build` are absolute; a bare name in
-    `sources` is looked up in image_dirs.
+    Without an image it is a view (config/inheritance.py). Nothing in here says "not decided": `image.filename`,
+    `image.arch` and `accelerator` are filled in by loading. Paths in `image.sources` and `image.build` are absolute; a
+    bare name in `sources` is looked up in image_dirs.
     """
 
     name: Name

@@ -10,8 +10,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sifmod.config.text import whole_number
-from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Node
+from sifmod.config.yaml.validate import Model
 
 Moment = Literal[
     "before_fetch", "after_fetch", "before_install", "after_install",

@@ -9,18 +9,18 @@ from pathlib import Path
 from sifmod.config.bind import expand
 from sifmod.config.build import Build, names_easyconfig, spelled_out_node
 from sifmod.config.easyconfig import Easyconfig, Image
+from sifmod.config.expand import settle_path, settle_sources, variables_read
 from sifmod.config.find import find_easyconfig, places_before
+from sifmod.config.inheritance import Inherited, checked_view, is_view, read_inherited, view_defaults
 from sifmod.config.input import Input, read_input
-from sifmod.config.layers import Layers, checked_view, is_view, read_layers, view_defaults
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.offered import Offered
 from sifmod.config.option import easyconfig_layer
 from sifmod.config.origin import Origin, of_tree
 from sifmod.config.quirk import Quirk, applicable
 from sifmod.config.site import Site
-from sifmod.config.variables import settle_path, settle_sources, variables_read
-from sifmod.config.yaml.check import build, did_you_mean
 from sifmod.config.yaml.node import Mark, Node, join_key, merge, problem_at, tree
+from sifmod.config.yaml.validate import build, did_you_mean
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem, VariantError
 
 _MARK = Mark("default", 0, 0)
@@ -45,7 +45,7 @@ class LoadedEasyconfig:
     inputs: tuple[Input, ...]  # the site's are not among them
     origins: tuple[Origin, ...]
     notes: tuple[str, ...]  # what the user should know: a source left out because its variable is not set
-    layers: Layers  # what it was merged from
+    layers: Inherited  # what it was merged from
     quirks: tuple[Quirk, ...]  # those that apply
     tree: Node  # the layers merged
     bases: tuple[Image, ...]  # of an image that is built: what it is built upon, and what that is, and so on
@@ -96,9 +96,9 @@ def all_variants(path: Path, loaded_site: LoadedSite, environ: Mapping[str, str]
     return tuple(loaded)
 
 
-def _layers(path: Path, site: Site, overrides: Overrides) -> Layers:
+def _layers(path: Path, site: Site, overrides: Overrides) -> Inherited:
     last = (easyconfig_layer(overrides),)
-    layers = read_layers(path, site.robot_paths)
+    layers = read_inherited(path, site.robot_paths)
     return replace(layers, first=(defaults(site),), last=last)
 
 
@@ -110,7 +110,7 @@ class _Surroundings:
     above: tuple[Path, ...] = ()  # the easyconfigs that are built upon this one
 
 
-def _load(path: Path, layers: Layers, variant: str | None, around: _Surroundings) -> LoadedEasyconfig:
+def _load(path: Path, layers: Inherited, variant: str | None, around: _Surroundings) -> LoadedEasyconfig:
     easyconfig, complete, written, notes = _merged(path, layers.of(variant), around.environ)
     quirks = applicable(around.site.quirks, easyconfig, around.site.site.name, around.digests)
     if quirks:
@@ -254,7 +254,7 @@ def _module_of(easyconfig: Node) -> tuple[str, ...]:
     return tuple(easyconfig.at(key).text for key in ("name", "version", "versionsuffix"))
 
 
-def choose_variant(path: Path, layers: Layers, site: Site, wanted: str | None) -> str | None:
+def choose_variant(path: Path, layers: Inherited, site: Site, wanted: str | None) -> str | None:
     """The variant called `wanted`, else the first that fits the site; None for an easyconfig without variants.
 
     A variant fits when its accelerator and its image's architecture are the site's.
@@ -305,12 +305,12 @@ def outlines(path: Path, site: Site) -> Iterator[Offered]:
         yield Offered(variant, name, version, suffix, accelerator, "", (), {}, (), "", arch)
 
 
-def _target(layers: Layers, variant: str | None) -> tuple[str, str]:
+def _target(layers: Inherited, variant: str | None) -> tuple[str, str]:
     merged = merge(layers.of(variant), Mark("", 0, 0))
     return merged.at("accelerator").text, merged.at("image", "arch").text
 
 
-def _list(path: Path, layers: Layers, site: Site) -> str:
+def _list(path: Path, layers: Inherited, site: Site) -> str:
     on_path = any(path.is_relative_to(directory) for directory in site.robot_paths)
     name = shlex.quote(path.name if on_path else str(path))
     lines = []

@@ -15,6 +15,7 @@ from sifmod.config.detect import (
     read_site_file,
     site_directories,
 )
+from sifmod.config.expand import names_in, texts, variables_read
 from sifmod.config.find import shipped
 from sifmod.config.hook import hooks_of
 from sifmod.config.input import Input, current_facts, read_input
@@ -23,11 +24,10 @@ from sifmod.config.option import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
 from sifmod.config.prefix import OPTION_KEYS, settings_directories
 from sifmod.config.quirk import Quirk, read_quirks
-from sifmod.config.resolve import Resolved, resolve
+from sifmod.config.resolve_site import Resolved, resolve
 from sifmod.config.site import Site, SiteFile
-from sifmod.config.variables import names_in, texts, variables_read
-from sifmod.config.yaml.check import build
 from sifmod.config.yaml.node import Node, merge, problem_at
+from sifmod.config.yaml.validate import build
 from sifmod.errors import ConfigError, OptionError, Problem
 
 

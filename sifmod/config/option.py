@@ -5,11 +5,11 @@ import re
 from collections.abc import Mapping
 
 from sifmod.config.easyconfig import Easyconfig
+from sifmod.config.expand import expand_paths
 from sifmod.config.prefix import OPTION_KEYS, VARIABLES
 from sifmod.config.site import SiteFile
-from sifmod.config.variables import expand_paths
-from sifmod.config.yaml.check import check_layer, did_you_mean
 from sifmod.config.yaml.node import Mark, Node, Number, Scalar, tree
+from sifmod.config.yaml.validate import check_layer, did_you_mean
 from sifmod.errors import OptionError
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?")

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Node, Number, join_key, leaves
+from sifmod.config.yaml.validate import Model
 
 
 class Origin(NamedTuple):

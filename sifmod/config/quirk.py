@@ -15,8 +15,8 @@ from sifmod.config.input import Input, read_input
 from sifmod.config.origin import Origin
 from sifmod.config.text import Name, NotEmpty
 from sifmod.config.version import is_range, within
-from sifmod.config.yaml.check import Model, load_model
 from sifmod.config.yaml.node import Node, Number, join_key, problem_at
+from sifmod.config.yaml.validate import Model, load_model
 from sifmod.errors import ConfigError, Problem
 
 Variables = Literal["env", "host_env", "runscript_env"]

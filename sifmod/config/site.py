@@ -25,8 +25,8 @@ from sifmod.config.text import (
     number_as_written,
     whole_number,
 )
-from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Number
+from sifmod.config.yaml.validate import Model
 
 Link = Literal["copy", "hardlink", "reference"]
 Sharing = Literal["group", "site"]

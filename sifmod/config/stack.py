@@ -16,8 +16,8 @@ from sifmod.config.find import SUFFIXES
 from sifmod.config.input import Input, read_input
 from sifmod.config.text import Items, Line, ModuleSpec, Name, NotEmpty, Pairs
 from sifmod.config.version import is_range, within
-from sifmod.config.yaml.check import Model, load_model
 from sifmod.config.yaml.node import Mark, Node, Number, join_key, problem_at
+from sifmod.config.yaml.validate import Model, load_model
 from sifmod.errors import ConfigError, Problem, SifmodError
 
 MAX_NODES = 200_000  # a stack of ten thousand modules, each with all its keys

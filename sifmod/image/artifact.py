@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sifmod.errors import FetchError
 from sifmod.image.settings import DEFAULT, Settings
-from sifmod.module.origin import NO_ORIGIN, ImageOrigin
+from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 
 if TYPE_CHECKING:
     import requests

@@ -12,7 +12,7 @@ from sifmod.image.artifact import Progress
 from sifmod.image.convert.budget import Watch
 from sifmod.image.convert.extend import copy_blocks
 from sifmod.image.convert.inode import OWNER, Directory, File, Node, Plain, Symlink
-from sifmod.image.convert.metadata.make import directory_at
+from sifmod.image.convert.metadata.added_files import directory_at
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.convert.squashfs.blocks import Stat
 from sifmod.image.convert.squashfs.read_tree import read_tree

@@ -20,9 +20,9 @@ from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.reference import Reference
 from sifmod.image.registry.mirrors import mirrors_of, own_place, source_of
 from sifmod.image.settings import DEFAULT, Settings
-from sifmod.image.signature.check import check_policy, refuse_unsigned_kind
+from sifmod.image.signature.signatures import check_policy, refuse_unsigned_kind
 from sifmod.image.sources.file import take
-from sifmod.image.sources.kinds import references
+from sifmod.image.sources.source_kinds import references
 from sifmod.image.startable import check_startable
 from sifmod.image.stored import lent, to_bring
 from sifmod.module.plan import ConversionPlan, ImagePlan, Runtime

@@ -10,7 +10,7 @@ from sifmod.errors import ImageError
 from sifmod.image.guess import Guess, make_guess
 from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
-from sifmod.image.inspect.python import PythonEnvironment, activated_environment
+from sifmod.image.inspect.python_environments import PythonEnvironment, activated_environment
 from sifmod.image.inspect.rootfs import PYTHON_COMMANDS, Rootfs, search_path
 from sifmod.image.reference import Reference
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from sifmod.errors import FetchError
 from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.gpu import Gpu, find_gpu
-from sifmod.image.inspect.python import PythonEnvironment, find_environments, normalized
+from sifmod.image.inspect.python_environments import PythonEnvironment, find_environments, normalized
 from sifmod.image.inspect.rootfs import PYTHON_COMMANDS, Rootfs, find_command, search_path
 from sifmod.image.reference import Reference
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 
 # words in a reference, the distributions that they mean, and the name that modules have for it
 _FRAMEWORKS = (

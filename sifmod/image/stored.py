@@ -7,7 +7,7 @@ from sifmod.image.artifact import Fetched, FetchRequest, ImageStore
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.registry.mirrors import source_of
 from sifmod.image.startable import why_not_here
-from sifmod.module.origin import ImageOrigin
+from sifmod.module.image_origin import ImageOrigin
 
 Tools = tuple[tuple[str, str], ...]
 """What decides the bytes of a conversion, with versions; sifmod's own are called `…-format`."""

@@ -9,8 +9,8 @@ from posixpath import basename
 from typing import get_args
 
 from sifmod.config.easyconfig import Runscript
-from sifmod.imports.budget import Budget, CannotImportError, Imported, Value, read_text
 from sifmod.imports.container import Found
+from sifmod.imports.cost import Budget, CannotImportError, Imported, Value, read_text
 from sifmod.imports.lua import read_lua
 from sifmod.imports.lua_syntax import HOLE, text_of
 from sifmod.imports.python import Constants, evaluate

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from sifmod.imports.budget import Budget, CannotImportError
+from sifmod.imports.cost import Budget, CannotImportError
 from sifmod.imports.lua_parse import parse
 from sifmod.imports.lua_syntax import (
     HOLE,

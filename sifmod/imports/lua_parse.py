@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 
-from sifmod.imports.budget import Budget, CannotImportError
+from sifmod.imports.cost import Budget, CannotImportError
 from sifmod.imports.lua_syntax import (
     Assign,
     Call,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from sifmod.imports.budget import CannotImportError
+from sifmod.imports.cost import CannotImportError
 
 HOLE = "\ue000"
 MAYBE = "\ue001"  # in front of a text that stands there on a condition that only a run could decide

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sifmod.config.easyconfig import variable_problem
-from sifmod.imports.budget import CannotImportError, Imported, Value, read_text
 from sifmod.imports.container import MOST, NAME, Found, is_for_a_shell, options, vendor, without_arguments, wrapper
+from sifmod.imports.cost import CannotImportError, Imported, Value, read_text
 from sifmod.imports.lua import read_lua
 from sifmod.imports.lua_syntax import HOLE, MAYBE, SOMEWHERE, Default, Made, Read, text_of
 

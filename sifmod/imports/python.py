@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from sifmod.imports.budget import Budget, CannotImportError
+from sifmod.imports.cost import Budget, CannotImportError
 from sifmod.imports.python_text import ITEM, METHODS, Python, UnknownError, formatted, percent, scalar
 
 _CHANGES = ("append", "extend", "update")  # the methods that change a list or a map

@@ -7,7 +7,6 @@ from pathlib import Path
 from sifmod.config.yaml.node import Node
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError
-from sifmod.imports.budget import CannotImportError, Imported, Value
 from sifmod.imports.container import (
     MOST,
     NAME,
@@ -20,6 +19,7 @@ from sifmod.imports.container import (
     without_arguments,
     wrapper,
 )
+from sifmod.imports.cost import CannotImportError, Imported, Value
 
 _SHA256 = re.compile("sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

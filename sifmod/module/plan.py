@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from sifmod.config.easyconfig import Accelerator, GpuSelection, Verb
 from sifmod.config.kinds import RUNTIMES, RuntimeKind, Syntax
-from sifmod.config.mpi import IMAGES_OWN, WantedMpi
+from sifmod.config.mpi_profile import IMAGES_OWN, WantedMpi
 from sifmod.config.name import ModuleName
 from sifmod.config.shown import shown
 from sifmod.config.site import Link

@@ -9,7 +9,7 @@ from jinja2 import Environment
 from sifmod.config.kinds import Syntax, stub_path
 from sifmod.errors import ModuleError
 from sifmod.module import quote
-from sifmod.module.job import JOB, JobOptions, job_of, job_script, to_json
+from sifmod.module.jobscript import JOB, JobOptions, job_of, job_script, to_json
 from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
 from sifmod.module.scripts import environment, numbered, scripts
 from sifmod.module.variables import host_variables, image_variables, record_key

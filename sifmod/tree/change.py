@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import is_there, move, read, sync_file, take, write
-from sifmod.tree.lock import Held
+from sifmod.tree.durable import is_there, move, read, sync_file, take, write
+from sifmod.tree.locking import Held
 from sifmod.tree.removal import prune
 
 

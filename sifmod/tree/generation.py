@@ -11,10 +11,10 @@ from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.change import Change, change
-from sifmod.tree.disk import READ_ONLY, is_directory, is_there, make_directory, names, read, write
+from sifmod.tree.durable import READ_ONLY, is_directory, is_there, make_directory, names, read, write
 from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.lock import Held, left_over, lock
+from sifmod.tree.locking import Held, left_over, lock
 from sifmod.tree.provenance import Provenance
 from sifmod.tree.receipt import FileRecord, Installation, is_number, live, live_number, numbers, read_receipt, to_json
 from sifmod.tree.removal import prune, removable

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from sifmod.config.name import ModuleName
-from sifmod.tree.disk import is_refused, read
+from sifmod.tree.durable import is_refused, read
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live_number
 

@@ -12,7 +12,7 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.config.prefix import data_home
 from sifmod.errors import InstallError
 from sifmod.system import meaning
-from sifmod.tree.disk import content, explain, is_there, make_directory, move, names, parsed, write
+from sifmod.tree.durable import content, explain, is_there, make_directory, move, names, parsed, write
 
 START = "python"
 _SPEC = "kernel.json"

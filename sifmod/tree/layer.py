@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.tree.change import Change, change
-from sifmod.tree.disk import is_directory, is_refused, move, names, parsed, read, sync_directory, sync_file, write
+from sifmod.tree.durable import is_directory, is_refused, move, names, parsed, read, sync_directory, sync_file, write
 from sifmod.tree.layout import Layout, Workplace
-from sifmod.tree.lock import Held, lock
+from sifmod.tree.locking import Held, lock
 from sifmod.tree.receipt import is_number, live
 
 DEFAULT = "default"

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import make_directory, names, read
+from sifmod.tree.durable import make_directory, names, read
 from sifmod.tree.removal import remove_tree
 
 _FREE = b"free"

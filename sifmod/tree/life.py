@@ -12,7 +12,7 @@ from typing import Any
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.errors import InstallError
-from sifmod.tree.disk import is_refused, names, read
+from sifmod.tree.durable import is_refused, names, read
 from sifmod.tree.layout import Layout
 
 _LONGEST = 500  # characters of a message

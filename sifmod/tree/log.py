@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from sifmod import __version__
 from sifmod.config.name import ModuleName, is_part
-from sifmod.tree.disk import names, opened, sync_directory
+from sifmod.tree.durable import names, opened, sync_directory
 from sifmod.tree.layout import LOG, Layout
 
 STORE = "log"  # the lock under which the store's file is written

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.digest import sha256_bytes
-from sifmod.tree.disk import opened, sync_directory
+from sifmod.tree.durable import opened, sync_directory
 from sifmod.tree.layout import Layout
 
 LINK = "share/mark"  # of a generation, to the mark, which a load renews

@@ -6,9 +6,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import opened
+from sifmod.tree.durable import opened
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import Held, spelled
+from sifmod.tree.locking import Held, spelled
 from sifmod.tree.removal import prune, remove_tree
 
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from sifmod.config.kinds import SYNTAXES, stub_path
 from sifmod.config.name import ModuleName, is_part
 from sifmod.errors import ViewError
-from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
+from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.tree import provenance as provenances
-from sifmod.tree.disk import is_refused, names, parsed, read
+from sifmod.tree.durable import is_refused, names, parsed, read
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.provenance import Provenance
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sifmod.system import subordinate_ids
-from sifmod.tree.disk import DIRECTORY, is_directory, opened
+from sifmod.tree.durable import DIRECTORY, is_directory, opened
 
 _DEEP = 50  # directories in each other, each of which takes a descriptor
 

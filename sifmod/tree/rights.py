@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
-from sifmod.tree.disk import is_directory, opened
+from sifmod.tree.durable import is_directory, opened
 from sifmod.tree.layout import HISTORY, RECEIPT, Layout
 from sifmod.tree.receipt import known_modules, numbers, read_receipt
 from sifmod.tree.stage import USER_SOFTWARE

@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError
-from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, new_file, opened, sync_directory, sync_file, write
+from sifmod.tree.durable import (
+    READ_ONLY,
+    READ_ONLY_EXECUTABLE,
+    move,
+    new_file,
+    opened,
+    sync_directory,
+    sync_file,
+    write,
+)
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.lock import Held
+from sifmod.tree.locking import Held
 from sifmod.tree.provenance import Provenance
 from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, LinkRecord, live, to_json
 from sifmod.tree.state import Carried, carry_over

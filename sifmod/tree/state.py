@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.tree.disk import read, sync_directory, sync_file
+from sifmod.tree.durable import read, sync_directory, sync_file
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import FileRecord, Installation, live_number
 
@@ -75,7 +75,7 @@ def _died(layout: Layout, module: ModuleName) -> bool:
             return False
     except FileNotFoundError:
         return False
-    from sifmod.tree.lock import left_over
+    from sifmod.tree.locking import left_over
 
     return any(name == str(module) or "/" not in name for name in left_over(layout))
 

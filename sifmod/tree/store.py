@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, PermissionsError
-from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
+from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import READ_ONLY, content, is_there, move, parsed, sync_directory, take, write
+from sifmod.tree.durable import READ_ONLY, content, is_there, move, parsed, sync_directory, take, write
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import FENCED, Held, left_over, lock
+from sifmod.tree.locking import FENCED, Held, left_over, lock
 from sifmod.tree.mark import in_force
 from sifmod.tree.partial import Incoming, lock_name, open_partial, own_key
 from sifmod.tree.receipt import known_modules, numbers

@@ -19,10 +19,10 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import SifmodError
 from sifmod.module import quote
 from sifmod.tree.change import change as changed
-from sifmod.tree.disk import content, is_there, names
+from sifmod.tree.durable import content, is_there, names
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import NameLife, begins, notices, read_life, retirement, to_json
-from sifmod.tree.lock import Held, lock
+from sifmod.tree.locking import Held, lock
 from sifmod.tree.removal import prune
 
 LUA, TCL = ".modulerc.lua", ".modulerc"

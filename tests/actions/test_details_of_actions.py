@@ -12,9 +12,9 @@ from sifmod.actions.slurm import NO_JOBS, Jobs
 from sifmod.cli.main import run
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.image.artifact import Artifact
-from sifmod.image.sources.kinds import parse
-from sifmod.imports.budget import Imported
-from sifmod.module.origin import ImageOrigin
+from sifmod.image.sources.source_kinds import parse
+from sifmod.imports.cost import Imported
+from sifmod.module.image_origin import ImageOrigin
 from sifmod.system import some
 from support.config import write
 

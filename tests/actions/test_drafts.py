@@ -11,12 +11,12 @@ from sifmod.actions.author.new import Source, draft
 from sifmod.actions.author.new_file import quoted
 from sifmod.actions.author.site import Survey, draft_site
 from sifmod.config.site import SiteFile
-from sifmod.config.yaml.check import check_layer
 from sifmod.config.yaml.parse import parse_yaml
+from sifmod.config.yaml.validate import check_layer
 from sifmod.image.guess import Guess, Named
 from sifmod.image.inspect.gpu import Gpu
-from sifmod.image.inspect.python import PythonEnvironment
-from sifmod.imports.budget import Imported, Value
+from sifmod.image.inspect.python_environments import PythonEnvironment
+from sifmod.imports.cost import Imported, Value
 
 OCI, SCHEMA = "org.opencontainers.image.", "org.label-schema."
 GUESS = Guess(

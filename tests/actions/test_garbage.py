@@ -14,7 +14,7 @@ from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock, staged_generation
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from sifmod.tree.partial import lock_name
 from sifmod.tree.store import Store
 from support.answer import answer

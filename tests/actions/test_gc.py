@@ -19,7 +19,7 @@ from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.life import Life, NameLife, Retired
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from sifmod.tree.receipt import live_number, numbers
 from sifmod.tree.store import Store, entries
 from support.disk_state import disk_state

@@ -16,7 +16,7 @@ from sifmod.config.name import ModuleName
 from sifmod.errors import FetchError, ImageError, ModuleError
 from sifmod.image.inspect.package import Inventory, Package
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from sifmod.tree.receipt import Installation, live
 from sifmod.tree.store import GC, entries
 from support.disk_state import disk_state

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.reference import release, renew
+from sifmod.actions.references import release, renew
 from sifmod.actions.sharing import oddities, rights
 from sifmod.cli.main import run
 from sifmod.config.site import Site

@@ -14,8 +14,8 @@ from sifmod.cli.main import run
 from sifmod.config.bind import lint_binds
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.config.site import SiteFile
-from sifmod.config.yaml.check import check_layer
 from sifmod.config.yaml.parse import parse_yaml
+from sifmod.config.yaml.validate import check_layer
 from support.config import write
 from support.generation import find
 from support.images import Images

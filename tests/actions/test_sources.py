@@ -11,7 +11,7 @@ from sifmod.actions.sources import PLAIN
 from sifmod.cli.main import run
 from sifmod.errors import FetchError
 from sifmod.image import fetch
-from sifmod.image.sources.kinds import local_files, parse
+from sifmod.image.sources.source_kinds import local_files, parse
 from sifmod.module.plan import BuildPlan, ImagePlan
 from support.fetching import Prefix, plan
 from support.images import Images

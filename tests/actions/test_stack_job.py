@@ -10,13 +10,13 @@ import pytest
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.slurm import State, states
 from sifmod.actions.stack.job import elements_of
-from sifmod.actions.stack.plan import Planned, plan_stack
+from sifmod.actions.stack.stack_plan import Planned, plan_stack
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.config.stack import load_stack
 from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout
-from sifmod.tree.stack import Submission, read_submissions
+from sifmod.tree.stack_record import Submission, read_submissions
 from support.config import write
 from support.disk_state import disk_state
 

@@ -13,7 +13,7 @@ from sifmod.image.find_wrappers import Found, Search, find_wrappers
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from support.generation import find
 from support.images import Images
 from support.oci import Entry

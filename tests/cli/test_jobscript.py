@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
-from sifmod.module.job import JOB
+from sifmod.module.jobscript import JOB
 from support.answer import answer
 from support.disk_state import disk_state
 from support.elf import library

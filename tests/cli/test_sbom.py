@@ -15,7 +15,7 @@ from sifmod.actions.sbom import Format, sbom
 from sifmod.actions.subject import Subject
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
-from sifmod.module.origin import NO_ORIGIN
+from sifmod.module.image_origin import NO_ORIGIN
 from sifmod.tree.layer import Layer
 from support.answer import answer
 from support.disk_state import disk_state

@@ -5,9 +5,9 @@ import pytest
 from sifmod.config.build import Build
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.site import SiteFile
-from sifmod.config.yaml.check import build, check_layer
 from sifmod.config.yaml.node import Mark, tree
 from sifmod.config.yaml.parse import parse_yaml
+from sifmod.config.yaml.validate import build, check_layer
 
 BASIS = "name: App\nversion: '1'\naccelerator: none\n"
 IMAGE = "image: {filename: a.sif, arch: amd64, sources: [a.sif]}\n"

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sifmod.config.easyconfig import Easyconfig, EasyconfigFile
-from sifmod.config.yaml.check import build, check_layer
 from sifmod.config.yaml.node import Mark, merge, tree
 from sifmod.config.yaml.parse import parse_yaml
+from sifmod.config.yaml.validate import build, check_layer
 
 MINIMAL: dict[str, object] = {
     "name": "App",

@@ -6,7 +6,7 @@ import pytest
 
 from sifmod.cli.main import run as sifmod
 from sifmod.config.find import shipped
-from sifmod.config.mpi import profile_of, read_profile
+from sifmod.config.mpi_profile import profile_of, read_profile
 from sifmod.errors import ConfigError
 from support.config import lines, write
 

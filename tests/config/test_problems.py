@@ -6,9 +6,9 @@ from sifmod.config.bind import BindSpec
 from sifmod.config.easyconfig import Easyconfig, EasyconfigFile
 from sifmod.config.origin import Origin, of_default, of_tree
 from sifmod.config.site import Accelerators, Signatures, SiteFile
-from sifmod.config.yaml.check import build, check_layer, did_you_mean
 from sifmod.config.yaml.node import Mark, Node, Number, join_key, kind, shown, tree
 from sifmod.config.yaml.parse import parse_yaml
+from sifmod.config.yaml.validate import build, check_layer, did_you_mean
 
 
 def problems(text: str) -> list[str]:

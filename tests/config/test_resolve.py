@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.config.input import current_facts, find_program, module_syntax
-from sifmod.config.resolve import Resolved, resolve
+from sifmod.config.resolve_site import Resolved, resolve
 from sifmod.config.site import SiteFile
 from sifmod.errors import OptionError
 from support.config import write

@@ -10,8 +10,8 @@ import pytest
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.config.find import shipped
 from sifmod.config.schema import easyconfig_schema
-from sifmod.config.yaml.check import check_layer
 from sifmod.config.yaml.parse import parse_yaml
+from sifmod.config.yaml.validate import check_layer
 
 SCHEMA = easyconfig_schema()
 

@@ -3,9 +3,9 @@
 import pytest
 
 from sifmod.config.site import SiteFile
-from sifmod.config.yaml.check import build, check_layer
 from sifmod.config.yaml.node import Mark, tree
 from sifmod.config.yaml.parse import parse_yaml
+from sifmod.config.yaml.validate import build, check_layer
 
 
 def problem(text: str) -> str:

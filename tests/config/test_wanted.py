@@ -6,7 +6,7 @@ import pytest
 
 from sifmod.config.load_site import load_site
 from sifmod.config.site import Site
-from sifmod.config.wanted import wanted_easyconfig
+from sifmod.config.word import wanted_easyconfig
 from sifmod.errors import EasyconfigNotFoundError
 from support.config import write
 

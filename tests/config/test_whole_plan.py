@@ -10,7 +10,7 @@ from sifmod.config.load_site import load_site
 from sifmod.config.name import ModuleName
 from sifmod.config.quirk import read_quirk
 from sifmod.module.decide import Choices, make_plan
-from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
+from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.module.plan import (
     Activation,
     Bind,

@@ -19,7 +19,7 @@ from sifmod.errors import SifmodError
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.convert.sif.write import DataObject, partition_offset, write_header
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.image.signature.check import check, signatures
+from sifmod.image.signature.signatures import check, signatures
 from support.images import Images
 from support.signing import Signer
 from support.squashfs_trees import build, from_directory

@@ -20,9 +20,9 @@ from sifmod.image.fetch import fetch_image
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.program import ask
 from sifmod.image.sources.build import bases, inputs, remote_digests
-from sifmod.image.sources.kinds import local_files, parse
+from sifmod.image.sources.source_kinds import local_files, parse
 from sifmod.module.plan import BuildPlan, ImagePlan, Runtime
-from sifmod.tree.lock import closed_remains
+from sifmod.tree.locking import closed_remains
 from support.command import User, run
 from support.config import write
 from support.disk_state import State, disk_state

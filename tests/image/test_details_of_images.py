@@ -16,7 +16,7 @@ from sifmod.image.artifact import Remote
 from sifmod.image.convert.layers.fields import header_map
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.convert.layers.stream import Malformed, Replaced
-from sifmod.image.convert.metadata.make import _date, inspect_text
+from sifmod.image.convert.metadata.added_files import _date, inspect_text
 from sifmod.image.convert.squashfs.metadata import ListingWriter, MetadataWriter
 from sifmod.image.disk import Sink
 from sifmod.image.download.arriving_file import ArrivingFile, Shared

@@ -15,7 +15,7 @@ from sifmod.image.download.downloads import Downloads
 from sifmod.image.oci.image import BlobSource, Stored, open_image
 from sifmod.image.oci.manifest import Descriptor
 from sifmod.image.settings import DEFAULT
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from support.downloading import IMPATIENT, content, getter, serving, sha256
 from support.identity import call_on_small_disk
 from support.layers import EPOCH, Memory

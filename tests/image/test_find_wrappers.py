@@ -8,7 +8,7 @@ import pytest
 from sifmod.errors import ImageError
 from sifmod.image.find_wrappers import MOST, Found, Search, find_wrappers
 from sifmod.image.inspect.description import Config, ImageDescription
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from support.inside import Files, programs, rootfs
 
 PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -7,7 +7,7 @@ import pytest
 
 from sifmod.image.guess import MAIN_PACKAGES, Guess, Named, make_guess
 from sifmod.image.inspect.description import Config, ImageDescription
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from support.inside import Files, programs, rootfs
 
 VENV = programs("/venv/bin/python", "/venv/bin/python3", "/venv/bin/pip")

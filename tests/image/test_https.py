@@ -16,7 +16,7 @@ from sifmod.image.artifact import FetchRequest, no_progress
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.settings import DEFAULT
 from sifmod.image.sources import https
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from sifmod.module.plan import Runtime
 from support.downloading import IMPATIENT, SHORT
 from support.fetching import Prefix, plan

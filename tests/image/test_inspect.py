@@ -17,7 +17,7 @@ from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif, exported
 from sifmod.image.printable import block, line
 from sifmod.image.settings import Settings
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from support.command import run
 from support.images import Images
 from support.registry import Registry

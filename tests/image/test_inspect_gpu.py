@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.image.inspect.gpu import Gpu, find_gpu
-from sifmod.image.inspect.python import PythonEnvironment
+from sifmod.image.inspect.python_environments import PythonEnvironment
 from support.inside import Files, rootfs
 
 LIBRARY = "/venv/lib/python3.12/site-packages"

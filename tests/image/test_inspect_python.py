@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image.inspect.python import PythonEnvironment, activated_environment, find_environments, normalized
+from sifmod.image.inspect.python_environments import (
+    PythonEnvironment,
+    activated_environment,
+    find_environments,
+    normalized,
+)
 from sifmod.image.inspect.rootfs import USUAL_PATH, find_command, search_path
 from support.inside import Files, programs, rootfs
 

@@ -18,7 +18,7 @@ from sifmod.image.registry.mirrors import Place, token_servers
 from sifmod.image.registry.network import Patience
 from sifmod.image.registry.registry import Registry
 from sifmod.image.settings import DEFAULT, Settings
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from support.misbehaving import MANIFEST, Misbehaving, challenge, client, guarded, log_in
 from support.web import Answer, Handler, Web, answer
 

@@ -4,7 +4,7 @@ import pytest
 
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.image.guess import CALLED, Named, find_name, is_framework, own_labels
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 
 TORCH = {"torch": "2.7.1+cu126", "numpy": "2.0.0"}
 TITLE, VERSION, BASE = (f"org.opencontainers.image.{name}" for name in ("title", "version", "ref.name"))

@@ -11,7 +11,7 @@ from sifmod.image.disk import NoSpaceError
 from sifmod.image.oci.archive import open_archive
 from sifmod.image.oci.image import OciImage, Stored
 from sifmod.image.sources.docker_archive import read_docker_archive
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from support.command import run
 from support.disk_state import disk_state
 from support.identity import call_on_small_disk

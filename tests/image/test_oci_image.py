@@ -10,7 +10,7 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.oci.image import BlobSource, OciImage, Stored, open_image
 from sifmod.image.settings import DEFAULT
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from support.command import run
 from support.fetching import Prefix, plan
 from support.images import Images

@@ -8,7 +8,7 @@ import pytest
 
 from sifmod.errors import FetchError
 from sifmod.image.oci.image import Stored, files_below, read_layout
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from support.command import run
 from support.images import Images
 from support.oci_index import entry, put_index, write_multi

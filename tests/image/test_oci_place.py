@@ -3,7 +3,7 @@
 import pytest
 
 from sifmod.image.registry.mirrors import Place, covers, hub_or, mirrors_of, own_place, places, source_of
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 
 MIRRORS = (("docker.io", ("m.site/hub",)), ("ghcr.io/a", ("n.site",)))
 

@@ -17,7 +17,7 @@ from sifmod.image.registry.mirrors import Place
 from sifmod.image.registry.network import Patience
 from sifmod.image.registry.registry import Registry, Repository
 from sifmod.image.settings import Settings
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from support.misbehaving import BLOB, CONFIG, LAYER, MANIFEST, Misbehaving, client, descriptor, digest
 from support.web import Answer, Handler, Web, answer, raw
 

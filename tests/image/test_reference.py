@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sifmod.errors import FetchError
 from sifmod.image.reference import Reference, is_loopback
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

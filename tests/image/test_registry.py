@@ -18,7 +18,7 @@ from sifmod.image.registry.mirrors import Place, places
 from sifmod.image.registry.network import Patience
 from sifmod.image.registry.registry import Registry as Client
 from sifmod.image.settings import Settings
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from support.images import Images
 from support.oci_index import write_multi
 from support.registry import PASSWORD, USER, Registry, mirror_of, with_password, with_tokens

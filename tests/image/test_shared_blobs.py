@@ -8,7 +8,7 @@ from sifmod.digest import sha256_file
 from sifmod.errors import FetchError
 from sifmod.image.oci.image import open_image
 from sifmod.image.settings import DEFAULT, Settings, SharedBlobs
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from support.fetching import Prefix, plan
 from support.images import Images
 from support.registry import Registry

@@ -18,7 +18,7 @@ from sifmod.image.convert.sif.header import (
     what_it_is,
 )
 from sifmod.image.convert.sif.write import DataObject, partition_offset, write_header
-from sifmod.image.signature.check import signatures
+from sifmod.image.signature.signatures import signatures
 from support.inside import EPOCH, sif
 
 OBJECTS = (DataObject("deffile", "", b"bootstrap"), DataObject("json", "a.json", b"{}"))

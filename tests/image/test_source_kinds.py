@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.config.expand import settle_sources
 from sifmod.config.schema import easyconfig_schema
 from sifmod.config.shown import LOCAL, REGISTRIES, shown
-from sifmod.config.variables import settle_sources
 from sifmod.config.yaml.node import Mark, Node
 from sifmod.image.artifact import FetchRequest, no_progress
 from sifmod.image.inspect.description import describe_image
 from sifmod.image.reference import SourceKind, nothing, says_nothing
-from sifmod.image.sources.kinds import KINDS, local_files, parse, references
+from sifmod.image.sources.source_kinds import KINDS, local_files, parse, references
 from support.fetching import Prefix, plan
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -18,7 +18,7 @@ from sifmod.image.convert.squashfs.metadata import MetadataWriter, XattrTable, i
 from sifmod.image.convert.squashfs.pipeline import MOST_BLOCKS, Written
 from sifmod.image.convert.squashfs.reader import SquashfsReader
 from sifmod.image.convert.squashfs.superblock import Superblock, parse_superblock
-from sifmod.image.convert.squashfs.tree import Common, Heads, Ids, block_sizes, pack_node, survey
+from sifmod.image.convert.squashfs.tables import Common, Heads, Ids, block_sizes, pack_node, survey
 from support.squashfs_trees import FOLDER, PLAIN, build, noise
 
 BLOCK = 131072

@@ -12,7 +12,7 @@ from sifmod.image.convert.sif.header import SifInfo, read_sif
 from sifmod.image.convert.sif.write import partition_offset, write_header
 from sifmod.image.program import Program
 from sifmod.image.settings import Settings
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from sifmod.image.startable import check_startable, compression_of, reads, slow, why_not, why_not_here
 from sifmod.module.plan import Runtime
 from support.fetching import Prefix, plan

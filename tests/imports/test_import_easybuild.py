@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.imports.budget import CannotImportError, Imported, Value
+from sifmod.imports.cost import CannotImportError, Imported, Value
 from sifmod.imports.easybuild import read_easybuild
 
 HEAD = "name = 'Tool'\nversion = '1.2.3'\nsources = ['tool-1.sif']\n"

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sifmod.cli.main import run
-from sifmod.imports.budget import CannotImportError
+from sifmod.imports.cost import CannotImportError
 from sifmod.imports.lua import read_lua
 from sifmod.imports.python import evaluate
 from support.config import write

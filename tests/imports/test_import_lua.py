@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from sifmod.imports.budget import CannotImportError
+from sifmod.imports.cost import CannotImportError
 from sifmod.imports.lua import read_lua
 from sifmod.imports.lua_syntax import HOLE, Environment, Table, Value
 

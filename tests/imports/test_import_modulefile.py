@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.imports.budget import CannotImportError, Imported, Value
+from sifmod.imports.cost import CannotImportError, Imported, Value
 from sifmod.imports.modulefile import NO_COMMAND, Naming, read_modulefile
 
 URI = "oras://registry.example/bio/tool:2.0"

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from sifmod.imports.budget import CannotImportError
+from sifmod.imports.cost import CannotImportError
 from sifmod.imports.python import evaluate
 from sifmod.imports.python_text import Python
 

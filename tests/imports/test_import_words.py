@@ -4,17 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.imports.budget import (
-    MAX_BYTES,
-    MAX_DEPTH,
-    MAX_LETTERS,
-    MAX_STEPS,
-    MAX_TEXT,
-    Budget,
-    CannotImportError,
-    Value,
-    read_text,
-)
 from sifmod.imports.container import (
     OPTIONAL,
     Found,
@@ -25,6 +14,17 @@ from sifmod.imports.container import (
     options,
     without_arguments,
     wrapper,
+)
+from sifmod.imports.cost import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_LETTERS,
+    MAX_STEPS,
+    MAX_TEXT,
+    Budget,
+    CannotImportError,
+    Value,
+    read_text,
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from plans import HELP, plan
-from sifmod.module.job import JOB, Job, JobOptions, from_json, job_script, to_json
+from sifmod.module.jobscript import JOB, Job, JobOptions, from_json, job_script, to_json
 from sifmod.module.plan import Activation, Wrapper
 from sifmod.module.render import render
 from support.command import run

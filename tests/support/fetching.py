@@ -12,7 +12,7 @@ from sifmod.image.fetch import fetch_image
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.module.plan import Activation, BuildPlan, Help, ImagePlan, Plan, SanityCheck
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from sifmod.tree.store import Store
 from support.disk_state import State, disk_state
 from support.runtime import RUNTIME

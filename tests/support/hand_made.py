@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sifmod.image.convert.inode import Content, Directory, File, Symlink
-from sifmod.image.convert.metadata.make import Metadata, insert_metadata, make_metadata
+from sifmod.image.convert.metadata.added_files import Metadata, insert_metadata, make_metadata
 from sifmod.image.convert.sif.write import DataObject, partition_offset, write_header
 from sifmod.image.oci.manifest import parse_config
 from support.command import run

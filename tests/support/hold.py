@@ -13,7 +13,7 @@ from pathlib import Path
 from sifmod.errors import SifmodError
 from sifmod.tree.generation import module_lock
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from support.tree import MODULE, install_under
 
 

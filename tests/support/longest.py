@@ -25,7 +25,7 @@ LONGEST = (
     "slurm_stack",
     "stack",
     "runscripts",
-    "beside",
+    "target_store",
     "hostile",
     "publish",
     "crash",

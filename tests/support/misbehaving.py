@@ -9,7 +9,7 @@ from sifmod.image.oci.manifest import Descriptor
 from sifmod.image.registry.network import Patience
 from sifmod.image.registry.registry import Registry
 from sifmod.image.settings import DEFAULT, Settings
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from support.web import Answer, Web, answer
 
 OCI = "application/vnd.oci.image.manifest.v1+json"

@@ -11,7 +11,7 @@ from sifmod.config.name import ModuleName
 from sifmod.module.plan import File
 from sifmod.tree.generation import module_lock, publish, staged_generation, tidy
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import Held
+from sifmod.tree.locking import Held
 from sifmod.tree.provenance import CommandLine, ImageChoice, Provenance
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.stage import Stage

@@ -13,9 +13,9 @@ import pytest
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Directory, File, Symlink
-from sifmod.image.convert.metadata.make import Entry as Addition
-from sifmod.image.convert.metadata.make import insert_metadata, make_labels
-from sifmod.image.convert.metadata.scripts import ACTIONS, image_environment, runscript, shell_word
+from sifmod.image.convert.metadata.added_files import Entry as Addition
+from sifmod.image.convert.metadata.added_files import insert_metadata, make_labels
+from sifmod.image.convert.metadata.start_scripts import ACTIONS, image_environment, runscript, shell_word
 from support.command import Result, run
 from support.hand_made import EPOCH, Tree, apptainers_sif, our_metadata, our_sif
 from support.images import BUSYBOX

@@ -15,8 +15,8 @@ from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import own_place
 from sifmod.image.registry.registry import Repository
 from sifmod.image.registry.upload import Blob, put_manifest, read_manifest, upload
-from sifmod.image.sources.kinds import parse
-from sifmod.module.origin import ImageOrigin
+from sifmod.image.sources.source_kinds import parse
+from sifmod.module.image_origin import ImageOrigin
 from support.between import Between
 from support.command import run
 from support.conversion import apptainer_pull, content

@@ -1,6 +1,8 @@
 """The rooms of the house (docs/design.md, section 2): imports go one way, and only cli/ prints or exits."""
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -22,6 +24,26 @@ BELOW: dict[str, set[str]] = {
     "tree": {"errors", "system", "digest", "config", "module"},
     "actions": {"errors", "system", "digest", "config", "imports", "module", "image", "tree"},
     "cli": {"errors", "system", "digest", "config", "imports", "module", "image", "tree", "actions"},
+}
+# what one room decides or does and another asks for, keeps, reads or prints: the same thing in each
+SHARED_NAMES = {
+    "build",
+    "easyconfig",
+    "export",
+    "fetch",
+    "install",
+    "installed",
+    "inventory",
+    "jobscript",
+    "life",
+    "log",
+    "reapply",
+    "search",
+    "site",
+    "stack",
+    "subject",
+    "use",
+    "verify",
 }
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py" and path.parent != PACKAGE)
 
@@ -75,6 +97,21 @@ def test_no_two_folders_import_each_other() -> None:
         circle.prepare()
     except CycleError as error:
         pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def test_files_of_one_name_hold_the_same_thing() -> None:
+    names = Counter(path.stem for path in FILES if path.name != "__init__.py")
+    assert {name for name, files in names.items() if files > 1} == SHARED_NAMES
+
+
+def test_the_design_names_every_folder_and_the_files_of_the_actions() -> None:
+    design = (PACKAGE.parent / "docs" / "design.md").read_text()
+    rooms = design.split("\nsifmod/\n")[1].split("\ntests/ ")[0]
+    for folder in {path.parent for path in FILES} - {PACKAGE}:
+        assert re.search(rf"\b{folder.name}/", rooms), f"section 2 does not name {folder.name}/"
+        if folder.parent.name == "actions":
+            own = re.split(r"\n {2,4}\w+/", rooms.split(f"\n    {folder.name}/ ")[1])[0]
+            assert {path.stem for path in folder.glob("*.py")} - {"__init__"} <= set(re.findall(r"\w+", own))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

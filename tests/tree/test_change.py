@@ -9,7 +9,7 @@ import pytest
 from sifmod.errors import LockError
 from sifmod.tree.change import Change
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from support.tree import LEASE, nobody
 
 STEPS: tuple[Callable[[Change, Path], None], ...] = (

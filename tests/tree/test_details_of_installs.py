@@ -12,13 +12,13 @@ from sifmod.actions import slurm
 from sifmod.actions.author.site import Survey, draft_site, survey
 from sifmod.actions.install.request import _digests
 from sifmod.cli.main import run
-from sifmod.module.origin import NO_ORIGIN
+from sifmod.module.image_origin import NO_ORIGIN
 from sifmod.module.render import render
 from sifmod.tree.change import Change
-from sifmod.tree.disk import move, take, write
+from sifmod.tree.durable import move, take, write
 from sifmod.tree.generation import module_lock
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from sifmod.tree.log import logged_modules
 from sifmod.tree.removal import prune
 from support import tree

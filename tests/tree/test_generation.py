@@ -12,7 +12,7 @@ from sifmod.module.plan import File
 from sifmod.tree.generation import module_lock, publish, restore, staged_generation, tidy
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import Held
+from sifmod.tree.locking import Held
 from sifmod.tree.receipt import live, live_number, numbers
 from sifmod.tree.removal import remove_tree
 from sifmod.tree.state import edited, missing

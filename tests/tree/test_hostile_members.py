@@ -23,7 +23,7 @@ from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import HISTORY, RECEIPT, Layout
 from sifmod.tree.lease import newest, this_process
-from sifmod.tree.lock import left_over, lock
+from sifmod.tree.locking import left_over, lock
 from sifmod.tree.removal import remove_tree
 from sifmod.tree.stage import STUBS
 from sifmod.tree.store import entries

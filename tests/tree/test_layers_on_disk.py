@@ -19,7 +19,7 @@ from sifmod.digest import sha256_bytes
 from sifmod.tree.layer import Layer, Layers, all_layers, image_key, old_layers, publish_layer, remove_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, Retired, to_json
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from support.disk_state import disk_state
 
 MODULE = ModuleName("PyTorch", "2.2.0")

@@ -13,7 +13,7 @@ from sifmod.errors import InstallError, LockError
 from sifmod.tree import lease as leases
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
-from sifmod.tree.lock import left_over, lock
+from sifmod.tree.locking import left_over, lock
 from support.tree import LEASE, nobody
 
 ELSEWHERE = Holder("0" * 16, "elsewhere", "boot", 7, "1", LEASE)

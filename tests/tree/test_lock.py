@@ -15,7 +15,7 @@ from sifmod.errors import LockError
 from sifmod.tree import lease as leases
 from sifmod.tree.layout import Layout
 from sifmod.tree.lease import Lease
-from sifmod.tree.lock import left_over, lock
+from sifmod.tree.locking import left_over, lock
 from support.command import User
 from support.hold import Other
 from support.tree import LEASE, MODULE, become, install, names, nobody, say
@@ -309,7 +309,7 @@ def test_a_tree_that_may_not_be_written(shared_tmp: Path, ordinary_user: Ordinar
     (shared_tmp / "prefix").mkdir(mode=0o555)
     code = (
         "from pathlib import Path; from sifmod.errors import PermissionsError; from sifmod.tree.layout import Layout\n"
-        "from sifmod.tree.lock import lock\n"
+        "from sifmod.tree.locking import lock\n"
         "try:\n"
         f"    with lock(Layout(Path('{shared_tmp}/prefix')), 'image-1', 30, print): print('held')\n"
         "except PermissionsError as error: print(error.message, error.hint)\n"

@@ -10,9 +10,9 @@ import pytest
 from sifmod.actions.garbage import plan_gc
 from sifmod.actions.gc import apply_gc
 from sifmod.errors import FetchError
-from sifmod.module.origin import ImageOrigin
+from sifmod.module.image_origin import ImageOrigin
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from sifmod.tree.partial import open_partial, partials
 from sifmod.tree.store import Store, entries
 from support.disk_state import disk_state

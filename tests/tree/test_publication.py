@@ -12,7 +12,7 @@ from sifmod.module.plan import File
 from sifmod.tree.generation import module_lock, publish, restore, staged_generation, tidy, unpublish
 from sifmod.tree.history import read_history, recorded
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from sifmod.tree.receipt import live_number
 from support.tree import LEASE, MODULE, install, names, nobody
 

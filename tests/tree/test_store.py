@@ -10,9 +10,9 @@ import pytest
 
 from sifmod.errors import InstallError
 from sifmod.image.artifact import ImageStore
-from sifmod.module.origin import ImageOrigin
+from sifmod.module.image_origin import ImageOrigin
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import Held, lock
+from sifmod.tree.locking import Held, lock
 from sifmod.tree.store import GC, Store, discard, entries, pinned
 from support.disk_state import disk_state, file_state
 from support.hold import Other

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.tree.disk import write
+from sifmod.tree.durable import write
 from support.small_disk import PAGE, filled, small_disk
 
 

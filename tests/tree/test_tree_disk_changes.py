@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import InstallError, PermissionsError
-from sifmod.tree.disk import (
+from sifmod.tree.durable import (
     explain,
     is_directory,
     make_directory,

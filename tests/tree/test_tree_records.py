@@ -12,7 +12,7 @@ import pytest
 from sifmod.actions.slurm import Jobs, ask_slurm
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName
-from sifmod.module.origin import NO_ORIGIN, ImageOrigin
+from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree.history import Event, previous, read_history, recorded, superseded, with_event
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import CommandLine, FileState, FoundCommands, ImageChoice, Provenance

@@ -11,18 +11,18 @@ from sifmod.actions.sources import check_sources
 from sifmod.config.bind import lint_binds
 from sifmod.config.detect import read_site_file, site_directories, site_names
 from sifmod.config.easyconfig import EasyconfigFile
+from sifmod.config.expand import texts
 from sifmod.config.find import SUFFIXES
 from sifmod.config.load_easyconfig import all_variants, load_easyconfig
 from sifmod.config.load_site import LoadedSite, load_site
-from sifmod.config.mpi import profile_of
+from sifmod.config.mpi_profile import profile_of
 from sifmod.config.quirk import QuirkFile, read_quirk
 from sifmod.config.site import SiteFile
 from sifmod.config.stack import MAX_NODES, Member, load_stack
-from sifmod.config.variables import texts
-from sifmod.config.wanted import wanted_easyconfig
-from sifmod.config.yaml.check import did_you_mean
+from sifmod.config.word import wanted_easyconfig
 from sifmod.config.yaml.node import Node, problem_at
 from sifmod.config.yaml.parse import load_yaml
+from sifmod.config.yaml.validate import did_you_mean
 from sifmod.errors import ConfigError, Problem, SifmodError
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.render import render, render_stub

@@ -18,11 +18,11 @@ from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError
 from sifmod.image.disk import writing
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
 from sifmod.image.printable import line
-from sifmod.imports.budget import CannotImportError, Imported, Value
+from sifmod.imports.cost import CannotImportError, Imported, Value
 from sifmod.imports.easybuild import read_easybuild
 from sifmod.imports.modulefile import Naming, read_modulefile
 from sifmod.imports.shpc import read_shpc
-from sifmod.tree.disk import sync_directory
+from sifmod.tree.durable import sync_directory
 
 _ORDER = (
     *("name", "version", "versionsuffix", "description", "homepage", "docurls", "whatis", "moduleclass", "license"),

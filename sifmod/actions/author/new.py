@@ -14,18 +14,18 @@ from sifmod.actions.subject import stored_digest
 from sifmod.config.build import names_easyconfig
 from sifmod.config.load_easyconfig import LoadedEasyconfig, load_easyconfig
 from sifmod.config.load_site import LoadedSite
-from sifmod.config.wanted import wanted_easyconfig
+from sifmod.config.word import wanted_easyconfig
 from sifmod.digest import sha256_file
 from sifmod.errors import ConfigError, OptionError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.guess import Guess, make_guess
-from sifmod.image.inspect.python import PythonEnvironment
+from sifmod.image.inspect.python_environments import PythonEnvironment
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import line
 from sifmod.image.reference import Reference, after_scheme
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 
 _OCI = "org.opencontainers.image."
 _URL = re.compile(r"https?://[!-~]+")

@@ -14,8 +14,8 @@ from sifmod.config.option import refuse_unknown
 from sifmod.config.origin import Origin
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import SiteFile
-from sifmod.config.yaml.check import check_layer
 from sifmod.config.yaml.node import Mark, tree
+from sifmod.config.yaml.validate import check_layer
 from sifmod.errors import OptionError
 
 SLURM = ("/var/spool/slurmd", "/var/spool/slurm", "/run/munge")

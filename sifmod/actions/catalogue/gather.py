@@ -15,17 +15,17 @@ from sifmod.actions.inventory import image_path, inventory_at
 from sifmod.actions.jobscript import jobscript
 from sifmod.actions.search import offered as described
 from sifmod.actions.sources import check_sources
-from sifmod.actions.stack.plan import StackPlan
+from sifmod.actions.stack.stack_plan import StackPlan
 from sifmod.config.find import is_path, name_of, own_path
 from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, ModuleError, SifmodError
 from sifmod.module.decide import Choices, make_plan
-from sifmod.module.job import JOB, JobOptions, about_from_json, job_of, job_script
+from sifmod.module.jobscript import JOB, JobOptions, about_from_json, job_of, job_script
 from sifmod.module.plan import Help
 from sifmod.module.quote import shell
-from sifmod.tree.disk import read
+from sifmod.tree.durable import read
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, read_life

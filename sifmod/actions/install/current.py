@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sifmod import __version__
 from sifmod.actions import sharing
+from sifmod.actions.install.choose_image import image_request
 from sifmod.actions.install.found_in_image import recorded_commands, with_recorded
-from sifmod.actions.install.image import image_request
 from sifmod.actions.install.request import InstallRequest
 from sifmod.config.find import own_path, places_before
 from sifmod.config.input import read_input

@@ -7,8 +7,8 @@ same; the plan of the easyconfig, without it, stays what the receipt's digest is
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.actions.install.image import ChosenImage
-from sifmod.config.mpi import HOST_MPI, Profile
+from sifmod.actions.install.choose_image import ChosenImage
+from sifmod.config.mpi_profile import HOST_MPI, Profile
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError, InstallError
 from sifmod.image.artifact import Artifact
@@ -18,7 +18,7 @@ from sifmod.image.inspect.mpi import KINDS, LARGEST, Mpi, find_mpi, glibc, read_
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import line
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from sifmod.module.decide import SCRIPT_WRAPPERS, wrapper_of
 from sifmod.module.plan import Bind, Plan
 from sifmod.system import some

@@ -5,6 +5,14 @@ from pathlib import Path
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.hooks import run_hooks
+from sifmod.actions.install.choose_image import (
+    ChosenImage,
+    fetched_image,
+    image_record,
+    image_request,
+    kept_image,
+    released,
+)
 from sifmod.actions.install.current import (
     difference,
     is_complete,
@@ -14,19 +22,18 @@ from sifmod.actions.install.current import (
     provenance_to_write,
 )
 from sifmod.actions.install.found_in_image import with_found, with_recorded
-from sifmod.actions.install.image import ChosenImage, fetched_image, image_record, image_request, kept_image, released
 from sifmod.actions.install.request import InstallRequest, of_install, with_image
 from sifmod.actions.install.sanity_check import check_modules, sanity_check
 from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
-from sifmod.actions.reference import referring, renew
+from sifmod.actions.references import referring, renew
 from sifmod.actions.reporter import Reporter
 from sifmod.module.plan import File, Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.generation import module_lock, publish, replace_provenance, restore, staged_generation, tidy
 from sifmod.tree.layer import image_key
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import Held
+from sifmod.tree.locking import Held
 from sifmod.tree.log import Done
 from sifmod.tree.mark import LINK
 from sifmod.tree.provenance import ImageChoice

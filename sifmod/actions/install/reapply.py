@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from sifmod.actions.author.site import detect
 from sifmod.actions.fetch_settings import fetch_settings
+from sifmod.actions.install.choose_image import ChosenImage, recorded_image, released
 from sifmod.actions.install.current import difference
 from sifmod.actions.install.found_in_image import with_found
-from sifmod.actions.install.image import ChosenImage, recorded_image, released
 from sifmod.actions.install.install import install
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.request import InstallRequest, decide, with_image

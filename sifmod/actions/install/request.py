@@ -15,13 +15,13 @@ from sifmod.config.input import Input
 from sifmod.config.kinds import SYNTAXES, syntax_of
 from sifmod.config.load_easyconfig import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
 from sifmod.config.load_site import LoadedSite
-from sifmod.config.mpi import wanted_mpi
+from sifmod.config.mpi_profile import wanted_mpi
 from sifmod.config.quirk import applicable
-from sifmod.config.wanted import wanted_easyconfig
+from sifmod.config.word import wanted_easyconfig
 from sifmod.errors import InstallError
 from sifmod.image.artifact import Artifact
 from sifmod.module.decide import Choices, make_plan
-from sifmod.module.origin import ImageOrigin
+from sifmod.module.image_origin import ImageOrigin
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import ImageRecord, Installation, live

@@ -13,7 +13,7 @@ from sifmod.actions.install.options import InstallOptions
 from sifmod.config.find import is_path, own_path
 from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
-from sifmod.tree.disk import read
+from sifmod.tree.durable import read
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.provenance import file_state
 from sifmod.tree.receipt import Installation, live, live_modules

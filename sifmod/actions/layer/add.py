@@ -13,14 +13,14 @@ from sifmod.actions.verify import verify_layer
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.site import Site
 from sifmod.errors import ModuleError, OptionError
-from sifmod.image.inspect.python import normalized
+from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.added import told
 from sifmod.image.packages.resolve import followed, resolve
 from sifmod.image.packages.wanted import Wanted, name_of, words_of
 from sifmod.image.program import ask, limits
 from sifmod.module.scripts import PROTECTED
 from sifmod.tree.layer import Layer, Layers, live_layer, publish_layer, remove_old, withdraw_layer
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from sifmod.tree.receipt import Installation
 
 Became = Literal["made", "unchanged", "removed"]

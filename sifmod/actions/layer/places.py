@@ -16,7 +16,7 @@ from sifmod.module.quote import shell
 from sifmod.tree.layer import IMAGE, LIVE, LOCK, Layer, Layers, all_layers, live_layer, publish_layer, withdraw_layer
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life, retirement, today
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from sifmod.tree.receipt import Installation, live, live_modules
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.install import install_with_layers
 from sifmod.actions.lock import Lock, images_of
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.stack.plan import StackPlan, Step
 from sifmod.actions.stack.record import change_record
+from sifmod.actions.stack.stack_plan import StackPlan, Step
 from sifmod.actions.workers import Event, Finished, Tell, Told, reporter_in_worker, run_workers
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.site import Site
@@ -23,12 +23,12 @@ from sifmod.config.stack import Stack
 from sifmod.digest import sha256_bytes
 from sifmod.errors import SifmodError
 from sifmod.image.settings import SharedBlobs
-from sifmod.tree.disk import opened, reported
+from sifmod.tree.durable import opened, reported
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.partial import open_partial
 from sifmod.tree.receipt import live_number
-from sifmod.tree.stack import Applied
+from sifmod.tree.stack_record import Applied
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 FETCH = 10  # the exit code of what could not be fetched

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.request import InstallRequest
-from sifmod.actions.stack.plan import StackPlan
+from sifmod.actions.stack.stack_plan import StackPlan
 from sifmod.errors import SifmodError
 from sifmod.image.fetch import announced_size
 from sifmod.image.oci.image import open_image
-from sifmod.image.sources.kinds import references
+from sifmod.image.sources.source_kinds import references
 from sifmod.tree.layout import Workplace
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from sifmod.tree.store import Store
 
 _MUCH = 10  # a part of so many

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.slurm import SIFMOD, Resources, states, submit
-from sifmod.actions.stack.plan import StackPlan, Step, to_do
+from sifmod.actions.stack.stack_plan import StackPlan, Step, to_do
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import OptionError
-from sifmod.tree.lock import lock
-from sifmod.tree.stack import Submission, read_submissions, write_submissions
+from sifmod.tree.locking import lock
+from sifmod.tree.stack_record import Submission, read_submissions, write_submissions
 
 _MODULES = 200  # that one element renders at most, where no image is fetched for them
 _COMMENT = 1000  # characters; Slurm refuses more than 1024

@@ -7,13 +7,13 @@ from typing import NamedTuple
 from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.life import change_life, differences
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.stack.plan import StackPlan, Step, refuse_twice
+from sifmod.actions.stack.stack_plan import StackPlan, Step, refuse_twice
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.config.stack import Entry
 from sifmod.tree.life import Deprecated, Life, NameLife, Retired, read_life
 from sifmod.tree.receipt import live_number
-from sifmod.tree.stack import read_applied
+from sifmod.tree.stack_record import read_applied
 
 _NOTHING = Life()
 

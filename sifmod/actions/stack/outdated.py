@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.search import Found, find_all
-from sifmod.actions.stack.plan import StackPlan
+from sifmod.actions.stack.stack_plan import StackPlan
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.name import ModuleName
 from sifmod.config.version import version_key
 from sifmod.errors import SifmodError
-from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.source_kinds import parse
 from sifmod.tree.receipt import Installation, live
 
 _AT_ONCE = 8  # servers are asked

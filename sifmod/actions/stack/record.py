@@ -11,14 +11,14 @@ from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.layer.places import own_layers
 from sifmod.actions.lock import LockedModule, locked_module, spelled_inputs
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.stack.plan import Planned, plan_stack
+from sifmod.actions.stack.stack_plan import Planned, plan_stack
 from sifmod.config.site import Site
 from sifmod.config.stack import Stack
 from sifmod.errors import InstallError
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from sifmod.tree.receipt import live
-from sifmod.tree.stack import Applied, read_applied, write_applied
+from sifmod.tree.stack_record import Applied, read_applied, write_applied
 
 
 def change_record(

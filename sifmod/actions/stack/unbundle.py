@@ -21,11 +21,11 @@ from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
 from sifmod.system import reason
 from sifmod.tree.change import Change
-from sifmod.tree.disk import move, read
+from sifmod.tree.durable import move, read
 from sifmod.tree.layer import IMAGE as LAYER
 from sifmod.tree.layer import LIVE, RECEIPT
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock as locked
+from sifmod.tree.locking import lock as locked
 from sifmod.tree.store import Store
 
 _LARGEST = 1 << 22  # bytes of a file that is no image and no wheel

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from sifmod.actions.slurm import LAG, State, accounted, states
 from sifmod.actions.stack.apply import Applying, Became, failure, log_of
-from sifmod.actions.stack.plan import to_do
+from sifmod.actions.stack.stack_plan import to_do
 from sifmod.config.name import ModuleName
 from sifmod.errors import SifmodError
-from sifmod.tree.disk import read
+from sifmod.tree.durable import read
 from sifmod.tree.receipt import live_number
-from sifmod.tree.stack import Submission
+from sifmod.tree.stack_record import Submission
 
 _POLLS = (1.0, 15.0)  # seconds, from when something has changed to when nothing does
 _NOTE = re.compile(r"^[0-9T:-]+Z (?:(there already|installed, .*)|failed \(([0-9]{1,3})\): (.*))$", re.MULTILINE)

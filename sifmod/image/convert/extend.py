@@ -16,7 +16,7 @@ from typing import BinaryIO
 from sifmod.errors import ImageError
 from sifmod.image.convert.budget import Budget, Watch
 from sifmod.image.convert.inode import OWNER, Device, Directory, File, Node, Symlink
-from sifmod.image.convert.metadata.make import (
+from sifmod.image.convert.metadata.added_files import (
     BUILD_DATE,
     Entry,
     directory_at,
@@ -24,7 +24,7 @@ from sifmod.image.convert.metadata.make import (
     make_labels,
     way_to,
 )
-from sifmod.image.convert.metadata.scripts import BASE, IMAGE_ENVIRONMENT, image_environment
+from sifmod.image.convert.metadata.start_scripts import BASE, IMAGE_ENVIRONMENT, image_environment
 from sifmod.image.convert.packed import packed_node
 from sifmod.image.convert.sif.header import (
     DEFFILE,

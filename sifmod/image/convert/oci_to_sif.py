@@ -15,7 +15,7 @@ from sifmod.image.convert.budget import Budget
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.convert.layers.stream import Replaced
 from sifmod.image.convert.layers.tar import U32
-from sifmod.image.convert.metadata.make import Metadata, insert_metadata, make_metadata
+from sifmod.image.convert.metadata.added_files import Metadata, insert_metadata, make_metadata
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.convert.sif.write import partition_offset, write_header
 from sifmod.image.convert.squashfs import compression
@@ -29,7 +29,7 @@ from sifmod.image.registry.mirrors import own_place, source_of
 from sifmod.image.registry.registry import Registry
 from sifmod.image.startable import reads, why_not
 from sifmod.image.stored import Tools, stored, to_bring
-from sifmod.module.origin import ImageOrigin
+from sifmod.module.image_origin import ImageOrigin
 from sifmod.system import size_text
 
 FORMAT = 2  # of everything in a converted SIF beside its squashfs: raised by every change of those bytes

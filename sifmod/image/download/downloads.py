@@ -21,7 +21,7 @@ from sifmod.image.download.transfer import Transfer
 from sifmod.image.oci.image import BlobSource, Stored
 from sifmod.image.registry.network import PATIENCE, Patience
 from sifmod.image.settings import Settings, SharedBlobs
-from sifmod.module.origin import NO_ORIGIN, ImageOrigin
+from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 
 _TELL_EVERY = 0.1  # seconds between two calls of a progress
 _CONVERTING = "downloading and converting"

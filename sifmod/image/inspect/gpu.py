@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from sifmod.config.easyconfig import Accelerator
-from sifmod.image.inspect.python import PythonEnvironment
+from sifmod.image.inspect.python_environments import PythonEnvironment
 from sifmod.image.inspect.rootfs import Rootfs
 
 _SHORT = re.compile(r"\d{1,4}(?:\.\d{1,9}){0,2}")

@@ -16,7 +16,7 @@ from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.convert.squashfs.blocks import Stat
 from sifmod.image.convert.squashfs.reader import SquashfsReader
 from sifmod.image.inspect.package import Found, Inventory, Package, TooMuchError
-from sifmod.image.inspect.python import distribution
+from sifmod.image.inspect.python_environments import distribution
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.rpm import DATABASES, add_rpms
 

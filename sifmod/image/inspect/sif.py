@@ -15,7 +15,7 @@ from sifmod.image.inspect.description import Config, ImageDescription, Part, dat
 from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
 from sifmod.image.oci.manifest import ImageConfig, parse_config
 from sifmod.image.printable import LINE, block, line
-from sifmod.image.signature.check import signatures
+from sifmod.image.signature.signatures import signatures
 from sifmod.image.startable import compression_of
 
 _ASSIGNED = re.compile(r"(?:^|[;&|\n])[ \t]*(export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)=")

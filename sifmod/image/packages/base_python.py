@@ -12,7 +12,7 @@ from pathlib import Path
 from posixpath import basename, dirname, join, normpath
 
 from sifmod.errors import ImageError
-from sifmod.image.inspect.python import PythonEnvironment, find_environments
+from sifmod.image.inspect.python_environments import PythonEnvironment, find_environments
 from sifmod.image.inspect.rootfs import Rootfs, find_command, search_path
 from sifmod.image.packages.image_python import Distribution, ImagePython, has_valid_name
 

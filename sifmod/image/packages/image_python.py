@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
 from sifmod.errors import ImageError
-from sifmod.image.inspect.python import normalized
+from sifmod.image.inspect.python_environments import normalized
 
 # run by the image's own Python, since only that one knows its path, its `.pth` files and its markers
 PROBE = """

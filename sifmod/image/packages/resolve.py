@@ -19,7 +19,7 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from sifmod.errors import FetchError, NoWheelError, OptionError
-from sifmod.image.inspect.python import normalized
+from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.image_python import Distribution, ImagePython, read_requirement
 from sifmod.image.packages.uv import Uv
 from sifmod.image.packages.wanted import Wanted, name_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 
 from sifmod.errors import OptionError
-from sifmod.image.inspect.python import normalized
+from sifmod.image.inspect.python_environments import normalized
 
 FIND_LINKS = "--find-links="
 _LARGEST = 1 << 24  # bytes

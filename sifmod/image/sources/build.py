@@ -25,7 +25,7 @@ from sifmod.image.sources.docker import DOCKER
 from sifmod.image.sources.oras import ORAS
 from sifmod.image.sources.runtime import run_runtime
 from sifmod.image.stored import stored, to_bring
-from sifmod.module.origin import NO_ORIGIN, ImageOrigin
+from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.module.plan import BuildPlan
 
 _WORD = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")

@@ -24,7 +24,7 @@ from sifmod.image.sources.build import built_before, key_of, remote_digests
 from sifmod.image.sources.docker import DOCKER
 from sifmod.image.sources.oci import OCI
 from sifmod.image.sources.runtime import SHOWN
-from sifmod.module.origin import NO_ORIGIN
+from sifmod.module.image_origin import NO_ORIGIN
 from sifmod.module.plan import BuildPlan
 
 _NAMES = ("Containerfile", "Dockerfile")  # in the order in which buildah looks for them

@@ -13,7 +13,7 @@ from sifmod.image.registry.network import PATIENCE, Patience
 from sifmod.image.registry.registry import Registry
 from sifmod.image.settings import Settings
 from sifmod.image.stored import damaged, lent, stored, to_bring
-from sifmod.module.origin import ImageOrigin
+from sifmod.module.image_origin import ImageOrigin
 
 
 def _download(request: FetchRequest, patience: Patience = PATIENCE) -> Fetched:

@@ -35,7 +35,7 @@ from sifmod.image.reference import Reference, SourceKind, no_files, nothing, say
 from sifmod.image.sources.build import build_upon, definition_upon
 from sifmod.image.sources.file import hashed
 from sifmod.image.stored import stored
-from sifmod.module.origin import ImageOrigin
+from sifmod.module.image_origin import ImageOrigin
 from sifmod.module.plan import BuildPlan
 
 _PLACE = ".singularity.d/build"

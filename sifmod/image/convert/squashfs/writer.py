@@ -18,7 +18,7 @@ from sifmod.image.convert.squashfs.superblock import (
     OPTIONS,
     Superblock,
 )
-from sifmod.image.convert.squashfs.tree import Survey, TreeWriter, survey
+from sifmod.image.convert.squashfs.tables import Survey, TreeWriter, survey
 
 ZEROS = bytes(BLOCK)
 

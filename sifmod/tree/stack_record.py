@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.tree.change import change
-from sifmod.tree.disk import names, parsed
+from sifmod.tree.durable import names, parsed
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import Held
+from sifmod.tree.locking import Held
 
 _FORMAT = 1
 _SHA256 = re.compile("[0-9a-f]{64}")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from sifmod import __version__
+from sifmod.actions.install.choose_image import image_request
 from sifmod.actions.install.current import is_complete, provenance_to_write
-from sifmod.actions.install.image import image_request
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
 from sifmod.actions.install.request import InstallRequest, decide, held_to, variants_here
@@ -27,7 +27,7 @@ from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import CommandLine, Pairs
 from sifmod.tree.receipt import Installation, live, live_number
-from sifmod.tree.stack import read_applied
+from sifmod.tree.stack_record import read_applied
 from sifmod.tree.state import edited, edited_stubs, missing
 
 Mark = Literal[" ", "x", "R", "!"]  # new, there, to be made anew, an error

@@ -15,7 +15,7 @@ from sifmod.config.kinds import MpiUse
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
 from sifmod.config.text import BindPath, Name, NotEmpty, SearchDirectory, Version, expecting
-from sifmod.config.yaml.check import Model, load_model
+from sifmod.config.yaml.validate import Model, load_model
 from sifmod.errors import OptionError
 
 HOST_MPI = "/host-mpi"  # where the host's libraries are inside

@@ -6,10 +6,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sifmod.errors import FetchError, PermissionsError
-from sifmod.module.origin import NO_ORIGIN, ImageOrigin
-from sifmod.tree.disk import sync_directory, sync_file
+from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
+from sifmod.tree.durable import sync_directory, sync_file
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import Held, forget_locks, lock
+from sifmod.tree.locking import Held, forget_locks, lock
 from sifmod.tree.store import Store
 
 
@@ -25,7 +25,9 @@ class _Hidden(Layout):
 
 
 @contextmanager
-def beside(target: Path, lease: float, on_wait: Callable[[str], None], *, replace: bool = False) -> Iterator["Beside"]:
+def target_store(
+    target: Path, lease: float, on_wait: Callable[[str], None], *, replace: bool = False
+) -> Iterator["TargetStore"]:
     """An artifact.ImageStore for `target` alone; a file that is there is replaced, whole, only with `replace`.
 
     What is not complete lies in a hidden directory beside the target, under a lock that holds on all nodes (see `lock`
@@ -39,7 +41,7 @@ def beside(target: Path, lease: float, on_wait: Callable[[str], None], *, replac
     try:
         with lock(hidden, "fetch", lease, on_wait) as held:
             _check_way(target, replace)  # another run may have put it there while this one waited
-            yield Beside(target, hidden, held, on_wait, replace=replace)
+            yield TargetStore(target, hidden, held, on_wait, replace=replace)
     finally:
         with suppress(OSError):
             forget_locks(hidden)
@@ -47,8 +49,8 @@ def beside(target: Path, lease: float, on_wait: Callable[[str], None], *, replac
             hidden.prefix.rmdir()
 
 
-class Beside(Store):
-    """The store that `beside` gives: nothing is kept in it, and no other store is looked into."""
+class TargetStore(Store):
+    """The store that `target_store` gives: nothing is kept in it, and no other store is looked into."""
 
     def __init__(
         self, target: Path, hidden: Layout, held: Held, on_wait: Callable[[str], None], *, replace: bool

@@ -1,4 +1,4 @@
-"""The layers of an easyconfig: its presets, what it extends, the file itself, its variants; and what a view has."""
+"""What an easyconfig inherits: its presets, what it extends, the file itself, its variants; and what a view has."""
 
 import os
 from dataclasses import dataclass, field, replace
@@ -8,19 +8,19 @@ from typing import get_args
 from sifmod.config.easyconfig import Accelerator, Easyconfig, EasyconfigFile
 from sifmod.config.find import SUFFIXES, find_easyconfig, places_before
 from sifmod.config.input import Input
-from sifmod.config.yaml.check import check_layer
 from sifmod.config.yaml.node import Mark, Node, base_key, join_key, problem_at, shown, tree
 from sifmod.config.yaml.parse import load_yaml
+from sifmod.config.yaml.validate import check_layer
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem
 
 
 @dataclass(frozen=True)
-class Layers:
+class Inherited:
     """What is merged, in this order: `first`, `presets`, `common`, those of one of the `variants`, `last`."""
 
     presets: tuple[Node, ...]
     common: tuple[Node, ...]
-    variants: dict[str, "VariantLayers"]
+    variants: dict[str, "InheritedByVariant"]
     inputs: tuple[Input, ...]
     first: tuple[Node, ...] = ()
     last: tuple[Node, ...] = ()
@@ -40,17 +40,17 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class VariantLayers:
+class InheritedByVariant:
     """A variant's presets, which lie below the file like the file's own, and its keys."""
 
     presets: tuple[Node, ...]
     own: tuple[Node, ...]
 
 
-_NOTHING = Layers((), (), {}, ())
+_NOTHING = Inherited((), (), {}, ())
 
 
-def read_layers(path: Path, robot_paths: tuple[Path, ...]) -> Layers:
+def read_inherited(path: Path, robot_paths: tuple[Path, ...]) -> Inherited:
     """Read a file, its preset and all that it extends; raises ConfigError with every problem of every file."""
     reading = _Reading(robot_paths)
     layers = reading.file(path, ())
@@ -67,7 +67,7 @@ class _Reading:
     problems: list[Problem] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
 
-    def file(self, path: Path, above: tuple[Path, ...], extends: Node | None = None) -> Layers:
+    def file(self, path: Path, above: tuple[Path, ...], extends: Node | None = None) -> Inherited:
         """`above` are the files that extend this one, by their real paths; `extends` is where the last one says so."""
         node = self._read(path, EasyconfigFile) if extends is None else self._base(path, extends)
         if node is None:
@@ -76,9 +76,9 @@ class _Reading:
         base = self._extended(node.entries.get("extends"), path, (*above, Path(os.path.realpath(path))))
         variants = self._variants(node.entries.get("variants"), base.variants)
         own = _without(node, ("extends", "preset", "variants"))
-        return Layers((*preset, *base.presets), (*base.common, own), variants, ())
+        return Inherited((*preset, *base.presets), (*base.common, own), variants, ())
 
-    def _variants(self, declared: Node | None, base: dict[str, VariantLayers]) -> dict[str, VariantLayers]:
+    def _variants(self, declared: Node | None, base: dict[str, InheritedByVariant]) -> dict[str, InheritedByVariant]:
         if declared is not None and declared.value is None:
             return {}
         variants = dict(base)
@@ -87,9 +87,9 @@ class _Reading:
                 variants.pop(name, None)
                 continue
             preset = self._preset(layer.entries.get("preset"), join_key("variants", name) + ".preset")
-            below = variants.get(name, VariantLayers((), ()))
+            below = variants.get(name, InheritedByVariant((), ()))
             own = _without(layer, ("preset",))
-            variants[name] = VariantLayers((*preset, *below.presets), (*below.own, own))
+            variants[name] = InheritedByVariant((*preset, *below.presets), (*below.own, own))
         return variants
 
     def _read(self, path: Path, model: type[Easyconfig]) -> Node | None:
@@ -128,7 +128,7 @@ class _Reading:
         self._problem(named, key, f"no preset is called {shown(named.value)}; looked in {looked}")
         return ()
 
-    def _extended(self, named: Node | None, path: Path, above: tuple[Path, ...]) -> Layers:
+    def _extended(self, named: Node | None, path: Path, above: tuple[Path, ...]) -> Inherited:
         if named is None or not isinstance(named.value, str):
             return _NOTHING
         found = path.parent / named.value

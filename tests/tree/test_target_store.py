@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError, PermissionsError
-from sifmod.tree.beside import Beside, beside
+from sifmod.tree.target_store import TargetStore, target_store
 from support.command import SIFMOD
 from support.disk_state import disk_state, file_state
 from support.hosts import on_host
@@ -30,12 +30,12 @@ def place(shared_tmp: Path) -> Path:
 KEY = "0123456789abcdef"
 
 
-def at(target: Path, *, replace: bool = False) -> AbstractContextManager[Beside]:
+def at(target: Path, *, replace: bool = False) -> AbstractContextManager[TargetStore]:
     """The store of this file, for which nobody else is waited."""
-    return beside(target, LEASE, nobody, replace=replace)
+    return target_store(target, LEASE, nobody, replace=replace)
 
 
-def put(store: Beside, content: bytes) -> Path:
+def put(store: TargetStore, content: bytes) -> Path:
     with store.incoming() as incoming:
         incoming.write_bytes(content)
         return store.add(incoming, "0" * 64)

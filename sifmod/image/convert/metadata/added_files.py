@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sifmod.image.convert.inode import Content, Directory, File, Node, Plain, Symlink
-from sifmod.image.convert.metadata.scripts import (
+from sifmod.image.convert.metadata.start_scripts import (
     ACTIONS,
     APPS,
     BASE,

@@ -19,14 +19,14 @@ from sifmod.errors import ImageError, ModuleError, UnstartableError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.fetch import announced_size
-from sifmod.image.signature.check import check_policy
-from sifmod.image.sources.kinds import local_files, parse
+from sifmod.image.signature.signatures import check_policy
+from sifmod.image.sources.source_kinds import local_files, parse
 from sifmod.image.startable import why_not_here
 from sifmod.module.plan import ImagePlan, Plan
 from sifmod.module.quote import shell
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock
+from sifmod.tree.locking import lock
 from sifmod.tree.provenance import FileState, ImageChoice, file_state
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.store import Store, read_stored

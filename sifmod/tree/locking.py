@@ -19,7 +19,7 @@ from typing import NamedTuple
 from sifmod.config.name import is_part
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import explain, make_directory, names, reported, take
+from sifmod.tree.durable import explain, make_directory, names, reported, take
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.removal import removable, remove_tree
