@@ -192,9 +192,11 @@ def _install(given: Given) -> Callable[[Target], Done]:
 
             renew(layout, found)
         installation, state = (found, _THERE) if found else _installed(target, given)
-        if not given["as_json"]:
-            _report(installation, state, quiet=given["quiet"])
-        return Done(f"{installation.module} {state}", {**receipt_data(installation), "changed": state != _THERE})
+        told = f"{installation.module} {state}"
+        if given["as_json"]:
+            return Done(told, {**receipt_data(installation), "changed": state != _THERE})
+        _report(installation, state, quiet=given["quiet"])
+        return Done(told, {})
 
     return install
 

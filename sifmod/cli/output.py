@@ -112,30 +112,34 @@ def shaped(shape: type[Shape], value: object, /, **more: object) -> Shape:
     is left out where neither has it.
     """
     found: Any = {}
-    for key, kind in _kinds(shape).items():  # type: ignore[arg-type]
+    for key, convert, required in _fields(shape):  # type: ignore[arg-type]
         if key in more:
-            found[key] = _plain(kind, more[key])
-        elif key in shape.__required_keys__ or hasattr(value, key):  # type: ignore[attr-defined]
-            found[key] = _plain(kind, getattr(value, key))
+            found[key] = convert(more[key])
+        elif required or hasattr(value, key):
+            found[key] = convert(getattr(value, key))
     return found  # type: ignore[no-any-return]
 
 
 @cache
-def _kinds(shape: Any) -> dict[str, Any]:
-    return get_type_hints(shape)
+def _fields(shape: Any) -> tuple[tuple[str, Callable[[Any], object], bool], ...]:
+    """Each key of a TypedDict, what turns a value into that of the key, and whether the key has to be there."""
+    kinds = get_type_hints(shape).items()
+    return tuple((key, _converter(kind), key in shape.__required_keys__) for key, kind in kinds)
 
 
-def _plain(kind: Any, value: Any) -> Any:
+def _converter(kind: Any) -> Callable[[Any], object]:
     choices = get_args(kind)
     if NoneType in choices:
-        return None if value is None or value == "" else _plain(choices[0], value)
+        known = _converter(choices[0])
+        return lambda value: None if value is None or value == "" else known(value)
     if hasattr(kind, "__required_keys__"):  # a TypedDict
-        return value if isinstance(value, dict) else shaped(kind, value)
+        return lambda value: value if isinstance(value, dict) else shaped(kind, value)
     if get_origin(kind) is list:
-        return [_plain(choices[0], one) for one in value]
+        one = _converter(choices[0])
+        return lambda value: [one(item) for item in value]
     if get_origin(kind) is dict:
-        return dict(value)
-    return str(value) if kind is str else value
+        return dict
+    return str if kind is str else lambda value: value
 
 
 def receipt_data(installation: "Installation") -> "Installed":
