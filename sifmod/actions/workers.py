@@ -5,7 +5,9 @@ been read already needs no copy; so no thread may run when they start.
 """
 
 import gc
+import os
 import signal
+import socket
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
@@ -195,8 +197,11 @@ def _died(process: ForkProcess) -> SifmodError:
 def _end(workers: dict[Connection, ForkProcess]) -> list[Event]:
     """End them all; gives what they have told and was not heard yet."""
     told: list[Event] = []
-    for process in workers.values():
+    for connection, process in workers.items():
         process.terminate()
+        # a signal that comes while a destructor runs is lost: the end of what it reads ends the worker too
+        with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as ours:
+            ours.shutdown(socket.SHUT_WR)
     while workers:
         connection, process = workers.popitem()
         process.join()

@@ -48,7 +48,7 @@ def way_to_build(program: Program | None) -> Way:
     missing = [no_ranges or why_closed]
     if program.kind == "apptainer":
         if not why_closed:
-            return Way("in a user namespace with root alone", one_user=True)
+            return Way("in a user namespace whose only user is root", one_user=True)
         missing.append(why_closed)
     else:
         if _found("proot"):

@@ -64,3 +64,14 @@ def test_a_caller_that_stops_leaves_no_worker() -> None:
 
 def _children() -> set[str]:
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+
+def test_a_worker_that_has_lost_the_signal_ends_too() -> None:
+    """As one does to which it comes while a destructor runs, where Python drops what the handler raises."""
+
+    def deaf(task: int, tell: Tell) -> object:  # noqa: ARG001
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        return task
+
+    events = list(run_workers(deaf, deque((1, 2, 3)), 2))
+    assert sorted(event.task for event in events if isinstance(event, Finished)) == [1, 2, 3]

@@ -167,7 +167,7 @@ def test_what_a_user_lacks_is_found_out_beforehand(
     assert lacks in before
     write(shared_tmp / "bin/proot", "#!/bin/sh\n").chmod(0o755)
     write(shared_tmp / "bin/unshare", "#!/bin/sh\n").chmod(0o755)
-    assert call_as(ordinary_user.user, said) in ("in a user namespace with root alone", "with proot")
+    assert call_as(ordinary_user.user, said) in ("in a user namespace whose only user is root", "with proot")
 
 
 DEFINITION = """\

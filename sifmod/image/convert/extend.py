@@ -68,7 +68,7 @@ class Addition:
     labels: Pairs = ()
     deffile: str = ""
     epoch: int = 0  # seconds since 1970
-    one_user: bool = False  # what the base has becomes root's, without devices, for a namespace that has root alone
+    one_user: bool = False  # the files of the base become those of root, and devices are left out
 
 
 def extend(base: Path, addition: Addition, target: Path, processors: int, memory: int | None = None) -> tuple[str, ...]:
