@@ -1,10 +1,12 @@
 """A real Slurm cluster of a few nodes on this machine, with all of its state in one directory."""
 
+import fcntl
 import os
 import pwd
 import secrets
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -50,6 +52,20 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe
 NODE = "NodeName={node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=4000 State=UNKNOWN"
 
 
+def _free_slot() -> tuple[int, int]:
+    """The lowest number that no other test cluster on this machine has, and the descriptor that holds its lock."""
+    for slot in range(16):
+        path = f"{tempfile.gettempdir()}/sifmod-test-slurm-{os.geteuid()}-{slot}.lock"
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            continue
+        return lock, slot
+    raise RuntimeError("16 test clusters of Slurm are running on this machine")
+
+
 class Slurm:
     """Start with `start`, end with `stop`; in between jobs are the real thing.
 
@@ -64,8 +80,9 @@ class Slurm:
         user = pwd.getpwuid(os.geteuid()).pw_name
         self.directory = directory
         self.configuration = directory / "slurm.conf"
-        # a port is a job's own on its node, and here the nodes of two workers' clusters are one machine
-        first_job = 1 + 1000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        # a port is a job's own on its node, and here the nodes of all clusters are one machine
+        self._slot, slot = _free_slot()
+        first_job = 1 + 1000 * slot
         names = {"host": socket.gethostname(), "user": user, "directory": directory, "first_job": first_job}
         lines = [CONFIGURATION.format(controller=controller, **names)]
         lines += [NODE.format(node=node, port=port) for node, port in zip(nodes, ports, strict=True)]
@@ -122,6 +139,7 @@ class Slurm:
         for daemon in reversed(self._daemons):
             daemon.stop()
         self._daemons.clear()
+        os.close(self._slot)
 
     def run(
         self,
