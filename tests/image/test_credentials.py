@@ -13,6 +13,7 @@ from sifmod.image.oci.content import LARGEST
 from sifmod.image.registry import credentials
 from sifmod.image.registry.credentials import Credentials, Logins, Netrc, auth_files
 from sifmod.image.registry.mirrors import Place
+from sifmod.image.registry.url import Url
 
 SECRET = "s3cret:with:colons"
 Put = Callable[..., Path]
@@ -367,7 +368,7 @@ def test_netrc_is_for_its_host_over_https(own_home: Path) -> None:
     netrc = own_home / ".netrc"
     netrc.write_text("machine some.host login me password secret\n")
     netrc.chmod(stat.S_IRUSR)
-    assert Netrc().authorization("https://some.host/x") == "Basic bWU6c2VjcmV0"
-    assert Netrc().authorization("https://some.host:8443/x") == "Basic bWU6c2VjcmV0"
-    assert Netrc().authorization("https://other.host/x") == ""
-    assert Netrc().authorization("http://some.host/x") == ""
+    assert Netrc().authorization(Url.parse("https://some.host/x")) == "Basic bWU6c2VjcmV0"
+    assert Netrc().authorization(Url.parse("https://some.host:8443/x")) == "Basic bWU6c2VjcmV0"
+    assert Netrc().authorization(Url.parse("https://other.host/x")) == ""
+    assert Netrc().authorization(Url.parse("http://some.host/x")) == ""

@@ -28,10 +28,11 @@ from sifmod.image.download import downloads
 from sifmod.image.artifact import Remote
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
+from sifmod.image.registry.url import Url
 from support.downloading import Place
 downloads._SAVE_EVERY = 0.05
 url, directory, digest = sys.argv[1:]
-Place(Path(directory)).fetch(Remote("x.sif", Http().resource(url, Netrc()), digest=digest))
+Place(Path(directory)).fetch(Remote("x.sif", Http().resource(Url.parse(url), Netrc()), digest=digest))
 """
 
 

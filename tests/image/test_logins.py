@@ -17,6 +17,7 @@ from sifmod.image.registry.http import Asked, Http
 from sifmod.image.registry.mirrors import Place, token_servers
 from sifmod.image.registry.network import Patience
 from sifmod.image.registry.registry import Registry
+from sifmod.image.registry.url import Url
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.sources.source_kinds import parse
 from support.misbehaving import MANIFEST, Misbehaving, challenge, client, guarded, log_in
@@ -247,7 +248,7 @@ def test_no_token_is_got_with_a_login_in_the_clear(
 def test_a_form_with_a_refresh_token_is_not_sent_in_the_clear(web: Misbehaving, insecure: tuple[str, ...]) -> None:
     put(web, "/token", answer(200, TOKEN))
     asked = Asked("POST", b"refresh_token=secret", (200,), secret=True)
-    form = Http(insecure).resource(f"http://{NAME}/token?q=secret", Netrc(), asked)({})
+    form = Http(insecure).resource(Url.parse(f"http://{NAME}/token?q=secret"), Netrc(), asked)({})
     with pytest.raises(FetchError, match=r"^http://registry\.test:5000/token is not https, and nothing was sent"), form:
         raise AssertionError
     assert web.asked == []
@@ -289,9 +290,9 @@ def test_what_was_agreed_on_over_https_is_not_said_over_http(own_home: Path) -> 
     asked.status_code, asked.url = 401, f"https://{NAME}/v2/group/name/manifests/1.0"
     asked.headers["WWW-Authenticate"] = "Basic"
     assert authority.renew(asked, "")
-    assert authority.authorization(f"https://{NAME}/v2/x") == LOGIN
-    assert authority.authorization(f"http://{NAME}/v2/x") == ""
-    assert authority.authorization("https://other.test:5000/v2/x") == ""
+    assert authority.authorization(Url.parse(f"https://{NAME}/v2/x")) == LOGIN
+    assert authority.authorization(Url.parse(f"http://{NAME}/v2/x")) == ""
+    assert authority.authorization(Url.parse("https://other.test:5000/v2/x")) == ""
 
 
 def test_what_a_login_was_needed_for_is_not_said_over_http(other: Web, own_home: Path) -> None:
@@ -302,8 +303,8 @@ def test_what_a_login_was_needed_for_is_not_said_over_http(other: Web, own_home:
         log_in(own_home, NAME)
         authority = RegistryAuthority(Http((NAME,)), Place(NAME, "group/name", True), hosts)
         assert authority.renew(asked, "")
-        assert authority.authorization(f"https://{NAME}/v2/x") == "Bearer t"
-        assert authority.authorization(f"http://{NAME}/v2/x") == ("" if secret else "Bearer t")
+        assert authority.authorization(Url.parse(f"https://{NAME}/v2/x")) == "Bearer t"
+        assert authority.authorization(Url.parse(f"http://{NAME}/v2/x")) == ("" if secret else "Bearer t")
     assert sent(other, "/token") == ["", LOGIN]
 
 

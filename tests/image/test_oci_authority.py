@@ -11,6 +11,7 @@ import requests
 from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import Place
+from sifmod.image.registry.url import Url
 from support.responses import answered
 
 BASIC = "Basic " + base64.b64encode(b"me:secret").decode()
@@ -41,11 +42,9 @@ def refused(challenge: str, url: str = "https://registry.test/v2/x") -> requests
         ("registry.test", "https://registry.test/v2/x", BASIC),
         ("registry.test", "https://REGISTRY.test:443/v2/x", BASIC),
         ("registry.test", "https://registry.test:444/v2/x", ""),
-        ("registry.test", "https://registry.test:99999/v2/x", ""),
         ("registry.test", "https://registry.test:80/v2/x", ""),
         ("registry.test", "http://registry.test/v2/x", ""),
         ("registry.test", "https://other.test/v2/x", ""),
-        ("registry.test", "https://[/v2/x", ""),
         ("registry.test:5000", "https://registry.test:5000/v2/x", BASIC),
         ("registry.test:5000", "https://registry.test/v2/x", ""),
         ("registry.test:5000", "https://registry.test:443/v2/x", ""),
@@ -56,23 +55,20 @@ def refused(challenge: str, url: str = "https://registry.test/v2/x") -> requests
         ("127.0.0.1:5000", "http://127.0.0.1:5000/v2/x", BASIC),
         ("127.0.0.1:5000", "https://127.0.0.1:5000/v2/x", BASIC),
         ("127.0.0.1:5000", "http://127.0.0.1:5001/v2/x", ""),
-        ("127.0.0.1:5000", "ftp://127.0.0.1:5000/v2/x", ""),
     ],
 )
 def test_its_header_is_for_the_registry_alone(make: Make, host: str, url: str, expected: str) -> None:
     authority = make(host)
-    assert authority.authorization(f"https://{host}/v2/x") == ""
+    assert authority.authorization(Url.parse(f"https://{host}/v2/x")) == ""
     assert authority.renew(refused("Basic", f"https://{host}/v2/x"), "")
-    assert authority.authorization(url) == expected
+    assert authority.authorization(Url.parse(url)) == expected
 
 
-@pytest.mark.parametrize(
-    "url", ["https://other.test/v2/x", "https://registry.test:99999/x", "http://registry.test/v2/x"]
-)
+@pytest.mark.parametrize("url", ["https://other.test/v2/x", "https://registry.test:444/x", "http://registry.test/v2/x"])
 def test_nobody_else_is_answered(make: Make, url: str) -> None:
     authority = make()
     assert not authority.renew(refused("Basic", url), "")
-    assert authority.authorization("https://registry.test/v2/x") == ""
+    assert authority.authorization(Url.parse("https://registry.test/v2/x")) == ""
 
 
 REALM = "https://auth.test/token"
@@ -106,7 +102,7 @@ REALM = "https://auth.test/token"
 def test_the_strongest_challenge_that_is_known_is_answered(make: Make, challenge: str, expected: str) -> None:
     authority = make()
     assert authority.renew(refused(challenge), "") is bool(expected)
-    assert authority.authorization("https://registry.test/v2/x") == expected
+    assert authority.authorization(Url.parse("https://registry.test/v2/x")) == expected
 
 
 @pytest.mark.parametrize(
@@ -120,14 +116,14 @@ def test_the_strongest_challenge_that_is_known_is_answered(make: Make, challenge
 def test_a_login_without_a_user_is_no_password(make: Make, entry: dict[str, str], challenge: str) -> None:
     authority = make(**entry)
     assert not authority.renew(refused(challenge), "")
-    assert authority.authorization("https://registry.test/v2/x") == ""
+    assert authority.authorization(Url.parse("https://registry.test/v2/x")) == ""
 
 
 def test_what_another_thread_has_renewed_is_taken(make: Make) -> None:
     authority = make()
     assert authority.renew(refused("Basic"), "")
     assert authority.renew(refused(f'Bearer realm="{REALM}"'), "")  # to a request that was sent before that
-    assert authority.authorization("https://registry.test/v2/x") == BASIC
+    assert authority.authorization(Url.parse("https://registry.test/v2/x")) == BASIC
 
 
 def test_what_was_refused_is_not_tried_again(make: Make) -> None:
@@ -135,7 +131,7 @@ def test_what_was_refused_is_not_tried_again(make: Make) -> None:
     assert authority.renew(refused("Basic"), "")
     assert not authority.renew(refused("Basic"), BASIC)
     assert not authority.renew(refused("Negotiate"), BASIC)
-    assert authority.authorization("https://registry.test/v2/x") == ""
+    assert authority.authorization(Url.parse("https://registry.test/v2/x")) == ""
 
 
 def test_a_login_that_was_refused_is_named(make: Make, own_home: Path) -> None:

@@ -126,8 +126,8 @@ def test_a_server_that_wants_us_much_later_is_not_waited_for(after: str, transie
         assert error.retry_after == float(after)
 
 
-def test_no_password_of_a_url_is_told() -> None:
-    error = refusal(answered(404, url="https://me:sec@ret@host/x"), "", "no\x1b[2J way")
+def test_what_a_server_answers_steers_no_terminal() -> None:
+    error = refusal(answered(404, url="https://host/x"), "", "no\x1b[2J way")
     assert error.message == "host answered 404 In deed: no [2J way"
     silent = answered(404)
     silent.reason = ""

@@ -10,6 +10,7 @@ from sifmod.image.registry.http import Asked, Http
 from sifmod.image.registry.mirrors import Place
 from sifmod.image.registry.network import SLOWEST, SlowError, Timeouts
 from sifmod.image.registry.registry import Repository
+from sifmod.image.registry.url import Url
 from support.misbehaving import MANIFEST, Misbehaving, challenge, guarded
 from support.web import Answer, Handler, answer, make_certificate
 
@@ -83,7 +84,7 @@ def test_a_form_that_is_answered_too_slowly_is_given_up(web: Misbehaving) -> Non
     form = Asked("POST", b"refresh_token=secret", (200,), secret=True)
     with (
         pytest.raises(SlowError, match="is too slow"),
-        Http(timeouts=SHORT).resource(web.url("/token", "127.0.0.1"), Netrc(), form)({}),
+        Http(timeouts=SHORT).resource(Url.parse(web.url("/token", "127.0.0.1")), Netrc(), form)({}),
     ):
         raise AssertionError
 

@@ -87,7 +87,7 @@ def test_every_kind_is_taken_apart(source: str, kind: str, location: str, tag: s
         ("docker://https://host/x", "expected docker://REGISTRY"),
         ("oras:///x", "expected oras://REGISTRY"),
         ("oci:", "expected oci:PATH"),
-        ("https:///x.sif", "without a host"),
+        ("https:///x.sif", "with a host"),
         ("https://host:port/x.sif", "https://host:port/x.sif"),
         ("https://me:secret@host:port/x.sif", "https://host:port/x.sif"),
         ("http://example.org/x.sif", "plain http is refused"),

@@ -13,6 +13,7 @@ import pytest
 from sifmod.errors import FetchError
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
+from sifmod.image.registry.url import Url
 from support.identity import call_with_etc
 from support.web import Web, answer, make_certificate
 
@@ -56,7 +57,7 @@ def start(certificate: Path) -> Iterator[Start]:
 
 
 def read(server: Web) -> bytes:
-    with Http().resource(server.url("/x"), Netrc())({}) as response:
+    with Http().resource(Url.parse(server.url("/x")), Netrc())({}) as response:
         return response.content
 
 
@@ -200,11 +201,11 @@ def test_a_server_behind_a_proxy_is_verified_too(
         url = "https://registry.test:5000/x"
         with (
             pytest.raises(FetchError, match="certificate verify failed: self-signed"),
-            Http().resource(url, Netrc())({}),
+            Http().resource(Url.parse(url), Netrc())({}),
         ):
             raise AssertionError
         authority(certificate, own_home / ".config/containers/certs.d/registry.test:5000/ca.crt")
-        with Http().resource(url, Netrc())({}) as response:
+        with Http().resource(Url.parse(url), Netrc())({}) as response:
             assert response.content == CONTENT
     assert asked == [b"CONNECT registry.test:5000"] * 2
 

@@ -18,6 +18,7 @@ from sifmod.image.download.transfer import Transfer
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.network import Patience, Timeouts
+from sifmod.image.registry.url import Url
 from sifmod.image.settings import Settings
 from support.ranged import Ranged, Span
 from support.web import Web
@@ -52,7 +53,7 @@ def serving(*files: Ranged) -> Iterator[Web]:
 
 def getter(server: Web, number: int = 0) -> Get:
     """What opens a file of `serving`."""
-    return Http(timeouts=SHORT).resource(server.url(f"/{number}"), Netrc())
+    return Http(timeouts=SHORT).resource(Url.parse(server.url(f"/{number}")), Netrc())
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ Token authentication as Docker's registry does it (its `spec/auth/token.md` and 
 import os
 import re
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import requests
 
@@ -16,8 +17,9 @@ from sifmod.image.oci.content import plain, read_content
 from sifmod.image.registry.credentials import Credentials, Logins
 from sifmod.image.registry.http import Asked, Authority, Http, in_the_clear, refusal
 from sifmod.image.registry.mirrors import Place, covers
-from sifmod.image.registry.network import TransientError, within, without_secrets
+from sifmod.image.registry.network import TransientError, within
 from sifmod.image.registry.refused import refused_by
+from sifmod.image.registry.url import Url
 
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 _LARGEST_ANSWER = 1 << 20  # bytes of a token server's answer
@@ -27,9 +29,9 @@ _PARAMETER = re.compile(r'([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",]+))')
 
 @dataclass(frozen=True)
 class Challenge:
-    """What a 401 asks for: a token of the server at the URL `realm`, or a password where that is ""."""
+    """What a 401 asks for: a token of the server at `realm`, or a password where that is None."""
 
-    realm: str = ""
+    realm: Url | None = None
     service: str = ""
     scopes: tuple[str, ...] = ()
 
@@ -61,19 +63,20 @@ class RegistryAuthority(Authority):
         self._agreed = _Agreed()
         self._lock = threading.Lock()
 
-    def authorization(self, url: str) -> str:
+    def authorization(self, url: Url) -> str:
         """What the registry has accepted; "" for any other host, wherever the registry redirects to."""
         agreed = self._agreed
         return agreed.header if self._is_ours(url) and not (agreed.is_secret and in_the_clear(url)) else ""
 
     def renew(self, response: requests.Response, sent: str) -> bool:
         """Get what the 401 asks for. Raises FetchError where the server that gives tokens refuses."""
-        if not self._is_ours(response.url):
+        url = Url.parse(response.url)
+        if not self._is_ours(url):
             return False
         with self._lock:
             if self._agreed.header == sent:
                 challenge = _challenge(response.headers.get("WWW-Authenticate", ""))
-                self._agreed = self._answer(challenge, response.url) if challenge else _Agreed()
+                self._agreed = self._answer(challenge, url) if challenge else _Agreed()
             return self._agreed.header not in ("", sent)
 
     def refused(self, response: requests.Response) -> FetchError:
@@ -83,33 +86,26 @@ class RegistryAuthority(Authority):
         notes = (*notes, self._withheld) if self._withheld else notes
         return refused_by(response, self._place, login, notes, pushing="push" in self._actions)
 
-    def _is_ours(self, url: str) -> bool:
-        try:
-            parts, own = urlsplit(url), urlsplit(f"//{self._place.server}")
-            port = parts.port
-        except ValueError:  # no such port
-            return False
-        if parts.hostname != own.hostname or not (parts.scheme == "https" or self._http.is_insecure(parts.netloc)):
-            return False
-        usual = {"http": 80, "https": 443}
-        return port == own.port or (own.port is None and port == usual.get(parts.scheme))
+    def _is_ours(self, url: Url) -> bool:
+        own = Url.parse(f"{url.scheme}://{self._place.server}", "the registry")
+        return (url.host, url.port) == (own.host, own.port) and self._http.may_ask(url)
 
-    def _answer(self, challenge: Challenge, url: str) -> _Agreed:
+    def _answer(self, challenge: Challenge, url: Url) -> _Agreed:
         """What the challenge of the registry at `url` asks for."""
         login = self._login_for(url, challenge)
-        if not challenge.realm:
+        if challenge.realm is None:
             return _Agreed(login.basic, is_secret=True) if login and login.username else _Agreed()
         if login and login.registry_token:
             return _Agreed(f"Bearer {login.registry_token}", is_secret=True)
         try:
-            return _Agreed(f"Bearer {self._token(challenge, login)}", is_secret=login is not None)
+            return _Agreed(f"Bearer {self._token(challenge, challenge.realm, login)}", is_secret=login is not None)
         except _RefusedError:
             if login is None:
                 raise
             self._rejected = True  # a stale login must not stand in the way of a public image
-            return _Agreed(f"Bearer {self._token(challenge, None)}")
+            return _Agreed(f"Bearer {self._token(challenge, challenge.realm, None)}")
 
-    def _login_for(self, url: str, challenge: Challenge) -> Credentials | None:
+    def _login_for(self, url: Url, challenge: Challenge) -> Credentials | None:
         """The login, where it may be sent to the server that the challenge of the registry at `url` names."""
         if self._logins is None:  # not before it is asked for: a credential helper may take its time
             self._logins = Logins(os.environ)
@@ -119,27 +115,27 @@ class RegistryAuthority(Authority):
         self._withheld = self._why_not(url, challenge)
         return None if self._withheld else self._login
 
-    def _why_not(self, url: str, challenge: Challenge) -> str:
+    def _why_not(self, url: Url, challenge: Challenge) -> str:
         """Why the login is sent neither to the registry at `url` nor to its server of tokens; "" where it may be."""
         login = self._login.origin if self._login else ""
         if in_the_clear(url):
             return f"the login in {login} was not sent, for {self._place.host} was asked over plain http"
-        if not challenge.realm or (self._login and self._login.registry_token):
+        if challenge.realm is None or (self._login and self._login.registry_token):
             return ""
         if in_the_clear(challenge.realm):
-            return f"the login in {login} was not sent to {without_secrets(challenge.realm)}, which is not https"
-        server = urlsplit(challenge.realm)
-        own = urlsplit(f"//{self._place.server}").hostname
-        if server.hostname == own or covers(self._token_servers, server.netloc.lower()):
+            return f"the login in {login} was not sent to {challenge.realm.shown}, which is not https"
+        server = challenge.realm
+        own = Url.parse(f"{url.scheme}://{self._place.server}", "the registry")
+        if server.host == own.host or covers(self._token_servers, server.place):
             return ""
         return (
-            f"the login in {login} was not sent to {plain(server.netloc)}, where {self._place.host} sends for a token:"
+            f"the login in {login} was not sent to {server.place}, where {self._place.host} sends for a token:"
             f" where that is right, say in the site file  token_servers:"
-            f" {{'{self._place.host}': ['{plain(server.netloc)}']}}"
+            f" {{'{self._place.host}': ['{server.place}']}}"
         )
 
-    def _token(self, challenge: Challenge, login: Credentials | None) -> str:
-        realm, host = challenge.realm, plain(urlsplit(challenge.realm).netloc)
+    def _token(self, challenge: Challenge, realm: Url, login: Credentials | None) -> str:
+        host = realm.place
         own = f"repository:{self._place.repository}:{self._actions}"
         scopes = dict.fromkeys((*challenge.scopes, own) if "push" in self._actions else challenge.scopes or (own,))
         service = {"service": challenge.service} if challenge.service else {}
@@ -150,7 +146,7 @@ class RegistryAuthority(Authority):
             opened = self._http.resource(realm, server, Asked("POST", form.encode(), (200,), secret=True))(_FORM)
         else:
             asked = urlencode([*service.items(), *(("scope", scope) for scope in scopes)])
-            opened = self._http.resource(f"{realm}{'&' if '?' in realm else '?'}{asked}", server)({})
+            opened = self._http.resource(realm.asking(asked), server)({})
         with within(self._http.timeouts.whole), opened as response:
             raw = response.raw.read(_LARGEST_ANSWER, decode_content=True)
         try:
@@ -170,14 +166,15 @@ class _RefusedError(FetchError):
 class _TokenServer(Authority):
     """The authority over a token: the login, sent only to the server that the registry named."""
 
-    def __init__(self, registry: RegistryAuthority, realm: str, login: Credentials | None) -> None:
+    def __init__(self, registry: RegistryAuthority, realm: Url, login: Credentials | None) -> None:
         self._registry = registry
-        self._origin = urlsplit(realm)[:2]
+        self._realm = realm
         self._login = login
 
-    def authorization(self, url: str) -> str:
+    def authorization(self, url: Url) -> str:
         known = self._login and self._login.username and not self._login.identity_token
-        return self._login.basic if self._login and known and urlsplit(url)[:2] == self._origin else ""
+        ours = (url.scheme, url.host, url.port) == (self._realm.scheme, self._realm.host, self._realm.port)
+        return self._login.basic if self._login and known and ours else ""
 
     def refused(self, response: requests.Response) -> FetchError:
         error = self._registry.refused(response) if response.status_code != 404 else refusal(response, "")
@@ -193,15 +190,7 @@ def _challenge(header: str) -> Challenge | None:
         for match in _CHALLENGE.finditer(header[:8192])
     }
     bearer = found.get("bearer", {})
-    if _is_url(realm := bearer.get("realm", "")):
-        return Challenge(realm, bearer.get("service", ""), tuple(bearer.get("scope", "").split()))
+    with suppress(FetchError):  # a realm that is no URL is nobody's
+        server = Url.parse(bearer.get("realm", ""))
+        return Challenge(server, bearer.get("service", ""), tuple(bearer.get("scope", "").split()))
     return Challenge() if re.search(r"(?i)(^|,)\s*basic\b", header) else None
-
-
-def _is_url(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        good = parts.scheme in ("https", "http") and bool(parts.hostname) and "@" not in parts.netloc
-        return good and (parts.port or 1) > 0
-    except ValueError:
-        return False

@@ -13,7 +13,6 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import requests
 
@@ -22,6 +21,7 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import LARGEST, Content, plain, read_content
 from sifmod.image.registry.http import Authority, refusal
 from sifmod.image.registry.mirrors import DOCKER_HUB, Place, hub_or
+from sifmod.image.registry.url import Url
 
 _HUB_KEY = "https://index.docker.io/v1/"  # under which docker keeps the login for its own registry
 _VARIABLES = ("APPTAINER_AUTH_FILE", "SINGULARITY_AUTHFILE", "SINGULARITY_AUTH_FILE", "REGISTRY_AUTH_FILE")
@@ -141,9 +141,9 @@ class Logins:
 class Netrc(Authority):
     """The authority over files on web servers: each host gets what `~/.netrc` has for it, over https only."""
 
-    def authorization(self, url: str) -> str:
+    def authorization(self, url: Url) -> str:
         """The login of this host, if there is one."""
-        login = requests.utils.get_netrc_auth(url) if urlsplit(url).scheme == "https" else None
+        login = requests.utils.get_netrc_auth(str(url)) if url.scheme == "https" else None
         return Credentials("~/.netrc", *login).basic if login else ""
 
     def refused(self, response: requests.Response) -> FetchError:

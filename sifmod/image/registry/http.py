@@ -7,14 +7,14 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from io import BytesIO
-from typing import NamedTuple, Protocol
-from urllib.parse import SplitResult, urljoin, urlsplit
+from typing import Any, NamedTuple, Protocol
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.poolmanager import ProxyManager
 
@@ -35,15 +35,34 @@ from sifmod.image.registry.network import (
     network_errors,
     steadily,
     within,
-    without_secrets,
 )
 from sifmod.image.registry.network import TransientError as TransientError  # part of what a Get promises
+from sifmod.image.registry.url import Url
 
 _CONNECTIONS = 32  # kept per host
 
 
-class _Connection(HTTPConnection):
-    """Over http. A connection over https has our socket from its context."""
+_target: ContextVar[str] = ContextVar("target")
+"""Path and query of the request that this thread sends."""
+
+
+class _AsWritten:
+    """Sends a path and a query as they were written: requests and urllib3 would write %2f and %7E otherwise.
+
+    A signature may be over the very bytes.
+    """
+
+    def putrequest(self, method: str, url: str, *more: Any, **options: Any) -> None:
+        begin = "" if url.startswith("/") else "/".join(url.split("/", 3)[:3])  # a proxy is given all of it
+        super().putrequest(method, f"{begin}{_target.get()}", *more, **options)  # type: ignore[misc]
+
+
+class _SecureConnection(_AsWritten, HTTPSConnection):
+    """Over https; it has our socket from its context."""
+
+
+class _Connection(_AsWritten, HTTPConnection):
+    """Over http."""
 
     def connect(self) -> None:
         super().connect()
@@ -57,7 +76,11 @@ class _Pool(HTTPConnectionPool):
     ConnectionCls = _Connection
 
 
-_POOLS = {"http": _Pool, "https": HTTPSConnectionPool}
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+_POOLS = {"http": _Pool, "https": _SecurePool}
 
 
 class _Adapter(HTTPAdapter):
@@ -104,7 +127,7 @@ class Session(requests.Session):
     def ask(
         self,
         method: str,
-        url: str,
+        url: Url,
         headers: Mapping[str, str],
         body: bytes | None = None,
         more: float = 0.0,
@@ -114,25 +137,29 @@ class Session(requests.Session):
         Raises what requests raises, and FetchError about a file.
         """
         data = None if body is None else BytesIO(body)  # sent in pieces, each with the timeout
-        with within(self._timeouts.whole + more + len(body or b"") / SLOWEST):
-            return self.request(
-                method,
-                url,
-                headers=dict(headers),
-                data=data,
-                stream=True,
-                timeout=(self._timeouts.connect, self._timeouts.silence + more),
-                proxies={} if is_loopback(urlsplit(url).netloc) else requests.utils.get_environ_proxies(url),
-                allow_redirects=False,
-            )
+        text, target = str(url), _target.set(url.target)
+        try:
+            with within(self._timeouts.whole + more + len(body or b"") / SLOWEST):
+                return self.request(
+                    method,
+                    text,
+                    headers=dict(headers),
+                    data=data,
+                    stream=True,
+                    timeout=(self._timeouts.connect, self._timeouts.silence + more),
+                    proxies={} if is_loopback(url.host) else requests.utils.get_environ_proxies(text),
+                    allow_redirects=False,
+                )
+        finally:
+            _target.reset(target)
 
     def get_redirect_target(self, resp: requests.Response) -> None:  # noqa: ARG002
         return None
 
     def get_adapter(self, url: str | bytes) -> _Adapter:
         """One for all of http, one for each host that has certificates of its own, and one for all the others."""
-        parts = urlsplit(str(url))
-        host = parts.netloc.rpartition("@")[2].lower()
+        parts = Url.parse(str(url))
+        host = parts.place
         key = parts.scheme if parts.scheme == "http" or not has_own(host, os.environ) else host
         with self._lock:
             if key not in self._by_host:
@@ -154,7 +181,7 @@ _SOON = 10.0  # seconds for them
 class Authority(Protocol):
     """Who lets us read a resource, and what it says when it does not."""
 
-    def authorization(self, url: str) -> str:
+    def authorization(self, url: Url) -> str:
         """The Authorization header for `url`; "" for none. Only its own host may get one."""
 
     def renew(self, response: requests.Response, sent: str) -> bool:  # noqa: ARG002
@@ -197,7 +224,7 @@ class Http:
         self.timeouts = timeouts
         self._session = Session(timeouts)
 
-    def resource(self, url: str, authority: Authority, asked: Asked = GET) -> Get:
+    def resource(self, url: Url, authority: Authority, asked: Asked = GET) -> Get:
         return lambda headers: self._opened(url, headers, authority, asked)
 
     def is_insecure(self, host: str) -> bool:
@@ -206,33 +233,31 @@ class Http:
 
     @contextmanager
     def _opened(
-        self, url: str, headers: Mapping[str, str], authority: Authority, asked: Asked
+        self, url: Url, headers: Mapping[str, str], authority: Authority, asked: Asked
     ) -> Iterator[requests.Response]:
         redirects = renewals = 0
-        if not self._may_ask(urlsplit(url)) or (asked.secret and in_the_clear(url)):
-            raise FetchError(f"{without_secrets(url)} is not https, and nothing was sent there")
+        if not self.may_ask(url) or (asked.secret and in_the_clear(url)):
+            raise FetchError(f"{url.shown} is not https, and nothing was sent there")
         while True:
             sent = authority.authorization(url)
-            with network_errors(url):
+            with network_errors(url.place):
                 response = self._answer(url, {**headers, **({"Authorization": sent} if sent else {})}, asked)
             with response:
                 if response.status_code in asked.good:
-                    with network_errors(url), steadily(self.timeouts.silence):
+                    with network_errors(url.place), steadily(self.timeouts.silence):
                         yield response
                     return
                 if response.status_code in asked.followed:
-                    url, redirects = self._redirected(response), redirects + 1
+                    url, redirects = self._redirected(url, response), redirects + 1
                     if redirects > _MOST_REDIRECTS:
-                        raise FetchError(
-                            f"more than {_MOST_REDIRECTS} redirects, the last one to {without_secrets(url)}"
-                        )
+                        raise FetchError(f"more than {_MOST_REDIRECTS} redirects, the last one to {url.shown}")
                 elif response.status_code == 401 and renewals < _MOST_RENEWALS and authority.renew(response, sent):
                     renewals += 1
                 else:
                     raise authority.refused(response)
                 beginning(response)  # a body that is read to its end leaves the connection open for the next request
 
-    def _answer(self, url: str, headers: Mapping[str, str], asked: Asked) -> requests.Response:
+    def _answer(self, url: Url, headers: Mapping[str, str], asked: Asked) -> requests.Response:
         try:
             return self._session.ask(asked.method, url, headers, asked.body, asked.seconds)
         except requests.ConnectionError as error:
@@ -240,27 +265,25 @@ class Http:
                 raise
             return self._session.ask(asked.method, url, headers)  # most likely the server has closed a kept connection
 
-    def _may_ask(self, url: SplitResult) -> bool:
-        return url.scheme == "https" or (url.scheme == "http" and self.is_insecure(url.netloc))
+    def may_ask(self, url: Url) -> bool:
+        """Whether it is https, or may be spoken to over plain http."""
+        return url.scheme == "https" or self.is_insecure(url.place)
 
-    def _redirected(self, response: requests.Response) -> str:
+    def _redirected(self, url: Url, response: requests.Response) -> Url:
         location = response.headers.get("Location", "")
-        try:
-            target = urljoin(response.url, location)
-            parts = urlsplit(target)
-        except ValueError as error:
-            raise FetchError(f"the server redirects to something that is no URL: {plain(location)}") from error
-        downgrade = parts.scheme == "http" and urlsplit(response.url).scheme == "https"
-        if not location or not parts.hostname or not self._may_ask(parts) or downgrade:
-            where = f"to {without_secrets(target)}" if location else "without saying where"
-            raise FetchError(f"the server redirects {where}, and only https is followed; nothing was sent there")
+        if not location:
+            raise FetchError(f"{url.place} redirects without saying where; nothing was sent")
+        target = url.join(location, f"{url.place} redirects to")
+        if not self.may_ask(target) or (target.scheme == "http" and url.scheme == "https"):
+            raise FetchError(
+                f"the server redirects to {target.shown}, and only https is followed; nothing was sent there"
+            )
         return target
 
 
-def in_the_clear(url: str) -> bool:
+def in_the_clear(url: Url) -> bool:
     """Whether others may read what is sent to `url`: it is not https, and leaves this machine."""
-    parts = urlsplit(url)
-    return parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc))
+    return url.scheme != "https" and not is_loopback(url.host)
 
 
 def beginning(response: requests.Response) -> bytes:
@@ -283,7 +306,7 @@ def refusal(response: requests.Response, advice: str, said: str = "", *, final: 
         advice = "the server has trouble: try again later" if status >= 500 else "check the URL"
     if after is not None:
         advice += f"; the server says: again in {after:.0f} seconds"
-    message = f"{urlsplit(response.url).netloc.rpartition('@')[2]} answered {status} {plain(response.reason or '')}"
+    message = f"{Url.parse(response.url).place} answered {status} {plain(response.reason or '')}"
     message = f"{message.rstrip()}: {plain(said)}" if said else message.rstrip()
     if transient and (after is None or after <= _LONGEST_WAIT):
         return TransientError(message, advice, after)

@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
 import requests
 import urllib3
@@ -168,9 +167,8 @@ class SlowError(TransientError):
 
 
 @contextmanager
-def network_errors(url: str) -> Iterator[None]:
+def network_errors(host: str) -> Iterator[None]:
     """Say in one line what requests says in five: TransientError, or FetchError where no other try would help."""
-    host = urlsplit(url).netloc.rpartition("@")[2]
     try:
         yield
     except BROKEN as error:
@@ -192,12 +190,6 @@ def hung_up(error: BaseException) -> bool:
     return any(
         isinstance(seen, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)) for seen in causes(error)
     )
-
-
-def without_secrets(url: str) -> str:
-    """A URL for a message: without a password, and without a query, which may be a signature."""
-    parts = urlsplit(url)
-    return plain(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl())
 
 
 def _told(host: str, error: Exception) -> FetchError:

@@ -19,6 +19,7 @@ from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.http import GET, Asked, Http
 from sifmod.image.registry.mirrors import Place, places, token_servers
 from sifmod.image.registry.network import PATIENCE, Patience, SlowError, TransientError, causes, patiently, within
+from sifmod.image.registry.url import Url
 from sifmod.image.settings import Settings
 
 _OF_MIRROR = "\n    mirror "  # before what a mirror said, in an error of the registry itself
@@ -39,7 +40,7 @@ class Repository:
         self._authority = RegistryAuthority(http, place, token_servers, actions)
         self._scheme = "" if http.is_insecure(place.server) else "https"
 
-    def get(self, path: str, asked: Asked = GET) -> Get:
+    def get(self, path: str | Url, asked: Asked = GET) -> Get:
         """What opens `path` below this repository: `manifests/TAG`, `blobs/DIGEST`; or a URL that it has named."""
         return lambda headers: self._opened(path, headers, asked)
 
@@ -62,7 +63,7 @@ class Repository:
             raise ImageError(f"{self.place.server} sends {announced or 'more than 4 million'} bytes as {name}")
 
     @contextmanager
-    def _opened(self, path: str, headers: Mapping[str, str], asked: Asked) -> Iterator[requests.Response]:
+    def _opened(self, path: str | Url, headers: Mapping[str, str], asked: Asked) -> Iterator[requests.Response]:
         with ExitStack() as stack:
             try:
                 response = stack.enter_context(self._resource(self._scheme or "http", path, asked)(headers))
@@ -78,14 +79,15 @@ class Repository:
                 self._scheme = "https"
             if response.headers.get("Content-Type", "").lower().startswith("text/html"):
                 raise FetchError(
-                    f"{self.place.server} sent an HTML page instead of {path}",
+                    f"{self.place.server} sent an HTML page instead of {path.shown if isinstance(path, Url) else path}",
                     "a login page or a proxy may be in the way; or it is no registry: correct the name of the source",
                 )
             yield response
 
-    def _resource(self, scheme: str, path: str, asked: Asked) -> Get:
-        url = path if "://" in path else f"{scheme}://{self.place.server}/v2/{self.place.repository}/{path}"
-        return self._http.resource(url, self._authority, asked)
+    def _resource(self, scheme: str, path: str | Url, asked: Asked) -> Get:
+        if not isinstance(path, Url):
+            path = Url.parse(f"{scheme}://{self.place.server}/v2/{self.place.repository}/{path}", "the registry")
+        return self._http.resource(path, self._authority, asked)
 
 
 def _may_speak_tls(error: FetchError) -> bool:

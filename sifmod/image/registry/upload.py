@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from urllib.parse import urljoin
 
 import requests
 
@@ -19,6 +18,7 @@ from sifmod.image.oci.manifest import Descriptor
 from sifmod.image.registry.http import Asked, beginning
 from sifmod.image.registry.network import Attempts, Patience, TransientError
 from sifmod.image.registry.registry import Repository
+from sifmod.image.registry.url import Url
 
 _CHUNK = 16 << 20  # bytes of one request; proxies in front of registries limit them
 _SMALLER = 4 << 20  # after a failure: what ghcr.io takes at most, and less goes twice where a connection breaks
@@ -70,7 +70,7 @@ class _Upload:
         self._repository = repository
         self._blob = blob
         self._told = told
-        self._location = ""
+        self._location: Url | None = None
         self._chunk = _CHUNK
         self._least = 0
         self.offset = 0
@@ -92,8 +92,9 @@ class _Upload:
                         break  # the registry has taken less, and is asked for no more than it wants
             if self.offset == before:
                 raise FetchError(f"{digest} ends after {before} of {size} bytes", "it has changed: push it again")
-        url = f"{self._location}{'&' if '?' in self._location else '?'}digest={digest}"
-        with self._repository.get(url, Asked("PUT", good=(201, 204), seconds=_COMMIT))(_BYTES):
+        with self._repository.get(
+            self._place().asking(f"digest={digest}"), Asked("PUT", good=(201, 204), seconds=_COMMIT)
+        )(_BYTES):
             pass
         if not has_blob(self._repository, self._blob.descriptor):
             raise TransientError(f"{self._repository.place.host} has taken {digest}, and does not have it")
@@ -120,7 +121,7 @@ class _Upload:
 
     def _resumed(self) -> bool:
         """Ask what has arrived of an upload that was cut; False where the registry knows nothing of it."""
-        if not self._location:
+        if self._location is None:
             return False
         try:
             with self._repository.get(self._location, Asked(good=(200, 202, 204)))({}) as response:
@@ -128,15 +129,21 @@ class _Upload:
         except TransientError:
             raise
         except FetchError:
-            self._location = ""
-        return bool(self._location)
+            self._location = None
+        return self._location is not None
+
+    def _place(self) -> Url:
+        """Where the registry wants the next bytes. Raises FetchError where it has not said that."""
+        if self._location is None:
+            raise FetchError(f"{self._repository.place.host} does not say where to send a blob")
+        return self._location
 
     def _patch(self, data: bytes) -> None:
         before = self.offset
         self.sent += len(data)
         headers = {**_BYTES, "Content-Range": f"{before}-{before + len(data) - 1}"}
         asked = Asked("PATCH", data, good=(202, 404, 413, 416))
-        with self._repository.get(self._location, asked)(headers) as response:
+        with self._repository.get(self._place(), asked)(headers) as response:
             if response.status_code == 202:
                 self.offset = before + len(data)  # where it says nothing else
                 self._heard(response)
@@ -151,13 +158,10 @@ class _Upload:
     def _heard(self, response: requests.Response) -> None:
         """Where to go on, and with which byte."""
         self.answered = True
-        location = response.headers.get("Location", self._location)
-        try:
-            self._location = urljoin(response.url, location)
-        except ValueError:
-            location = ""
-        if not location:
-            raise FetchError(f"{self._repository.place.host} does not say where to send a blob")
+        if location := response.headers.get("Location", ""):
+            what = f"{self._repository.place.host} wants a blob at"
+            self._location = Url.parse(response.url).join(location, what)
+        self._place()
         if found := re.fullmatch(r"(?:bytes=)?0-([0-9]{1,18})", response.headers.get("Range", "")):
             last = int(found[1])
             # registries say 0-0 where they have nothing

@@ -1,28 +1,19 @@
 """https: a SIF from a web server."""
 
-from urllib.parse import urlsplit
-
 from sifmod.config.shown import shown
 from sifmod.image.artifact import Fetched, FetchRequest, Remote
 from sifmod.image.download.downloads import download_sif, refuse_other_files
-from sifmod.image.reference import Reference, SourceKind, is_loopback, no_files, nothing, refused, says_nothing
+from sifmod.image.reference import Reference, SourceKind, no_files, nothing, refused, says_nothing
 from sifmod.image.registry.credentials import Netrc
-from sifmod.image.registry.http import Http
+from sifmod.image.registry.http import Http, in_the_clear
 from sifmod.image.registry.network import PATIENCE, TIMEOUTS, Patience, Timeouts, patiently
+from sifmod.image.registry.url import Url
 
 
 def _parse(kind: SourceKind, source: str) -> Reference:
     """The reference of a URL. Credentials in it are refused: they would end in receipts and messages."""
-    try:
-        parts = urlsplit(source)
-        _ = parts.port
-    except ValueError as error:
-        raise refused(source, str(error)) from None
-    if not parts.hostname:
-        raise refused(source, "a URL without a host")
-    if "@" in parts.netloc:
-        raise refused(source, "credentials in a URL are refused", "put them into ~/.netrc")
-    if parts.scheme != "https" and not is_loopback(parts.netloc):
+    url = Url.parse(source, "source")
+    if in_the_clear(url):
         hint = f"use https://{shown(source).partition('://')[2]}"
         raise refused(source, "plain http is refused, except from this machine itself", hint)
     return Reference(kind, source, source)
@@ -36,7 +27,7 @@ def download(request: FetchRequest, timeouts: Timeouts = TIMEOUTS, patience: Pat
     promised one.
     """
     promised = f"sha256:{request.image.sha256}" if request.image.sha256 else ""
-    get = Http(timeouts=timeouts).resource(request.reference.location, Netrc())
+    get = Http(timeouts=timeouts).resource(Url.parse(request.reference.location, "source"), Netrc())
     remote = Remote(request.image.filename, get, digest=promised, check=refuse_other_files)
     return download_sif(request, remote, patience=patience)
 
@@ -45,7 +36,7 @@ def _announced(request: FetchRequest) -> int | None:
     """Bytes of the file as the server states them before it sends any; None where it does not. Raises FetchError."""
 
     def ask() -> str:
-        with Http().resource(request.reference.location, Netrc())({}) as response:
+        with Http().resource(Url.parse(request.reference.location, "source"), Netrc())({}) as response:
             return response.headers.get("Content-Length", "")
 
     stated = patiently(ask)
