@@ -87,6 +87,9 @@ def test_the_other_tasks_of_a_node_end_at_once(launcher: Launcher) -> None:
         ({"SLURM_GPUS_ON_NODE": "8", "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b,GPU-c"}, "3"),
         ({"SLURM_GPUS_ON_NODE": "8", "HIP_VISIBLE_DEVICES": ""}, "8"),
         ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, "1"),
+        ({"SLURM_GPUS_ON_NODE": "8", "CUDA_VISIBLE_DEVICES": "-1", "GPU_DEVICE_ORDINAL": "3,1,2"}, "3"),
+        ({"SLURM_GPUS_ON_NODE": "8", "ROCR_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "1,0"}, "2"),
+        ({"ROCR_VISIBLE_DEVICES": "0,1,2,3,4", "CUDA_VISIBLE_DEVICES": "0,1"}, "5"),
         ({"SLURM_GPUS_ON_NODE": "8", "PET_NPROC_PER_NODE": "5"}, None),  # torchrun reads that itself
     ],
 )
