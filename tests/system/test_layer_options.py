@@ -41,7 +41,9 @@ def test_how_a_layer_is_made(shared_tmp: Path, images: Images) -> None:
         assert machine.python("import other; print(other.__version__)", env=env).ok().stdout == "1.0\n"
         shutil.copyfile(live / "pylock.toml", machine.top / "lo ck.toml")
         machine.sifmod("remove", NAME, "--all", "--layer", "loose").ok()
-    machine.sifmod("sync", NAME, "lo ck.toml", "--layer", "loose", "--no-index", "--find-links", str(machine.wheels)).ok()
+    machine.sifmod(
+        "sync", NAME, "lo ck.toml", "--layer", "loose", "--no-index", "--find-links", str(machine.wheels)
+    ).ok()
     assert row(machine, "loose")["packed"]
 
     # what a build asks for is not brought where the image and the layer are to have it
