@@ -1,7 +1,7 @@
 """Of several places with a layer the launcher, both kinds of modulefile and the verbs take the same one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -173,3 +173,34 @@ def test_an_unload_says_nothing_of_layers_and_takes_all_back(
     left = {name: value for name, value in users(before).items() if name != "SIFMOD_LAYERS"}
     assert (users(after), after.stderr) == (left, "")
     assert "another image" not in shown.stdout
+
+
+@pytest.mark.parametrize("spelling", ["SINGULARITY", "APPTAINER"])
+def test_what_the_user_has_inside_stays_beside_a_layer(site: Site, spelling: str) -> None:
+    """By either spelling; patterns stay patterns after a look for a stale one."""
+    site.make("one", key="f" * 16)
+    live = site.make("two")
+    (site.top / "a").mkdir()
+    given = {f"{spelling}ENV_PYTHONPATH": "/mine", f"{spelling}_BIND": "/us*,[a]", "SIFMOD_LAYERS": "@/one:@/two"}
+    found, said = by_launcher(site, site.variables(given))
+    bind = f"{live}/layer.squashfs:/user-layer:ro,image-src=/"
+    assert (found, said) == ([f"/us*,[a],{site.binds},{bind}", "/user-layer/start:/mine", INSIDE[1]], "")
+    publish(replace(site.published.plan, path=()), generation=7)
+    assert by_launcher(site, site.variables(given))[0][2] == "/user-layer/bin"
+
+
+@pytest.mark.parametrize("tool", ["lmod", "environment_modules"])
+def test_only_a_load_says_that_a_layer_is_stale(
+    tool: str, site: Site, lmod: ModuleTool, environment_modules: ModuleTool
+) -> None:
+    """Whatever else is in the layer's directory."""
+    site.make("one", key="f" * 16)
+    for name in ("a", "e" * 16, "g", "z"):
+        (site.top / "one" / NAME / "default" / name).mkdir()
+    (site.top / "two" / NAME / "default").mkdir(parents=True)
+    verbs = ("load", "unload", "show", "help", "whatis")
+    steps = [f"module {verb} {NAME} 2>&1" for verb in verbs]
+    chosen = environment_modules if tool == "environment_modules" else lmod
+    done = chosen.session(steps, site.published.modules, site.variables({"SIFMOD_LAYERS": "@/one:@/two"}))
+    assert ["another image" in step.stdout for step in done] == [True, False, False, False, False]
+    assert [step.code for step in done] == [0] * 5
