@@ -5,9 +5,8 @@ import shutil
 from pathlib import Path
 
 from support.images import Images
-from support.layered import NAME, Machine, make_machine
+from support.layered import BACKEND, NAME, Machine, make_machine
 from support.wheels import wheel
-from system.test_layer import BACKEND
 
 
 def row(machine: Machine, layer: str) -> dict[str, object]:
