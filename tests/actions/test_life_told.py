@@ -1,0 +1,135 @@
+"""What the log, the screen and hooks are told of each decision about a module, and of each that is taken back."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from sifmod.config.name import ModuleName
+from sifmod.tree.layout import Layout
+from support.answer import answer
+from support.config import write
+from support.disk_state import disk_state
+from support.tree import install
+
+OLD, NEW = ModuleName("Tiny", "1.0"), ModuleName("Tiny", "2.0")
+
+
+@pytest.fixture
+def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+    """Two versions, the older one in its third generation."""
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "tree"))
+    layout = Layout(tmp_path / "tree")
+    for tag, module in (("a", OLD), ("b", OLD), ("c", OLD), ("d", NEW)):
+        install(layout, tag, module, syntaxes=("lua", "tcl"))
+    return layout
+
+
+STEPS = (
+    ("hide Tiny/1.0", ["Tiny/1.0 hidden"]),
+    ("hide Tiny/1.0", []),
+    ("hide --undo Tiny/1.0", ["Tiny/1.0 shown"]),
+    ("deprecate --message x Tiny/1.0", ["Tiny/1.0 deprecated"]),
+    ("deprecate --undo Tiny/1.0", ["Tiny/1.0 no longer deprecated"]),
+    ("default Tiny/1.0", ["Tiny/1.0 made the default"]),
+    ("default Tiny/2.0", ["Tiny/2.0 made the default"]),
+    ("default --none Tiny", ["Tiny/2.0 no longer the default"]),
+    ("retire --successor Tiny/2.0 Tiny/1.0", ["Tiny/1.0 retired"]),
+    ("retire --undo Tiny/1.0", ["Tiny/1.0 no longer retired"]),
+    ("hide Tiny/1.0 Tiny/2.0", ["Tiny/1.0 hidden", "Tiny/2.0 hidden"]),
+)
+
+
+@pytest.mark.usefixtures("layout")
+def test_each_step_is_told_and_recorded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    program = write(tmp_path / "hook", f"#!/bin/sh\ncat >>'{tmp_path}/told'; echo >>'{tmp_path}/told'\n")
+    program.chmod(0o755)
+    write(
+        tmp_path / "etc-sifmod.d/hooks.yaml", f"hooks: {{before_retire: ['{program}'], after_retire: ['{program}']}}\n"
+    )
+    expected = []
+    for words, told in STEPS:
+        assert run(words.split()) == 0, words
+        err = [line for line in capfd.readouterr().err.splitlines() if "by an earlier sifmod" not in line]
+        names = [word for word in words.split()[1:] if word in ("Tiny/1.0", "Tiny/2.0")]
+        lines = [f"== {one.replace(' ', ': ', 1)}" for one in told] or [f"== {names[-1]}: nothing to change"]
+        assert err == lines, words
+        expected += told
+    logged = answer(capfd, ("log", "Tiny"))
+    decided = [one for one in logged if one["what"] != "installed"]
+    assert [f"{one['module']} {one['what']}" for one in decided] == expected
+    assert {(one["module"], one["before"], one["generation"]) for one in decided} == {
+        ("Tiny/1.0", 3, 3), ("Tiny/2.0", 1, 1),
+    }  # fmt: skip
+    hooks = [json.loads(text) for text in (tmp_path / "told").read_text().split("\n\n") if text.strip()]
+    assert [(one["hook"], one["module"]) for one in hooks] == [
+        ("before_retire", "Tiny/1.0"),
+        ("after_retire", "Tiny/1.0"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("deprecate --undo --message x Tiny/1.0", "--undo goes without --since, --until and --message"),
+        ("deprecate --undo --until 2030-01-01 Tiny/1.0", "--undo goes without --since, --until and --message"),
+        ("deprecate --undo --since 2030-01-01 Tiny/1.0", "--undo goes without --since, --until and --message"),
+        ("retire --undo --message x Tiny/1.0", "--undo goes without --since, --successor and --message"),
+        ("retire --undo --successor Tiny/2.0 Tiny/1.0", "--undo goes without --since, --successor and --message"),
+        ("retire --undo --since 2030-01-01 Tiny/1.0", "--undo goes without --since, --successor and --message"),
+        ("retire --successor Tiny/1.0 Tiny/1.0", "Tiny/1.0 cannot be its own successor"),
+        ("deprecate --since 2030-01-02 --until 2030-01-01 Tiny/1.0", "until 2030-01-01, which is before 2030-01-02"),
+        ("hide Tiny/2.0", "Tiny/2.0 cannot be the default and hidden"),
+        ("retire Tiny/2.0", "Tiny/2.0 cannot be the default and retired"),
+        ("retire --since 2030-1-1 Tiny/1.0", "expected a day such as 2027-03-31, got '2030-1-1'"),
+    ],
+)
+def test_what_contradicts_itself(words: str, message: str, layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["default", "Tiny/2.0"]) == 0
+    before = disk_state(layout.prefix)
+    assert run(words.split()) == 2
+    assert message in capfd.readouterr().err
+    assert disk_state(layout.prefix) == before
+
+
+@pytest.mark.usefixtures("layout")
+def test_days_that_are_known_stay(capfd: pytest.CaptureFixture[str]) -> None:
+    """A later word about the reason does not begin the days again; the first and the last day may be one."""
+    for verb in ("deprecate", "retire"):
+        assert run([verb, "--since", "2020-02-03", "Tiny/1.0"]) == 0
+        assert run([verb, "--message", "why", "Tiny/1.0"]) == 0
+        capfd.readouterr()
+        (row,) = (one for one in answer(capfd, ("list",)) if one["module"] == "Tiny/1.0")
+        assert (row["life"][f"{verb}d"]["since"], row["life"][f"{verb}d"]["message"]) == ("2020-02-03", "why")
+    assert run(["deprecate", "--since", "2030-01-01", "--until", "2030-01-01", "Tiny/2.0"]) == 0
+
+
+def test_all_that_a_kept_file_lacks_is_told(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
+    kept = layout.modules / "Tiny" / ".modulerc.lua"
+    kept.write_text("-- mine\n")
+    assert run(["retire", "--since", "2030-01-01", "Tiny/1.0"]) == 0
+    err = capfd.readouterr().err
+    tail = err.partition("is kept; it lacks\n")[2].splitlines()
+    assert tail[0] == '==   hide_version("Tiny/1.0")'
+    assert tail[1].startswith("==   if os.time() >= 1893456000 then -- 2030-01-01")
+    assert "forbid{name = " in tail[3]
+    assert tail[4] == "==   end"
+    assert kept.read_text() == "-- mine\n"
+    # of Environment Modules' file, which is sifmod's, the same is written
+    tcl = (layout.modules / "Tiny" / ".modulerc").read_text()
+    assert "if {[clock seconds] >= 1893456000} {\n    # 2030-01-01\n    module-hide Tiny/1.0\n    module-forbid " in tcl
+
+
+def test_below_a_path_that_a_shell_takes_apart_there_is_lmods_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside modulefiles of both kinds; of Tcl alone the other one is there."""
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "my tree"))
+    layout = Layout(tmp_path / "my tree")
+    install(layout, "a", OLD, syntaxes=("lua", "tcl"))
+    install(layout, "b", ModuleName("Other", "1"), syntaxes=("tcl",))
+    assert run(["hide", "Tiny/1.0", "Other/1"]) == 0
+    assert [str(path.relative_to(layout.modules)) for path in sorted(layout.modules.glob("*/.modulerc*"))] == [
+        "Other/.modulerc", "Tiny/.modulerc.lua",
+    ]  # fmt: skip
