@@ -26,7 +26,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     return layout
 
 
-STEPS = (
+STEPS: tuple[tuple[str, list[str]], ...] = (
     ("hide Tiny/1.0", ["Tiny/1.0 hidden"]),
     ("hide Tiny/1.0", []),
     ("hide --undo Tiny/1.0", ["Tiny/1.0 shown"]),
@@ -48,7 +48,7 @@ def test_each_step_is_told_and_recorded(tmp_path: Path, capfd: pytest.CaptureFix
     write(
         tmp_path / "etc-sifmod.d/hooks.yaml", f"hooks: {{before_retire: ['{program}'], after_retire: ['{program}']}}\n"
     )
-    expected = []
+    expected: list[str] = []
     for words, told in STEPS:
         assert run(words.split()) == 0, words
         err = [line for line in capfd.readouterr().err.splitlines() if "by an earlier sifmod" not in line]

@@ -10,7 +10,7 @@ MASKS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", 
 
 
 def check(machine: Machine, **env: str) -> tuple[int, list[str]]:
-    result = machine.check(**env)
+    result = machine.check(("dash",), **env)
     return result.code, result.stderr.splitlines()
 
 
