@@ -8,6 +8,7 @@ import pytest
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
+from sifmod.tree.write_life import commands
 from support.answer import answer
 from support.config import write
 from support.disk_state import disk_state
@@ -133,3 +134,65 @@ def test_below_a_path_that_a_shell_takes_apart_there_is_lmods_file_alone(
     assert [str(path.relative_to(layout.modules)) for path in sorted(layout.modules.glob("*/.modulerc*"))] == [
         "Other/.modulerc", "Tiny/.modulerc.lua",
     ]  # fmt: skip
+
+
+def test_both_files_say_the_same(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of a module that retires on a day, of one that is hidden now, and of the default that ends."""
+    install(layout, "e", ModuleName("Tiny", "3.0"), syntaxes=("lua", "tcl"))
+    for words in (
+        "deprecate --since 2029-01-01 --until 2029-12-31 --message x Tiny/1.0",
+        "hide Tiny/2.0",
+        "deprecate --since 2029-01-01 --until 2030-12-31 Tiny/3.0",
+        "default Tiny/3.0",
+    ):
+        assert run(words.split()) == 0
+    capfd.readouterr()
+    first, second = 1893456000, 1924992000  # 2030-01-01, 2031-01-01
+    one, three = "Tiny/1.0 was retired on 2030-01-01: x", "Tiny/3.0 was retired on 2031-01-01"
+    assert commands((layout.modules / "Tiny" / ".modulerc.lua").read_text()) == (
+        f"if os.time() >= {first} then -- 2030-01-01", '   hide_version("Tiny/1.0")',
+        f'   if forbid then forbid{{name = "Tiny/1.0", message = "{one}"}} end', "end",
+        'hide_version("Tiny/2.0")',
+        f"if os.time() >= {second} then -- 2031-01-01", '   hide_version("Tiny/3.0")',
+        f'   if forbid then forbid{{name = "Tiny/3.0", message = "{three}"}} end', "end",
+        f'if os.time() < {second} then module_version("Tiny/3.0", "default") end -- 2031-01-01',
+    )  # fmt: skip
+    assert commands((layout.modules / "Tiny" / ".modulerc").read_text())[4:] == (
+        f"if {{[clock seconds] >= {first}}} {{", "    # 2030-01-01", "    module-hide Tiny/1.0",
+        f'    module-forbid --message {{{one}}} Tiny/1.0', "}",
+        "module-hide Tiny/2.0",
+        f"if {{[clock seconds] >= {second}}} {{", "    # 2031-01-01", "    module-hide Tiny/3.0",
+        f'    module-forbid --message {{{three}}} Tiny/3.0', "}",
+        f"if {{[clock seconds] < {second}}} {{module-version Tiny/3.0 default}} ;# 2031-01-01",
+    )  # fmt: skip
+
+
+def test_another_ones_file_is_told_of_only_where_something_is_to_be_in_it(
+    layout: Layout, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in (".modulerc", ".modulerc.lua"):
+        (layout.modules / "Tiny" / name).write_text("mine\n")
+    assert run(["hide", "Tiny/1.0"]) == 0
+    assert capfd.readouterr().err.count("is kept; it lacks") == 2
+    assert run(["hide", "--undo", "Tiny/1.0"]) == 0
+    assert "is kept" not in capfd.readouterr().err
+
+
+def test_the_spider_cache_is_made_again_where_any_of_several_has_changed(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Lmod's program, with each place under its own option."""
+    program = write(tmp_path / "lmod/update_lmod_system_cache_files", f"#!/bin/sh\necho \"$*\" >>'{tmp_path}/calls'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("LMOD_DIR", str(program.parent))
+    install(layout, "x", ModuleName("Other", "1"))
+    cache = f"directory: {tmp_path}/cache, timestamp: {tmp_path}/stamp"
+    write(tmp_path / "etc-sifmod.d/a.yaml", f"spider_cache: {{{cache}}}\n")
+    assert run(["hide", "Tiny/1.0"]) == 0
+    assert run(["hide", "Other/1", "Tiny/1.0"]) == 0  # of which the last is as it was
+    assert run(["hide", "Other/1", "Tiny/1.0"]) == 0
+    call = f"-d {tmp_path}/cache -t {tmp_path}/stamp {layout.modules}"
+    assert (tmp_path / "calls").read_text().splitlines() == [call, call]
+    write(tmp_path / "etc-sifmod.d/a.yaml", f"spider_cache: {{{cache}, modulepath: [/a, /b]}}\n")
+    assert run(["hide", "--undo", "Tiny/1.0"]) == 0
+    assert (tmp_path / "calls").read_text().splitlines()[2:] == [call.replace(str(layout.modules), "/a:/b")]
