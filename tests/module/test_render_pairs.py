@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_a_text_that_ends_what_lmod_puts_around_it(module_tool: ModuleTool, lmod
 
 
 @pytest.mark.parametrize(("kind", "spelling"), [("apptainer", "APPTAINER_BIND"), ("singularity", "SINGULARITY_BIND")])
-def test_the_help_names_what_the_runtime_reads(kind: str, spelling: str) -> None:
+def test_the_help_names_what_the_runtime_reads(kind: Literal["apptainer", "singularity"], spelling: str) -> None:
     runtime = replace(plan().runtime, kind=kind)
     for syntax in ("lua", "tcl"):
         text = texts(runtime=runtime, binds=(Bind("/a", "/b"),))[f"modulefile.{syntax}"]
