@@ -185,8 +185,9 @@ def test_what_the_user_has_inside_stays_beside_a_layer(site: Site, spelling: str
     found, said = by_launcher(site, site.variables(given))
     bind = f"{live}/layer.squashfs:/user-layer:ro,image-src=/"
     assert (found, said) == ([f"/us*,[a],{site.binds},{bind}", "/user-layer/start:/mine", INSIDE[1]], "")
-    publish(replace(site.published.plan, path=()), generation=7)
-    assert by_launcher(site, site.variables(given))[0][2] == "/user-layer/bin"
+    publish(replace(site.published.plan, path=(), env=()), generation=7)
+    paths = site.variables(given | {f"{spelling}ENV_PREPEND_PATH": "/us*:/mine"})
+    assert by_launcher(site, paths)[0][1:] == ["/user-layer/start:/mine", "/us*:/mine:/user-layer/bin"]
 
 
 @pytest.mark.parametrize("tool", ["lmod", "environment_modules"])
