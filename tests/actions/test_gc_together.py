@@ -18,6 +18,7 @@ from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.locking import lock
 from sifmod.tree.mark import leave
 from sifmod.tree.receipt import numbers
+from sifmod.tree.stack_record import Applied, write_applied
 from sifmod.tree.store import Store
 from support.answer import answer
 from support.tree import ALONE, LEASE, MODULE, image_bytes, install, nobody, put_image
@@ -187,3 +188,19 @@ def test_of_a_retired_module_the_age_counts_from_what_ended_first(
     capfd.readouterr()
     told = [(one["what"], one["before"]) for one in answer(capfd, ("log", str(MODULE)))]
     assert told[-4:] == [("removed", 1), ("removed", 2), ("uninstalled", 3), ("removed", 3)]
+
+
+def test_a_lock_of_a_stack_that_is_written_between_the_plan_and_the_removal_keeps_the_image(layout: Layout) -> None:
+    """A lock of two stacks: the names of both are said until the last one is gone."""
+    plan = plan_gc(layout, 0.0, ask_jobs=False)
+    (old,) = plan.images
+    for name in ("hill", "dale"):
+        with lock(layout, name, LEASE, nobody) as held:
+            write_applied(layout, Applied(name, f"/{name}.yaml", (), (), (old.image.sha256,)), held)
+    assert apply_gc(layout, plan, LEASE, ALONE).images == ()
+    assert old.image.path.exists()
+    (kept_for,) = (one.keep for one in plan_gc(layout, 0.0, ask_jobs=False).images)
+    assert kept_for == "the lock of dale, hill names it, until `sifmod stack lock --forget`"
+    for name in ("hill", "dale"):
+        (layout.prefix / "stacks" / f"{name}.json").unlink()
+    assert len(apply_gc(layout, plan_gc(layout, 0.0, ask_jobs=False), LEASE, ALONE).images) == 1

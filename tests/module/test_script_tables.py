@@ -120,3 +120,40 @@ def test_which_of_the_users_venvs_is_activated(tmp_path: Path) -> None:
     ):
         done = run(("bash", "-c", f". '{script}'; echo ${{sifmod_named-gone}}"), env={"VIRTUAL_ENV": str(named)}).ok()
         assert done.stdout.split() == [said, "gone"], named
+
+
+REMOTE = (
+    "lustre",
+    "nfs",
+    "nfs4",
+    "gpfs",
+    "beegfs_nodev",
+    "ceph",
+    "panfs",
+    "wekafs",
+    "pvfs2",
+    "cifs",
+    "smb3",
+    "afs",
+    "fuse.sshfs",
+)
+
+
+@pytest.mark.parametrize("kind", [*REMOTE, "tmpfs", "ext4", "xfs", "overlay", "btrfs"])
+def test_which_places_are_the_nodes_own(kind: str, tmp_path: Path) -> None:
+    """By the mount that is nearest, wherever it stands in the table; and none that is no directory."""
+    beside = tmp_path.resolve() / "beside"
+    beside.mkdir()
+    other = "ext4" if kind in REMOTE else "lustre"
+    table = f"x / {other} rw 0 0\nx {beside} {kind} rw 0 0\nx {beside}s lustre rw 0 0\nx /proc proc rw 0 0\n"
+    (tmp_path / "mounts").write_text(table)
+    function = (
+        (PARTS / "caches.sh").read_text().partition("# is_local")[2].partition("\n")[2].partition("# own_directory")[0]
+    )
+    script = function.replace("/proc/self/mounts", f"{tmp_path}/mounts")
+    asked = (str(beside), "relative", str(beside / "none"))
+    lines = "\n".join(f"if is_local '{place}'; then echo yes; else echo no; fi" for place in asked)
+    done = subprocess.run(
+        ("dash", "-uf", "-c", f"{script}\n{lines}"), capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout.split() == ["no" if kind in REMOTE else "yes", "no", "no"]
