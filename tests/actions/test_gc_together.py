@@ -204,3 +204,17 @@ def test_a_lock_of_a_stack_that_is_written_between_the_plan_and_the_removal_keep
     for name in ("hill", "dale"):
         (layout.prefix / "stacks" / f"{name}.json").unlink()
     assert len(apply_gc(layout, plan_gc(layout, 0.0, ask_jobs=False), LEASE, ALONE).images) == 1
+
+
+@pytest.mark.parametrize("number", [1, 5, 6])
+def test_the_first_five_files_that_keep_a_generation_are_named(layout: Layout, number: int) -> None:
+    root = layout.generation(MODULE, 1)
+    for name in "fedcba"[:number]:
+        (root / name).touch()
+    named = ", ".join(sorted("fedcba"[:number])[:5])
+    assert kept(layout)[1] == f"it holds files that sifmod did not put there: {named}"
+    for name in "fedcba"[:number]:
+        (root / name).unlink()
+    (root / "bin/python").chmod(0o644)
+    (root / "bin/python").write_text("mine")
+    assert kept(layout)[1] == "files in it were changed by hand: bin/python"
