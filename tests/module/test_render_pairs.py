@@ -96,3 +96,17 @@ def test_the_help_names_what_the_runtime_reads(kind: Literal["apptainer", "singu
         text = texts(runtime=runtime, binds=(Bind("/a", "/b"),))[f"modulefile.{syntax}"]
         assert f"export {spelling}=SOURCE:TARGET" in text
         assert (f'{kind} exec "$SIF" COMMAND' in text) or (f'{kind} exec \\"\\$SIF\\" COMMAND' in text)
+
+
+@pytest.mark.parametrize("name", ["conda-python-distributed", "torchrun-distributed"])
+def test_a_runscript_brings_the_one_that_it_calls(name: str) -> None:
+    scripts = {path for path in texts(runscripts=(name,)) if path.startswith("runscripts/")}
+    assert scripts == {f"runscripts/{name}", "runscripts/get-master"}
+    alone = {path for path in texts(runscripts=("conda-python-simple",)) if path.startswith("runscripts/")}
+    assert alone == {"runscripts/conda-python-simple"}
+
+
+def test_each_name_of_pip_is_told_the_same() -> None:
+    files = texts(wrappers=(Wrapper("pip", ("pip",)), Wrapper("pip3", ("pip3",)), Wrapper("python", ("python",))))
+    assert files["bin/pip"].replace("pip", "pip3") == files["bin/pip3"].replace("pip3", "pip").replace("pip", "pip3")
+    assert len(files["bin/pip"]) > len(files["bin/python"])
