@@ -87,7 +87,7 @@ def quick_robot_paths(site: str | None, given: str | None, environ: Mapping[str,
     if named and ("/" in named or not _exists(shipped() / "sites" / f"{named}.yaml")):
         return None
     variable = [part for part in environ.get("SIFMOD_ROBOT_PATHS", "").split(":") if part]
-    if not all(part.startswith("/") and "$" not in part for part in variable):
+    if "$" in (given or "") or not all(part.startswith("/") and "$" not in part for part in variable):
         return None
     option = [os.path.abspath(part) for part in (given or "").split(":") if part]  # noqa: PTH100 (a link stays a link)
     return (*dict.fromkeys(Path(part) for part in (*option, *variable)), shipped())

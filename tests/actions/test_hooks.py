@@ -10,6 +10,7 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.cli.outputs.verbs import hook_schema
+from sifmod.digest import sha256_file
 from support.config import write
 from support.disk_state import State, disk_state
 from support.images import Images
@@ -66,7 +67,7 @@ def test_each_moment_is_told_with_the_plan(
     image = {"sources": [str(images.tiny_sif)], "build": None, "arch": first["image"]["arch"]}  # type: ignore[index]
     assert first["image"] == image | {"sha256": None, "size": None, "path": None}
     assert last["image"] == image | {
-        "sha256": seen[2]["image"]["sha256"],  # type: ignore[index]
+        "sha256": str(sha256_file(images.tiny_sif)),
         "size": images.tiny_sif.stat().st_size,
         "path": str(images.tiny_sif),
     }

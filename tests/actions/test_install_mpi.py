@@ -218,3 +218,31 @@ def test_no_profile(
     assert sifmod(["install", *QUICK, path]) == 2
     assert "mpi_profile: no profile is called here; looked in" in capfd.readouterr().err
     assert not (tmp_path / "prefix").exists()
+
+
+def test_what_the_easyconfig_says_goes_before_the_profile(
+    tmp_path: Path, images: Images, settings: Callable[..., None]
+) -> None:
+    """Of each thing that both name; the host's libraries are found first all the same."""
+    settings("host")
+    more = (
+        "env: {FI_PROVIDER: mine, LD_LIBRARY_PATH: /mine}\nbinds: ['/mine:/run/fabric']\n"
+        "default_env: {SLURM_MPI_TYPE: mine, UCX_POSIX_USE_PROC_LINK: mine}\n"
+    )
+    assert sifmod(["install", *QUICK, mpich(tmp_path, images, more)]) == 0
+    text = modulefile(tmp_path)
+    for name in ("FI_PROVIDER", "SLURM_MPI_TYPE", "UCX_POSIX_USE_PROC_LINK"):
+        assert f'{name} = "mine"' in text
+    assert 'LD_LIBRARY_PATH = "/host-mpi:/opt/fabric/lib:/mine"' in text
+    assert [line.strip() for line in text.splitlines() if "/run/fabric" in line] == ['{ "/mine:/run/fabric" },']
+
+
+@pytest.mark.parametrize(("needs", "fits"), [(b"2.35", True), (b"2.36", True), (b"2.37", False)])
+def test_the_glibc_that_the_hosts_libraries_need(
+    needs: bytes, fits: bool, tmp_path: Path, images: Images, settings: Callable[..., None]
+) -> None:
+    """The image has 2.36."""
+    settings("auto")
+    (tmp_path / "host" / "libmpi.so.12").write_bytes(MPICH.replace(b"2.34", needs))
+    assert sifmod(["install", *QUICK, mpich(tmp_path, images)]) == 0
+    assert ("/host-mpi" in modulefile(tmp_path)) == fits

@@ -6,13 +6,20 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
+from sifmod.config.name import ModuleName
 from sifmod.module.jobscript import JOB
+from sifmod.tree.layer import Layer, Layers, publish_layer
+from sifmod.tree.layout import Layout
+from sifmod.tree.locking import lock
+from sifmod.tree.receipt import live
 from support.answer import answer
 from support.disk_state import disk_state
 from support.elf import library
 from support.inside import Files, programs, sif
 from support.runtime import RUNTIME
+from support.tree import LEASE, nobody
 
+TOOLS = ModuleName("Tools", "1")
 PYTHON = "opt/env/lib/python3.11/site-packages"
 EASYCONFIG = """
 name: Tools
@@ -185,3 +192,41 @@ def test_a_generation_without_its_part(here: Path, capfd: pytest.CaptureFixture[
         assert "install --module-only --installed" in err
     assert run(["install", "-q", "--module-only", "--installed"]) == 0
     assert json.loads((here / "pre fix/software/Tools/1" / JOB).read_text())["module"] == "Tools/1"
+
+
+@pytest.mark.parametrize(
+    ("module", "stale", "name", "asked", "code"),
+    [
+        (TOOLS, False, "default", None, 0),
+        (TOOLS, False, "other", "other", 0),
+        (TOOLS, False, "other", None, 2),
+        (TOOLS, False, "default", "other", 2),
+        (TOOLS, True, "default", None, 2),
+        (ModuleName("Tools", "2"), False, "default", None, 2),
+    ],
+)
+def test_lightning_in_a_layer(
+    module: ModuleName,
+    stale: bool,
+    name: str,
+    asked: str | None,
+    code: int,
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install(here, {})
+    layout = Layout(here / "pre fix")
+    there = live(layout, TOOLS)
+    assert there
+    if asked:
+        monkeypatch.setenv("SIFMOD_LAYER", asked)
+    layers = Layers(layout.prefix / "layers", layout.prefix)
+    with lock(layers, str(module), LEASE, nobody) as held:
+        directory = held.path("layer")
+        (directory / "tree").mkdir(parents=True)
+        (directory / "pylock.toml").write_text("lock")
+        image = "f" * 64 if stale else there.image_sha256
+        added = (("lightning", "2.5"),)
+        made = Layer(module, name, image, 1, "/opt/env", "3.11", ("lightning",), (), (), added, (), packed=False)
+        publish_layer(layers, made, directory, held)
+    assert run(["jobscript", "Tools/1", "--style", "lightning"]) == code

@@ -23,33 +23,40 @@ from support.nccl_logs import IB, SOCKET
 from support.slurm import Slurm
 
 RUNTIME = r"""#!/bin/sh
-# -q exec IMAGE COMMAND...: on a node with two GPUs
+# -q exec IMAGE COMMAND...: on a node with four GPUs, or three
 shift 3
 node=${SLURMD_NODENAME:-g1}
 echo "$*" | cut -c1-80 >>"$0.asked"
-rank() { printf '\nsifmod: {"node": "%s", "rank": %s, "world": 2, "seconds": 0.01, "torch": "2.9"}\n' "$node" "$1"; }
+gpus=4 perf=false
+if [ "$node" = n2 ]; then gpus=3; fi
+if [ -s "$0.perf" ]; then perf=true; fi
+rank() { # the second one is the slowest
+  seconds=0.0$((($1 + 2) % 4 + 1))
+  printf '\nsifmod: {"node": "%s", "rank": %s, "world": 4, "seconds": %s, "torch": "2.9"}\n' "$node" "$1" $seconds
+}
 case $* in
   */bin/sh*conda-python-simple*)
-    printf '\nsifmod: {"node": "%s", "torch": true, "gpus": 2, "all_reduce_perf": true}\n' "$node" ;;
+    printf '\nsifmod: {"node": "%s", "torch": true, "gpus": %s, "all_reduce_perf": %s}\n' "$node" $gpus $perf ;;
   */bin/sh*) exit 0 ;; # the sanity check
   gpu-check*) . "$0.gpu-check" ;;
   all_reduce_perf*) cat "$0.perf" ;;
   torchrun-distributed*)
     if [ -n "${NCCL_DEBUG-}" ]; then cat "$0.log"; fi
     . "$0.does"
-    rank 0; rank 1 ;;
+    for number in 0 1 2 3; do if [ $number -lt "$3" ]; then rank $number; fi; done ;;
   conda-python-distributed*)
     if [ "$SLURM_PROCID" = 0 ]; then cat "$0.log"; fi
     rank "$SLURM_PROCID" ;;
   *) echo "not expected: $*"; exit 9 ;;
 esac
 """
-PERF = """# nThread 1 nGpus 2 minBytes 268435456 maxBytes 268435456 step: 1048576(bytes) warmup iters: 5 iters: 20
+PERF = """# nThread 1 nGpus 4 minBytes 1048576 maxBytes 268435456 step: 256(factor) warmup iters: 5 iters: 20
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
 #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
-   268435456      67108864     float     sum      -1   1638.2  163.86  163.86      0   1640.1  163.67  163.67      0
+     1048576        262144     float     sum      -1     61.4   17.08   25.62      0     60.9   17.22   25.83      0
+   268435456      67108864     float     sum      -1   1638.2  163.86  245.79      0   1640.1  163.67  245.51      0
 # Out of bounds values : 0 OK
-# Avg bus bandwidth    : 163.77
+# Avg bus bandwidth    : 135.69
 """
 EASYCONFIG = "name: Gpu\nversion: '1.0'\naccelerator: cuda\nwrappers: [sh]\nimage: {{sources: ['{}']}}\n"
 SITE = (
@@ -108,14 +115,14 @@ def test_all_is_well(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
     assert (data["module"], data["nodes"], data["passed"]) == ("Gpu/1.0", ["g1"], True)
     assert data["steps"][0]["text"] == "1 wrapper"
     assert data["bandwidth"] == {
-        "tool": "all_reduce_perf", "ranks": 2, "size": 1 << 28, "algorithm": 163.86, "bus": 163.86
+        "tool": "all_reduce_perf", "ranks": 4, "size": 1 << 28, "algorithm": 163.86, "bus": 245.79
     }  # fmt: skip
     assert (data["network"]["transport"], data["network"]["gpu_direct"]) == ("InfiniBand", True)
     assert run(["test", "Gpu"]) == 0
     out = capfd.readouterr().out
-    assert "163.86 GB/s, bus 163.86 GB/s (256 MiB, all_reduce_perf)" in out
+    assert "163.86 GB/s, bus 245.79 GB/s (256 MiB, all_reduce_perf)" in out
     assert "network" not in out
-    assert any(line.startswith("torchrun-distributed -n 2 --no-python python -c") for line in node.asked)
+    assert any(line.startswith("torchrun-distributed -n 4 --no-python python -c") for line in node.asked)
     assert state_but_log(node.directory) == before
     written = [(one["what"], one["generation"], one["before"]) for one in answer(capfd, ("log", "Gpu"))]
     assert written == [("installed", 1, None), ("test passed", 1, 1), ("test passed", 1, 1)]
@@ -170,11 +177,24 @@ def test_each_step_fails_by_itself(node: Node, capfd: pytest.CaptureFixture[str]
 
 
 def test_too_little_bandwidth(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
-    for minimum, code in (("163", 0), ("164.5", 22)):
-        assert answer(capfd, ("test", "Gpu", "--minimum", minimum), code)["bandwidth"]["bus"] == 163.86
+    for minimum, code in (("245", 0), ("246", 22)):
+        assert answer(capfd, ("test", "Gpu", "--minimum", minimum), code)["bandwidth"]["bus"] == 245.79
     node.prints("perf", "# Out of bounds values : 0 OK\n")
     data = answer(capfd, ("test", "Gpu"), 22)
     assert data["steps"][-1]["text"] == "all_reduce_perf printed no table"
+
+
+def test_the_slowest_rank_counts(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of four, in an image without all_reduce_perf; what is to be reached is the bandwidth of the bus."""
+    node.prints("perf", "")
+    for minimum, code in (("10", 0), ("10.1", 22)):
+        found = answer(capfd, ("test", "Gpu", "--minimum", minimum), code)["bandwidth"]
+        assert (found["tool"], found["ranks"], found["size"]) == ("torch", 4, 1 << 28)
+        assert (round(found["algorithm"], 3), round(found["bus"], 3)) == (6.711, 10.066)  # by 0.04 s
+    assert run(["test", "Gpu", "--minimum", "10.1"]) == 22
+    assert "6.71 GB/s, bus 10.07 GB/s (256 MiB, torch), less than 10.1\n" in capfd.readouterr().out
+    assert run(["test", "Gpu"]) == 0
+    assert "4 ranks over nccl, the sum is right" in capfd.readouterr().out
 
 
 def test_an_image_that_is_gone(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
@@ -198,7 +218,7 @@ def test_a_report_that_cannot_be_written_hides_no_answer(node: Node, capfd: pyte
     report = node.directory / "report.xml"
     assert run(["test", "Gpu", "--junit", str(report)]) == 10
     out, err = capfd.readouterr()
-    assert "163.86 GB/s" in out
+    assert "245.79 GB/s" in out
     assert f"cannot write {report}" in err
     report.rmdir()
     assert answer(capfd, ("test", "Gpu", "--junit", str(report)), 10)["passed"]
@@ -216,7 +236,7 @@ def test_an_interruption_promises_nothing(capfd: pytest.CaptureFixture[str], mon
 def test_a_rank_that_says_nothing(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
     node.prints("does", "rank 0; exit 0\n")
     data = answer(capfd, ("test", "Gpu"), 22)
-    assert data["steps"][3]["text"] == "1 of 2 processes answered"
+    assert data["steps"][3]["text"] == "1 of 4 processes answered"
 
 
 def test_what_takes_too_long_is_ended_with_its_children(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
@@ -309,13 +329,13 @@ def test_slurm_that_is_not_set_up(programs: Path, capfd: pytest.CaptureFixture[s
 
 @pytest.mark.usefixtures("node")
 def test_as_a_job_on_two_nodes(slurm: Slurm) -> None:
-    """Both launchers, one process a node each time: Slurm's nodes have no GPUs that it could hand out."""
+    """Both launchers; of nodes with four and three GPUs each takes three: Slurm has none that it could hand out."""
     environment = {**os.environ, "SBATCH_GRES": "none"}
     done = slurm.run((*SIFMOD, "test", "Gpu", "--nodes", "2", "--job", "--network", "--json"), environment, Path.cwd())
     data = json.loads(done.stdout)
     assert (done.code, data["nodes"]) == (0, ["n1", "n2"]), done
     assert outcomes(data)["collective, srun"] == outcomes(data)["collective, torchrun"] == "passed"
-    assert (data["bandwidth"]["tool"], data["bandwidth"]["ranks"]) == ("torch", 4)
+    assert (data["bandwidth"]["tool"], data["bandwidth"]["ranks"]) == ("torch", 6)
     assert "== job " in done.stderr
     assert list(Path.cwd().iterdir()) == []
     refused = slurm.run((*SIFMOD, "test", "Gpu", "--job", "-p", "none"), environment, Path.cwd())

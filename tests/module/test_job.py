@@ -61,6 +61,7 @@ def test_a_site_that_says_nothing_gives_whole_nodes() -> None:
 def test_an_image_without_gpus_has_none_whatever_the_site_has() -> None:
     found = directives(text := job_script(job(accelerator="none", **LUMI), JobOptions(), "/m"))
     assert (found["ntasks-per-node"], found["nodes"], "gpus-per-node" in found) == ("1", "2", False)
+    assert "cpus-per-task" not in found
     assert "mask_cpu" not in text
 
 

@@ -131,6 +131,15 @@ def test_binds_of_the_user_come_first_from_every_variable(place: Path, runtime: 
     assert found.both("_BIND") is None
 
 
+@pytest.mark.parametrize("option", ["ro", "rw", "image-src=/x", "id=2"])
+def test_an_option_behind_a_comma_stays_with_its_bind(place: Path, runtime: Path, option: str) -> None:
+    published = publish(wanted(place, runtime))
+    found = told(published, SINGULARITY_BIND=f"/a:/b:x,{option},/c:/d:x,{option}").variables["SINGULARITY_BINDPATH"]
+    assert found == f"/a:/b:x,{option},/c:/d:x,{option},{published.root}/runscripts:/runscripts:ro"
+    lists = {"SINGULARITY_BINDPATH": f"/a:/b:x,{option},/c", "_SIFMOD_BINDS": f"/a:/b:x,{option}"}
+    assert told(published, **lists).variables["SINGULARITY_BINDPATH"].startswith("/c,")
+
+
 def test_a_name_that_is_a_pattern_is_just_that(place: Path, runtime: Path) -> None:
     published = publish(wanted(place, runtime, path=("/runscripts",)))
     found = told(published, SINGULARITY_BIND="/us*,/et?", SINGULARITYENV_PREPEND_PATH="/us*", _SIFMOD_LOADED="*")

@@ -29,6 +29,26 @@ PLAIN = """preset: pytorch
 path+: [/opt/miniconda3/envs/pytorch/bin]
 wrappers: [python, pip]
 runscripts: []"""
+# of a project, without anything else
+BACKEND = """
+import pathlib, zipfile
+
+METADATA = "Metadata-Version: 2.1\\nName: edited\\nVersion: 0.1\\n"
+WHEEL = "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+
+
+def build_editable(directory, settings=None, metadata=None):
+    name = "edited-0.1-py3-none-any.whl"
+    with zipfile.ZipFile(pathlib.Path(directory, name), "w") as file:
+        file.writestr("edited.pth", str(pathlib.Path.cwd()) + "\\n")
+        file.writestr("edited-0.1.dist-info/METADATA", METADATA)
+        file.writestr("edited-0.1.dist-info/WHEEL", WHEEL)
+        file.writestr("edited-0.1.dist-info/RECORD", "")
+    return name
+
+
+build_wheel = build_editable
+"""
 
 
 @dataclass(frozen=True)

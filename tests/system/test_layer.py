@@ -12,7 +12,7 @@ from sifmod.cli.main import run as sifmod
 from support.command import Result, run
 from support.identity import call_as
 from support.images import Images
-from support.layered import NAME, Machine, make_machine, old_or_new
+from support.layered import BACKEND, NAME, Machine, make_machine, old_or_new
 from support.module_tool import ModuleTool
 from support.runtime import RUNTIME
 from support.user import OrdinaryUser
@@ -171,27 +171,6 @@ def test_a_project_that_is_being_edited(machine: Machine) -> None:
     assert failed.code == 18
     assert "hint: the image has no compiler" in failed.stderr
     assert machine.listing() == before
-
-
-BACKEND = """
-import pathlib, zipfile
-
-METADATA = "Metadata-Version: 2.1\\nName: edited\\nVersion: 0.1\\n"
-WHEEL = "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
-
-
-def build_editable(directory, settings=None, metadata=None):
-    name = "edited-0.1-py3-none-any.whl"
-    with zipfile.ZipFile(pathlib.Path(directory, name), "w") as file:
-        file.writestr("edited.pth", str(pathlib.Path.cwd()) + "\\n")
-        file.writestr("edited-0.1.dist-info/METADATA", METADATA)
-        file.writestr("edited-0.1.dist-info/WHEEL", WHEEL)
-        file.writestr("edited-0.1.dist-info/RECORD", "")
-    return name
-
-
-build_wheel = build_editable
-"""
 
 
 def test_a_layer_of_another_image_is_not_used_and_that_is_said(

@@ -67,6 +67,18 @@ def test_one_launcher_on_each_node(launcher: Launcher, shell: tuple[str, ...]) -
     assert len(ports) == 1
 
 
+def test_what_a_launcher_says_of_its_step(launcher: Launcher) -> None:
+    """In a step of five tasks on three nodes, each number of which is another one."""
+    five = {**step(4, "3,1(x2)", step=7), "SLURM_STEP_NUM_TASKS": "5", "SLURM_STEP_NUM_NODES": "3"}
+    options, _ = launcher.told("-n", "6", "train.py", env={**five, "SLURM_NODEID": "2", "SLURM_LOCALID": "0"})
+    assert options.pop("rdzv_endpoint").startswith("nid000007:")
+    assert options == {
+        "nnodes": "3", "nproc_per_node": "6", "rdzv_backend": "c10d", "rdzv_id": "4711.7", "rdzv_conf": "is_host=0",
+    }  # fmt: skip
+    static = {**five, "SLURM_NODEID": "2", "SLURM_LOCALID": "0", "PET_RDZV_BACKEND": "static"}
+    assert launcher.told("train.py", env=static)[0]["node_rank"] == "2"
+
+
 def test_the_other_tasks_of_a_node_end_at_once(launcher: Launcher) -> None:
     result = launcher._runscripts.run("torchrun-distributed", "train.py", env={**launcher.env, **step(1)})
     assert (result.code, result.stdout, result.stderr) == (0, "", "")
@@ -87,6 +99,9 @@ def test_the_other_tasks_of_a_node_end_at_once(launcher: Launcher) -> None:
         ({"SLURM_GPUS_ON_NODE": "8", "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b,GPU-c"}, "3"),
         ({"SLURM_GPUS_ON_NODE": "8", "HIP_VISIBLE_DEVICES": ""}, "8"),
         ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, "1"),
+        ({"SLURM_GPUS_ON_NODE": "8", "CUDA_VISIBLE_DEVICES": "-1", "GPU_DEVICE_ORDINAL": "3,1,2"}, "3"),
+        ({"SLURM_GPUS_ON_NODE": "8", "ROCR_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "1,0"}, "2"),
+        ({"ROCR_VISIBLE_DEVICES": "0,1,2,3,4", "CUDA_VISIBLE_DEVICES": "0,1"}, "5"),
         ({"SLURM_GPUS_ON_NODE": "8", "PET_NPROC_PER_NODE": "5"}, None),  # torchrun reads that itself
     ],
 )
@@ -102,6 +117,8 @@ def test_a_launcher_that_sees_the_gpu_of_its_task_only(launcher: Launcher) -> No
     one = {**step(0), "ROCR_VISIBLE_DEVICES": "0"}
     launcher.told("train.py", env=one, errors=said)
     launcher.told("-n", "gpu", "train.py", env=one)  # torchrun's own words
+    launcher.told("-n", "1", "train.py", env=one)
+    launcher.told("train.py", env={**step(0), "ROCR_VISIBLE_DEVICES": "0,1"})  # as many as tasks
     launcher.told("-n", "3", "train.py", env=step(0))  # nobody says how many GPUs there are
 
 

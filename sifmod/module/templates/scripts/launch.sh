@@ -174,13 +174,17 @@ sifmod_find_layer() {
   if [ -z "$sifmod_name" ] || [ ! -r "$sifmod_root/share/image" ]; then return; fi
   read -r sifmod_key <"$sifmod_root/share/image"
   sifmod_other=
+  sifmod_own=${HOME-}/.local/share
+  case ${XDG_DATA_HOME-} in /*) sifmod_own=$XDG_DATA_HOME ;; esac
+  sifmod_own=${EBU_USER_PREFIX:-$sifmod_own}
+  case $sifmod_own in \~/*) sifmod_own=${HOME-}${sifmod_own#"~"} ;; esac
   IFS=:
   for sifmod_directory in ${SIFMOD_LAYERS-} ${SIFMOD_PREFIX:+"$SIFMOD_PREFIX/layers"} \
-    "${EBU_USER_PREFIX:-${XDG_DATA_HOME:-${HOME-}/.local/share}}/sifmod/layers" "$sifmod_prefix/layers"; do
+    "$sifmod_own/sifmod/layers" "$sifmod_prefix/layers"; do
     sifmod_place=$sifmod_directory/{{ plan.layers | shell }}/$sifmod_name
     case $sifmod_place in
       *,*) ;;
-      *)
+      /*)
         if [ -e "$sifmod_place/$sifmod_key/live/pylock.toml" ]; then
           sifmod_layer=$sifmod_place/$sifmod_key/live
           break

@@ -42,9 +42,10 @@ local function layer_directories(module)
    local found = {}
    for directory in (os.getenv("SIFMOD_LAYERS") or ""):gmatch("[^:]+") do found[#found + 1] = directory end
    local prefix, data = os.getenv("SIFMOD_PREFIX") or "", os.getenv("XDG_DATA_HOME") or ""
-   local own = os.getenv("EBU_USER_PREFIX") or ""
+   local home = os.getenv("HOME") or ""
+   local own = (os.getenv("EBU_USER_PREFIX") or ""):gsub("^~/", home:gsub("%%", "%%%%") .. "/")
    if prefix ~= "" then found[#found + 1] = prefix .. "/layers" end
-   if own == "" then own = data ~= "" and data or (os.getenv("HOME") or "") .. "/.local/share" end
+   if own == "" then own = data:sub(1, 1) == "/" and data or home .. "/.local/share" end
    found[#found + 1] = own .. "/sifmod/layers"
    found[#found + 1] = module.root:gsub("/software/[^/]+/%.generations/[^/]+/[^/]+$", "") .. "/layers"
    return found
@@ -60,9 +61,10 @@ local function find_layer(module)
    for _, directory in ipairs(layer_directories(module)) do
       local place = join(directory, module.layers, name)
       local live = join(place, key or "", "live")
-      if not place:find(",") and lfs.attributes(live .. "/pylock.toml", "mode") then return live, false end
+      local usable = place:find("^/[^,]*$") -- as launch.sh has it
+      if usable and lfs.attributes(live .. "/pylock.toml", "mode") then return live, false end
       local readable, images, state = pcall(lfs.dir, place) -- which fails where there is no such directory
-      while readable do
+      while usable and readable do
          local image = images(state)
          if not image then break end
          other = other or lfs.attributes(join(place, image, "live/pylock.toml"), "mode") ~= nil

@@ -48,7 +48,8 @@ proc sifmod_layer_directories {module} {
     }
     if {$have(SIFMOD_PREFIX) ne {}} {lappend found $have(SIFMOD_PREFIX)/layers}
     set own $have(EBU_USER_PREFIX)
-    if {$own eq {}} {set own $have(XDG_DATA_HOME)}
+    if {[string match ~/* $own]} {set own $have(HOME)[string range $own 1 end]}
+    if {$own eq {} && [string match /* $have(XDG_DATA_HOME)]} {set own $have(XDG_DATA_HOME)}
     if {$own eq {}} {set own $have(HOME)/.local/share}
     lappend found $own/sifmod/layers
     regsub {/software/[^/]+/\.generations/[^/]+/[^/]+$} [dict get $module root] {} prefix
@@ -66,7 +67,7 @@ proc sifmod_find_layer {module} {
     set other {}
     foreach directory [sifmod_layer_directories $module] {
         set place $directory/[dict get $module layers]/$name
-        if {[string first , $place] >= 0} {continue}
+        if {[string first , $place] >= 0 || [string index $place 0] ne "/"} {continue}
         if {[file exists $place/$key/live/pylock.toml]} {return $place/$key/live}
         if {[llength [glob -nocomplain -directory $place */live/pylock.toml]]} {set other $place}
     }
@@ -74,6 +75,7 @@ proc sifmod_find_layer {module} {
         puts stderr "[module-info name]: the layer $name was made for another image, and is not used;\
             `sifmod add --onto` makes it for this one"
     }
+    return {} ;# and not what Environment Modules' puts gives
 }
 
 # The same module with its layer in it, where there is one.

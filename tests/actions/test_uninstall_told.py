@@ -1,0 +1,103 @@
+"""All that an uninstall says of one module, with and without --purge; of its neighbours it says nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from sifmod.config.name import ModuleName
+from sifmod.tree.kernelspec import Kernelspec, kernels_directory, write_kernelspec
+from sifmod.tree.layout import Layout
+from sifmod.tree.mark import leave
+from support.answer import answer
+from support.config import write
+from support.tree import MODULE, install
+
+OTHER = ModuleName("Tiny", "2.0")
+LOADED = "shells that have it loaded"
+
+
+@pytest.fixture
+def layout(tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+    """A default with two generations, a kernel for it and one of its layer, what its user added, and a view of it."""
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "my tree"))
+    layout = Layout(tmp_path / "my tree")
+    for tag, module in (("a", MODULE), ("b", MODULE), ("c", OTHER)):
+        install(layout, tag, module)
+    kernels = kernels_directory({"HOME": str(own_home)})
+    for spec in (Kernelspec(MODULE, ""), Kernelspec(MODULE, "mine"), Kernelspec(OTHER, "")):
+        write_kernelspec(kernels, spec, "#!/bin/sh\n")
+    write(layout.user_software(MODULE) / "file", "x")
+    for module in (MODULE, OTHER):
+        write(layout.prefix / "layers" / str(module) / "default" / "x", "x")
+    for name in ("One", "Two"):
+        loads = MODULE if name == "One" else OTHER
+        easyconfig = write(tmp_path / f"{name}-1.yaml", f"name: {name}\nversion: '1'\nmodules: [{loads}]\n")
+        assert run(["install", "-q", str(easyconfig)]) == 0
+    assert run(["default", str(MODULE)]) == 0
+    return layout
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_what_is_said(layout: Layout, purge: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    capfd.readouterr()
+    assert run(["uninstall", "Tiny/1.0", *(["--purge", "--ignore-jobs"] if purge else [])]) == 0
+    said = capfd.readouterr().err.splitlines()
+    said[6:8] = sorted(said[6:8], key=len)  # in no order
+    software, prefix = layout.user_software(MODULE), layout.prefix
+    kernel = "Tiny/1.0: Jupyter still lists a kernel of it;"
+    later = "" if purge else "; `sifmod rollback Tiny/1.0` brings it back, `sifmod gc` frees its space"
+    go_on = "lose it" if purge else "keep using it, but cannot unload it"
+    assert (
+        said[:8]
+        == [
+            f"== Tiny/1.0: {LOADED} {go_on}: start a new one",
+            f"== Tiny/1.0: uninstalled{later}",
+            "== Tiny/1.0: it was the default; `sifmod default` makes another module of Tiny so",
+            "== Tiny/1.0: One/1 loads it, and can be loaded no more",
+            f"== Tiny/1.0: what you added stays in {software}",
+            f"== Tiny/1.0: its layers stay in {prefix}/layers/Tiny/1.0; `sifmod remove Tiny/1.0 --stale` removes them",
+            f"== {kernel} `sifmod jupyter Tiny/1.0 --remove` removes it",
+            f"== {kernel} `sifmod jupyter Tiny/1.0 --layer mine --remove` removes it",
+        ]
+        or sorted(said[6:8]) != said[6:8]
+    )
+    assert len(said) == 8 + purge
+    if not purge:
+        assert run(["uninstall", "Tiny/1.0"]) == 0
+        assert f"== Tiny/1.0: not installed, it was uninstalled before{later}\n" in capfd.readouterr().err
+
+
+def test_the_answer_for_programs_says_the_same(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
+    """For two modules at once."""
+    capfd.readouterr()
+    rows = answer(capfd, ("uninstall", "Tiny/2.0", "Tiny/1.0"))["uninstalled"]
+    told = [(row["module"], row["generation"], row["user_software"], row["default"], row["views"]) for row in rows]
+    assert told == [
+        ("Tiny/2.0", 1, None, False, ["Two/1"]),
+        ("Tiny/1.0", 2, str(layout.user_software(MODULE)), True, ["One/1"]),
+    ]
+    assert [len(row["kernels"]) for row in rows] == [1, 2]
+    assert rows[1]["user_layers"] == f"{layout.prefix}/layers/Tiny/1.0"
+
+
+def test_an_image_that_other_trees_refer_to_outlives_a_purge(
+    layout: Layout, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    layout.marks.mkdir()
+    layout.marks.chmod(0o1777)
+    sha256 = next(path.stem for path in layout.images.glob("*.sif") if path.read_bytes().startswith(b"image b"))
+    leave(layout, sha256, tmp_path / "user's")
+    capfd.readouterr()
+    purged = answer(capfd, ("uninstall", "--purge", "--ignore-jobs", "Tiny/1.0"))["purged"]
+    images = {row["path"]: (row["removed"], bool(row["keep"])) for row in purged if row["kind"] == "image"}
+    assert sorted(images.values()) == [(False, True), (True, False)]
+    assert images[str(layout.image(sha256))] == (False, True)
+
+
+def test_the_worst_code_of_several(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
+    """Whichever comes last."""
+    stub = next(layout.modules.glob("Tiny/1.0*"))
+    stub.write_text("edited\n")
+    assert run(["uninstall", "Tiny/1.0", "Tiny/2.0"]) == 18
+    assert "Tiny/2.0: uninstalled" in capfd.readouterr().err

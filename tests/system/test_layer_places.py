@@ -1,0 +1,207 @@
+"""Of several places with a layer the launcher, both kinds of modulefile and the verbs take the same one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from loads import NAME, users
+from plans import Published, plan, publish
+from sifmod.actions.layer.places import searched
+from sifmod.module.plan import Bind, Runtime, Wrapper
+from sifmod.tree.layout import Layout
+from support.command import run
+from support.module_tool import ModuleTool
+
+KEY = "0123456789abcdef"
+SAYS = '#!/bin/sh\nprintf "%s\\n" "$SINGULARITY_BINDPATH" "$SINGULARITYENV_PYTHONPATH" "$SINGULARITYENV_PREPEND_PATH"\n'
+
+
+@dataclass(frozen=True)
+class Site:
+    """A module with a Python, and directories below which layers may be."""
+
+    top: Path
+    published: Published
+
+    @property
+    def binds(self) -> str:
+        """Those without a layer."""
+        return f"{self.published.root}/runscripts:/runscripts:ro,/usr:/x"
+
+    def make(self, place: str, layer: str = "default", key: str = KEY, packed: bool = True) -> Path:
+        live = self.top / place / NAME / layer / key / "live"
+        (live / "bin").mkdir(parents=True)
+        (live / "pylock.toml").touch()
+        if packed:
+            (live / "layer.squashfs").touch()
+        else:
+            (live / "tree").mkdir()
+        return live
+
+    def variables(self, given: dict[str, str]) -> dict[str, str]:
+        """With the directory in the place of each `@`, and a home."""
+        return {"HOME": f"{self.top}/ho me", **{name: text.replace("@", str(self.top)) for name, text in given.items()}}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    runtime = tmp_path / "apptainer"
+    runtime.write_text(SAYS)
+    runtime.chmod(0o755)
+    made = publish(
+        plan(
+            prefix=str(tmp_path / "tree"), runtime=Runtime("apptainer", str(runtime)), binds=(Bind("/usr", "/x"),),
+            env=(("PYTHONPATH", "/mod"),), wrappers=(Wrapper("python", ("python",)),), path=("/opt/bin",),
+        ),
+        generation=7,
+    )  # fmt: skip
+    (made.root / "share" / "image").write_text(f"{KEY}\n/usr/bin/apptainer\n")
+    return Site(tmp_path, made)
+
+
+Bound = Callable[[Site, dict[str, str]], tuple[list[str], str]]  # BINDPATH, PYTHONPATH, PREPEND_PATH; and what is said
+
+
+def by_launcher(site: Site, variables: dict[str, str]) -> tuple[list[str], str]:
+    """The binds, and what is said, of a wrapper."""
+    ran = run((site.published.root / "bin/python",), env={"PATH": "/usr/bin:/bin", **variables}, cwd=site.top)
+    return ran.stdout.splitlines(), ran.stderr
+
+
+def by_tool(tool: ModuleTool) -> Bound:
+    def loaded(site: Site, variables: dict[str, str]) -> tuple[list[str], str]:
+        done = tool.run(f"cd '{site.top}'; module load {NAME}", site.published.modules, variables)
+        names = ("SINGULARITY_BINDPATH", "SINGULARITYENV_PYTHONPATH", "SINGULARITYENV_PREPEND_PATH")
+        return [done.environment.get(name, "") for name in names], " ".join(done.stderr.split())
+
+    return loaded
+
+
+ways = pytest.mark.parametrize("way", ["launcher", "lmod", "environment_modules", "tcl of lmod"])
+
+
+@pytest.fixture
+def bound(way: str, site: Site, lmod: ModuleTool, environment_modules: ModuleTool) -> Bound:
+    """What the runtime is told by a wrapper, or in a shell that has loaded the module."""
+    if way == "launcher":
+        return by_launcher
+    if way == "tcl of lmod":
+        (site.published.modules / f"{NAME}.lua").unlink()
+    return by_tool(environment_modules if way == "environment_modules" else lmod)
+
+
+PLACES = (
+    "co,mma", "one", "two", "own/layers", "easy build/sifmod/layers", "da ta/sifmod/layers", "rel/sifmod/layers",
+    "ho me/.local/share/sifmod/layers", "ho me/easy/sifmod/layers", "tree/layers",
+)  # fmt: skip
+NAMED = {"SIFMOD_LAYERS": "rel/sifmod/layers:@/co,mma::@/one:@/two"}
+OWN = {"SIFMOD_PREFIX": "@/own", "EBU_USER_PREFIX": "@/easy build", "XDG_DATA_HOME": "@/da ta"}
+
+
+@ways
+def test_the_first_place_counts(site: Site, bound: Bound) -> None:
+    for place in PLACES:
+        site.make(place)
+    for given, place in (
+        ({**NAMED, **OWN}, "one"),
+        ({"SIFMOD_LAYERS": "@/two", **OWN}, "two"),
+        (OWN, "own/layers"),
+        ({**OWN, "SIFMOD_PREFIX": ""}, "easy build/sifmod/layers"),
+        ({"EBU_USER_PREFIX": "~/easy", "XDG_DATA_HOME": "@/da ta"}, "ho me/easy/sifmod/layers"),
+        ({"XDG_DATA_HOME": "@/da ta"}, "da ta/sifmod/layers"),
+        ({"XDG_DATA_HOME": "rel", "EBU_USER_PREFIX": ""}, "ho me/.local/share/sifmod/layers"),
+        ({}, "ho me/.local/share/sifmod/layers"),
+        ({"HOME": "@/nowhere"}, "tree/layers"),
+    ):
+        variables = site.variables(given)
+        layer = f"{site.top}/{place}/{NAME}/default/{KEY}/live/layer.squashfs:/user-layer:ro,image-src=/"
+        assert bound(site, variables) == ([f"{site.binds},{layer}", *INSIDE], ""), given
+        here = searched((Layout(site.top / "tree"),), variables)
+        there = [one for one in here if "," not in str(one) and (one / NAME).exists()]
+        assert there[0] == site.top / place
+
+
+INSIDE = ["/user-layer/start:/mod", "/user-layer/bin:/opt/bin"]
+NONE = ["/mod", "/opt/bin"]
+
+
+@ways
+def test_which_layer(site: Site, bound: Bound) -> None:
+    """By its name and the image; one that is not packed is bound as a directory; an empty name asks for none."""
+    site.make("one", "stale", key="f" * 16)
+    site.make("co,mma", "default", key="f" * 16)
+    site.make("one", "twice", key="f" * 16)
+    for place, layer in (("one", "default"), ("two", "other"), ("two", "twice")):
+        site.make(place, layer, packed=False)
+    named = {"SIFMOD_LAYERS": "@/co,mma:@/one:@/two"}
+    for layer, place in (("default", "one"), ("other", "two"), ("twice", "two")):
+        variables = site.variables({**named, "SIFMOD_LAYER": layer})
+        live = f"{site.top}/{place}/{NAME}/{layer}/{KEY}/live/tree:/user-layer:ro"
+        assert bound(site, variables) == ([f"{site.binds},{live}", *INSIDE], ""), layer
+    for given in ({**named, "SIFMOD_LAYER": ""}, {"SIFMOD_LAYERS": "@/co,mma"}):
+        assert bound(site, site.variables(given)) == ([site.binds, *NONE], "")
+    found, said = bound(site, site.variables({**named, "SIFMOD_LAYER": "stale"}))
+    assert found == [site.binds, *NONE], said
+    assert (bound is by_launcher) != ("the layer stale was made for another image, and is not used" in said)
+
+
+@pytest.mark.parametrize("way", ["launcher"])
+def test_a_layer_that_is_nowhere_is_named(site: Site, bound: Bound) -> None:
+    found, said = bound(site, site.variables({"SIFMOD_LAYER": "none"}))
+    assert (found, said) == (
+        [], f"{NAME}: there is no layer none of it\n\nhint: sifmod layers lists those that there are\n"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["lmod", "environment_modules", "tcl of lmod"])
+def test_an_unload_says_nothing_of_layers_and_takes_all_back(
+    way: str, site: Site, lmod: ModuleTool, environment_modules: ModuleTool
+) -> None:
+    site.make("one")
+    if way == "tcl of lmod":
+        (site.published.modules / f"{NAME}.lua").unlink()
+    tool = environment_modules if way == "environment_modules" else lmod
+    variables = site.variables({"SIFMOD_LAYERS": "@/one", "SINGULARITYENV_PYTHONPATH": "/mine"})
+    steps = ("true", f"module load {NAME}", "unset SIFMOD_LAYERS", f"module unload {NAME}", f"module show {NAME} 2>&1")
+    before, loaded, _, after, shown = tool.session(steps, site.published.modules, variables)
+    path = loaded.environment["PATH"].split(":")
+    live = site.top / "one" / NAME / "default" / KEY / "live"
+    assert path[:2] == [f"{site.published.root}/bin", f"{live}/bin"]
+    assert "_SIFMOD_LAYER_PyTorch" in loaded.environment
+    left = {name: value for name, value in users(before).items() if name != "SIFMOD_LAYERS"}
+    assert (users(after), after.stderr) == (left, "")
+    assert "another image" not in shown.stdout
+
+
+@pytest.mark.parametrize("spelling", ["SINGULARITY", "APPTAINER"])
+def test_what_the_user_has_inside_stays_beside_a_layer(site: Site, spelling: str) -> None:
+    """By either spelling; patterns stay patterns after a look for a stale one."""
+    site.make("one", key="f" * 16)
+    live = site.make("two")
+    (site.top / "a").mkdir()
+    given = {f"{spelling}ENV_PYTHONPATH": "/mine", f"{spelling}_BIND": "/us*,[a]", "SIFMOD_LAYERS": "@/one:@/two"}
+    found, said = by_launcher(site, site.variables(given))
+    bind = f"{live}/layer.squashfs:/user-layer:ro,image-src=/"
+    assert (found, said) == ([f"/us*,[a],{site.binds},{bind}", "/user-layer/start:/mine", INSIDE[1]], "")
+    publish(replace(site.published.plan, path=(), env=()), generation=7)
+    paths = site.variables(given | {f"{spelling}ENV_PREPEND_PATH": "/us*:/mine"})
+    assert by_launcher(site, paths)[0][1:] == ["/user-layer/start:/mine", "/us*:/mine:/user-layer/bin"]
+
+
+@pytest.mark.parametrize("tool", ["lmod", "environment_modules"])
+def test_only_a_load_says_that_a_layer_is_stale(
+    tool: str, site: Site, lmod: ModuleTool, environment_modules: ModuleTool
+) -> None:
+    """Whatever else is in the layer's directory."""
+    site.make("one", key="f" * 16)
+    for name in ("a", "e" * 16, "g", "z"):
+        (site.top / "one" / NAME / "default" / name).mkdir()
+    (site.top / "two" / NAME / "default").mkdir(parents=True)
+    verbs = ("load", "unload", "show", "help", "whatis")
+    steps = [f"module {verb} {NAME} 2>&1" for verb in verbs]
+    chosen = environment_modules if tool == "environment_modules" else lmod
+    done = chosen.session(steps, site.published.modules, site.variables({"SIFMOD_LAYERS": "@/one:@/two"}))
+    assert ["another image" in step.stdout for step in done] == [True, False, False, False, False]
+    assert [step.code for step in done] == [0] * 5
