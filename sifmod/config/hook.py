@@ -1,7 +1,6 @@
 """Hooks: programs of a site that sifmod runs before and after what it does, and who may say so."""
 
 import os
-import pwd
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from sifmod.config.text import whole_number
 from sifmod.config.yaml.node import Node
 from sifmod.config.yaml.validate import Model
+from sifmod.system import user_name
 
 Moment = Literal[
     "before_fetch", "after_fetch", "before_install", "after_install",
@@ -80,14 +80,7 @@ def _writers(path: str) -> Iterator[str]:
             yield f"{place}: {error.strerror}"
             return
         if status.st_uid not in (0, os.geteuid()):
-            yield f"{place} belongs to {_name(status.st_uid)}"
+            yield f"{place} belongs to {user_name(status.st_uid)}"
         sticky = place.is_dir() and status.st_mode & 0o1000  # in which nobody replaces what is another's
         if status.st_mode & 0o022 and not sticky:
             yield f"others may write {place}"
-
-
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"the user {uid}"

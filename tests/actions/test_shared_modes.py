@@ -13,6 +13,7 @@ from sifmod.actions.sharing import oddities, rights
 from sifmod.cli.main import run
 from sifmod.config.site import Site
 from sifmod.errors import PermissionsError
+from sifmod.system import user_name
 from sifmod.tree.layout import Layout
 from sifmod.tree.mark import LINK
 from sifmod.tree.receipt import LinkRecord
@@ -78,6 +79,18 @@ def test_modes_are_told_and_repaired(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert stat.S_IMODE(log.stat().st_mode) == 0o644
     assert run(["verify", "--modes"]) == 0
     assert capfd.readouterr().out == f"{prefix}: ok\n"
+    log.chmod(0o640)
+    assert run(["verify"]) == 1  # of which each byte is as it was installed
+    assert "ok" in (said := capfd.readouterr()).out
+    text = f"{log}: closed to users whom `sharing: site` lets in: `sifmod verify --repair-modes` opens"
+    assert text in said.err
+    assert run(["doctor", "--json"]) == 1
+    assert any(row["text"].startswith(text) for row in json.loads(capfd.readouterr().out))
+    assert run(["verify", "--modes", "--json"]) == 1
+    assert [row["owner"] for row in json.loads(capfd.readouterr().out)] == [user_name(os.geteuid())]
+    log.chmod(0o644)
+    assert run(["verify"]) == 0
+    capfd.readouterr()
     prefix.chmod(0o700)
     assert run(["doctor", "--json"]) == 1
     found = [row["text"] for row in json.loads(capfd.readouterr().out) if row["subject"] == "sharing"]
