@@ -9,13 +9,13 @@ _decided: list[Path] = []  # directories, the last that counts last
 
 
 @contextmanager
-def umask(place: Path, mask: int | None) -> Iterator[None]:
-    """Work in `place`, and in what is below it, under this umask; None: under the one that is in force."""
+def umask(place: Path, mask: int | None) -> Iterator[int]:
+    """Work in `place`, and in what is below it, under this umask; None: under the one that is in force; gives that."""
     before = os.umask(0o077)
     os.umask(before if mask is None else mask)
     _decided.append(place)
     try:
-        yield
+        yield before
     finally:
         _decided.pop()
         os.umask(before)
