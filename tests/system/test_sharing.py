@@ -252,6 +252,32 @@ def test_a_tree_that_is_opened_to_all_is_told_and_repaired_whole(machine: Machin
 
 
 @BOTH
+def test_the_spider_cache_is_each_members(machine: Machine) -> None:
+    """Lmod's program gives its files 0644 and copies over the one before, which is another member's."""
+    site = machine.place.directory
+    cache, stamp = site / "made" / "cache", site / "made" / "stamps" / "stamp"
+    settings = Path(machine.place.env["SIFMOD_CONFIG_DIR"], "a.yaml")
+    text = f"spider_cache: {{directory: {cache}, timestamp: {stamp}}}\n"
+    settings.write_text(settings.read_text() + text)
+    machine.ok("ann", *machine.install("a", "--quiet"))
+    with Victim({**machine.place.env, "PATH": os.environ["PATH"]}) as victim:
+        assert victim.warm(("list",)).code == 0
+        for who, *words in (("ann", "hide"), ("bob", "hide", "--undo"), ("ann", "hide"), ("bob", "hide", "--undo")):
+            done = victim.run((*words, "Tiny/1.0"), who=USERS[who])
+            assert (done.code, "warning" in done.stderr) == (0, False), done.stderr
+            there = {path.name for path in cache.iterdir()}
+            assert {"spiderT.lua"} <= there <= {"spiderT.lua", "spiderT.luac_5.3"}
+            assert os.listdir(stamp.parent) == ["stamp"]
+            assert stamp.stat().st_mtime_ns <= (cache / "spiderT.lua").stat().st_mtime_ns
+            assert (cache / "spiderT.lua").stat().st_uid == USERS[who][0]
+            left = cache / "spiderT.new.lua"  # as a run of an earlier sifmod that failed has left it
+            left.touch(mode=0o600)
+            os.chown(left, USERS[who][0], USERS[who][1])
+    assert all(path.stat().st_gid == getgrnam(GROUP).gr_gid for path in (cache, stamp.parent))
+    assert {path.stat().st_mode & 0o777 for path in cache.iterdir() if path != left} == {0o644}
+
+
+@BOTH
 def test_who_cannot_reach_the_tree_is_told(machine: Machine) -> None:
     above = machine.place.directory / "above"
     above.mkdir(mode=0o700)
