@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +54,21 @@ def test_what_keeps_sharing_from_being_true(site: Site) -> None:
     assert any(f"for {site.prefix.parent} is closed" in text for text in oddities(replace(site, prefix=behind)))
     with pytest.raises(PermissionsError, match="there is no group no-such-group on this machine"):
         rights(replace(site, group="no-such-group"))
+
+
+def test_a_directory_above_with_an_access_control_list_is_left_out(site: Site) -> None:
+    """Its mode does not tell who may pass: here a user is let in, to whom the mode is closed."""
+    above = site.prefix.parent
+    site.prefix.chmod(0o755)
+    above.chmod(0o710)
+    entries = ((0x01, 7, -1), (0x02, 1, 71_300), (0x04, 0, -1), (0x10, 1, -1), (0x20, 0, -1))
+    packed = b"".join(struct.pack("<HHI", tag, may, whose & 0xFFFFFFFF) for tag, may, whose in entries)
+    assert len(of_the_prefix(site)) == 1
+    os.setxattr(above, "system.posix_acl_access", struct.pack("<I", 2) + packed)
+    assert of_the_prefix(site) == []
+    os.removexattr(above, "system.posix_acl_access")
+    above.chmod(0o710)
+    assert len(of_the_prefix(site)) == 1
 
 
 def test_modes_are_told_and_repaired(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
