@@ -440,6 +440,7 @@ def test_layers_are_as_open_as_the_tree_or_as_their_own_place(
     machine.add("demo").ok()
     machine.add("demo", "--dir", str(project)).ok()
     as_promised(prefix, "group")
+    assert unknown(prefix) == set()
     for path in project.rglob("*"):
         assert path.is_symlink() or path.stat().st_mode & 0o077 in (0o044, 0o055), path
         assert path.lstat().st_gid == 0
