@@ -69,6 +69,14 @@ def some(names: Sequence[str], most: int) -> str:
     return f"{', '.join(names[:most])}{more}"
 
 
+def user_name(uid: int) -> str:
+    """The name of a user; the number in words where the machine has no name for it."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
 def subordinate_ids(file: str = "/etc/subuid") -> tuple[range, ...]:
     """The ids that this user has in a user namespace beside the own one (subuid(5)), as `file` says."""
     user = str(os.geteuid())

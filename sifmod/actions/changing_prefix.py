@@ -12,6 +12,7 @@ from sifmod.config.site import Site
 from sifmod.errors import PermissionsError
 from sifmod.tree.durable import opened
 from sifmod.tree.layout import Layout
+from sifmod.tree.umask import as_open, umask
 
 _PARENTS = 0o022  # umask of what is made above a shared prefix, which its readers have to pass
 
@@ -30,8 +31,7 @@ def changing_prefix(site: Site) -> Iterator[None]:
         if (site.group is not None or site.sharing) and not site.prefix.exists():
             _make(site)
         with site_umask(site):
-            if site.sharing:
-                _make_marks(layout, 0o1770 if site.sharing == "group" else 0o1777)
+            make_marks(site)
             yield
     except BaseException:
         if made_here:
@@ -48,38 +48,24 @@ def site_umask(site: Site) -> Iterator[None]:
 
     So the members of a group do not shut each other out.
     """
-    with _umask(_as_open(site.prefix) if site.umask is None else site.umask):
+    with umask(site.prefix, as_open(site.prefix) if site.umask is None else site.umask):
         yield
 
 
 def for_layers(site: Site, directory: Path) -> Site:
     """The site for work in a directory of layers: in the prefix as open as that, elsewhere as open as `directory`."""
     within = site.prefix in directory.parents
-    umask = site.umask if within or not site.sharing else None
-    if within and umask is None:
-        umask = _as_open(site.prefix)
-    return replace(site, prefix=directory, sharing=None, group=None if site.sharing else site.group, umask=umask)
-
-
-def _as_open(directory: Path) -> int | None:
-    return 0o777 & ~directory.stat().st_mode if directory.is_dir() else None
-
-
-@contextmanager
-def _umask(mask: int | None) -> Iterator[None]:
-    before = os.umask(0o077)
-    os.umask(before if mask is None else mask)
-    try:
-        yield
-    finally:
-        os.umask(before)
+    mask = site.umask if within or not site.sharing else None
+    if within and mask is None:
+        mask = as_open(site.prefix)
+    return replace(site, prefix=directory, sharing=None, group=None if site.sharing else site.group, umask=mask)
 
 
 def _make(site: Site) -> None:
     prefix, group = site.prefix, site.group
-    with _umask(_PARENTS if site.sharing else site.umask):
+    with umask(prefix, _PARENTS if site.sharing else site.umask):
         prefix.parent.mkdir(parents=True, exist_ok=True)
-    with _umask(site.umask):
+    with umask(prefix, site.umask):
         prefix.mkdir()
     if group is None:
         return
@@ -93,11 +79,14 @@ def _make(site: Site) -> None:
         ) from error
 
 
-def _make_marks(layout: Layout, mode: int) -> None:
-    """Make the place where readers leave marks. Not set-gid: a mark counts as its user's and for the user's quota.
+def make_marks(site: Site) -> None:
+    """Make the place where readers of a shared prefix leave marks, as open as that takes.
 
-    What cannot be made now is made by another who may.
+    Not set-gid: a mark counts as its user's and for the user's quota. What cannot be made now another makes who may.
     """
+    if not site.sharing:
+        return
+    layout, mode = Layout(site.prefix), 0o1770 if site.sharing == "group" else 0o1777
     with suppress(OSError), opened(layout.marks, layout.prefix, make=True) as marks:
         if stat.S_IMODE(os.fstat(marks).st_mode) != mode:
             os.fchmod(marks, mode)

@@ -12,7 +12,7 @@ from sifmod.actions import sharing
 from sifmod.actions.author.check import DIRECTORIES, check_settings
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
-from sifmod.errors import ConfigError, FetchError, RuntimeMissingError
+from sifmod.errors import ConfigError, FetchError, RuntimeMissingError, SifmodError
 from sifmod.image.builder import dockerfile_builder, way_to_build
 from sifmod.image.program import ask, limits
 
@@ -183,7 +183,10 @@ def _space(site: Site) -> Iterator[Finding]:
 def _sharing(site: Site) -> Iterator[Finding]:
     if site.sharing is None:
         return
-    oddities = (*sharing.oddities(site),)
+    try:
+        oddities = (*sharing.oddities(site), *sharing.closed(site))
+    except SifmodError as error:  # a group that this machine does not know, a prefix that this user cannot read
+        oddities = (error.message,)
     for oddity in oddities:
         yield Finding("sharing", "missing", oddity)
     if not oddities:

@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from sifmod.actions.changing_prefix import make_marks
 from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.errors import OptionError, PermissionsError
 from sifmod.module.quote import shell
+from sifmod.system import some, user_name
 from sifmod.tree.durable import reported
 from sifmod.tree.layout import Layout
 from sifmod.tree.rights import Other, Rights, give, others
 
+_NAMED = 3  # paths that are named in a message
 _ACL = "system.posix_acl_access"
 
 
@@ -24,6 +27,7 @@ class Wrong(NamedTuple):
     path: str
     expected: str
     found: str
+    owner: str
     repaired: bool
 
 
@@ -57,6 +61,23 @@ def oddities(site: Site) -> Iterator[str]:
         )
 
 
+def closed(site: Site) -> Iterator[str]:
+    """That something of sifmod's in the prefix is less open than `sharing` says, to those whom it is for.
+
+    Raises PermissionsError, and InstallError where the disk does not tell.
+    """
+    layout = Layout(site.prefix)
+    if (wanted := rights(site)) is None or not layout.prefix.is_dir():
+        return
+    with reported(f"cannot look through {layout.prefix}"):
+        found = [other.path for other in others(layout, wanted) if not wanted.lets_in(other.found)]
+    if found:
+        yield (
+            f"{some([*map(str, found)], _NAMED)}: closed to users whom `sharing: {site.sharing}` lets in:"
+            " `sifmod verify --repair-modes` opens what is yours, and as root all"
+        )
+
+
 def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[Wrong, ...]:
     """All that sifmod has made in the prefix and that is not as `sharing` says; with `repair` made so as far as may be.
 
@@ -69,23 +90,25 @@ def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[Wrong, ...]:
             f"the site {site.name} does not say for whom {site.prefix} is",
             "set `sharing: group` or `sharing: site` in its file or in /etc/sifmod.d",
         )
+    if repair and layout.prefix.is_dir():
+        make_marks(site)
     with reported(f"cannot look through {layout.prefix}"):
         found = tuple(others(layout, wanted)) if layout.prefix.is_dir() else ()
     return tuple(_wrong(layout, wanted, other, reporter, repair=repair) for other in found)
 
 
 def _wrong(layout: Layout, wanted: Rights, other: Other, reporter: Reporter, *, repair: bool) -> Wrong:
-    status, repaired = other.found, False
+    status, repaired, owner = other.found, False, user_name(other.found.st_uid)
     if repair:
         try:
             give(layout, wanted, other)
             repaired = True
         except OSError as error:
-            reporter.say(f"{other.path}: {error.strerror}; its owner or root can repair it")
+            reporter.say(f"{other.path}: {error.strerror}; its owner {owner} or root can repair it")
     kind = stat.S_IFMT(status.st_mode)
     gid = status.st_gid if wanted.gid is None else wanted.gid
     expected = _shown(wanted.mode(status.st_mode) | kind, gid)
-    return Wrong(str(other.path), expected, _shown(status.st_mode, status.st_gid), repaired)
+    return Wrong(str(other.path), expected, _shown(status.st_mode, status.st_gid), owner, repaired)
 
 
 def _closed(prefix: Path, gid: int | None) -> Iterator[tuple[Path, str]]:

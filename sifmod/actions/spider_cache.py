@@ -1,7 +1,9 @@
 """Lmod's spider cache of the modules, made anew by Lmod's own program."""
 
 import os
+import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
@@ -30,16 +32,39 @@ def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool
         reporter.say(f"warning: the spider cache was not refreshed: {PROGRAM} of Lmod was not found by LMOD_DIR")
         return False
     modulepath = ":".join(cache.modulepath or (str(layout.modules),))
-    command = (str(program), "-d", cache.directory, "-t", cache.timestamp, modulepath)
+    directory, stamp = Path(cache.directory), Path(cache.timestamp)
     try:
         with lock(layout, _LOCK, site.lock_lease, reporter.waiting("the spider cache")):
-            ended = run_child(command, cwd=layout.prefix, env=os.environ, limit=_LIMIT)
-    except (OSError, SifmodError) as error:
+            for place in (directory, stamp.parent):
+                _make(place, site.group)
+            # it would write over the files of other members; who may write in the directory may replace them
+            with (
+                TemporaryDirectory(prefix=".sifmod-", dir=directory) as new,
+                TemporaryDirectory(prefix=".sifmod-", dir=stamp.parent) as begun,
+            ):
+                command = (str(program), "-d", new, "-t", f"{begun}/stamp", modulepath)
+                ended = run_child(command, cwd=layout.prefix, env=os.environ, limit=_LIMIT)
+                if ended.code == 0:
+                    for file in Path(new).iterdir():
+                        file.replace(directory / file.name)
+                    Path(begun, "stamp").replace(stamp)
+            for left in directory.glob("*.new.*"):  # of an earlier sifmod's run that failed
+                left.unlink()
+    except (OSError, LookupError, SifmodError) as error:
         reporter.say(f"warning: the spider cache was not refreshed: {error}")
         return False
     if ended.code:
         reporter.say(f"warning: the spider cache was not refreshed: {' '.join(ended.lines[-3:]) or ended.code}")
     return ended.code == 0
+
+
+def _make(place: Path, group: str | None) -> None:
+    """Make a directory of the cache as open as the tree, and for the group of its members."""
+    if not place.is_dir():
+        place.mkdir(parents=True)
+        if group is not None:
+            shutil.chown(place, group=group)
+            place.chmod(place.stat().st_mode | 0o2000)
 
 
 def _program() -> Path | None:

@@ -54,7 +54,8 @@ def command(
         return _verify_signatures(names, keys, site, layout, as_json)
     if keys:
         raise click.UsageError("--keys is for --signature")
-    return _verify_files(names, layout, as_json)
+    code = _verify_files(names, layout, as_json)
+    return max(code, _verify_sharing(site, layout))
 
 
 def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> int:
@@ -109,6 +110,17 @@ def _say_what_helps(faults: "list[Finding]", layers: "tuple[Layer, ...]") -> Non
         say("the tree was moved; `sifmod install --module-only --installed` makes its modules use this place")
     elif faults:
         say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
+
+
+def _verify_sharing(site: dict[str, str | None], layout: "Layout") -> int:
+    """Say where users for whom the prefix is are shut out: byte for byte all may be as it was installed."""
+    from sifmod.actions.sharing import closed
+
+    facts = load_context(site).site
+    found = tuple(closed(facts)) if facts.prefix == layout.prefix else ()
+    for text in found:
+        say(text)
+    return 1 if found else 0
 
 
 def _verify_modes(site: dict[str, str | None], *, repair: bool, as_json: bool) -> int:

@@ -1,7 +1,7 @@
 """Hooks: programs of a site that sifmod runs before and after what it does, and who may say so."""
 
 import os
-import pwd
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,14 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from sifmod.config.text import whole_number
 from sifmod.config.yaml.node import Node
 from sifmod.config.yaml.validate import Model
+from sifmod.system import user_name
 
 Moment = Literal[
     "before_fetch", "after_fetch", "before_install", "after_install",
     "before_publish", "after_publish", "before_retire", "after_retire",
 ]  # fmt: skip
 SECONDS = 300
+_LINKS = 40  # that the kernel follows
 
 
 @dataclass(frozen=True)
@@ -72,22 +74,26 @@ def distrusted(hook: Hook) -> str:
 
 
 def _writers(path: str) -> Iterator[str]:
-    real = Path(os.path.realpath(path))
-    for place in dict.fromkeys((real, *real.parents, *Path(path).parents)):
+    for place in _way(path):
         try:
-            status = place.stat()
+            status = os.lstat(place)
         except OSError as error:
             yield f"{place}: {error.strerror}"
             return
         if status.st_uid not in (0, os.geteuid()):
-            yield f"{place} belongs to {_name(status.st_uid)}"
-        sticky = place.is_dir() and status.st_mode & 0o1000  # in which nobody replaces what is another's
-        if status.st_mode & 0o022 and not sticky:
+            yield f"{place} belongs to {user_name(status.st_uid)}"
+        sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & 0o1000  # in which nobody replaces what is another's
+        if status.st_mode & 0o022 and not sticky and not stat.S_ISLNK(status.st_mode):
             yield f"others may write {place}"
 
 
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"the user {uid}"
+def _way(path: str) -> Iterator[Path]:
+    """Each directory and each link on the way to what a path leads to, and that itself."""
+    here, left, links = Path("/"), [*reversed((Path.cwd() / path).parts)], 0
+    while left:
+        name = left.pop()
+        here = here.parent if name == ".." else here / name
+        yield here
+        if here.is_symlink() and (links := links + 1) <= _LINKS:
+            left += reversed(here.readlink().parts)
+            here = here.parent

@@ -53,8 +53,14 @@ class Layout(Workplace):
 
     @property
     def modules(self) -> Path:
-        """The directory for `module use`; it holds stubs and nothing else."""
+        """The directory for `module use`: stubs, and what the module systems read beside them."""
         return self.prefix / "modules"
+
+    @property
+    def own(self) -> tuple[Path, ...]:
+        """The directories in which all is sifmod's. What else it writes, `rights.ours` finds by what it holds."""
+        below = (self.prefix / name for name in ("layers", "life", "stacks"))
+        return (self.locks, self.logs, self.partials, *below)
 
     def module_file(self, module: ModuleName, syntax: Syntax) -> Path:
         """The stub of `module`: `<version>.lua` for Lmod, `<version>` for Environment Modules."""

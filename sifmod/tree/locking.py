@@ -23,6 +23,7 @@ from sifmod.tree.durable import explain, make_directory, names, reported, take
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.removal import removable, remove_tree
+from sifmod.tree.umask import decided_umask
 
 FENCED = ".fenced"
 _DIRECTORY = re.compile(rf"([^@]+(?:@[^@]+)?)\.([0-9]{{1,18}})\.[0-9a-f]+({FENCED})?")
@@ -131,7 +132,7 @@ class Held:
 
 @contextmanager
 def lock(workplace: Workplace, name: str, lease: float, on_wait: Callable[[str], None]) -> Iterator[Held]:
-    """Hold the lock `name`, waiting for it as long as it takes.
+    """Hold the lock `name`, waiting for it as long as it takes; what is made meanwhile is as open as the tree.
 
     `lease`: after that many seconds without a sign of life a holder counts as gone; one that died on this node counts
     as gone at once. `on_wait` is told who holds the lock, once, and again when that changes. Raises LockError when it
@@ -143,6 +144,7 @@ def lock(workplace: Workplace, name: str, lease: float, on_wait: Callable[[str],
     try:
         with ExitStack() as stack:
             with reported(doing):
+                stack.enter_context(decided_umask(workplace.prefix))
                 make_directory(chain, workplace.prefix)
                 held = stack.enter_context(Held(workplace, name, *_acquire(chain, lease, on_wait)))
             yield held

@@ -9,7 +9,6 @@ says who that is.
 
 import errno
 import os
-import pwd
 import re
 import stat
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.digest import sha256_bytes
+from sifmod.system import user_name
 from sifmod.tree.durable import opened, sync_directory
 from sifmod.tree.layout import Layout
 
@@ -61,7 +61,7 @@ def all_marks(layout: Layout, images: Container[str]) -> dict[str, tuple[Mark, .
                     newest[sha256, status.st_uid] = mark
     found: dict[str, list[Mark]] = {}
     for (sha256, uid), mark in sorted(newest.items(), key=lambda item: -item[1].since):
-        found.setdefault(sha256, []).append(mark._replace(user=_user(uid)))
+        found.setdefault(sha256, []).append(mark._replace(user=user_name(uid)))
     return {sha256: tuple(of) for sha256, of in found.items()}
 
 
@@ -121,10 +121,3 @@ def _names(directory: int) -> Iterator[tuple[str, str, str]]:
 
 def _key(prefix: Path) -> str:
     return sha256_bytes(os.fsencode(os.path.realpath(prefix)))[:16]
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"

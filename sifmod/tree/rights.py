@@ -1,19 +1,22 @@
 """The modes and the group of all that sifmod has made in a prefix, for a site that shares it."""
 
+import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.config.name import ModuleName
-from sifmod.digest import sha256_file
-from sifmod.tree.durable import is_directory, opened
-from sifmod.tree.layout import HISTORY, RECEIPT, Layout
-from sifmod.tree.receipt import known_modules, numbers, read_receipt
+from sifmod.config.name import ModuleName, is_part
+from sifmod.digest import sha256_bytes
+from sifmod.tree.durable import is_directory, names, opened, read
+from sifmod.tree.layout import RECEIPT, Layout
+from sifmod.tree.receipt import numbers, read_receipt
 from sifmod.tree.stage import USER_SOFTWARE
 from sifmod.tree.store import entries
+from sifmod.tree.write_life import LUA, TCL, is_ours
 
 
 class Rights(NamedTuple):
@@ -36,6 +39,10 @@ class Rights(NamedTuple):
     def fits(self, status: os.stat_result) -> bool:
         return self.mode(status.st_mode) == stat.S_IMODE(status.st_mode) and self.gid in (None, status.st_gid)
 
+    def lets_in(self, status: os.stat_result) -> bool:
+        """Whether it is at least as open as it is to be, to those whom it is for."""
+        return not self.mode(status.st_mode) & ~status.st_mode & 0o077 and self.gid in (None, status.st_gid)
+
 
 class Other(NamedTuple):
     """A file or a directory of sifmod's that has other rights."""
@@ -46,7 +53,7 @@ class Other(NamedTuple):
 
 def others(layout: Layout, rights: Rights) -> Iterator[Other]:
     """What is sifmod's in a tree and has other rights, sorted. Raises OSError."""
-    for path in sorted(_ours(layout)):
+    for path in sorted(ours(layout)):
         with suppress(FileNotFoundError):
             status = path.stat() if path == layout.prefix else path.lstat()
             # where a file has another name it is another's too
@@ -77,34 +84,54 @@ def give(layout: Layout, rights: Rights, other: Other) -> None:
         os.close(place)
 
 
-def _ours(layout: Layout) -> set[Path]:
-    """Every file and directory in a tree that sifmod has made, but for marks, which are their users'."""
-    user_software = layout.prefix / "user-software"
+def ours(layout: Layout) -> set[Path]:
+    """Every file and directory in a tree that sifmod has made, but for marks, which are their users'.
+
+    Of a directory that is closed to this user it is the directory alone. Raises OSError of the prefix.
+    """
+    names(layout.prefix)
     found = {layout.prefix, layout.staging, layout.images.parent, layout.images}
-    for place in (layout.locks, layout.logs, layout.partials, layout.prefix / "layers"):
-        found.update(Path(top, name) for top, below, files in os.walk(place) for name in (".", *below, *files))
-    for image in entries(layout):
-        found |= {image.path, image.path.with_suffix(".json"), layout.inventory(image.sha256)}
-    for place in (layout.modules, layout.software, user_software):
+    for place in layout.own:
+        for top, below, files in os.walk(place):
+            found.update(Path(top, name) for name in (".", *below, *files))
+            below[:] = [name for name in below if name != layout.staging.name]  # in which others are at work
+    closed = {path.name.partition(".")[0] for path in layout.images.glob("*.json") if not os.access(path, os.R_OK)}
+    for sha256 in closed.union(image.sha256 for image in entries(layout)):
+        image = layout.image(sha256)
+        found |= {image, image.with_suffix(".json"), layout.inventory(sha256)}
+    for place in (layout.modules, layout.software, layout.prefix / "user-software"):
         found |= {place, *(path for path in place.glob("*") if is_directory(path))}
-    for module in known_modules(layout):
-        found |= {layout.user_software(module), layout.user_software(module) / USER_SOFTWARE[0]}
-        found.update(_of_module(layout, module))
+    found.update(file for name in (LUA, TCL) for file in layout.modules.glob(f"*/{name}") if _holds(file, is_ours))
+    for place in layout.software.glob("*/.generations/*"):
+        if is_part(place.name):
+            module = ModuleName(place.parents[1].name, place.name)
+            software = layout.user_software(module)
+            found |= {place.parent, place, software, software / USER_SOFTWARE[0], layout.history(module)}
+            found.update(_of_module(layout, module))
     return {path for path in found if os.path.lexists(path)}
 
 
 def _of_module(layout: Layout, module: ModuleName) -> Iterator[Path]:
-    place = layout.generations(module)
-    yield from (place.parent, place, place / HISTORY)
-    for number in numbers(layout, module):
-        root = layout.generation(module, number)
-        yield from (root, root / RECEIPT)
-        if (known := read_receipt(root)) is None:
-            continue
-        for path in known.paths:
-            yield from (parent for parent in (root / path).parents if root in parent.parents)
-            yield root / path
-        for stub in known.stubs:
-            file = layout.modules / stub.path
-            if file.is_file() and not file.is_symlink() and sha256_file(file) == stub.sha256:
-                yield file
+    with suppress(PermissionError):
+        for number in numbers(layout, module):
+            root = layout.generation(module, number)
+            yield from (root, root / RECEIPT)
+            if (known := read_receipt(root)) is None:
+                continue
+            for path in known.paths:
+                yield from (parent for parent in (root / path).parents if root in parent.parents)
+                yield root / path
+            stubs = {layout.modules / stub.path: stub.sha256 for stub in known.stubs}
+            yield from (file for file, sha256 in stubs.items() if _holds(file, partial(_is, sha256)))
+
+
+def _is(sha256: str, data: bytes) -> bool:
+    return sha256_bytes(data) == sha256
+
+
+def _holds(file: Path, what: Callable[[bytes], bool]) -> bool:
+    """Whether a file is sifmod's by what is in it; one that this user cannot read counts, and cannot be repaired."""
+    try:
+        return what(read(file))
+    except OSError as error:
+        return error.errno == errno.EACCES

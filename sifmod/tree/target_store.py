@@ -1,16 +1,19 @@
 """A store of one file beside its target, for what goes into no tree."""
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sifmod.errors import FetchError, PermissionsError
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
-from sifmod.tree.durable import sync_directory, sync_file
+from sifmod.system import user_name
+from sifmod.tree.durable import reported, sync_directory, sync_file
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Held, forget_locks, lock
 from sifmod.tree.store import Store
+from sifmod.tree.umask import umask
 
 
 class _Hidden(Layout):
@@ -30,16 +33,22 @@ def target_store(
 ) -> Iterator["TargetStore"]:
     """An artifact.ImageStore for `target` alone; a file that is there is replaced, whole, only with `replace`.
 
-    What is not complete lies in a hidden directory beside the target, under a lock that holds on all nodes (see `lock`
-    for `lease` and `on_wait`): what a run that failed had received, with which the next one goes on, and until the
-    next run what one that was killed had begun. Raises FetchError or PermissionsError where the target cannot be
-    written, before anything is.
+    What is not complete lies in a hidden directory of this user's own beside the target, under a lock that holds on
+    all nodes (see `lock` for `lease` and `on_wait`): what a run that failed had received, with which the next one goes
+    on, and until the next run what one that was killed had begun. Raises FetchError or PermissionsError where the
+    target cannot be written, before anything is.
     """
     _check(target)
     _check_way(target, replace)
-    hidden = _Hidden(target.with_name(f".{target.name}.fetching"))
+    hidden = _Hidden(_own_directory(target))
     try:
-        with lock(hidden, "fetch", lease, on_wait) as held:
+        with (
+            umask(target.parent, 0o077) as users,
+            lock(hidden, "fetch", lease, on_wait) as held,
+            umask(target.parent, users),
+        ):
+            if why := _of_others(hidden.prefix):  # an earlier run may have removed it before this one had the lock
+                raise PermissionsError(why, "repeat the command")
             _check_way(target, replace)  # another run may have put it there while this one waited
             yield TargetStore(target, hidden, held, on_wait, replace=replace)
     finally:
@@ -47,6 +56,35 @@ def target_store(
             forget_locks(hidden)
         with suppress(OSError):  # a partial download is left, to be resumed
             hidden.prefix.rmdir()
+
+
+def _own_directory(target: Path) -> Path:
+    """A hidden directory beside the target in which nobody else can write.
+
+    Raises PermissionsError where other users have taken its names.
+    """
+    first = target.with_name(f".{target.name}.fetching")
+    for place in (first, first.with_name(f"{first.name}-{os.geteuid()}")):
+        with reported(f"cannot write beside {target}"), suppress(FileExistsError):
+            place.mkdir(0o700)
+        if not (why := _of_others(place)):
+            return place
+    raise PermissionsError(why, "choose another directory with -o, or have that removed")
+
+
+def _of_others(place: Path) -> str:
+    """Why others could change what is in a directory; "" where they could not.
+
+    Where nobody else writes in the directory above, that is enough: not each file system has owners.
+    """
+    status, above = place.lstat(), place.parent.stat()
+    if not above.st_mode & 0o022:
+        return ""
+    if not stat.S_ISDIR(status.st_mode):
+        return f"{place} is no directory"
+    if status.st_uid != os.geteuid():
+        return f"{place} belongs to {user_name(status.st_uid)}"
+    return f"others may write {place}" if status.st_mode & 0o022 else ""
 
 
 class TargetStore(Store):

@@ -130,6 +130,24 @@ def test_what_others_may_write_is_not_run(
         os.chown(program, ordinary_user.user.uid, 0)
         assert run(["install", easyconfig]) == 18
         assert f"{program} belongs to sifmod-tester" in capsys.readouterr().err
+        os.chown(program, 0, 0)
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    (aside / "program").symlink_to(program)
+    (tmp_path / "first").symlink_to("aside/program")
+    settings.write_text(settings.read_text().replace(str(program), str(tmp_path / "first")))
+    aside.chmod(0o777)  # in which neither the first name nor the program is, but a link between them
+    assert run(["install", easyconfig]) == 18
+    assert f"was not run: others may write {aside}; nothing was changed" in capsys.readouterr().err
+    assert not (tmp_path / "told").exists()
+    if os.geteuid() == 0:
+        aside.chmod(0o1777)  # where nobody replaces what is another's; but this link is
+        os.chown(aside / "program", ordinary_user.user.uid, 0, follow_symlinks=False)
+        assert run(["install", easyconfig]) == 18
+        assert f"{aside}/program belongs to sifmod-tester" in capsys.readouterr().err
+        assert not (tmp_path / "told").exists()
+        os.chown(aside / "program", 0, 0, follow_symlinks=False)
+    aside.chmod(0o755)
     program.unlink()
     assert run(["install", easyconfig]) == 18
     assert f"{program}: No such file or directory" in capsys.readouterr().err

@@ -20,6 +20,9 @@ HERE, USER = socket.gethostname(), getpass.getuser()
             ("-J", f"{USER}@login2", f"{USER}@n1"),
         ),
         ({"SLURM_JOB_ID": "7", "SLURM_SUBMIT_HOST": HERE}, HERE, (f"{USER}@{HERE}",)),  # the shell of salloc
+        ({"SLURMD_NODENAME": "n1", "SLURM_SUBMIT_HOST": HERE}, "n1", (f"{USER}@n1",)),
+        ({"SLURMD_NODENAME": "n1", "SLURM_SUBMIT_HOST": "n1"}, "n1", (f"{USER}@n1",)),
+        ({"SLURM_SUBMIT_HOST": "login2"}, HERE, ("-J", f"{USER}@login2", f"{USER}@{HERE}")),
     ],
 )
 def test_the_way_to_a_node(environ: dict[str, str], node: str, way: tuple[str, ...]) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from sifmod.actions.sharing import oddities, rights
 from sifmod.cli.main import run
 from sifmod.config.site import Site
 from sifmod.errors import PermissionsError
+from sifmod.system import user_name
 from sifmod.tree.layout import Layout
 from sifmod.tree.mark import LINK
 from sifmod.tree.receipt import LinkRecord
@@ -54,6 +56,21 @@ def test_what_keeps_sharing_from_being_true(site: Site) -> None:
         rights(replace(site, group="no-such-group"))
 
 
+def test_a_directory_above_with_an_access_control_list_is_left_out(site: Site) -> None:
+    """Its mode does not tell who may pass: here a user is let in, to whom the mode is closed."""
+    above = site.prefix.parent
+    site.prefix.chmod(0o755)
+    above.chmod(0o710)
+    entries = ((0x01, 7, -1), (0x02, 1, 71_300), (0x04, 0, -1), (0x10, 1, -1), (0x20, 0, -1))
+    packed = b"".join(struct.pack("<HHI", tag, may, whose & 0xFFFFFFFF) for tag, may, whose in entries)
+    assert len(of_the_prefix(site)) == 1
+    os.setxattr(above, "system.posix_acl_access", struct.pack("<I", 2) + packed)
+    assert of_the_prefix(site) == []
+    os.removexattr(above, "system.posix_acl_access")
+    above.chmod(0o710)
+    assert len(of_the_prefix(site)) == 1
+
+
 def test_modes_are_told_and_repaired(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     prefix = tmp_path / "tree"
     settings = write(tmp_path / "etc-sifmod.d/a.yaml", f"prefix: {prefix}\n")
@@ -78,6 +95,18 @@ def test_modes_are_told_and_repaired(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert stat.S_IMODE(log.stat().st_mode) == 0o644
     assert run(["verify", "--modes"]) == 0
     assert capfd.readouterr().out == f"{prefix}: ok\n"
+    log.chmod(0o640)
+    assert run(["verify"]) == 1  # of which each byte is as it was installed
+    assert "ok" in (said := capfd.readouterr()).out
+    text = f"{log}: closed to users whom `sharing: site` lets in: `sifmod verify --repair-modes` opens"
+    assert text in said.err
+    assert run(["doctor", "--json"]) == 1
+    assert any(row["text"].startswith(text) for row in json.loads(capfd.readouterr().out))
+    assert run(["verify", "--modes", "--json"]) == 1
+    assert [row["owner"] for row in json.loads(capfd.readouterr().out)] == [user_name(os.geteuid())]
+    log.chmod(0o644)
+    assert run(["verify"]) == 0
+    capfd.readouterr()
     prefix.chmod(0o700)
     assert run(["doctor", "--json"]) == 1
     found = [row["text"] for row in json.loads(capfd.readouterr().out) if row["subject"] == "sharing"]

@@ -108,6 +108,16 @@ def test_a_kernel_of_a_module_that_is_gone_says_how_it_is_removed(
     assert (ended.code, "`sifmod jupyter Tools/1 --layer notes --remove` removes" in ended.stderr) == (127, True)
 
 
+@pytest.mark.parametrize("bound", ["", "/work data:/data,/scratch"])
+def test_a_kernel_adds_to_what_the_user_binds(here: Path, capfd: pytest.CaptureFixture[str], bound: str) -> None:
+    kernel = answer(capfd, ("jupyter", "Tools", "--layer", "notes"), 0)["path"]
+    wrapper = here / "prefix/software/Tools/1/bin/python"
+    wrapper.write_text('#!/bin/sh\nprintf "%s\\n" "$SINGULARITY_BIND" "$@"\n')
+    file = "/run time/kernel-1.json"
+    said = command((f"{kernel}/python", "-f", file), env={"PATH": "/usr/bin:/bin", "SINGULARITY_BIND": bound})
+    assert said.ok().stdout.splitlines() == [f"{bound},/run time" if bound else "/run time", "-f", file]
+
+
 def test_of_two_versions_the_one_with_a_kernel_is_meant_by_remove(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

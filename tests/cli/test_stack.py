@@ -237,6 +237,41 @@ def test_of_what_is_built_nothing_is_asked(here: Path, images: Images, capfd: py
     assert f"none of its modules is installed in {here}/empty" in capfd.readouterr().err
 
 
+def test_the_log_of_a_stack_is_no_other_name_of_a_file(here: Path) -> None:
+    log, mine = here / "prefix/log/stacks/our-cluster/Own@1.log", here / "mine"
+    mine.write_text("of years")
+    log.parent.mkdir(parents=True)
+    os.link(mine, log)
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert mine.read_text() == "of years"
+
+
+@pytest.mark.parametrize("planted", ["a link", "a file"])
+def test_a_bundle_is_written_into_no_file_of_a_neighbour(
+    here: Path, capfd: pytest.CaptureFixture[str], planted: str
+) -> None:
+    """At the name of what is not finished: else it would be theirs still when it is a bundle."""
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    mine, part, folder = here / "mine", here / ".a b.tar.part", here / "folder"
+    mine.write_text("of years")
+    if planted == "a link":
+        part.symlink_to(mine)
+    else:
+        os.link(mine, part)
+    capfd.readouterr()
+    before = disk_state(here)
+    assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "a b.tar"]) == 2
+    assert f"{part.name} was not begun by you" in capfd.readouterr().err
+    assert disk_state(here) == before
+    assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", str(folder)]) == 0
+    (folder / "stack.yaml").write_text("")  # is written once more
+    part.rename(folder / ".stack.yaml.part")
+    assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", str(folder)]) == 0
+    assert not list(folder.glob(".*.part"))
+    assert mine.read_text() == "of years"
+
+
 def test_a_bundle_brings_it_all_without_a_network(
     here: Path, images: Images, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

@@ -1,6 +1,7 @@
 """make-squashfs and unmake-squashfs: the user's additions as one file and back, all or nothing, in real containers."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -154,9 +155,35 @@ def test_inside_a_container_it_is_refused(packer: Packer) -> None:
     assert disk_state(packer.place.directory.parent) == before
 
 
+PLANTED = 'ln -s "$1" "$2.part-$(uname -n)-$$"; exec "$3"'
+
+
+@pytest.mark.parametrize("name", ["make-squashfs", "unmake-squashfs"])
+def test_a_link_that_a_colleague_has_planted_leads_nowhere(packer: Packer, shared_tmp: Path, name: str) -> None:
+    """At the name that could be foreseen; what it leads to is the user's, who runs the script."""
+    place, mine = packer.place, shared_tmp / "mine"
+    mine.mkdir()
+    (mine / "work").write_text("of years")
+    (mine / "work").chmod(0)
+    packer.fill()
+    target, aim = (place.squashfs, mine / "work") if name == "make-squashfs" else (place.directory, mine)
+    if name == "unmake-squashfs":
+        packer.run("make-squashfs").ok()
+        place.directory.rename(place.directory.with_name("elsewhere"))
+    if packer.somebody.ordinary is not None:
+        packer.somebody.ordinary.own(mine)
+    before = disk_state(mine)
+    ended = packer.somebody.run(("sh", "-c", PLANTED, "sh", aim, target, packer.module / "bin" / name))
+    assert disk_state(mine) == before
+    assert ended.code == 0, ended.stderr
+    (planted,) = target.parent.glob("*.part-*")
+    assert planted.is_symlink()
+    planted.unlink()
+
+
 @pytest.mark.usefixtures("place")
 def test_a_host_without_the_programs(module: Path, tmp_path: Path) -> None:
-    for name in ("readlink", "sed", "uname", "ls"):
+    for name in ("readlink", "sed", "ls"):
         (tmp_path / name).symlink_to(f"/bin/{name}")
     for name, program in (("make-squashfs", "mksquashfs"), ("unmake-squashfs", "unsquashfs")):
         result = run(("/bin/sh", module / "bin" / name), env={"PATH": str(tmp_path)})
@@ -239,8 +266,8 @@ def test_killed_outright_there_is_no_squashfs_and_the_next_run_says_what_is_left
     made = run((module / "bin" / "make-squashfs",)).ok()
     assert made.stderr == f"note: {left} is not finished; remove it unless another run is writing it\n"
     assert place.squashfs.stat().st_mode & 0o777 == 0o644
-    assert left.exists()
-    left.unlink()
+    assert [path.name for path in left.iterdir()] == ["new"]
+    shutil.rmtree(left)
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])

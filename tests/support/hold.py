@@ -5,6 +5,7 @@ Run as a program: `hold.py PREFIX NAME LEASE`. It prints `waiting WHO`, `held TO
 """
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -34,6 +35,11 @@ class Other:
         """The next line that it prints; empty when it has ended."""
         assert self._process.stdout is not None
         return self._process.stdout.readline().rstrip("\n")
+
+    def speaks_within(self, seconds: float) -> bool:
+        """Whether it prints anything in this time."""
+        assert self._process.stdout is not None
+        return bool(select.select([self._process.stdout], [], [], seconds)[0])
 
     def take(self) -> "Other":
         """Wait until it holds the lock."""

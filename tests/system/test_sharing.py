@@ -11,6 +11,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from sifmod.tree.layout import Layout
+from sifmod.tree.rights import ours
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
@@ -177,6 +179,104 @@ def test_a_tree_that_was_made_otherwise_is_told_and_repaired(machine: Machine) -
     machine.ok("bob", "gc", "--yes", "--now", "--rollbacks", "--ignore-jobs")
 
 
+def everything(machine: Machine) -> list[tuple[str | Path, ...]]:
+    """Command lines that between them write each kind of file that sifmod has in a tree."""
+    stack = machine.place.directory / "a" / "two words.yaml"
+    if not stack.exists():
+        stack.write_text("name: course\neasyconfigs: [Tiny-1.0.yaml]\n")
+        stack.chmod(0o644)
+        os.chown(stack.parent, -1, getgrnam(GROUP).gr_gid)
+        stack.parent.chmod(0o2775)
+    return [
+        machine.install("b"),
+        machine.install("a"),
+        ("sbom", "Tiny/1.0", "-o", "-"),
+        ("fetch", machine.place.directory / "c.sif"),
+        ("hide", "Tiny/1.0"),
+        ("deprecate", "Tiny/1.0", "--until", "2999-12-31"),
+        ("hide", "--undo", "Tiny/1.0"),
+        ("default", "Tiny/1.0"),
+        ("stack", "apply", stack, "--skip-sanity-check", "--quiet"),
+        ("stack", "lock", stack),
+        ("diff", "Tiny/1.0"),
+        ("rollback", "Tiny/1.0"),
+    ]
+
+
+@BOTH
+def test_each_member_goes_on_after_each_verb_of_the_other(machine: Machine) -> None:
+    """Reading verbs too, each by the one with the closed umask; what they write is in the list, and as promised."""
+    for number, words in enumerate(everything(machine)):
+        machine.ok("ann", *words)
+        as_promised(machine.prefix, machine.sharing)
+        if number:
+            machine.ok("bob", "gc", "--yes", "--ignore-jobs")
+            machine.ok("bob", "show", "Tiny/1.0")
+        as_promised(machine.prefix, machine.sharing)
+    assert unknown(machine.prefix) == set()
+
+
+def unknown(prefix: Path) -> set[Path]:
+    """What is in a tree and not in the list of what sifmod writes, but for links, and marks of users."""
+    there = {path for path in (prefix, *prefix.rglob("*")) if not path.is_symlink()}
+    return there - ours(Layout(prefix)) - {prefix / "images/marks"}
+
+
+def test_a_tree_that_is_opened_to_all_is_told_and_repaired_whole(machine: Machine) -> None:
+    """`sharing: group` becomes `site`: strangers cannot load, and verify and doctor say so."""
+    settings = Path(machine.place.env["SIFMOD_CONFIG_DIR"], "a.yaml")
+    text = settings.read_text()
+    settings.write_text(text.replace("sharing: site", "sharing: group"))
+    for words in everything(machine):
+        machine.ok("ann", *words)
+    as_promised(machine.prefix, "group")
+    assert machine.run("bob", "verify").code == 0
+    settings.write_text(text)
+    modulerc = machine.prefix / "modules/Tiny/.modulerc.lua"
+    assert modulerc.stat().st_mode & 0o777 == 0o660
+    for verb in ("verify", "doctor"):
+        told = machine.run("bob", verb)
+        assert told.code == 1, verb
+    machine.prefix.chmod(0o2775)
+    told = machine.run("bob", "verify")
+    assert (told.code, "closed to users whom `sharing: site` lets in" in told.stderr) == (1, True)
+    partly = machine.run("bob", "verify", "--repair-modes")
+    assert partly.code == 1
+    assert f"{modulerc}: Operation not permitted; its owner user {UID} or root can repair it" in partly.stderr
+    assert machine.run("ann", "verify", "--repair-modes").code == 0
+    as_promised(machine.prefix, "site")
+    machine.ok("bob", "verify", "--modes")
+    for who in ("bob", "uma", "sam"):
+        machine.ok(who, "verify")
+    machine.ok("bob", *everything(machine)[0])
+
+
+@BOTH
+def test_the_spider_cache_is_each_members(machine: Machine) -> None:
+    """Lmod's program gives its files 0644 and copies over the one before, which is another member's."""
+    site = machine.place.directory
+    cache, stamp = site / "made" / "cache", site / "made" / "stamps" / "stamp"
+    settings = Path(machine.place.env["SIFMOD_CONFIG_DIR"], "a.yaml")
+    text = f"spider_cache: {{directory: {cache}, timestamp: {stamp}}}\n"
+    settings.write_text(settings.read_text() + text)
+    machine.ok("ann", *machine.install("a", "--quiet"))
+    with Victim({**machine.place.env, "PATH": os.environ["PATH"]}) as victim:
+        assert victim.warm(("list",)).code == 0
+        for who, *words in (("ann", "hide"), ("bob", "hide", "--undo"), ("ann", "hide"), ("bob", "hide", "--undo")):
+            done = victim.run((*words, "Tiny/1.0"), who=USERS[who])
+            assert (done.code, "warning" in done.stderr) == (0, False), done.stderr
+            there = {path.name for path in cache.iterdir()}
+            assert {"spiderT.lua"} <= there <= {"spiderT.lua", "spiderT.luac_5.3"}
+            assert os.listdir(stamp.parent) == ["stamp"]
+            assert stamp.stat().st_mtime_ns <= (cache / "spiderT.lua").stat().st_mtime_ns
+            assert (cache / "spiderT.lua").stat().st_uid == USERS[who][0]
+            left = cache / "spiderT.new.lua"  # as a run of an earlier sifmod that failed has left it
+            left.touch(mode=0o600)
+            os.chown(left, USERS[who][0], USERS[who][1])
+    assert all(path.stat().st_gid == getgrnam(GROUP).gr_gid for path in (cache, stamp.parent))
+    assert {path.stat().st_mode & 0o777 for path in cache.iterdir() if path != left} == {0o644}
+
+
 @BOTH
 def test_who_cannot_reach_the_tree_is_told(machine: Machine) -> None:
     above = machine.place.directory / "above"
@@ -340,6 +440,7 @@ def test_layers_are_as_open_as_the_tree_or_as_their_own_place(
     machine.add("demo").ok()
     machine.add("demo", "--dir", str(project)).ok()
     as_promised(prefix, "group")
+    assert unknown(prefix) == set()
     for path in project.rglob("*"):
         assert path.is_symlink() or path.stat().st_mode & 0o077 in (0o044, 0o055), path
         assert path.lstat().st_gid == 0

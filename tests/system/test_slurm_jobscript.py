@@ -3,11 +3,13 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
 from sifmod.cli.main import run as sifmod
 from support import module_tool as tools
+from support.disk_state import disk_state
 from support.images import Images
 from support.oci import Entry
 from support.runtime import RUNTIME
@@ -59,9 +61,11 @@ def install(work: Path, image: Path, directory: Path, wrappers: str = "python") 
 def submitted(slurm: Slurm, work: Path) -> Callable[..., tuple[int, list[str]]]:
     """Makes a job script, and gives the exit code and the lines of its job, sorted."""
 
-    def submit(*words: str) -> tuple[int, list[str]]:
+    def submit(*words: str, plant: str = "") -> tuple[int, list[str]]:
         fill = ("--account", "project_1", "--partition", "main", "-o", str(work / "job.sh"))
         assert sifmod(["jobscript", "Job", *words, *fill]) == 0
+        script = work / "job.sh"
+        script.write_text(script.read_text().replace("\nmodule load", f"\n{plant}\nmodule load"))
         shell = {**os.environ, **tools.lmod(work / "home").run("export -f module ml").environment}
         environment = {**shell, "PATH": os.environ["PATH"]}
         slurm.run(("sbatch", "--test-only", "job.sh"), environment, work).ok()
@@ -90,6 +94,31 @@ def test_image_and_layer_are_copied_and_removed(
         assert line.count("/node's own/sifmod-image-") == 2
         assert line.endswith("/layer.squashfs")
     assert not list((work / "node's own").glob("sifmod-image-*"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to a neighbour")
+@pytest.mark.parametrize("planted", ["a link", "a directory"])
+def test_what_a_neighbour_has_planted_for_the_copies_is_left_alone(
+    images: Images, work: Path, submitted: Callable[..., tuple[int, list[str]]], planted: str
+) -> None:
+    """In a directory like /tmp, at the name that follows from the job's number; a link leads to what is the user's."""
+    node, mine = work / "node's own", work / "mine"
+    for directory in (node, mine):
+        directory.mkdir()
+    node.chmod(0o1777)
+    (mine / "image.sif").write_text("of years")
+    install(work, images.python_sif, node)
+    (work / "train.py").write_text("import os; print(os.environ['RANK'], os.environ['SIF'])")
+    ways = {"a link": f'ln -s {quote(str(mine))} "$d"', "a directory": 'mkdir -m 777 "$d" && chown 71200 "$d"'}
+    plant = f"d={quote(str(node))}/sifmod-image-$SLURM_JOB_ID; {ways[planted]}"
+    before = disk_state(mine)
+    code, lines = submitted("--bcast", plant=plant)
+    assert code == 0, lines
+    assert disk_state(mine) == before
+    place = work / "pre fix/software/Job/.generations/1/1" / "Job-1.sif"
+    assert [line for line in lines if line[0] in "01"] == [f"0 {place}", f"1 {place}"]
+    (left,) = node.glob("sifmod-image-*")
+    assert left.is_symlink() or not list(left.iterdir())
 
 
 def test_where_a_node_has_no_room_the_image_stays_where_it_is(

@@ -202,6 +202,7 @@ def test_a_silent_holder_is_not_overtaken_before_its_own_lease_is_over(layout: L
     others += [first, second]
     first.signal(signal.SIGSTOP)
     assert second.heard().startswith("waiting")
+    assert not second.speaks_within(2)  # twenty of its own leases, in which it looks again and again
     first.signal(signal.SIGCONT)
     assert first.ask("check") == "ok"
     first.release()

@@ -1,6 +1,7 @@
 """A store of one file: what is incomplete lies beside the target, and what is there is replaced only when told."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
@@ -10,7 +11,7 @@ import pytest
 
 from sifmod.errors import FetchError, PermissionsError
 from sifmod.tree.target_store import TargetStore, target_store
-from support.command import SIFMOD
+from support.command import SIFMOD, User
 from support.disk_state import disk_state, file_state
 from support.hosts import on_host
 from support.identity import call_as
@@ -119,6 +120,82 @@ def test_a_directory_that_is_not_there_is_told(place: Path) -> None:
     with pytest.raises(FetchError, match=f"there is no directory {place}/a"), at(place / "a" / "x.sif"):
         pass
     assert list(place.iterdir()) == []
+
+
+class Sticky:
+    """A directory like /tmp, a victim who writes there, and a neighbour who has prepared the name that is used."""
+
+    def __init__(self, place: Path, sif: Path) -> None:
+        self.directory, self.sif = place / "like tmp", sif
+        self.target = self.directory / "x.sif"
+        self.planted = self.directory / ".x.sif.fetching"
+        self.directory.mkdir()
+        self.directory.chmod(0o1777)
+        self.neighbour, self.user = User(71_100, 71_100), User(71_101, 71_101)
+        place.chmod(0o755)
+        home = place / "home"
+        home.mkdir()
+        os.chown(home, self.user.uid, self.user.gid)
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(home), "SIFMOD_LOCK_LEASE": "60", "SIFMOD_SITE": "generic"}
+
+    def words(self, verb: str, target: str = "x.sif") -> tuple[str | Path, ...]:
+        return (verb, self.sif, *(("--to", "sif") if verb == "export" else ()), "-o", self.directory / target)
+
+    def replace_all(self) -> None:
+        """As the neighbour: whatever lies in the planted directory becomes a file of one's own."""
+        if not os.access(self.planted, os.W_OK):
+            return
+        for name in os.listdir(self.planted):
+            mine = shutil.copytree(self.planted / name, self.planted / os.urandom(4).hex(), symlinks=True)
+            for file in mine.rglob("*.incoming"):
+                file.write_text("evil")
+            (self.planted / name).rename(self.planted / os.urandom(4).hex())
+            mine.rename(self.planted / name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run commands as two users")
+@pytest.mark.parametrize("verb", ["fetch", "export"])
+def test_a_neighbour_in_a_sticky_directory_decides_nothing(shared_tmp: Path, images: Images, verb: str) -> None:
+    sif = shared_tmp / "a.sif"
+    sif.write_bytes(images.tiny("neighbours").read_bytes())
+    here = Sticky(shared_tmp, sif)
+
+    def plant() -> None:
+        here.planted.mkdir()
+        here.planted.chmod(0o777)
+
+    call_as(here.neighbour, plant)
+    who = (here.user.uid, here.user.gid, 0o002)
+    with Victim(here.env) as victim:
+        assert victim.warm(here.words(verb, "warm")).code == 0
+        (here.directory / "warm").unlink()
+        for back in range(1, 12):
+            whole = victim.run(here.words(verb), who=who)
+            assert whole.code == 0, whole.stderr
+            here.target.unlink()
+            outcome = victim.run(here.words(verb), "stopped", whole.steps - back, who=who)
+            assert outcome.code is None
+            call_as(here.neighbour, here.replace_all)
+            ended = victim.resume(outcome)
+            assert ended.code == 0, ended.stderr
+            assert here.target.stat().st_uid == here.user.uid
+            assert here.target.read_bytes() == sif.read_bytes()
+            here.target.unlink()
+            assert os.listdir(here.directory) == [here.planted.name]
+
+        def plant_both() -> None:
+            here.planted.with_name(f"{here.planted.name}-{here.user.uid}").mkdir()
+
+        call_as(here.neighbour, plant_both)
+        before = disk_state(here.directory)
+        refused = victim.run(here.words(verb), who=who)
+        assert refused.code == 25
+        assert f"belongs to user {here.neighbour.uid}" in refused.stderr
+        assert "hint: " in refused.stderr
+        assert disk_state(here.directory) == before
+        own = (here.neighbour.uid, here.neighbour.gid, 0o022)
+        assert victim.run(here.words(verb), who=own).code == 0
+        assert here.target.stat().st_uid == here.neighbour.uid
 
 
 class Hosts:

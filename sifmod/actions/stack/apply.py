@@ -1,6 +1,7 @@
 """stack apply: make a tree what a stack says; a module that fails leaves the others as they are to be."""
 
 import os
+import stat
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -165,6 +166,9 @@ def note(layout: Layout, stack: Stack, step: Step, text: str) -> None:
     with opened(path.parent, layout.prefix, make=True) as directory:
         descriptor = os.open(path.name, _APPEND, 0o666, dir_fd=directory)
         with open(descriptor, "a", encoding="utf-8") as file:  # noqa: PTH123 (a descriptor)
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+                raise OSError(f"{path} is no regular file with one name")
             file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}\n")
 
 

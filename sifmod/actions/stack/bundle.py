@@ -6,10 +6,12 @@ sifmod's own wheels below `wheels/`, and the images as `images/sha256/<digest>.s
 bytes, so that a tar file that was cut is continued.
 """
 
+import errno
 import hashlib
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 import tarfile
@@ -127,7 +129,8 @@ def _write_file(target: Path, item: Item, progress: Progress) -> None:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.part")
-    with item.open() as source, unfinished.open("wb") as file:
+    unfinished.unlink(missing_ok=True)
+    with item.open() as source, unfinished.open("xb") as file:
         copy_checked(source, file, item.name, item.size, progress)
         file.flush()
         os.fsync(file.fileno())
@@ -144,8 +147,7 @@ def _write_tar(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
     if bundle.exists():
         raise OptionError(f"{bundle} exists already, and is left as it is", "give another name with -o")
     unfinished = bundle.with_name(f".{bundle.name}.part")
-    unfinished.touch()
-    with unfinished.open("r+b") as file:
+    with _begun(unfinished) as file:
         for item in files:
             header = tarfile.TarInfo(item.name)
             header.size, header.mode = item.size, 0o644
@@ -166,6 +168,22 @@ def _write_tar(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.rename(bundle)
+
+
+def _begun(path: Path) -> IO[bytes]:
+    """A file that this user has begun, or a new one. Raises OptionError for what others may have put there."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        file = open(os.open(path, flags, 0o666), "r+b")  # noqa: PTH123, SIM115 (a descriptor, which the caller closes)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    else:
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == os.geteuid():
+            return file
+        file.close()
+    raise OptionError(f"{path} was not begun by you", "remove it, or give another name with -o")
 
 
 def _agrees(file: IO[bytes], source: IO[bytes]) -> bool:

@@ -49,6 +49,7 @@ class Modes(TypedDict):
     path: Path
     expected: str
     found: str
+    owner: Annotated[str, Said("who can repair it; root can too")]
     repaired: Annotated[bool, Said("by this run")]
 
 

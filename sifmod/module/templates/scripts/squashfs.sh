@@ -5,7 +5,8 @@ set +f -u
 module={{ module | shell }}
 place=$sifmod_root{{ target }} # links, to where a reinstall changes nothing
 PATH=$PATH:/usr/sbin:/sbin
-part= # what is being written, beside the place that it is for
+part= # a directory of this user's own, beside the place
+inside= # from when this script is in it, and writes `new` there by no path
 running= # from before `run` starts its program: a signal may come as soon as there is a $!
 
 # refuse CODE MESSAGE HINT
@@ -16,10 +17,13 @@ refuse() {
 
 # drop: nothing that was begun stays.
 drop() {
-  if [ -n "$part" ] && [ -e "$part" ]; then
-    chmod -R u+rwX "$part"
-    rm -rf "$part"
+  if [ -n "$inside" ]; then
+    if [ -d new ]; then chmod -R u+rwX new; fi
+    rm -rf new
+    cd /
   fi
+  if [ -n "$part" ]; then rmdir "$part"; fi
+  inside='' part=''
 }
 
 # stop SIGNAL: ends as the signal would have.
@@ -38,12 +42,14 @@ trap 'stop HUP' HUP
 trap 'stop INT' INT
 trap 'stop TERM' TERM
 
-# begin PLACE: names `part`, and reports what a killed run has left, which looks like one that is still being written.
+# begin PLACE: makes `part` and goes into it; others who may write beside the place cannot write there, nor turn what is
+# written elsewhere by a link. Reports what a killed run has left, which looks like one that is still being written.
 begin() {
   for left in "$1".part-*; do
     if [ -e "$left" ]; then printf 'note: %s is not finished; remove it unless another run is writing it\n' "$left" >&2; fi
   done
-  part=$1.part-$(uname -n)-$$
+  part=$(mktemp -d "$1.part-XXXXXXXX") && cd -P "$part" && [ -O . ] && [ "$(pwd -P)" = "$part" ] && inside=yes ||
+    refuse 4 "no directory could be made beside $1" 'what mktemp said is above'
 }
 
 # run PROGRAM ARGUMENT...: one that a signal to this script ends too.
