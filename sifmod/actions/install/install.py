@@ -76,7 +76,7 @@ def install_with_layers(request: InstallRequest, reporter: Reporter) -> tuple[In
     if (locked := request.options.locked) and locked.layers:
         from sifmod.actions.layer.places import bring_layers
 
-        bring_layers(installation, dict(locked.layers), request.options.stores, request.site.site, reporter)
+        bring_layers(installation, locked, request.options.stores, request.site.site, reporter)
     return installation, changed
 
 
