@@ -143,15 +143,19 @@ def files_of(lock: Lock, robot_paths: tuple[Path, ...]) -> dict[str, Path]:
     return found
 
 
-def check_files(locked: LockedModule, plan: Plan, own: Iterable[File]) -> None:
-    """Raise InstallError unless the files of the plan, with those of the install's `own`, are those of the lock."""
+def check_files(locked: LockedModule, plan: Plan, own: Iterable[File], differing: str) -> None:
+    """Raise InstallError unless the files of the plan, with those of the install's `own`, are those of the lock.
+
+    `differing`: the inputs that are not as the lock says, which may be why.
+    """
     files = (*render(replace(plan, easyconfig=locked.words), locked.generation), *own)
     now = {file.path: sha256_bytes(file.text.encode()) for file in files}
     wanted = {path: sha256 for path, sha256 in locked.files.items() if not path.startswith("share/modules/")}
     if names := sorted(name for name in {*now, *wanted} if now.get(name) != wanted.get(name)):
         by = f"; sifmod {locked.sifmod} made them, and this is {__version__}" if locked.sifmod != __version__ else ""
+        inputs = f"; not as when the lock was written: {differing}" if differing else ""
         raise InstallError(
-            f"{locked.module}: not what the lock says: {some(names, _SHOWN)} would be other files{by}",
+            f"{locked.module}: not what the lock says: {some(names, _SHOWN)} would be other files{by}{inputs}",
             "this machine, or its settings, is another one than that of the lock",
         )
 

@@ -93,7 +93,7 @@ def verify_layer(layer: Layer) -> tuple[Finding, ...]:
 
 def _commands(layer: Layer) -> tuple[Finding, ...]:
     """Its lock, and its commands on the host; of an earlier sifmod, which kept no digests of them, what it rendered."""
-    from sifmod.actions.layer.commands import command
+    from sifmod.actions.layer_commands import command
 
     root = Path(layer.root)
     there = {f"bin/{name}" for name in names(root / "bin")}

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.layer.commands import command
+from sifmod.actions.layer_commands import command
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
 from sifmod.tree.layer import Layer, Layers, live_layer, publish_layer
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import lock
-from sifmod.tree.receipt import live
+from sifmod.tree.receipt import installations, live
 from support.config import write
 from support.disk_state import disk_state
 from support.identity import call_as
@@ -152,7 +152,7 @@ def a_private_file(root: Path, name: str, secret: Path) -> None:
 
 def a_private_directory(root: Path, name: str, secret: Path) -> None:
     moved = secret.parent / "moved"
-    shutil.copytree(root, moved)
+    shutil.copytree(root, moved, symlinks=True)
     (moved / name).write_bytes(secret.read_bytes())
     shutil.rmtree(root)
     root.symlink_to(moved)
@@ -246,3 +246,49 @@ def test_a_layer_that_an_earlier_sifmod_made_is_promoted(promotion: Promotion) -
     assert there
     assert sorted(path.name for path in (there / "bin").iterdir()) == ["de-mo2", "demo"]
     assert promotion.verify() == 0
+
+
+def test_a_comment_in_an_input_is_noted_and_another_file_is_refused(
+    promotion: Promotion, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """T4: the lock has a digest of every generated file, and those decide; the easyconfig itself is one of them."""
+    site = write(promotion.here / "site.yaml", "name: ours\n")
+    words = ["stack", "apply", "stack.yaml", SKIP, "--site", str(site), "--prefix"]
+    assert run([*words, str(promotion.staging)]) == 0
+    assert run(["stack", "lock", "stack.yaml", "--site", str(site), "--prefix", str(promotion.staging)]) == 0
+    site.write_text("# a comment\nname: ours\n")
+    capfd.readouterr()
+    assert run([*words, str(promotion.production), "--locked", "--from", str(promotion.staging)]) == 0
+    assert "not as when the lock was written: site.yaml" in capfd.readouterr().err
+    other, before = promotion.here / "other", disk_state(promotion.production)
+    site.write_text("name: ours\nenv: {A: b}\n")
+    assert run([*words, str(other), "--locked", "--from", str(promotion.staging)]) == 18
+    err = capfd.readouterr().err
+    assert "Good/1: not what the lock says: " in err
+    assert "would be other files; not as when the lock was written: site.yaml" in err
+    assert disk_state(promotion.production) == before
+    assert live(Layout(other), GOOD) is None
+
+
+def test_a_promotion_is_planned_as_it_is_then_applied(promotion: Promotion, capfd: pytest.CaptureFixture[str]) -> None:
+    """W8: images that another tree has are copied, and were called "1 image to fetch"."""
+    promotion.lock()
+    capfd.readouterr()
+    before = disk_state(promotion.here)
+    words = ["stack", "plan", "stack.yaml", "--locked", "--from", str(promotion.staging)]
+    assert run([*words, "--prefix", str(promotion.production), "--json"]) == 0
+    row = json.loads(capfd.readouterr().out)
+    assert disk_state(promotion.here) == before
+    assert (row["images"], row["copies"], row["size"]) == (0, 1, 0)
+    assert row["copied"] > 1_000_000
+    assert [(one["module"], one["mark"]) for one in row["members"]] == [("Good/1", " ")]
+    assert promotion.apply() == 0
+    err = capfd.readouterr().err
+    assert "1 image to copy from another tree: 1.2 MB" in err
+    assert "to fetch" not in err
+    assert [str(one.module) for one in installations(Layout(promotion.production))] == [
+        one["module"] for one in row["members"]
+    ]
+    assert run([*words, "--prefix", str(promotion.production), "--json"]) == 0
+    row = json.loads(capfd.readouterr().out)
+    assert ([one["mark"] for one in row["members"]], row["copies"]) == (["x"], 0)

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.actions.layer.commands import is_command, write_commands
 from sifmod.actions.layer.inside import Inside
+from sifmod.actions.layer_commands import is_command, write_commands
 from sifmod.config.site import Site
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sifmod.actions.layer.commands import commands_of, contents, lock_of, write_commands
+from sifmod.actions.layer_commands import commands_of, contents, lock_of, write_commands
 from sifmod.actions.lock import LockedModule
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
