@@ -48,6 +48,7 @@ class LockedModule(NamedTuple):
     image: LockedImage | None  # None: a view
     files: Mapping[str, str]  # digests of the generated files
     layers: Mapping[str, str]  # digests of the packages that the site has put over it, by the layers' names
+    contents: Mapping[str, str] = {}  # and of all else of those layers; without one where an earlier sifmod wrote it
 
     @property
     def digest(self) -> str:
@@ -63,7 +64,7 @@ class Lock(NamedTuple):
 
 
 def locked_module(
-    installation: Installation, plan: Plan, inputs: Mapping[str, str], layers: Mapping[str, str]
+    installation: Installation, plan: Plan, inputs: Mapping[str, str], layers: Mapping[str, tuple[str, str]]
 ) -> LockedModule:
     """What a lock says of a module that is installed as this plan says, from inputs as `spelled_inputs` gives them."""
     image = installation.image
@@ -75,7 +76,8 @@ def locked_module(
         inputs,
         LockedImage(image.sha256, image.source, image.origin) if image else None,
         {file.path: file.sha256 for file in installation.files},
-        layers,
+        {name: digest for name, (digest, _) in layers.items()},
+        {name: whole for name, (_, whole) in layers.items()},
     )
 
 
@@ -141,15 +143,19 @@ def files_of(lock: Lock, robot_paths: tuple[Path, ...]) -> dict[str, Path]:
     return found
 
 
-def check_files(locked: LockedModule, plan: Plan, own: Iterable[File]) -> None:
-    """Raise InstallError unless the files of the plan, with those of the install's `own`, are those of the lock."""
+def check_files(locked: LockedModule, plan: Plan, own: Iterable[File], differing: str) -> None:
+    """Raise InstallError unless the files of the plan, with those of the install's `own`, are those of the lock.
+
+    `differing`: the inputs that are not as the lock says, which may be why.
+    """
     files = (*render(replace(plan, easyconfig=locked.words), locked.generation), *own)
     now = {file.path: sha256_bytes(file.text.encode()) for file in files}
     wanted = {path: sha256 for path, sha256 in locked.files.items() if not path.startswith("share/modules/")}
     if names := sorted(name for name in {*now, *wanted} if now.get(name) != wanted.get(name)):
         by = f"; sifmod {locked.sifmod} made them, and this is {__version__}" if locked.sifmod != __version__ else ""
+        inputs = f"; not as when the lock was written: {differing}" if differing else ""
         raise InstallError(
-            f"{locked.module}: not what the lock says: {some(names, _SHOWN)} would be other files{by}",
+            f"{locked.module}: not what the lock says: {some(names, _SHOWN)} would be other files{by}{inputs}",
             "this machine, or its settings, is another one than that of the lock",
         )
 
@@ -205,7 +211,8 @@ def _module(row: dict[str, Any]) -> LockedModule:
     parts, image = row["module"].split("/"), row["image"]
     texts = (row["sifmod"], row["words"], *((image["source"], image["sha256"]) if image else ()))
     texts += (*row["inputs"].keys(), *row["inputs"].values(), *row["files"].keys(), *row["files"].values())
-    texts += (*row["layers"].keys(), *row["layers"].values())
+    contents = row.get("contents", {})
+    texts += (*row["layers"].keys(), *row["layers"].values(), *contents.keys(), *contents.values())
     if len(parts) != 2 or not all(map(is_part, parts)) or not all(isinstance(text, str) for text in texts):
         raise ValueError("a text that is none")
     digests = (*row["inputs"].values(), *row["files"].values(), *((image["sha256"],) if image else ()))

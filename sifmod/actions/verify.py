@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from sifmod.config.name import ModuleName
-from sifmod.digest import sha256_file
+from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import FetchError, ModuleError, OptionError, PermissionsError
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.printable import line
 from sifmod.image.signature.signatures import check, signatures
+from sifmod.tree.durable import names
 from sifmod.tree.layer import IMAGE, TREE, Layer
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, live_number, read_receipt
@@ -83,10 +84,24 @@ def verify_layer(layer: Layer) -> tuple[Finding, ...]:
     """The same for a layer; of one that is a directory, whose user may edit it, only that it is there."""
     if not layer.image:
         return (Finding("unreadable", f"{layer.root}/layer.json", "a receipt", "none that can be read"),)
+    root, found = Path(layer.root), _commands(layer)
     if layer.digest:
-        return tuple(_file(Path(layer.root, IMAGE), FileRecord(IMAGE, layer.digest, 0o644)))
-    path = Path(layer.root, IMAGE if layer.packed else TREE)
-    return () if path.exists() else (Finding("missing", str(path), "the packages", "nothing"),)
+        return (*_file(root / IMAGE, FileRecord(IMAGE, layer.digest, 0o644)), *found)
+    path = root / (IMAGE if layer.packed else TREE)
+    return found if path.exists() else (Finding("missing", str(path), "the packages", "nothing"), *found)
+
+
+def _commands(layer: Layer) -> tuple[Finding, ...]:
+    """Its lock, and its commands on the host; of an earlier sifmod, which kept no digests of them, what it rendered."""
+    from sifmod.actions.layer_commands import command
+
+    root = Path(layer.root)
+    there = {f"bin/{name}" for name in names(root / "bin")}
+    made = dict(layer.made or ((path, sha256_bytes(command(path[4:], layer.name).encode())) for path in there))
+    records = (FileRecord(path, digest, 0o755 if path in there else 0o644) for path, digest in sorted(made.items()))
+    found = [finding for record in records for finding in _file(root / record.path, record)]
+    more = [Finding("changed", str(root / path), "nothing", "a file") for path in sorted(there - made.keys())]
+    return (*found, *more)
 
 
 def _file(path: Path, record: FileRecord) -> list[Finding]:

@@ -1,5 +1,6 @@
 """`sifmod stack`."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,21 @@ from sifmod.cli.stack_job import asked_of_jobs, chosen, job_options, run_jobs
 from sifmod.cli.stack_told import counts, disk_needed, end, lines, stack_data, summary, tell
 
 
+def lock_options(command: Callable[..., int]) -> Callable[..., int]:
+    """--locked, and where the images and the layers of the lock may be taken from."""
+    locked = click.option("--locked", is_flag=True, help="Exactly what FILE's lock says, or nothing.")
+    return locked(
+        click.option(
+            "--from",
+            "stores",
+            metavar="PREFIX",
+            multiple=True,
+            type=click.Path(path_type=Path),
+            help="With --locked: take images from the tree there, such as one where they were tested. May be repeated.",
+        )(command)
+    )
+
+
 @click.group("stack")
 def command() -> None:
     """Publish many modules from one file."""
@@ -22,21 +38,25 @@ def command() -> None:
 
 @command.command("plan")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@lock_options
 @stack_options
 @site_options
 @json_option
-def plan(file: Path, as_json: bool, **given: Any) -> int:
-    """Print what `apply` would do, and why: a line for each module, then what it would fetch.
+def plan(file: Path, as_json: bool, locked: bool, **given: Any) -> int:
+    """Print what `apply` would do, and why: a line for each module, then what it would fetch or copy.
 
     [ ] new; [x] there; [R] made anew, and why; [D] another default, hidden, deprecated or retired; [!] cannot be
     installed; [-] installed by this stack, which does not name it any more. Nothing is changed.
     """
+    from sifmod.actions.lock import lock_beside, read_lock
     from sifmod.actions.stack.fetches import fetches
     from sifmod.actions.stack.lives import lives
     from sifmod.actions.stack.stack_plan import plan_stack
     from sifmod.config.stack import load_stack
 
     planned, site = planned_stack(load_stack(file), given)
+    if locked:
+        planned = planned._replace(lock=read_lock(lock_beside(file.absolute())))
     made = chosen(plan_stack(planned))
     needed, decided = fetches(made, planned.jobs), lives(made)
     if as_json:
@@ -59,15 +79,7 @@ def plan(file: Path, as_json: bool, **given: Any) -> int:
     type=click.Path(path_type=Path),
     help="Without FILE: exactly what this bundle holds; no network is used.",
 )
-@click.option("--locked", is_flag=True, help="Exactly what FILE's lock says, or nothing.")
-@click.option(
-    "--from",
-    "stores",
-    metavar="PREFIX",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="With --locked: take images from the tree there, such as one where they were tested. May be repeated.",
-)
+@lock_options
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @stack_options
 @conversion_options

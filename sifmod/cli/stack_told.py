@@ -42,13 +42,16 @@ def disk_needed(needed: "Fetches", site: "LoadedSite") -> Iterable[str]:
     """What is to be fetched, and whether the disk has the space for it."""
     import shutil
 
-    if not needed.images:
+    if needed.copies:
+        yield f"{counted(needed.copies, 'image')} to copy from another tree: {size_text(needed.copied)}"
+    if not needed.images and not needed.copies:
         return
     more = f", and {needed.unknown} of unknown size" if needed.unknown else ""
     if needed.shared_size:
         more += f"; layers that they share ({size_text(needed.shared_size)}) are fetched once"
     images, space = counted(needed.images, "image"), size_text(needed.room)
-    yield f"{images} to fetch: {size_text(needed.size)}{more}; up to {space} of disk"
+    if needed.images:
+        yield f"{images} to fetch: {size_text(needed.size)}{more}; up to {space} of disk"
     prefix = site.site.prefix
     place = next(path for path in (prefix, *prefix.parents) if path.exists())
     if (free := shutil.disk_usage(place).free) < needed.room:

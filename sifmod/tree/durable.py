@@ -148,6 +148,19 @@ def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> 
             os.close(descriptor)
 
 
+@contextmanager
+def regular(path: Path, top: Path) -> Iterator[int]:
+    """A descriptor of a file that others may have put there, reached from `top` through no link. Raises OSError."""
+    with opened(path.parent, top) as directory:
+        descriptor = os.open(path.name, _READ, dir_fd=directory)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is no regular file")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def content(path: Path | str, *, top: Path | None = None) -> bytes | None:
     """As `read`; None for what is not there, closed, or no file of ours. Raises OSError where the disk fails."""
     try:

@@ -18,8 +18,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.config.name import ModuleName, is_part
+from sifmod.digest import sha256_file
 from sifmod.tree.change import Change, change
-from sifmod.tree.durable import is_directory, is_refused, move, names, parsed, read, sync_directory, sync_file, write
+from sifmod.tree.durable import (
+    READ_ONLY,
+    is_directory,
+    is_refused,
+    move,
+    names,
+    parsed,
+    read,
+    sync_directory,
+    sync_file,
+    write,
+)
 from sifmod.tree.layout import Layout, Workplace
 from sifmod.tree.locking import Held, lock
 from sifmod.tree.receipt import is_number, live
@@ -77,6 +89,7 @@ class Layer:
     size: int = 0
     digest: str = ""  # SHA-256 of the squashfs; "" of a directory, and of one that was made earlier
     root: str = ""
+    made: tuple[tuple[str, str], ...] = ()  # SHA-256 of its lock and commands, by path; () of an earlier sifmod's
 
     @property
     def top(self) -> Path:
@@ -166,7 +179,9 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> 
     Gives the layer in its place. Raises LockError, InstallError or PermissionsError; the live one is then as before.
     """
     place = layers.place(layer.module, layer.name, layer.image)
-    layer = replace(layer, number=1 + max(_numbers(place), default=0))
+    made = (LOCK, *(f"bin/{name}" for name in names(directory / "bin")))
+    digests = tuple((name, sha256_file(directory / name)) for name in made)
+    layer = replace(layer, number=1 + max(_numbers(place), default=0), made=digests)
     root = place / str(layer.number)
     switch = layers.switch(layer.module)
     fields = asdict(layer) | {"format": _FORMAT}
@@ -178,8 +193,12 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> 
         (directory / MODULE).symlink_to(
             switch if switch.is_absolute() else os.path.relpath(layers.prefix / switch, root)
         )
-        for name in (LOCK, *((IMAGE,) if layer.packed else ())):
+        if layer.packed:
+            os.chmod(directory / IMAGE, (directory / IMAGE).stat().st_mode & READ_ONLY)  # noqa: PTH101
+        for name in (*made, *((IMAGE,) if layer.packed else ())):
             sync_file(directory / name)
+        if is_directory(directory / "bin"):
+            sync_directory(directory / "bin")
         sync_directory(directory)
         held.check()
         move(directory, root, layers.prefix)

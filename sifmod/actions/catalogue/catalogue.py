@@ -41,7 +41,8 @@ def pages(title: str, entries: tuple[Entry, ...]) -> Iterator[File]:
 
 
 def status(entry: Entry) -> str:
-    until = f" until {entry.until}" if entry.until else ""
+    word = ", last day" if entry.status == "retired" else " until"
+    until = f"{word} {entry.until}" if entry.until else ""
     return f"{entry.status}{until}{', the default' if entry.default else ''}"
 
 

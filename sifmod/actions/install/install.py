@@ -76,7 +76,7 @@ def install_with_layers(request: InstallRequest, reporter: Reporter) -> tuple[In
     if (locked := request.options.locked) and locked.layers:
         from sifmod.actions.layer.places import bring_layers
 
-        bring_layers(installation, dict(locked.layers), request.options.stores, request.site.site, reporter)
+        bring_layers(installation, locked, request.options.stores, request.site.site, reporter)
     return installation, changed
 
 
@@ -117,7 +117,7 @@ def _new_generation(
         reporter.say(told)
     own = own_files(plan, request, image.artifact.sha256 if image else "")
     if options.locked:
-        check_files(options.locked, plan, own)
+        check_files(options.locked, plan, own, request.differing)
     # where its user released the image (see image.kept_image) the site's copy stays in use
     gone = image and options.module_only and before and released(before, plan)
     path = image.artifact.path if image and image.artifact.path.is_file() and not gone else None
@@ -170,7 +170,7 @@ def check_locked(before: Installation, request: InstallRequest) -> None:
     """Raise InstallError unless what is installed as the request says is what its lock says."""
     plan = with_recorded(request.plan, before)
     if locked := request.options.locked:
-        check_files(locked, plan, own_files(plan, request, before.image_sha256))
+        check_files(locked, plan, own_files(plan, request, before.image_sha256), request.differing)
 
 
 def _carry_over(stage: Stage, reporter: Reporter) -> None:

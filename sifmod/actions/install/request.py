@@ -18,6 +18,7 @@ from sifmod.config.load_site import LoadedSite
 from sifmod.config.mpi_profile import wanted_mpi
 from sifmod.config.quirk import applicable
 from sifmod.config.word import wanted_easyconfig
+from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError
 from sifmod.image.artifact import Artifact
 from sifmod.module.decide import Choices, make_plan
@@ -37,6 +38,7 @@ class InstallRequest:
     site: LoadedSite
     options: InstallOptions
     mpi_inputs: tuple[Input, ...] = ()  # what was looked at for the host's MPI
+    differing: str = ""  # inputs that are not as its lock says, for people; the generated files decide
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -46,7 +48,9 @@ class InstallRequest:
     def notes(self) -> tuple[str, ...]:
         """What its author should know: what was left out, binds of the site or the easyconfig that are hardly meant."""
         problems = (*lint_binds(self.site.tree), *lint_binds(self.loaded.tree))
-        return (*self.loaded.notes, *(f"warning: {problem}" for problem in problems))
+        since = "it is installed if every file that it makes is as the lock says"
+        other = (f"note: not as when the lock was written: {self.differing}; {since}",) if self.differing else ()
+        return (*self.loaded.notes, *other, *(f"warning: {problem}" for problem in problems))
 
 
 def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> InstallRequest:
@@ -72,16 +76,19 @@ def held_to(request: InstallRequest, lock: Lock) -> InstallRequest:
     locked = lock.modules.get(module)
     if locked is None:
         raise InstallError(f"the lock {lock.path} does not name {module}", "write the lock anew")
-    if names := differing_inputs(locked, request.inputs, lock.path.parent, request.site.site.robot_paths):
+    easyconfig = sha256_bytes(request.loaded.path.read_text(encoding="utf-8").encode())
+    if locked.files.get("easyconfig.yaml", easyconfig) != easyconfig:
         raise InstallError(
-            f"{module}: not what the lock says: {names} is not as it was when {lock.path} was written",
+            f"{module}: not what the lock says: {request.loaded.path.name} is not as it was"
+            f" when {lock.path} was written",
             "bring the old state back, or install without --locked and write the lock anew",
         )
+    differing = differing_inputs(locked, request.inputs, lock.path.parent, request.site.site.robot_paths)
     if request.plan.image:
         site = request.site.site
         places = (site.prefix, *request.options.stores, *site.stores)
         check_image(locked, request.plan.image, filter(None, (stored_at(one, locked.digest) for one in places)))
-    return replace(request, options=replace(request.options, locked=locked))
+    return replace(request, options=replace(request.options, locked=locked), differing=differing)
 
 
 def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from sifmod.actions.layer.inside import Inside
+from sifmod.actions.layer_commands import is_command, write_commands
 from sifmod.config.site import Site
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError
 from sifmod.image.convert.budget import threads
 from sifmod.image.convert.packed import More, pack
-from sifmod.image.inspect.host_commands import HOST_COMMANDS
 from sifmod.image.packages.added import LEFT_BY_UV, check_hides_nothing
 from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.resolve import pinned
@@ -23,8 +23,6 @@ from sifmod.image.packages.uv import uv_cache
 from sifmod.image.packages.wanted import Wanted
 from sifmod.image.program import Program
 from sifmod.image.startable import reads
-from sifmod.module.plan import LAYER_TARGET
-from sifmod.module.quote import shell
 from sifmod.tree.layer import IMAGE, LOCK, TREE, Layer
 
 _NO_COMPILER = re.compile(r"No such file or directory: '[^']*(?:cc|\+\+)'|unable to execute '[^']*(?:cc|\+\+)'")
@@ -54,7 +52,7 @@ def make(
         more = bytecode(inside, jobs, held)
         shutil.rmtree(directory / "work")
         _arrange(place, python)
-        _commands(directory, tree, layer)
+        write_commands(directory / "bin", _commands(tree), layer.name)
         (directory / LOCK).write_text(lock)
         if not layer.packed:
             for path, read in more.items():
@@ -108,16 +106,11 @@ def _forget(left: Path) -> None:
         record.write_text("".join(line for line in lines if f"/{left.name}," not in line), "utf-8")
 
 
-def _commands(directory: Path, tree: Path, layer: Layer) -> None:
+def _commands(tree: Path) -> list[str]:
     """The layer's commands for the host, but for those that would hide a command of the host."""
-    (directory / "bin").mkdir()
     programs = sorted((tree / "bin").iterdir()) if (tree / "bin").is_dir() else []
-    for program in programs:
-        if program.name not in HOST_COMMANDS and program.is_file() and os.access(program, os.X_OK):
-            place = directory / "bin" / program.name
-            place.write_text(command(program.name, layer.name))
-            mode = place.stat().st_mode
-            place.chmod(mode | (mode & 0o444) >> 2)  # for who may read it
+    runnable = (program for program in programs if program.is_file() and os.access(program, os.X_OK))
+    return [program.name for program in runnable if is_command(program.name)]
 
 
 _START = '''"""Puts a layer in front of the image's own packages, for the one Python that it was made for."""
@@ -156,14 +149,6 @@ _JUPYTER = """
         if os.path.isdir(os.path.join(lib, "share/jupyter/lab/static")):
             os.environ.setdefault("JUPYTERLAB_DIR", os.path.join(lib, "share/jupyter/lab"))
 """
-_COMMAND = """#!/bin/sh
-# Runs a command of a layer, in the container of the module that it was made for.
-here=$0
-if [ -L "$here" ]; then here=$(readlink -f "$here"); fi
-export SIFMOD_LAYER={layer} SIFMOD_LAYERS="${{here%/*}}/../../../../../..${{SIFMOD_LAYERS:+:$SIFMOD_LAYERS}}"
-# it need not be Python's
-exec "${{here%/*}}/../module/bin/python" -ISc 'import os, sys; os.execv(sys.argv[1], sys.argv[1:])' {path} "$@"
-"""
 
 
 def start_file(python: ImagePython, *, jupyter: bool) -> str:
@@ -176,11 +161,6 @@ def start_file(python: ImagePython, *, jupyter: bool) -> str:
     mark = python.first.place if python.first else python.prefix
     jupyter_too = _JUPYTER if jupyter else ""
     return _START.format(prefix=python.prefix, version=python.version[:2], mark=mark, jupyter=jupyter_too)
-
-
-def command(name: str, layer: str) -> str:
-    """The script that starts the layer's command `name` from the host."""
-    return _COMMAND.format(layer=shell(layer), path=shell(f"{LAYER_TARGET}/bin/{name}"))
 
 
 # Compiling takes longer than everything else that makes a layer. So it is kept, beside what uv keeps, by top-level

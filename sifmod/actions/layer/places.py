@@ -2,17 +2,22 @@
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sifmod.actions.layer_commands import commands_of, contents, lock_of, write_commands
+from sifmod.actions.lock import LockedModule
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
+from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, ModuleError, ViewError
 from sifmod.module.quote import shell
+from sifmod.tree.durable import READ_ONLY, regular
 from sifmod.tree.layer import IMAGE, LIVE, LOCK, Layer, Layers, all_layers, live_layer, publish_layer, withdraw_layer
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life, retirement, today
@@ -123,9 +128,26 @@ def withdrawn(layer: Layer, lease: float, reporter: Reporter) -> None:
         record_layer(layers, None, layer, lease, reporter)
 
 
-def own_layers(layout: Layout, installation: Installation) -> dict[str, str]:
-    """The packed layers of a module in its own tree, by name, with their digests."""
-    return {layer.name: layer.digest for layer in _layers_of(installation, layout.prefix / "layers") if layer.digest}
+def own_layers(layout: Layout, installation: Installation) -> dict[str, tuple[str, str]]:
+    """The packed layers of a module in its own tree, by name: the digests of their packages, and of their contents.
+
+    Raises InstallError for one with a command of another name than it may have, OSError.
+    """
+    prefix = layout.prefix
+    own = (layer for layer in _layers_of(installation, prefix / "layers") if layer.digest)
+    return {
+        layer.name: (layer.digest, contents(layer, lock_of(layer, prefix), commands_of(layer, prefix))) for layer in own
+    }
+
+
+def are_there(layout: Layout, installation: Installation, locked: LockedModule) -> bool:
+    """Whether the layers of a module in its own tree are those that the lock names."""
+    own = own_layers(layout, installation) if locked.layers else {}
+    return all(_is_wanted(own.get(name), digest, locked.contents.get(name)) for name, digest in locked.layers.items())
+
+
+def _is_wanted(own: tuple[str, str] | None, digest: str, whole: str | None) -> bool:
+    return own is not None and own[0] == digest and whole in (None, own[1])
 
 
 def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
@@ -134,14 +156,13 @@ def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
 
 
 def bring_layers(
-    installation: Installation, wanted: dict[str, str], trees: tuple[Path, ...], site: "Site", reporter: Reporter
+    installation: Installation, locked: LockedModule, trees: tuple[Path, ...], site: "Site", reporter: Reporter
 ) -> None:
-    """Make the layers of a module in its own tree those that are wanted, from the same module in the `trees`.
+    """Make the layers of a module in its own tree those of the lock, from the same module in the `trees`.
 
     Raises InstallError for one that none of them has, and what publishing a layer raises.
     """
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
-    from sifmod.actions.verify import verify_layer
 
     layout = Layout(site.prefix)
     layers, module, key = (
@@ -149,38 +170,71 @@ def bring_layers(
         installation.module,
         installation.image_sha256,
     )
-    for name, digest in wanted.items():
-        if own_layers(layout, installation).get(name) == digest:
+    own = own_layers(layout, installation)
+    for name, digest in locked.layers.items():
+        whole = locked.contents.get(name)
+        if _is_wanted(own.get(name), digest, whole):
             continue
-        there = (layer for tree in trees for layer in _layers_of(installation, tree / "layers") if layer.name == name)
-        source = next((layer for layer in there if layer.digest == digest and not verify_layer(layer)), None)
-        if source is None:
+        if whole is None:
             raise InstallError(
-                f"the layer {name} of {module} is not as the lock says, and no tree has it",
-                "`--from PREFIX` names the tree where it was made; `sifmod sync` makes it of its own lock",
+                f"the lock does not say which commands the layer {name} of {module} has: an earlier sifmod wrote it",
+                "write the lock again where the layer was made: `sifmod stack lock` or `sifmod lock`",
             )
+        there = [
+            (layer, tree)
+            for tree in trees
+            for layer in _layers_of(installation, tree / "layers")
+            if (layer.name, layer.digest) == (name, digest)
+        ]
         with (
             changing_prefix(for_layers(site, layers.prefix)),
             lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held,
         ):
             before, directory = live_layer(layers, module, name, key), held.path("layer")
             with held.changing(f"cannot bring the layer {name} of {module}"):
-                _copy(Path(source.root), directory)
+                source = next((layer for layer, tree in there if _copied(layer, tree, whole, directory)), None)
+            if source is None:
+                raise InstallError(
+                    f"the layer {name} of {module} is not as the lock says, and no tree has it",
+                    "`--from PREFIX` names the tree where it was made; `sifmod sync` makes it of its own lock",
+                )
             made = publish_layer(layers, source, directory, held)
             record_layer(layers, made, before, site.lock_lease, reporter)
 
 
-def _copy(source: Path, directory: Path) -> None:
-    """The files of a layer but those that say where it is; the large one shares its bytes where that can be."""
-    directory.mkdir()
-    shutil.copyfile(source / LOCK, directory / LOCK)
-    try:
-        os.link(source / IMAGE, directory / IMAGE)
-    except OSError:
-        shutil.copyfile(source / IMAGE, directory / IMAGE)
-    (directory / "bin").mkdir()
-    for command in (source / "bin").iterdir():
-        place = directory / "bin" / command.name
-        shutil.copyfile(command, place)
-        mode = place.stat().st_mode
-        place.chmod(mode | (mode & 0o444) >> 2)  # for who may read it
+def _copied(layer: Layer, tree: Path, whole: str, directory: Path) -> bool:
+    """Whether the new `directory` has what the lock names of a layer of another tree; else it is not there.
+
+    Others may write in that tree: its files are read through no link, and hashed where they then lie.
+    """
+    shutil.rmtree(directory, ignore_errors=True)
+    with ExitStack() as held:
+        try:
+            text, commands = lock_of(layer, tree), commands_of(layer, tree)
+            image = held.enter_context(regular(Path(layer.root, IMAGE), tree))
+        except (OSError, InstallError):
+            return False
+        if contents(layer, text, commands) != whole or os.fstat(image).st_size != layer.size:
+            return False
+        directory.mkdir()
+        (directory / LOCK).write_bytes(text)
+        _share(image, directory / IMAGE, (directory / LOCK).stat().st_mode & READ_ONLY, layer.size)
+    if sha256_file(directory / IMAGE) != layer.digest:
+        shutil.rmtree(directory)
+        return False
+    write_commands(directory / "bin", commands, layer.name)
+    return True
+
+
+def _share(source: int, target: Path, mode: int, size: int) -> None:
+    """Make `target` a link to an open file that is this user's own and has this read-only mode; else a copy."""
+    status = os.fstat(source)
+    if (status.st_uid, stat.S_IMODE(status.st_mode)) == (os.geteuid(), mode):
+        with suppress(OSError):  # another file system, or one without links
+            os.link(f"/proc/self/fd/{source}", target, src_dir_fd=source)  # with a descriptor the link is followed
+            return
+    with target.open("xb") as file:
+        done = 0
+        while done < size and (part := os.pread(source, min(size - done, 1 << 20), done)):
+            done += file.write(part)
+        os.fchmod(file.fileno(), mode)

@@ -24,7 +24,9 @@ _MUCH = 10  # a part of so many
 class Fetches(NamedTuple):
     """What an apply has to fetch."""
 
-    images: int
+    images: int  # of a registry or another source
+    copies: int  # images that another tree or a bundle has
+    copied: int  # bytes of these
     size: int  # bytes, of those whose size is known; what several share counts once
     unknown: int  # images whose size no server says before
     shared_size: int  # bytes of the layers that several images share, kept until the last of them is converted
@@ -35,6 +37,7 @@ class Fetches(NamedTuple):
 
 class _Asked(NamedTuple):
     size: int | None
+    copied: int  # bytes that another store gives
     layers: Mapping[str, int]  # digest → bytes, of an image that is converted
 
 
@@ -54,12 +57,15 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
     sizes = {digest: size for one in asked.values() for digest, size in one.layers.items() if times[digest] > 1}
     twice = sum((times[digest] - 1) * size for digest, size in sizes.items())
     known = sorted(one.size for one in asked.values() if one.size is not None)
+    copied = [one.copied for one in asked.values() if one.copied]
     return Fetches(
         images=sum(one.size != 0 for one in asked.values()),
+        copies=len(copied),
+        copied=sum(copied),
         size=sum(known) - twice,
         unknown=len(asked) - len(known),
         shared_size=sum(sizes.values()),
-        room=sum(known) + sum(sizes.values()) + sum(known[-jobs:]),
+        room=sum(known) + sum(copied) + sum(sizes.values()) + sum(known[-jobs:]),
         shared={key: digests for key, digests in shared.items() if digests},
         together=_together(asked),
     )
@@ -81,14 +87,17 @@ def _share_much(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
 
 def _ask(request: InstallRequest, store: Store) -> _Asked:
     plan, settings, locked = request.plan, fetch_settings(request.site.site), request.options.locked
-    if locked and locked.image and store.find(locked.image.sha256):
-        return _Asked(0, {})
+    wanted = locked.digest if locked else plan.own_image.sha256
+    if wanted and store.find(wanted):
+        return _Asked(0, 0, {})
+    if wanted and plan.own_image.link != "reference" and (there := store.lent(wanted)):
+        return _Asked(0, there[0].stat().st_size, {})
     try:
         size = announced_size(plan.own_image, plan.runtime, store, settings)
         reference = next(iter(references(plan.own_image)), None)
         if not size or reference is None or reference.kind.open is None or reference.kind.is_local:
-            return _Asked(size, {})
+            return _Asked(size, 0, {})
         layers = open_image(reference, plan.own_image.arch, settings).manifest.layers
-        return _Asked(size, {layer.digest: layer.size for layer in layers})
+        return _Asked(size, 0, {layer.digest: layer.size for layer in layers})
     except SifmodError:
-        return _Asked(None, {})  # the apply tells
+        return _Asked(None, 0, {})  # the apply tells

@@ -14,7 +14,7 @@ from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
 from sifmod.actions.install.request import InstallRequest, decide, held_to, variants_here
 from sifmod.actions.install.unchanged import find_unchanged, made_by
-from sifmod.actions.layer.places import own_layers
+from sifmod.actions.layer.places import are_there
 from sifmod.actions.lock import Lock
 from sifmod.actions.workers import in_order
 from sifmod.config.input import Surroundings
@@ -158,16 +158,16 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
         request = held_to(request, planned.lock) if planned.lock else request
         before = live(layout, module)
         todo = _todo(request.plan, before)
+        other = (f"not as when the lock was written: {request.differing}",) if request.differing else ()
         if before is None:
-            return Step(member, variant, " ", module, todo=todo)
+            return Step(member, variant, " ", module, other, todo=todo)
         number = before.generation
         if not is_complete(layout, before, request):
-            return Step(member, variant, "R", module, tuple(_why(layout, before, request, around)), todo, number)
+            return Step(member, variant, "R", module, (*_why(layout, before, request, around), *other), todo, number)
         check_locked(before, request)
-        layers = locked.layers if (locked := request.options.locked) else {}
-        lacks = any(own_layers(layout, before).get(name) != digest for name, digest in layers.items())
+        lacks = (locked := request.options.locked) and not are_there(layout, before, locked)
         needed = planned.anew or lacks or provenance_to_write(before, request)
-        return Step(member, variant, "x", module, todo=todo if needed else None, generation=number)
+        return Step(member, variant, "x", module, other, todo if needed else None, number)
     except (SifmodError, OSError) as error:
         step = Step(member, variant, "!", module, error=_told(error))
         return step if module else _made_before(step, layout, options.asked.options)[0]

@@ -74,6 +74,8 @@ class Applied(TypedDict):
     images: NotRequired[Annotated[int, Said("to be fetched")]]
     size: NotRequired[Annotated[Size, Said("bytes to be fetched, of images whose size is known")]]
     unknown: NotRequired[Annotated[int, Said("images of unknown size")]]
+    copies: NotRequired[Annotated[int, Said("images to copy from another tree or a bundle")]]
+    copied: NotRequired[Annotated[Size, Said("bytes of these")]]
     shared_size: NotRequired[Annotated[Size, Said("bytes of layers that several images share")]]
     room: NotRequired[Annotated[int, Said("bytes that this may take on the disk")]]
     log: NotRequired[Annotated[Path, Said("directory with a log for each module")]]

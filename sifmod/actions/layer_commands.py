@@ -1,0 +1,71 @@
+"""The commands of a layer on the host: the names they may have, their scripts, and what a lock says of them."""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from sifmod.digest import sha256_bytes
+from sifmod.errors import InstallError
+from sifmod.image.inspect.host_commands import HOST_COMMANDS
+from sifmod.module.plan import LAYER_TARGET
+from sifmod.module.quote import shell
+from sifmod.tree.durable import names, read
+from sifmod.tree.layer import LOCK, Layer
+
+_PLAIN = re.compile("[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_COMMAND = """#!/bin/sh
+# Runs a command of a layer, in the container of the module that it was made for.
+here=$0
+if [ -L "$here" ]; then here=$(readlink -f "$here"); fi
+export SIFMOD_LAYER={layer} SIFMOD_LAYERS="${{here%/*}}/../../../../../..${{SIFMOD_LAYERS:+:$SIFMOD_LAYERS}}"
+# it need not be Python's
+exec "${{here%/*}}/../module/bin/python" -ISc 'import os, sys; os.execv(sys.argv[1], sys.argv[1:])' {path} "$@"
+"""
+
+
+def is_command(name: str) -> bool:
+    """Whether a layer may have a command of this name on the host: a plain name, and of no program of the host."""
+    return _PLAIN.fullmatch(name) is not None and name not in HOST_COMMANDS
+
+
+def command(name: str, layer: str) -> str:
+    """The script that starts the layer's command `name` from the host."""
+    return _COMMAND.format(layer=shell(layer), path=shell(f"{LAYER_TARGET}/bin/{name}"))
+
+
+def write_commands(directory: Path, commands: Iterable[str], layer: str) -> None:
+    """Make the `bin/` of a layer."""
+    directory.mkdir()
+    for name in commands:
+        place = directory / name
+        place.write_text(command(name, layer))
+        mode = place.stat().st_mode
+        place.chmod(mode | (mode & 0o444) >> 2)  # for who may read it
+
+
+def commands_of(layer: Layer, top: Path) -> list[str]:
+    """The names of its commands, as its receipt says; of one that an earlier sifmod made, those of its `bin/`.
+
+    `top`: the tree, below which no link is followed. Raises InstallError for a name that none may have, OSError.
+    """
+    made = [path.removeprefix("bin/") for path, _ in layer.made if path.startswith("bin/")]
+    found = sorted(made if layer.made else names(Path(layer.root, "bin"), top))
+    if wrong := [name for name in found if not is_command(name)]:
+        raise InstallError(
+            f"{wrong[0]!r} cannot be the name of a command of the layer {layer.name} of {layer.module}",
+            f"`sifmod sync {layer.module}` makes the layer again",
+        )
+    return found
+
+
+def lock_of(layer: Layer, top: Path) -> bytes:
+    """The text of its lock, which is reached through no link below `top`. Raises OSError."""
+    return read(Path(layer.root, LOCK), top=top)
+
+
+def contents(layer: Layer, lock: bytes, commands: Iterable[str]) -> str:
+    """The digest by which a stack's lock names a layer whole: what its receipt says, its lock, and its commands."""
+    said = (layer.image, layer.python, layer.version, layer.requirements, layer.editable, layer.places, layer.added)
+    rest = (layer.kept, layer.packed, layer.files, layer.size, layer.digest, sha256_bytes(lock), sorted(commands))
+    return sha256_bytes(json.dumps([*said, *rest]).encode())

@@ -1,0 +1,294 @@
+"""Layers that a member made in staging, promoted by who publishes: what the lock names, and nothing else."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sifmod.actions.layer_commands import command
+from sifmod.cli.main import run
+from sifmod.config.name import ModuleName
+from sifmod.digest import sha256_bytes
+from sifmod.tree.layer import Layer, Layers, live_layer, publish_layer
+from sifmod.tree.layout import Layout
+from sifmod.tree.locking import lock
+from sifmod.tree.receipt import installations, live
+from support.config import write
+from support.disk_state import disk_state
+from support.identity import call_as
+from support.images import Images
+from support.user import OrdinaryUser
+
+GOOD = ModuleName("Good", "1")
+PACKED = b"hsqs: packages\n" * 1000
+SKIP = "--skip-sanity-check"
+
+
+class Promotion:
+    """A stack of one module with a layer, which a member has made in staging, and its lock."""
+
+    def __init__(self, here: Path, source: Path, member: OrdinaryUser) -> None:
+        self.here, self.member = here, member
+        self.staging, self.production = here / "sta ging", here / "pro duction"
+        image = f"image: {{sources: ['{source}'], filename: tiny.sif}}\nwrappers: [sh]\n"
+        write(here / "Good-1.yaml", f"name: Good\nversion: '1'\n{image}")
+        write(here / "stack.yaml", "name: small\neasyconfigs: [Good-1.yaml]\n")
+        assert run(["stack", "apply", "stack.yaml", SKIP, "--prefix", str(self.staging)]) == 0
+        self.root = Path(self._made().root)
+        member.own(self.staging / "layers")
+
+    def _made(self) -> Layer:
+        found = live(Layout(self.staging), GOOD)
+        assert found
+        layers = Layers(self.staging / "layers", self.staging)
+        with lock(layers, str(GOOD), 30.0, print) as held:
+            directory = held.path("layer")
+            (directory / "bin").mkdir(parents=True)
+            for name in ("demo", "de-mo2"):
+                write(directory / "bin" / name, command(name, "site")).chmod(0o755)
+            write(directory / "pylock.toml", "lock-version = '1.0'\n")
+            (directory / "layer.squashfs").write_bytes(PACKED)
+            (directory / "layer.squashfs").chmod(0o664)
+            made = Layer(
+                GOOD, "site", found.image_sha256, 0, "/opt", "3.11", ("demo",), (), ("/wheels",), (("demo", "1"),), (),
+                packed=True, files=2, size=len(PACKED), digest=sha256_bytes(PACKED),
+            )  # fmt: skip
+            return publish_layer(layers, made, directory, held)
+
+    def lock(self) -> None:
+        assert run(["stack", "lock", "stack.yaml", "--prefix", str(self.staging)]) == 0
+
+    def apply(self) -> int:
+        words = ["stack", "apply", "stack.yaml", SKIP, "--locked", "--from", str(self.staging)]
+        return run([*words, "--prefix", str(self.production)])
+
+    def published(self) -> Path | None:
+        found = live(Layout(self.production), GOOD)
+        layers = Layers(self.production / "layers", self.production)
+        layer = live_layer(layers, GOOD, "site", found.image_sha256) if found else None
+        return Path(layer.root) if layer else None
+
+    def verify(self) -> int:
+        return run(["verify", str(GOOD), "--prefix", str(self.production)])
+
+
+@pytest.fixture
+def promotion(
+    shared_tmp: Path, images: Images, ordinary_user: OrdinaryUser, monkeypatch: pytest.MonkeyPatch
+) -> Promotion:
+    here = shared_tmp / "a place"
+    here.mkdir()
+    monkeypatch.setenv("SIFMOD_PREFIX", str(here / "own"))
+    monkeypatch.chdir(here)
+    return Promotion(here, images.tiny_sif, ordinary_user)
+
+
+def test_what_a_member_writes_later_does_not_reach_what_was_published(promotion: Promotion) -> None:
+    """S2: the image of a layer was a hard link to the member's file, of mode 0664."""
+    promotion.lock()
+    assert promotion.apply() == 0
+    there = promotion.published()
+    assert there
+
+    def poison() -> None:
+        (promotion.root / "layer.squashfs").chmod(0o644)
+        (promotion.root / "layer.squashfs").write_bytes(b"hsqs: poison\n")
+
+    call_as(promotion.member.user, poison)
+    status = (there / "layer.squashfs").stat()
+    assert (there / "layer.squashfs").read_bytes() == PACKED
+    assert (status.st_uid, status.st_mode & 0o777, status.st_nlink) == (os.geteuid(), 0o444, 1)
+    assert promotion.verify() == 0
+
+
+def test_a_command_that_nobody_locked_is_not_published(promotion: Promotion, capfd: pytest.CaptureFixture[str]) -> None:
+    """S3: M's `bin/ls` was copied, and a command that M had changed."""
+    promotion.lock()
+
+    def plant() -> None:
+        for name in ("ls", "demo"):
+            write(promotion.root / "bin" / name, "#!/bin/sh\necho planted\n").chmod(0o755)
+
+    call_as(promotion.member.user, plant)
+    assert promotion.apply() == 0
+    there = promotion.published()
+    assert there
+    assert {path.name: path.read_text() for path in (there / "bin").iterdir()} == {
+        name: command(name, "site") for name in ("demo", "de-mo2")
+    }
+    assert all(path.stat().st_mode & 0o777 == 0o755 for path in (there / "bin").iterdir())
+    capfd.readouterr()
+    assert promotion.verify() == 0
+    write(there / "bin/demo", "#!/bin/sh\necho planted\n")
+    write(there / "bin/ls", "#!/bin/sh\necho planted\n")
+    write(there / "pylock.toml", "lock-version = '2.0'\n")
+    assert promotion.verify() != 0
+    out = "".join(capfd.readouterr())
+    assert all(f"{there}/{name}" in out for name in ("bin/demo", "bin/ls", "pylock.toml"))
+
+
+@pytest.mark.parametrize("name", ["ls", "..", "a b", "-x", "a\nb", "", "x/y"])
+def test_a_name_that_is_no_plain_command_is_refused(
+    promotion: Promotion, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """S3: also one that the member has put into the receipt of the layer before the lock was written."""
+    receipt = promotion.root / "layer.json"
+    fields = json.loads(receipt.read_text())
+    fields["made"] = [*fields["made"], [f"bin/{name}", "0" * 64]]
+    receipt.write_text(json.dumps(fields))
+    code = run(["stack", "lock", "stack.yaml", "--prefix", str(promotion.staging)])
+    assert code == 18
+    assert "cannot be the name of a command" in capfd.readouterr().err
+    assert not (promotion.here / "stack.lock").exists()
+
+
+def a_private_file(root: Path, name: str, secret: Path) -> None:
+    (root / name).unlink()
+    (root / name).symlink_to(secret)
+
+
+def a_private_directory(root: Path, name: str, secret: Path) -> None:
+    moved = secret.parent / "moved"
+    shutil.copytree(root, moved, symlinks=True)
+    (moved / name).write_bytes(secret.read_bytes())
+    shutil.rmtree(root)
+    root.symlink_to(moved)
+
+
+def a_pipe(root: Path, name: str, _secret: Path) -> None:
+    (root / name).unlink()
+    os.mkfifo(root / name)
+
+
+def a_directory(root: Path, name: str, _secret: Path) -> None:
+    (root / name).unlink()
+    (root / name).mkdir()
+
+
+def a_hole(root: Path, name: str, _secret: Path) -> None:
+    os.truncate(root / name, 1 << 40)
+
+
+def another(root: Path, name: str, _secret: Path) -> None:
+    data = bytearray((root / name).read_bytes())
+    data[-1] ^= 1
+    (root / name).write_bytes(data)
+
+
+def nothing(root: Path, name: str, _secret: Path) -> None:
+    (root / name).unlink()
+
+
+@pytest.mark.parametrize("name", ["layer.squashfs", "pylock.toml"])
+@pytest.mark.parametrize("plant", [a_private_file, a_private_directory, a_pipe, a_directory, a_hole, another, nothing])
+def test_what_is_not_what_the_lock_names_is_not_read_into_the_tree(
+    promotion: Promotion,
+    name: str,
+    plant: Callable[[Path, str, Path], None],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """S4: M's link to P's file of mode 0600, and what else can lie there."""
+    promotion.lock()
+    secret = write(promotion.here / "private" / "key", "the key of P\n")
+    secret.chmod(0o600)
+    plant(promotion.root, name, secret)  # by who may do more than a member
+    private = disk_state(promotion.here / "private")
+    assert promotion.apply() == 18
+    err = capfd.readouterr().err
+    assert "the layer site of Good/1" in err
+    assert promotion.published() is None
+    files = (path for path in promotion.production.rglob("*") if path.is_file())
+    assert not any(b"the key of P" in path.read_bytes() for path in files if path.suffix != ".sif")
+    assert disk_state(promotion.here / "private") == private
+
+
+def test_what_the_receipt_of_a_layer_says_is_locked_too(
+    promotion: Promotion, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Else `add` looks for packages where the member wants."""
+    promotion.lock()
+    receipt = promotion.root / "layer.json"
+    fields = json.loads(receipt.read_text())
+    receipt.write_text(json.dumps({**fields, "places": ["/home/m/wheels"]}))
+    assert promotion.apply() == 18
+    assert "the layer site of Good/1 is not as the lock says" in capfd.readouterr().err
+    assert promotion.published() is None
+
+
+def test_a_lock_of_an_earlier_sifmod_says_to_lock_again(
+    promotion: Promotion, capfd: pytest.CaptureFixture[str]
+) -> None:
+    promotion.lock()
+    path = promotion.here / "stack.lock"
+    lock = json.loads(path.read_text())
+    for row in lock["modules"]:
+        del row["contents"]
+    path.write_text(json.dumps(lock))
+    assert promotion.apply() == 18
+    err = capfd.readouterr().err
+    assert "does not say which commands the layer site of Good/1 has" in err
+    assert "sifmod stack lock" in err
+    assert promotion.published() is None
+
+
+def test_a_layer_that_an_earlier_sifmod_made_is_promoted(promotion: Promotion) -> None:
+    """Its receipt has no digests of its commands."""
+    receipt = promotion.root / "layer.json"
+    fields = json.loads(receipt.read_text())
+    fields.pop("made", None)
+    receipt.write_text(json.dumps(fields))
+    promotion.lock()
+    assert promotion.apply() == 0
+    there = promotion.published()
+    assert there
+    assert sorted(path.name for path in (there / "bin").iterdir()) == ["de-mo2", "demo"]
+    assert promotion.verify() == 0
+
+
+def test_a_comment_in_an_input_is_noted_and_another_file_is_refused(
+    promotion: Promotion, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """T4: the lock has a digest of every generated file, and those decide; the easyconfig itself is one of them."""
+    site = write(promotion.here / "site.yaml", "name: ours\n")
+    words = ["stack", "apply", "stack.yaml", SKIP, "--site", str(site), "--prefix"]
+    assert run([*words, str(promotion.staging)]) == 0
+    assert run(["stack", "lock", "stack.yaml", "--site", str(site), "--prefix", str(promotion.staging)]) == 0
+    site.write_text("# a comment\nname: ours\n")
+    capfd.readouterr()
+    assert run([*words, str(promotion.production), "--locked", "--from", str(promotion.staging)]) == 0
+    assert "not as when the lock was written: site.yaml" in capfd.readouterr().err
+    other, before = promotion.here / "other", disk_state(promotion.production)
+    site.write_text("name: ours\nenv: {A: b}\n")
+    assert run([*words, str(other), "--locked", "--from", str(promotion.staging)]) == 18
+    err = capfd.readouterr().err
+    assert "Good/1: not what the lock says: " in err
+    assert "would be other files; not as when the lock was written: site.yaml" in err
+    assert disk_state(promotion.production) == before
+    assert live(Layout(other), GOOD) is None
+
+
+def test_a_promotion_is_planned_as_it_is_then_applied(promotion: Promotion, capfd: pytest.CaptureFixture[str]) -> None:
+    """W8: images that another tree has are copied, and were called "1 image to fetch"."""
+    promotion.lock()
+    capfd.readouterr()
+    before = disk_state(promotion.here)
+    words = ["stack", "plan", "stack.yaml", "--locked", "--from", str(promotion.staging)]
+    assert run([*words, "--prefix", str(promotion.production), "--json"]) == 0
+    row = json.loads(capfd.readouterr().out)
+    assert disk_state(promotion.here) == before
+    assert (row["images"], row["copies"], row["size"]) == (0, 1, 0)
+    assert row["copied"] > 1_000_000
+    assert [(one["module"], one["mark"]) for one in row["members"]] == [("Good/1", " ")]
+    assert promotion.apply() == 0
+    err = capfd.readouterr().err
+    assert "1 image to copy from another tree: 1.2 MB" in err
+    assert "to fetch" not in err
+    assert [str(one.module) for one in installations(Layout(promotion.production))] == [
+        one["module"] for one in row["members"]
+    ]
+    assert run([*words, "--prefix", str(promotion.production), "--json"]) == 0
+    row = json.loads(capfd.readouterr().out)
+    assert ([one["mark"] for one in row["members"]], row["copies"]) == (["x"], 0)
