@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, cast
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.lock import read_lock
@@ -16,6 +16,7 @@ from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.bundle import FORMAT, HEAD, IMAGE, IMAGES, LOCK, copy_checked
 from sifmod.config.site import Site
+from sifmod.config.stack import is_reserved
 from sifmod.errors import OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
@@ -29,6 +30,10 @@ from sifmod.tree.locking import lock as locked
 from sifmod.tree.store import Store
 
 _LARGEST = 1 << 22  # bytes of a file that is no image and no wheel
+_ALL = 1 << 28  # bytes of all of them
+_ENTRIES = 50_000  # files of a bundle
+_NAME = 1000  # characters of a name
+_HEADER = 1 << 16  # bytes of a member's extended header
 _MAKE = "`sifmod stack bundle` makes one"
 
 
@@ -78,23 +83,29 @@ def _leads(link: Path, text: str) -> bool:
 def _read(path: Path) -> tuple[str, Mapping[str, str]]:
     """The name of a bundle's stack, and its files but images and wheels. Raises OptionError for what is none."""
     content: dict[str, bytes] = {}
+    room = _ALL
     for name, size, opened in _members(path):
         if name.startswith(("images/", "wheels/")) or name.endswith(f"/{LAYER}"):
             if name.startswith("images/"):
                 break  # they are the last
             continue
-        if size > _LARGEST:
-            raise OptionError(f"{path} is no bundle: {name} has {size} bytes")
+        room -= size
+        if size > _LARGEST or room < 0:
+            most = f"{_LARGEST} for a file and {_ALL} for all that are no images"
+            raise OptionError(f"{path} is no bundle: {name} has {size} bytes, and the bounds are {most}", _MAKE)
         with _readable(path), opened() as file:
             content[name] = file.read()
     try:
         files = {name: data.decode() for name, data in content.items()}
         head = json.loads(files.get(HEAD, ""))
-        if head["format"] != FORMAT or not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", head["stack"]):
+        name = head["stack"]
+        if head["format"] != FORMAT:
             raise ValueError("another format")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise OptionError(f"{path} is no bundle that this sifmod can read", _MAKE) from error
-    return head["stack"], files
+    if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", name) or is_reserved(name):
+        raise OptionError(f"{path} is no bundle: {name!r} cannot be the name of a stack", _MAKE)
+    return name, files
 
 
 def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> None:
@@ -139,20 +150,57 @@ def _opened(file: Path) -> IO[bytes]:
     return file.open("rb")
 
 
+class _Member(tarfile.TarInfo):
+    """A member of a bundle: a plain file, whose extended header is small."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        """Where tarfile goes on from a header: it would read one of any size into memory, and follow sparse maps."""
+        if self.type in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):
+            if self.size > _HEADER:
+                raise _Refused(f"the header of {self.name!r} has {self.size} bytes, and the bound is {_HEADER}")
+            file = cast("IO[bytes]", archive.fileobj)
+            start = file.tell()
+            if b"GNU.sparse" in file.read(self.size):
+                raise _Refused(f"{self.name!r} is a sparse file")
+            file.seek(start)
+        elif self.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            raise _Refused(f"{self.name!r} is not a plain file")
+        return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
+
+
+class _Refused(Exception):  # noqa: N818 (a reason, which an OptionError tells)
+    """Why a member has no place in a bundle."""
+
+
 def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
-    """The name, size and content of each file of a bundle, in its order; names that lead out of it are refused."""
+    """The name, size and content of each file of a bundle, in its order; what has no place in one is refused."""
+    seen: set[str] = set()
+    for name, size, opened in _found(path):
+        parts = PurePosixPath(name).parts
+        if name.startswith("/") or ".." in parts or not name.isprintable() or not parts or len(name) > _NAME:
+            raise OptionError(f"{path} is no bundle: {name[:_NAME]!r} has no place in one", _MAKE)
+        name = str(PurePosixPath(name))
+        if name in seen:
+            raise OptionError(f"{path} is no bundle: {name} is in it twice", _MAKE)
+        seen.add(name)
+        if len(seen) > _ENTRIES:
+            raise OptionError(f"{path} has more than {_ENTRIES} files, which is the bound of a bundle", _MAKE)
+        yield name, size, opened
+
+
+def _found(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
     try:
         if path.is_dir():
             files = sorted(each for each in path.rglob("*") if each.is_file() and not each.is_symlink())
             for file in sorted(files, key=lambda file: file.parent == path / IMAGES):
                 yield str(file.relative_to(path)), file.stat().st_size, partial(_opened, file)
             return
-        with tarfile.open(path, "r:") as archive:
+        with tarfile.open(path, "r:", tarinfo=_Member) as archive:
             for member in archive:
-                name = PurePosixPath(member.name)
-                if not member.isfile() or name.is_absolute() or ".." in name.parts:
-                    raise OptionError(f"{path} is no bundle: {member.name!r} has no place in one")
-                yield str(name), member.size, partial(_extracted, archive, member)
+                yield member.name, member.size, partial(_extracted, archive, member)
+    except (_Refused, RecursionError) as error:
+        told = error if isinstance(error, _Refused) else "its headers are nested too deeply"
+        raise OptionError(f"{path} is no bundle: {told}", _MAKE) from error
     except OSError as error:
         raise OptionError(f"{path} cannot be read: {reason(error)}", _MAKE) from error
     except tarfile.TarError as error:
