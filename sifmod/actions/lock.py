@@ -117,7 +117,8 @@ def _spelled(path: Path, directory: Path, robot_paths: tuple[Path, ...]) -> str:
 def differing_inputs(locked: LockedModule, inputs: Iterable[Input], directory: Path, robot: tuple[Path, ...]) -> str:
     """What is another file than when the lock was written, for people; "" where nothing is."""
     now = spelled_inputs(inputs, directory, robot)
-    names = sorted(name for name in {*now, *locked.inputs} if now.get(name) != locked.inputs.get(name))
+    differ = (name for name in {*now, *locked.inputs} if now.get(name) != locked.inputs.get(name))
+    names = sorted(name for name in differ if ":sites/" not in name)  # what a site says shows in the files
     return some(names, _SHOWN)
 
 

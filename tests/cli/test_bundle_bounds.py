@@ -20,10 +20,11 @@ def _member(archive: tarfile.TarFile, name: str, data: bytes = b"", kind: bytes 
     archive.addfile(member, io.BytesIO(data))
 
 
-def _tar(path: Path, add: Callable[[tarfile.TarFile], None], head: bytes = json.dumps(HEAD).encode()) -> None:
+def _tar(path: Path, names: list[str], kind: bytes = tarfile.REGTYPE) -> None:
     with tarfile.open(path, "w") as archive:
-        _member(archive, "bundle.json", head)
-        add(archive)
+        _member(archive, "bundle.json", json.dumps(HEAD).encode())
+        for name in names:
+            _member(archive, name, b"", kind)
 
 
 def _huge_header(path: Path) -> None:
@@ -43,13 +44,13 @@ def _many_headers(path: Path) -> None:
 
 def _one(name: str, kind: bytes = tarfile.REGTYPE, times: int = 1) -> Callable[[Path], None]:
     def make(path: Path) -> None:
-        _tar(path, lambda archive: [_member(archive, name, b"", kind) for _ in range(times)] and None)
+        _tar(path, [name] * times, kind)
 
     return make
 
 
 def _many(path: Path) -> None:
-    _tar(path, lambda archive: [_member(archive, f"robot/{number}") for number in range(60_000)] and None)
+    _tar(path, [f"robot/{number}" for number in range(60_000)])
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, Any, NamedTuple, cast
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.lock import read_lock
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.bundle import FORMAT, HEAD, IMAGE, IMAGES, LOCK, copy_checked
+from sifmod.actions.stack.decided import is_taken
+from sifmod.actions.stack.own_wheels import own_digest
+from sifmod.config.load_site import DECIDED
 from sifmod.config.site import Site
 from sifmod.config.stack import is_reserved
 from sifmod.errors import OptionError
@@ -37,12 +40,24 @@ _HEADER = 1 << 16  # bytes of a member's extended header
 _MAKE = "`sifmod stack bundle` makes one"
 
 
-def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Path:
-    """Put the files and the images of a bundle into the tree, as far as it lacks them; gives the place of its stack.
+class Unbundled(NamedTuple):
+    """A bundle whose files are in a tree."""
+
+    place: Path  # of its stack
+    variables: Mapping[str, str]  # that its easyconfigs name
+    decides: bool  # whether it brings the settings that do; that of an older sifmod does not
+    made_by: str  # the version of a sifmod that has other files than this one; "" where it has the same
+
+
+def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
+    """Put the files and the images of a bundle into the tree, as far as it lacks them.
 
     Raises OptionError, ImageError for a damaged image, InstallError, NoSpaceError.
     """
-    name, files = _read(bundle)
+    head, files = _read(bundle)
+    name = head["stack"]
+    if head["settings"]:
+        files = {**files, DECIDED: json.dumps(head["settings"])}
     layout = Layout(site.prefix)
     place = layout.prefix / "stacks" / name
     with (
@@ -63,7 +78,9 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Path:
         with _readable(bundle):
             _take_in(bundle, place, store, reporter.progress)
         record_fetched(layout, store, site.lock_lease, reporter)
-    return place
+    own = head["sifmod"]
+    other = bool(own) and own["sha256"] != own_digest()
+    return Unbundled(place, head["variables"], bool(head["settings"]), str(own["version"]) if other else "")
 
 
 def _has(path: Path, text: str, top: Path) -> bool:
@@ -80,8 +97,8 @@ def _leads(link: Path, text: str) -> bool:
         return False
 
 
-def _read(path: Path) -> tuple[str, Mapping[str, str]]:
-    """The name of a bundle's stack, and its files but images and wheels. Raises OptionError for what is none."""
+def _read(path: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """The head of a bundle, and its files but images and wheels. Raises OptionError for what is none."""
     content: dict[str, bytes] = {}
     room = _ALL
     for name, size, opened in _members(path):
@@ -101,11 +118,19 @@ def _read(path: Path) -> tuple[str, Mapping[str, str]]:
         name = head["stack"]
         if head["format"] != FORMAT:
             raise ValueError("another format")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        head = {"settings": {}, "variables": {}, "sifmod": {}, **head}
+        texts = (*head["variables"].items(), *((key, head["sifmod"][key]) for key in head["sifmod"]))
+        if not all(isinstance(text, str) for pair in texts for text in pair) or not isinstance(head["settings"], dict):
+            raise ValueError("a text that is none")
+        if head["sifmod"] and {"version", "sha256"} - head["sifmod"].keys():
+            raise ValueError("no version")
+        if refused := [each for each in head["variables"] if not is_taken(each)]:
+            raise OptionError(f"{path} is no bundle: it sets the variable {refused[0]}", _MAKE)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise OptionError(f"{path} is no bundle that this sifmod can read", _MAKE) from error
     if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", name) or is_reserved(name):
         raise OptionError(f"{path} is no bundle: {name!r} cannot be the name of a stack", _MAKE)
-    return name, files
+    return head, files
 
 
 def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> None:
