@@ -1,5 +1,6 @@
 """`sifmod stack`."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,7 @@ def plan(file: Path, as_json: bool, locked: bool, **given: Any) -> int:
     type=click.Path(path_type=Path),
     help="Without FILE: exactly what this bundle holds; no network is used.",
 )
+@click.option("--local-settings", is_flag=True, help="With --bundle: by the settings here, not by those of the bundle.")
 @lock_options
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @stack_options
@@ -107,10 +109,14 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     from sifmod.config.stack import load_stack
 
     asked = asked_of_jobs()
+    differ: tuple[str, ...] = ()
+    if given["local_settings"] and not bundled:
+        raise click.UsageError("--local-settings is for --bundle")
     if (file is None) == (bundled is None):
         raise click.UsageError("give the FILE of a stack, or --bundle")
     if bundled:
-        file, given, locked = *_unbundled(bundled, given, quiet=quiet), True
+        file, given, differ = _unbundled(bundled, given, quiet=quiet)
+        locked = True
     assert file is not None  # noqa: S101 (for mypy: one of them is given)
     planned, site = planned_stack(load_stack(file), given)
     if bundled:  # its layers lie beside the stack
@@ -122,6 +128,8 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     clean_up(planned.layout, site.site, telling)
     made = chosen(plan_stack(planned))
     if locked and (refused := next((step.error for step in made.steps if step.error), None)):
+        if differ and given["local_settings"]:
+            refused.hint = f"these settings differ: {'; '.join(differ)}. Without --local-settings the bundle's decide"
         raise refused  # exactly that, or nothing
     todo = sum(step.todo is not None for step in made.steps)
     needed = fetches(made, planned.jobs) if todo else None
@@ -160,18 +168,32 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     return max((*(error.exit_code for error in applying.failed.values()), ran.exit_code if ran else 0))
 
 
-def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[str, Any]]:
-    """The stack of a bundle, whose images are in the store now, and the options with which it is applied."""
+def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[str, Any], tuple[str, ...]]:
+    """The stack of a bundle, whose images are in the store now, its options, and the settings that differ here."""
+    from sifmod.actions.stack.decided import differing
     from sifmod.actions.stack.unbundle import unbundle
     from sifmod.cli.progress import progress
+    from sifmod.config.prefix import BUNDLE
 
     site = load_context(given_site(given))
     with progress(not quiet) as update:
-        place = unbundle(bundled, site.site, reporter(say, update))
+        found = unbundle(bundled, site.site, reporter(say, update))
+    place, local = found.place, given["local_settings"]
+    differ: tuple[str, ...] = ()
+    if found.made_by:
+        say(f"warning: sifmod {found.made_by} with other files made the bundle; its own is in its wheels/")
     given = {**given, "offline": True}
     if (robot := place / "robot").is_dir():
         given["robot_paths"] = ":".join(filter(None, (str(robot), str(given.get("robot_paths") or ""))))
-    return place / "stack.yaml", given
+    os.environ.update(found.variables)
+    if found.decides:
+        os.environ[BUNDLE] = str(place)
+        differ = differing(load_context(given_site(given)), site)
+        if local:
+            del os.environ[BUNDLE]
+        for text in differ:
+            say(f"{text}{'' if local else '; the bundle decides'}")
+    return place / "stack.yaml", given, differ
 
 
 for inner in (lock, outdated, bundle, init, catalogue):

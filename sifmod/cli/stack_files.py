@@ -194,16 +194,18 @@ def bundle(file: Path, output: Path, without: Path | None, no_wheels: bool, as_j
     It holds the images, the easyconfigs with what they were made from, the lock, and sifmod's own wheels. Run it again
     after an interruption: it goes on where it was.
     """
+    from sifmod.actions.lock import lock_beside, read_lock
     from sifmod.actions.stack.bundle import items, own_wheels, write_bundle
+    from sifmod.actions.stack.decided import decided_here
     from sifmod.cli.progress import progress
     from sifmod.config.stack import load_stack
 
     stack = load_stack(file)
     _, site = planned_stack(stack, {**given, "skip_sanity_check": True})
-    with own_wheels(wanted=not no_wheels) as (wheels, note), progress(not as_json) as update:
-        if note:
-            say(f"warning: {note}")
-        found = tuple(items(stack, site.site, wheels, without.read_text("utf-8", "replace") if without else ""))
+    decided = decided_here(site, read_lock(lock_beside(stack.path)), stack.path.parent, os.environ)
+    with own_wheels(wanted=not no_wheels) as wheels, progress(not as_json) as update:
+        there = without.read_text("utf-8", "replace") if without else ""
+        found = tuple(items(stack, site.site, wheels, there, decided))
         write_bundle(output, iter(found), update)
     if as_json:
         print_json({"path": str(output.absolute()), "size": sum(item.size for item in found)})

@@ -22,13 +22,15 @@ from sifmod.config.input import Input, current_facts, read_input
 from sifmod.config.kinds import RUNTIMES
 from sifmod.config.option import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
-from sifmod.config.prefix import OPTION_KEYS, settings_directories
+from sifmod.config.prefix import BUNDLE, OPTION_KEYS, settings_directories
 from sifmod.config.quirk import Quirk, read_quirks
 from sifmod.config.resolve_site import Resolved, resolve
-from sifmod.config.site import Site, SiteFile
+from sifmod.config.site import DECIDING, Site, SiteFile
 from sifmod.config.yaml.node import Node, merge, problem_at
 from sifmod.config.yaml.validate import build
 from sifmod.errors import ConfigError, OptionError, Problem
+
+DECIDED = "settings/decided.yaml"  # in a bundle
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class LoadedSite:
     tree: Node  # the settings merged
     left_out: tuple[Problem, ...]  # of site files that cannot be read, where one of them may be this machine's
     quirk_directories: tuple[Path, ...]  # a later one hides a file of an earlier one
+    said: Node  # what decides about a module's files, without what the site's own file says
+    file: str  # of the site
 
     @cached_property
     def quirks(self) -> tuple[Quirk, ...]:
@@ -82,9 +86,19 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     settings file. Runs no program; reads only settings files and looks whether detection paths exist.
     """
     options = option_layers(overrides, environ)
-    files, inputs = _settings_files(environ)
-    base = _base_site((*files, *options), environ, kept)
-    users = str(settings_directories(environ)[1] / "config.yaml")
+    bundle, local = environ.get(BUNDLE), {name: text for name, text in environ.items() if name != BUNDLE}
+    files, inputs = _settings_files(local)
+    base = _base_site((*files, *options), local, kept)
+    if bundle:
+        settings, read_settings = read_site_file(Path(bundle, DECIDED), environ)
+        its_base = _base_site((settings, options[1]), environ, None)
+        its = (_only(its_base.node, deciding=True), _only(settings, deciding=True))
+        files = tuple(_only(node, deciding=False) for node in files)
+        options = (_only(options[0], deciding=False), options[1])
+        node = merge((_only(base.node, deciding=False), *its), base.node.mark)
+        base = replace(its_base, node=node)
+        inputs = (read_settings,)
+    users = str(settings_directories(local)[1] / "config.yaml")
     machines = tuple(node for node in files if node.mark.file != users)
     levels = ((base.node, *machines), files[len(machines) :], *((option,) for option in options))
     layers, hidden = about_this_prefix(levels)
@@ -101,7 +115,14 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     read = dict.fromkeys((*inputs, *base.inputs, *variables_read(layers, environ), *resolved.inputs))
     origins = _origins(merged, robot_paths, resolved, base)
     quirks = tuple(directory / "quirks" for directory in (shipped(), *settings_directories(environ)))
-    return LoadedSite(site, origins, tuple(read), facts, merged, base.left_out, quirks)
+    said = merge(tuple(_only(layer, deciding=True) for layer in layers[1:]), base.node.mark)
+    return LoadedSite(site, origins, tuple(read), facts, merged, base.left_out, quirks, said, base.node.mark.file)
+
+
+def _only(node: Node, *, deciding: bool) -> Node:
+    """The settings that decide about a module's files, or the others."""
+    entries = {key: one for key, one in node.entries.items() if (key.removesuffix("+") in DECIDING) == deciding}
+    return replace(node, value=entries)
 
 
 def _names_site(layers: tuple[Node, ...]) -> Node | None:

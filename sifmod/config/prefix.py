@@ -13,7 +13,15 @@ OPTION_KEYS = (
     *("lock_lease", "umask", "group", "stores", "arch", "compression", "connections", "processors", "memory"),
 )
 """The keys that `SIFMOD_<KEY>` and an option of the command line can give; lists are separated by `:`."""
-VARIABLES = ("SIFMOD_CONFIG_DIR", "SIFMOD_LAYER", "SIFMOD_LAYERS", *(f"SIFMOD_{key.upper()}" for key in OPTION_KEYS))
+BUNDLE = "SIFMOD_BUNDLE"
+"""The directory of the bundle whose settings decide; `stack apply --bundle` sets it for itself and its workers."""
+VARIABLES = (
+    BUNDLE,
+    "SIFMOD_CONFIG_DIR",
+    "SIFMOD_LAYER",
+    "SIFMOD_LAYERS",
+    *(f"SIFMOD_{key.upper()}" for key in OPTION_KEYS),
+)
 
 
 def home(environ: Mapping[str, str]) -> str:
@@ -73,7 +81,9 @@ def has_settings(environ: Mapping[str, str]) -> bool:
 
 
 def settings_directories(environ: Mapping[str, str]) -> tuple[Path, Path]:
-    """Of the machine and of the user."""
+    """Of the machine and of the user; those of a bundle while its stack is applied."""
+    if bundle := environ.get(BUNDLE):
+        return Path(bundle) / "settings", Path(bundle) / "settings"
     return Path(environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES), config_home(environ) / "sifmod"
 
 

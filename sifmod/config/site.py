@@ -33,6 +33,13 @@ Sharing = Literal["group", "site"]
 MARK_DAYS = 180.0
 
 
+# the keys that decide about a module's files, wherever its tree is: a bundle brings its own
+DECIDING = (
+    *("name", "description", "accelerator", "accelerators", "binds", "env", "host_env", "runscript_env"),
+    *("gpu_selection", "gpus_per_node", "mpi", "mpi_profile", "cpus_per_gpu", "cpu_bind", "cache_directory"),
+    *("module_syntax", "arch", "extensions", "protected", "warn_without_version"),
+)
+
 # what an image is chosen for, and what must fit its drivers; `*` at the end: all that begin so
 PROTECTED = (
     *("torch", "torchvision", "torchaudio", "triton", "pytorch-triton*", "apex", "flash-attn*", "nvidia-*", "jaxlib"),

@@ -148,7 +148,18 @@ def load_stack(path: Path) -> Stack:
     if problems:
         raise ConfigError(tuple(sorted(set(problems))))
     inputs = tuple(dict.fromkeys(read.inputs))
-    return Stack(path, read.name or path.stem, _named_first(read.members), inputs)
+    name = read.name or path.stem
+    if is_reserved(name):
+        raise SifmodError(
+            f"{path}: a stack cannot be called {name!r}: a tree keeps other files under that name",
+            "give it another `name:`",
+        )
+    return Stack(path, name, _named_first(read.members), inputs)
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a tree keeps something else at `stacks/NAME` (tree/stack_record.py), or nothing may be there."""
+    return name in ("jobs", ".", "..") or name.endswith(".json") or not name.isprintable()
 
 
 def stack_of(easyconfigs: tuple[str, ...], variants: tuple[str, ...]) -> Stack:

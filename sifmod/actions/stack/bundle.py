@@ -12,12 +12,9 @@ import json
 import os
 import re
 import stat
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import distribution
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +22,8 @@ from typing import IO, NamedTuple
 
 from sifmod import __version__
 from sifmod.actions.lock import LockedModule, files_of, lock_beside, read_lock
+from sifmod.actions.stack.decided import Decided
+from sifmod.actions.stack.own_wheels import own_digest, write_own_wheels
 from sifmod.config.site import Site
 from sifmod.config.stack import Stack
 from sifmod.digest import sha256_bytes
@@ -60,13 +59,15 @@ class Item(NamedTuple):
         return self.source.open("rb") if isinstance(self.source, Path) else BytesIO(self.source)
 
 
-def items(stack: Stack, site: Site, wheels: Path | None, there: str) -> Iterator[Item]:
+def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: Decided) -> Iterator[Item]:
     """The files of the bundle of a stack whose lock lies beside it, without the images whose digests `there` holds.
 
     Raises OptionError where there is no lock, InstallError where a file is not as the lock says, or an image is gone.
     """
     lock, layout = read_lock(lock_beside(stack.path)), Layout(site.prefix)
-    yield Item(HEAD, (json.dumps({"format": FORMAT, "stack": stack.name}) + "\n").encode())
+    own = {"version": __version__, "sha256": own_digest()}
+    head = {"format": FORMAT, "stack": stack.name, "sifmod": own, **decided._asdict()}
+    yield Item(HEAD, (json.dumps(head) + "\n").encode())
     for seen in stack.inputs:
         path = Path(seen.path)
         if seen.path.startswith("/") and path != stack.path:
@@ -207,18 +208,11 @@ def copy_checked(source: IO[bytes], target: IO[bytes], name: str, size: int, pro
 
 
 @contextmanager
-def own_wheels(*, wanted: bool) -> Iterator[tuple[Path | None, str]]:
-    """A directory with the wheels of this sifmod and of all that it needs, or None and why there are none.
-
-    pip makes or downloads them, from where this sifmod was installed.
-    """
+def own_wheels(*, wanted: bool) -> Iterator[Path | None]:
+    """A directory with the wheels of this sifmod and of all that it needs. Raises InstallError for one that lacks."""
     if not wanted:
-        yield None, ""
+        yield None
         return
-    direct = distribution("sifmod").read_text("direct_url.json")  # PEP 610: of a checkout, or a file
-    source = json.loads(direct)["url"].removeprefix("file://") if direct else f"sifmod=={__version__}"
     with TemporaryDirectory(prefix="sifmod-wheels-") as place:
-        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", place, source]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        told = (done.stderr.strip().splitlines() or [""])[-1]
-        yield (None, f"sifmod's own wheels are not in the bundle: {told}") if done.returncode else (Path(place), "")
+        write_own_wheels(Path(place))
+        yield Path(place)

@@ -8,14 +8,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any, NamedTuple, cast
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.lock import read_lock
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.bundle import FORMAT, HEAD, IMAGE, IMAGES, LOCK, copy_checked
+from sifmod.actions.stack.decided import is_taken
+from sifmod.actions.stack.own_wheels import own_digest
+from sifmod.config.load_site import DECIDED
 from sifmod.config.site import Site
+from sifmod.config.stack import is_reserved
 from sifmod.errors import OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
@@ -29,15 +33,31 @@ from sifmod.tree.locking import lock as locked
 from sifmod.tree.store import Store
 
 _LARGEST = 1 << 22  # bytes of a file that is no image and no wheel
+_ALL = 1 << 28  # bytes of all of them
+_ENTRIES = 50_000  # files of a bundle
+_NAME = 1000  # characters of a name
+_HEADER = 1 << 16  # bytes of a member's extended header
 _MAKE = "`sifmod stack bundle` makes one"
 
 
-def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Path:
-    """Put the files and the images of a bundle into the tree, as far as it lacks them; gives the place of its stack.
+class Unbundled(NamedTuple):
+    """A bundle whose files are in a tree."""
+
+    place: Path  # of its stack
+    variables: Mapping[str, str]  # that its easyconfigs name
+    decides: bool  # whether it brings the settings that do; that of an older sifmod does not
+    made_by: str  # the version of a sifmod that has other files than this one; "" where it has the same
+
+
+def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
+    """Put the files and the images of a bundle into the tree, as far as it lacks them.
 
     Raises OptionError, ImageError for a damaged image, InstallError, NoSpaceError.
     """
-    name, files = _read(bundle)
+    head, files = _read(bundle)
+    name = head["stack"]
+    if head["settings"]:
+        files = {**files, DECIDED: json.dumps(head["settings"])}
     layout = Layout(site.prefix)
     place = layout.prefix / "stacks" / name
     with (
@@ -58,7 +78,9 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Path:
         with _readable(bundle):
             _take_in(bundle, place, store, reporter.progress)
         record_fetched(layout, store, site.lock_lease, reporter)
-    return place
+    own = head["sifmod"]
+    other = bool(own) and own["sha256"] != own_digest()
+    return Unbundled(place, head["variables"], bool(head["settings"]), str(own["version"]) if other else "")
 
 
 def _has(path: Path, text: str, top: Path) -> bool:
@@ -75,26 +97,40 @@ def _leads(link: Path, text: str) -> bool:
         return False
 
 
-def _read(path: Path) -> tuple[str, Mapping[str, str]]:
-    """The name of a bundle's stack, and its files but images and wheels. Raises OptionError for what is none."""
+def _read(path: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """The head of a bundle, and its files but images and wheels. Raises OptionError for what is none."""
     content: dict[str, bytes] = {}
+    room = _ALL
     for name, size, opened in _members(path):
         if name.startswith(("images/", "wheels/")) or name.endswith(f"/{LAYER}"):
             if name.startswith("images/"):
                 break  # they are the last
             continue
-        if size > _LARGEST:
-            raise OptionError(f"{path} is no bundle: {name} has {size} bytes")
+        room -= size
+        if size > _LARGEST or room < 0:
+            most = f"{_LARGEST} for a file and {_ALL} for all that are no images"
+            raise OptionError(f"{path} is no bundle: {name} has {size} bytes, and the bounds are {most}", _MAKE)
         with _readable(path), opened() as file:
             content[name] = file.read()
     try:
         files = {name: data.decode() for name, data in content.items()}
         head = json.loads(files.get(HEAD, ""))
-        if head["format"] != FORMAT or not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", head["stack"]):
+        name = head["stack"]
+        if head["format"] != FORMAT:
             raise ValueError("another format")
-    except (ValueError, KeyError, TypeError) as error:
+        head = {"settings": {}, "variables": {}, "sifmod": {}, **head}
+        texts = (*head["variables"].items(), *((key, head["sifmod"][key]) for key in head["sifmod"]))
+        if not all(isinstance(text, str) for pair in texts for text in pair) or not isinstance(head["settings"], dict):
+            raise ValueError("a text that is none")
+        if head["sifmod"] and {"version", "sha256"} - head["sifmod"].keys():
+            raise ValueError("no version")
+        if refused := [each for each in head["variables"] if not is_taken(each)]:
+            raise OptionError(f"{path} is no bundle: it sets the variable {refused[0]}", _MAKE)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise OptionError(f"{path} is no bundle that this sifmod can read", _MAKE) from error
-    return head["stack"], files
+    if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", name) or is_reserved(name):
+        raise OptionError(f"{path} is no bundle: {name!r} cannot be the name of a stack", _MAKE)
+    return head, files
 
 
 def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> None:
@@ -139,20 +175,57 @@ def _opened(file: Path) -> IO[bytes]:
     return file.open("rb")
 
 
+class _Member(tarfile.TarInfo):
+    """A member of a bundle: a plain file, whose extended header is small."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        """Where tarfile goes on from a header: it would read one of any size into memory, and follow sparse maps."""
+        if self.type in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):
+            if self.size > _HEADER:
+                raise _Refused(f"the header of {self.name!r} has {self.size} bytes, and the bound is {_HEADER}")
+            file = cast("IO[bytes]", archive.fileobj)
+            start = file.tell()
+            if b"GNU.sparse" in file.read(self.size):
+                raise _Refused(f"{self.name!r} is a sparse file")
+            file.seek(start)
+        elif self.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            raise _Refused(f"{self.name!r} is not a plain file")
+        return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
+
+
+class _Refused(Exception):  # noqa: N818 (a reason, which an OptionError tells)
+    """Why a member has no place in a bundle."""
+
+
 def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
-    """The name, size and content of each file of a bundle, in its order; names that lead out of it are refused."""
+    """The name, size and content of each file of a bundle, in its order; what has no place in one is refused."""
+    seen: set[str] = set()
+    for name, size, opened in _found(path):
+        parts = PurePosixPath(name).parts
+        if name.startswith("/") or ".." in parts or not name.isprintable() or not parts or len(name) > _NAME:
+            raise OptionError(f"{path} is no bundle: {name[:_NAME]!r} has no place in one", _MAKE)
+        name = str(PurePosixPath(name))
+        if name in seen:
+            raise OptionError(f"{path} is no bundle: {name} is in it twice", _MAKE)
+        seen.add(name)
+        if len(seen) > _ENTRIES:
+            raise OptionError(f"{path} has more than {_ENTRIES} files, which is the bound of a bundle", _MAKE)
+        yield name, size, opened
+
+
+def _found(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
     try:
         if path.is_dir():
             files = sorted(each for each in path.rglob("*") if each.is_file() and not each.is_symlink())
             for file in sorted(files, key=lambda file: file.parent == path / IMAGES):
                 yield str(file.relative_to(path)), file.stat().st_size, partial(_opened, file)
             return
-        with tarfile.open(path, "r:") as archive:
+        with tarfile.open(path, "r:", tarinfo=_Member) as archive:
             for member in archive:
-                name = PurePosixPath(member.name)
-                if not member.isfile() or name.is_absolute() or ".." in name.parts:
-                    raise OptionError(f"{path} is no bundle: {member.name!r} has no place in one")
-                yield str(name), member.size, partial(_extracted, archive, member)
+                yield member.name, member.size, partial(_extracted, archive, member)
+    except (_Refused, RecursionError) as error:
+        told = error if isinstance(error, _Refused) else "its headers are nested too deeply"
+        raise OptionError(f"{path} is no bundle: {told}", _MAKE) from error
     except OSError as error:
         raise OptionError(f"{path} cannot be read: {reason(error)}", _MAKE) from error
     except tarfile.TarError as error:

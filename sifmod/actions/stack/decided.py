@@ -1,0 +1,106 @@
+"""What decided about the files of a stack's modules where its bundle was made, and what differs where it is applied."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sifmod.actions.lock import Lock, files_of
+from sifmod.config.expand import names_in
+from sifmod.config.find import shipped
+from sifmod.config.load_site import LoadedSite
+from sifmod.config.prefix import settings_directories
+from sifmod.config.site import DECIDING
+from sifmod.config.yaml.node import Node, Number
+from sifmod.errors import InstallError
+
+_SECRET = re.compile("TOKEN|PASS|SECRET|KEY|CREDENTIAL|AUTH|LOGIN|SIGNATURE", re.IGNORECASE)
+_VALUE = re.compile(r"[A-Za-z0-9._~+,:/@ -]*")
+_OF_THE_USER = (
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "TMPDIR",
+    "PATH",
+    "SHELL",
+    "LANG",
+    "BASH_ENV",
+    "ENV",
+)  # and what XDG names: they mean the same on each machine
+_HINT = (
+    "write the value into the easyconfig, or keep it out of the source: a login belongs into docker's or netrc's file"
+)
+
+
+class Decided(NamedTuple):
+    """Of a bundle."""
+
+    settings: Mapping[str, Any]  # keys of a settings file, and `site`
+    variables: Mapping[str, str]  # that easyconfigs name, with their values
+
+
+def decided_here(site: LoadedSite, lock: Lock, directory: Path, environ: Mapping[str, str]) -> Decided:
+    """Raises InstallError for a variable whose value may be a secret, or that is not set."""
+    settings = {key: _plain(node) for key, node in site.said.entries.items()}
+    found = {"accelerator": site.site.accelerator, "arch": site.site.arch}
+    syntax = "both" if len(site.site.module_syntax) > 1 else site.site.module_syntax[0]
+    return Decided(
+        {**settings, **found, "module_syntax": syntax, "site": _site(Path(site.file), directory, environ)},
+        dict(sorted(_variables(lock, site.site.robot_paths, environ))),
+    )
+
+
+def is_taken(name: str) -> bool:
+    """Whether a bundle may set this variable: none that programs know, and no secret."""
+    known = ("XDG_", "SLURM_", "SIFMOD_", "LD_", "PYTHON", "APPTAINER", "SINGULARITY", "LC_", "GIT_", "SSL_")
+    return not (name in _OF_THE_USER or name.startswith(known) or _SECRET.search(name))
+
+
+def _site(file: Path, directory: Path, environ: Mapping[str, str]) -> str:
+    known = [places / "sites" for places in (*settings_directories(environ), shipped())]
+    if file.parent in known:
+        return file.stem
+    if file.is_relative_to(directory):
+        return f"${{SIFMOD_BUNDLE}}/{file.relative_to(directory)}"
+    raise InstallError(f"the site file {file} is neither beside the stack nor in settings", "move it there")
+
+
+def _plain(node: Node) -> Any:
+    if isinstance(node.value, dict):
+        return {key: _plain(one) for key, one in node.value.items()}
+    if isinstance(node.value, tuple):
+        return [_plain(one) for one in node.value]
+    if isinstance(node.value, Number):
+        return float(node.value.text) if "." in node.value.text else int(node.value.text)
+    return node.value
+
+
+def _variables(lock: Lock, robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for word, path in files_of(lock, robot_paths).items():
+        text = path.read_text("utf-8", "replace")
+        for name in dict.fromkeys(names_in(text)):
+            value = environ.get(name)
+            if not value or not (is_taken(name) or _SECRET.search(name)):
+                continue
+            inside = rf"\$\{{{name}(:-[^}}]*)?\}}"
+            if _SECRET.search(name):
+                why = "its name is that of a secret"
+            elif re.search(rf"\?[^\s'\"]*{inside}", text) or re.search(rf"//[^/\s'\"@]*{inside}[^/\s'\"@]*@", text):
+                why = "it stands in the login or the query of an address"
+            elif not _VALUE.fullmatch(value) or re.search("//[^/]*@", value):
+                why = "its value is no path, host or repository"
+            else:
+                yield name, value
+                continue
+            raise InstallError(f"{word} names the variable {name}, which a bundle does not take: {why}", _HINT)
+
+
+def differing(its: LoadedSite, local: LoadedSite) -> tuple[str, ...]:
+    """The settings that differ, each with the bundle's value and the local one."""
+    pairs = ((key, _value(its, key), _value(local, key)) for key in DECIDING)
+    return tuple(f"{key}: {ours} in the bundle, {here} here" for key, ours, here in pairs if ours != here)
+
+
+def _value(site: LoadedSite, key: str) -> str:
+    value = getattr(site.site, key)
+    return (", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) or "(none)"

@@ -1,0 +1,110 @@
+"""Bundles that were not made by sifmod: each is refused, and nothing is written."""
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from support.config import write
+
+HEAD = {"format": 1, "stack": "ours"}
+
+
+def _member(archive: tarfile.TarFile, name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.type, member.linkname = len(data), kind, "bundle.json"
+    archive.addfile(member, io.BytesIO(data))
+
+
+def _tar(path: Path, names: list[str], kind: bytes = tarfile.REGTYPE) -> None:
+    with tarfile.open(path, "w") as archive:
+        _member(archive, "bundle.json", json.dumps(HEAD).encode())
+        for name in names:
+            _member(archive, name, b"", kind)
+
+
+def _huge_header(path: Path) -> None:
+    """A PAX header of 6 GiB, as a sparse file."""
+    member = tarfile.TarInfo("././@PaxHeader")
+    member.type, member.size = tarfile.XHDTYPE, 6 << 30
+    path.write_bytes(member.tobuf(tarfile.GNU_FORMAT))
+    with path.open("r+b") as file:
+        file.truncate((6 << 30) + 1024)
+
+
+def _many_headers(path: Path) -> None:
+    member = tarfile.TarInfo("././@PaxHeader")
+    member.type, member.size = tarfile.XHDTYPE, 10
+    path.write_bytes((member.tobuf() + b"10 a=bcde\n".ljust(512, b"\0")) * 5000)
+
+
+def _one(name: str, kind: bytes = tarfile.REGTYPE, times: int = 1) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        _tar(path, [name] * times, kind)
+
+    return make
+
+
+def _many(path: Path) -> None:
+    _tar(path, [f"robot/{number}" for number in range(60_000)])
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (_huge_header, "'././@PaxHeader' has 6442450944 bytes, and the bound is 65536"),
+        (_many_headers, "its headers are nested too deeply"),
+        (_many, "has more than 50000 files"),
+        (_one("stack.yaml", times=2), "stack.yaml is in it twice"),
+        (_one("/etc/x"), "'/etc/x' has no place in one"),
+        (_one("a/../../x"), "'a/../../x' has no place in one"),
+        (_one("a\nb"), r"'a\nb' has no place in one"),
+        (_one("x", tarfile.SYMTYPE), "'x' is not a plain file"),
+        (_one("x", tarfile.LNKTYPE), "'x' is not a plain file"),
+        (_one("x", tarfile.CHRTYPE), "'x' is not a plain file"),
+        (_one("x", tarfile.FIFOTYPE), "'x' is not a plain file"),
+        (_one("x", tarfile.DIRTYPE), "'x' is not a plain file"),
+        (_one("x", tarfile.GNUTYPE_SPARSE), "'x' is not a plain file"),
+    ],
+)
+def test_a_tar_file_that_is_no_bundle_is_refused(
+    make: Callable[[Path], None], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path / "it.tar")
+    prefix = tmp_path / "a prefix"
+    assert run(["stack", "apply", "--bundle", str(tmp_path / "it.tar"), "--prefix", str(prefix)]) == 2
+    assert said in capfd.readouterr().err
+    assert not prefix.exists()
+
+
+@pytest.mark.parametrize("name", ["jobs", "x.json", "..", ".", "a/b", "/x", "a\nb", "\x1b[1m", "", 7, None])
+def test_a_bundle_whose_stack_has_no_such_name_is_refused(
+    name: object, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder, prefix = tmp_path / "a bundle", tmp_path / "a prefix"
+    write(folder / "bundle.json", json.dumps({**HEAD, "stack": name}))
+    write(folder / "stack.yaml", "easyconfigs: []\n")
+    assert run(["stack", "apply", "--bundle", str(folder), "--prefix", str(prefix)]) == 2
+    assert f"{name!r} cannot be the name of a stack" in capfd.readouterr().err
+    assert not prefix.exists()
+
+
+def test_a_head_that_is_nested_too_deeply_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    prefix = tmp_path / "a prefix"
+    write(tmp_path / "bundle.json", "[" * 200_000)
+    assert run(["stack", "apply", "--bundle", str(tmp_path), "--prefix", str(prefix)]) == 2
+    assert "is no bundle that this sifmod can read" in capfd.readouterr().err
+    assert not prefix.exists()
+
+
+@pytest.mark.parametrize("name", ["jobs", "x.json"])
+def test_a_stack_is_not_called_as_what_a_tree_keeps(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / f"{name}.yaml", "easyconfigs: []\n")
+    assert run(["stack", "plan", str(tmp_path / f"{name}.yaml"), "--prefix", str(tmp_path / "p")]) != 0
+    assert f"a stack cannot be called {name!r}" in capfd.readouterr().err

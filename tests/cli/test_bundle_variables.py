@@ -1,0 +1,56 @@
+"""The values of variables in sources: a bundle has those of paths, hosts and repositories, and never a secret."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from support.config import write
+from support.images import Images
+
+SKIP = "--skip-sanity-check"
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "why"),
+    [
+        ("PULL_TOKEN", "https://x/${PULL_TOKEN}/i.sif", "its name is that of a secret"),
+        ("my_password", "https://x/${my_password}/i.sif", "its name is that of a secret"),
+        ("WHO", "https://${WHO}@x.org/i.sif", "it stands in the login or the query of an address"),
+        ("SIG", "https://x.org/i.sif?sig=${SIG:-a}", "it stands in the login or the query of an address"),
+        ("PLACE", "${PLACE}/i.sif", "its value is no path, host or repository"),
+    ],
+)
+def test_a_value_that_may_be_a_secret_is_refused(
+    name: str,
+    source: str,
+    why: str,
+    tmp_path: Path,
+    images: Images,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "a prefix"))
+    sources = json.dumps([str(images.tiny_sif), source])
+    write(tmp_path / "Good-1.yaml", f"name: Good\nversion: '1'\nimage: {{sources: {sources}, filename: tiny.sif}}\n")
+    write(tmp_path / "stack.yaml", "name: ours\neasyconfigs: [Good-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    monkeypatch.setenv(name, "https://me:hunter2@x.org" if name == "PLACE" else "hunter2")
+    assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "it.tar"]) == 18
+    said = capfd.readouterr().err
+    assert f"Good-1.yaml names the variable {name}, which a bundle does not take: {why}" in said
+    assert "hunter2" not in said
+    assert not [path for path in tmp_path.iterdir() if ".tar" in path.name]
+
+
+@pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "SIFMOD_PREFIX", "PYTHONPATH", "HOME", "A_TOKEN"])
+def test_a_bundle_sets_no_variable_that_programs_know(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "bundle.json", json.dumps({"format": 1, "stack": "ours", "variables": {name: "/x"}}))
+    assert run(["stack", "apply", "--bundle", str(tmp_path), "--prefix", str(tmp_path / "p")]) == 2
+    assert f"it sets the variable {name}" in capfd.readouterr().err
+    assert not (tmp_path / "p").exists()
