@@ -182,7 +182,10 @@ def test_the_spider_cache_is_made_again_where_any_of_several_has_changed(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By Lmod's program, with each place under its own option."""
-    program = write(tmp_path / "lmod/update_lmod_system_cache_files", f"#!/bin/sh\necho \"$*\" >>'{tmp_path}/calls'\n")
+    program = write(
+        tmp_path / "lmod/update_lmod_system_cache_files",
+        f'#!/bin/sh\nmkdir -p "$2"\ntouch "$4"\necho "$1 $3 $5" >>\'{tmp_path}/calls\'\n',
+    )
     program.chmod(0o755)
     monkeypatch.setenv("LMOD_DIR", str(program.parent))
     install(layout, "x", ModuleName("Other", "1"))
@@ -191,7 +194,7 @@ def test_the_spider_cache_is_made_again_where_any_of_several_has_changed(
     assert run(["hide", "Tiny/1.0"]) == 0
     assert run(["hide", "Other/1", "Tiny/1.0"]) == 0  # of which the last is as it was
     assert run(["hide", "Other/1", "Tiny/1.0"]) == 0
-    call = f"-d {tmp_path}/cache -t {tmp_path}/stamp {layout.modules}"
+    call = f"-d -t {layout.modules}"
     assert (tmp_path / "calls").read_text().splitlines() == [call, call]
     write(tmp_path / "etc-sifmod.d/a.yaml", f"spider_cache: {{{cache}, modulepath: [/a, /b]}}\n")
     assert run(["hide", "--undo", "Tiny/1.0"]) == 0

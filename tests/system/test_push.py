@@ -509,7 +509,7 @@ def test_an_upload_elsewhere_gets_no_login(images: Images, tmp_path: Path, own_h
 def test_an_upload_to_what_is_no_place(images: Images, between: Between, push: Push) -> None:
     between.elsewhere = "[::none"
     told = push(images.tiny_sif, f"oras://{between.address}/push/no-place:1", code=10)
-    assert str(told["error"]).endswith("does not say where to send a blob")
+    assert str(told["error"]).endswith("it is no URL; nothing was sent there")
 
 
 def test_a_tag_of_what_is_no_sif_gets_no_index(images: Images, registry: Registry, push: Push) -> None:
