@@ -48,8 +48,11 @@ begin() {
   for left in "$1".part-*; do
     if [ -e "$left" ]; then printf 'note: %s is not finished; remove it unless another run is writing it\n' "$left" >&2; fi
   done
-  part=$(mktemp -d "$1.part-XXXXXXXX") && cd -P "$part" && [ -O . ] && [ "$(pwd -P)" = "$part" ] && inside=yes ||
+  if part=$(mktemp -d "$1.part-XXXXXXXX") && cd -P "$part" && [ -O . ] && [ "$(pwd -P)" = "$part" ]; then
+    inside=yes
+  else
     refuse 4 "no directory could be made beside $1" 'what mktemp said is above'
+  fi
 }
 
 # run PROGRAM ARGUMENT...: one that a signal to this script ends too.
