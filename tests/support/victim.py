@@ -36,6 +36,7 @@ LATE = (
     "encodings.cp437",
     "encodings.idna",
 )
+HANGS = 120  # seconds: a command that takes so long is killed
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
@@ -54,6 +55,7 @@ class Victim:
     """The server, seen from the test; a context manager. `command` in front of it: unshare."""
 
     def __init__(self, env: Mapping[str, str], *command: str) -> None:
+        self.env = env
         path = os.pathsep.join(str(Path(__file__).resolve().parents[n]) for n in (1, 2))
         self._process = subprocess.Popen(
             (*command, sys.executable, __file__),
@@ -163,6 +165,7 @@ def _command(arguments: list[str], out: int, errors: int) -> None:
     for number, target in ((0, nothing), (1, out), (2, errors)):
         os.dup2(target, number)
     code = 70
+    signal.alarm(HANGS)
     try:
         from sifmod.cli.main import run
 
