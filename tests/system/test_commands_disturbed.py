@@ -17,12 +17,27 @@ import pytest
 from support.disk_state import disk_state
 from support.images import Images
 from support.victim import Outcome, Victim
-from support.writing_commands import COMMANDS, Command, World, made_world
+from support.writing_commands import COMMANDS, Command, World, made_world, options_of_all
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run commands as users of two groups")
 UMASK = 0o022
 IN_THE_TREE = tuple(command for command in COMMANDS if command.writes == "prefix")
 TO_A_FILE = tuple(command for command in COMMANDS if command.writes == "output" and "{out}/" in command.words)
+SAME_PLACES = """
+--json --quiet --yes --offline --site --prefix --robot-paths --image-dirs --accelerator --runtime
+--module-syntax --processors --compression --keep-blobs --fail-fast --jobs --only --wait --variant --source
+--arch --sha256 --from --pip --name --version --name-from --module-tree --editable --requirement --onto
+--no-build-isolation --layer --dir --unpacked --without --title --force --locked --robot --local-settings
+--rebuild --account --partition --nodes --time --timeout --style --bcast --minimum --network --origins --keys
+--signature --format --until --successor --days --marks --hooks --stack
+"""  # a command writes where it does without them
+ELSEWHERE = {  # what needs more than a tree, and the tests that have it
+    "stack apply --job": "test_slurm_stack.py",
+    "test --job": "test_tested_module.py",
+    "test --junit": "../cli/test_test_verb.py",
+    "jupyter --lab": "test_jupyter.py",
+    "push --add-to-index": "test_push.py",
+}
 HUNG, BUG = -14, 70
 PRIVATE = "the publisher's own words"
 
@@ -31,6 +46,16 @@ PRIVATE = "the publisher's own words"
 def world(images: Images) -> Iterator[World]:
     with made_world(images) as made:
         yield made
+
+
+def test_every_option_that_makes_another_write_is_listed() -> None:
+    known = {*SAME_PLACES.split(), *(f"{each.verb} {option}" for each in COMMANDS for option in each.options)}
+    every = [(verb, option) for verb, options in options_of_all() for option in options]
+    found = {f"{verb} {option}" for verb, option in every if option not in known} - known
+    found = {each for each in found if " --" in each and not each.startswith("stack apply --job-")}
+    assert found == ELSEWHERE.keys()
+    for words, file in ELSEWHERE.items():
+        assert f'"{words.split()[-1]}"' in (Path(__file__).parent / file).read_text()
 
 
 def by_publisher(world: World, command: Command) -> Outcome:
