@@ -64,19 +64,7 @@ class Command:
         return {word for word in self.words.split() if word.startswith("--")}
 
 
-NO_TREE = (
-    "import",
-    "new",
-    "schema",
-    "site new",
-    "site detect",
-    "site show",
-    "check",
-    "config show",
-    "init",
-    "doctor",
-    "search",
-)
+NO_TREE = ("import", "new", "schema", "site new", "site detect", "site show", "check", "config show", "init", "doctor", "search")
 
 
 def _commands() -> tuple[Command, ...]:
@@ -316,10 +304,7 @@ class World:
             write(stacks / f"Pair-{number}.yaml", text)
         all_of_it = ["{easyconfig: Pair-1.yaml, variants: [x, y]}", "{easyconfig: Pair-2.yaml, variants: [x, y]}"]
         write(stacks / "stack.yaml", f"name: two-rooms\neasyconfigs: [{', '.join(all_of_it)}]\n")
-        write(
-            stacks / "other.yaml",
-            f"name: two-rooms\neasyconfigs: [{{easyconfig: Pair-2.yaml, variants: [y], default: true}}]\n",
-        )
+        write(stacks / "other.yaml", f"name: two-rooms\neasyconfigs: [{{easyconfig: Pair-2.yaml, variants: [y], default: true}}]\n")
         for path in (stacks, *stacks.iterdir()):
             os.chown(path, self.users["publisher"][0], getgrnam(SHARED_BY).gr_gid)
         stacks.chmod(0o2775)

@@ -19,7 +19,6 @@ from support.images import Images
 from support.victim import Outcome, Victim
 from support.writing_commands import COMMANDS, Command, World, made_world, options_of_all
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run commands as users of two groups")
 UMASK = 0o022
 IN_THE_TREE = tuple(command for command in COMMANDS if command.writes == "prefix")
 TO_A_FILE = tuple(command for command in COMMANDS if command.writes == "output" and "{out}/" in command.words)
@@ -43,7 +42,7 @@ PRIVATE = "the publisher's own words"
 
 
 @pytest.fixture(scope="module")
-def world(images: Images) -> Iterator[World]:
+def world(needs_root: None, images: Images) -> Iterator[World]:  # noqa: ARG001
     with made_world(images) as made:
         yield made
 
