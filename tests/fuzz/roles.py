@@ -2,8 +2,9 @@
 
     python -m tests.fuzz.roles [--pairwise] [--only WORD]
 
-After each command: its exit code is right for who typed it; who may not write has changed nothing; each who may goes on;
-each who may read can load. Prints a line for each finding, then counts; ends with 1 where there is a finding. Needs root.
+After each command its exit code is right for the user who typed it; a user without the right has changed nothing; each
+writer can go on, and each reader can load. Prints a line for each finding, then counts; ends with 1 where there is a
+finding. Needs root.
 """
 
 import argparse

@@ -12,7 +12,12 @@ from support.writing_commands import COMMANDS, MEMBERS, SKIP, USERS, Command, Wo
 
 UMASKS = (0o022, 0o077, 0o002, 0o007)
 SHARING = ("site", "group", "none")
-NO_MODULE, CLOSED = 24, 25
+OPTION, CLOSED = 2, 25
+NO_LAYER = (0, OPTION, 24, CLOSED)  # 0: none of the user's is stale
+NOTHING_TO_DO = {  # by a reader
+    "verify --repair-modes": (0,),
+    "stack lock {stack} --output {out}/stack.lock": (0,),
+}
 FOUND_SOMETHING = {"doctor": 1}  # exit codes of commands that have done what they should, but for 0
 NEXT = (f"install {{c}} {SKIP} --rebuild", "deprecate Tiny/1.0 --message other", "gc --yes --now --ignore-jobs")
 
@@ -71,7 +76,8 @@ def tried(world: World, row: Row) -> list[str]:
     if done.code == CLOSED and "hint: " not in done.stderr:
         wrong.append(f"no hint: {done.stderr}")
     if row.who not in row.writers or row.command.writes == "nothing":
-        wrong += [f"changed: {path}" for path in differing(before, state(world))]
+        changed = differing(before, state(world))
+        wrong += [f"changed {len(changed)} files: {', '.join(changed[:4])}"] if changed else []
     if row.who in row.writers:
         wrong += after(world, row)
     return wrong
@@ -80,15 +86,17 @@ def tried(world: World, row: Row) -> list[str]:
 def codes(row: Row) -> tuple[int, ...]:
     """The exit codes that are right."""
     command, normal = row.command, FOUND_SOMETHING.get(row.command.verb, 0)
-    if command.needs_no_tree or row.who in row.writers:
+    if command.options & {"--modes", "--repair-modes"} and row.sharing == "none":
+        return (OPTION,)  # nothing is promised
+    if command.needs_no_tree:
         return (normal,)
     if row.who not in row.readers:
         return (CLOSED,)
-    if command.writes != "prefix":
+    if command.own_layer and row.who != "publisher":  # a layer of the user's own, who had none
+        return (0,) if command.verb in ("add", "sync") and "--upgrade" not in command.options else NO_LAYER
+    if row.who in row.writers or command.writes != "prefix":
         return (normal,)
-    if command.own_layer:  # where a user cannot write, the layer goes to the user's own tree
-        return (0,) if command.verb in ("add", "sync") and "--upgrade" not in command.options else (NO_MODULE,)
-    return (CLOSED,)
+    return NOTHING_TO_DO.get(command.words, (CLOSED,))
 
 
 def after(world: World, row: Row) -> list[str]:

@@ -1,7 +1,7 @@
 """Every command of sifmod, once: what it starts from, where it writes, and how it is typed.
 
-The tests that ask the same of all commands go through COMMANDS, so a new command or option is in all of them as soon as it is
-listed; `tests/system/test_commands.py` fails until it is.
+The tests that ask the same of all commands go through COMMANDS, so a new command is in all of them as soon as it is
+listed; `tests/system/test_all_commands.py` fails until it is.
 """
 
 import os
@@ -37,7 +37,8 @@ class Command:
     """`words` have names of `World.names` in braces; a word has no blank, the path that is put into it has."""
 
     start: str  # the tree that it is typed in, one of STARTS
-    writes: str  # prefix; output: a file that the user names; home: the user's own; registry; nothing
+    writes: str  # prefix; output: a file that the user names; home: the user's own; registry; nothing; cache: what it
+    # found, or a line of the log, by who may write in the prefix
     words: str
 
     def __str__(self) -> str:
@@ -64,7 +65,19 @@ class Command:
         return {word for word in self.words.split() if word.startswith("--")}
 
 
-NO_TREE = ("import", "new", "schema", "site new", "site detect", "site show", "check", "config show", "init", "doctor", "search")
+NO_TREE = (
+    "import",
+    "new",
+    "schema",
+    "site new",
+    "site detect",
+    "site show",
+    "check",
+    "config show",
+    "init",
+    "doctor",
+    "search",
+)
 
 
 def _commands() -> tuple[Command, ...]:
@@ -96,7 +109,7 @@ modules output   new {{sif}} --name New --version 3 --output {{out}}/New-3.yaml
 modules output   import {{shpc}} --output {{out}}
 modules output   lock {{b}} --output {{out}}/Tiny.lock
 modules output   jobscript Tiny/1.0 --output {{out}}/job.sh
-modules output   sbom Tiny/1.0 --output {{out}}/sbom.json
+modules cache    sbom Tiny/1.0 --output {{out}}/sbom.json
 modules nothing  schema --output list
 modules output   site new hilltop --output {{out}}/hilltop.yaml
 modules home     site new hilltop
@@ -143,9 +156,9 @@ modules registry push Tiny/1.0 docker://{{registry}}/tiny:1
 modules nothing  list
 modules nothing  show Tiny/1.0
 modules nothing  search Pair --robot-paths {{stacks}}
-modules nothing  diff Tiny/1.0@1 Tiny/1.0@2
+modules cache    diff Tiny/1.0@1 Tiny/1.0@2
 modules nothing  log Tiny/1.0
-modules nothing  test Tiny/1.0
+modules cache    test Tiny/1.0
 modules nothing  check {{a}}
 modules nothing  config show
 modules nothing  site detect
@@ -161,7 +174,7 @@ SHARED_BY = "staff"
 MEMBERS = ("publisher", "member")  # of that group
 USERS = (*MEMBERS, "reader", "stranger")
 STARTS: dict[str, tuple[str, tuple[str, ...]]] = {  # the start before it, and what its publisher types after that
-    "none": ("", ()),
+    "none": ("", ("fetch {sif}",)),  # a tree that its publisher has made
     "modules": ("none", (f"install {{a}} {SKIP}", f"install {{b}} {SKIP}", f"stack apply {{stack}} {SKIP}")),
     "stack": ("modules", ()),
     "locked": ("modules", ("stack lock {stack}",)),
@@ -284,6 +297,9 @@ class World:
                 if start == "kernel":
                     for other in USERS[1:]:
                         self.run(other, umask, words)
+            for handed_on in ("staging tree", "stacks"):  # to whom publishes, and to all
+                if (self.area / handed_on).exists():
+                    subprocess.run(("chmod", "-R", "a+rX", self.area / handed_on), check=True)
             made.parent.mkdir(exist_ok=True)
             subprocess.run(("cp", "-a", self.area, made), check=True)
         else:
@@ -304,7 +320,10 @@ class World:
             write(stacks / f"Pair-{number}.yaml", text)
         all_of_it = ["{easyconfig: Pair-1.yaml, variants: [x, y]}", "{easyconfig: Pair-2.yaml, variants: [x, y]}"]
         write(stacks / "stack.yaml", f"name: two-rooms\neasyconfigs: [{', '.join(all_of_it)}]\n")
-        write(stacks / "other.yaml", f"name: two-rooms\neasyconfigs: [{{easyconfig: Pair-2.yaml, variants: [y], default: true}}]\n")
+        write(
+            stacks / "other.yaml",
+            "name: two-rooms\neasyconfigs: [{easyconfig: Pair-2.yaml, variants: [y], default: true}]\n",
+        )
         for path in (stacks, *stacks.iterdir()):
             os.chown(path, self.users["publisher"][0], getgrnam(SHARED_BY).gr_gid)
         stacks.chmod(0o2775)

@@ -8,6 +8,7 @@ from pathlib import Path
 from sifmod.errors import OptionError, PermissionsError
 from sifmod.image.disk import writing
 from sifmod.module.quote import shell
+from sifmod.tree.durable import sync_directory
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._+-]*")
 _NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
@@ -34,6 +35,7 @@ def write_text(text: str, target: Path, *, force: bool = False) -> None:
                 _publish(unfinished, target)
         finally:
             unfinished.unlink(missing_ok=True)
+        sync_directory(target.parent)
 
 
 def _publish(unfinished: Path, target: Path) -> None:
