@@ -291,7 +291,7 @@ class World:
             if before:
                 self.reset(before, sharing, umask)
             else:
-                self._empty()
+                self._empty(sharing)
             for words in commands:
                 self.ok("publisher", umask, words)
                 if start == "kernel":
@@ -306,7 +306,7 @@ class World:
             shutil.rmtree(self.area, ignore_errors=True)
             subprocess.run(("cp", "-a", made, self.area), check=True)
 
-    def _empty(self) -> None:
+    def _empty(self, sharing: str) -> None:
         shutil.rmtree(self.area, ignore_errors=True)
         self.area.mkdir()
         self.area.chmod(0o1777)
@@ -326,7 +326,7 @@ class World:
         )
         for path in (stacks, *stacks.iterdir()):
             os.chown(path, self.users["publisher"][0], getgrnam(SHARED_BY).gr_gid)
-        stacks.chmod(0o2775)
+        stacks.chmod(0o755 if sharing == "none" else 0o2775)
 
 
 def _users() -> dict[str, tuple[int, ...]]:
@@ -379,7 +379,7 @@ def made_world(images: Images) -> Iterator[World]:
             victim = stack.enter_context(Victim(env))
             world = World(place, victim, _users(), registry.address)
             world.settings("none")
-            world._empty()
+            world._empty("none")
             assert victim.warm(("install", top / "a" / "Tiny-1.0.yaml", SKIP, "--extended-dry-run")).code == 0
             yield world
 
