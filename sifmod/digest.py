@@ -1,5 +1,8 @@
 """SHA-256 of bytes and files, as lower-case hexadecimal."""
 
+import errno
+import os
+import stat
 from pathlib import Path
 
 # hashlib loads OpenSSL, a tenth of the time of a `sifmod list`: not before something is hashed
@@ -13,8 +16,11 @@ def sha256_bytes(data: bytes) -> str:
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's content; raises OSError as `open` does."""
+    """SHA-256 of a file's content; a pipe is not waited for. Raises OSError as `open` does, and for no regular file."""
     import hashlib
 
-    with path.open("rb") as file:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -95,6 +95,13 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+@pytest.fixture(scope="session")
+def needs_root() -> None:
+    """Skip for an ordinary user, who can be nobody else, make no device and give no file away."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can run commands as other users, make devices and give files to others")
+
+
 @pytest.fixture
 def shared_tmp() -> Iterator[Path]:
     """A temporary directory that every user can reach, which tmp_path is not."""

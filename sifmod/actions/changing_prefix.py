@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 
 from sifmod.config.site import Site
 from sifmod.errors import PermissionsError
@@ -62,18 +63,31 @@ def for_layers(site: Site, directory: Path) -> Site:
 
 
 def _make(site: Site) -> None:
+    """Make the prefix with its group and mode in one step, for another run may work in it at once."""
     prefix, group = site.prefix, site.group
     with umask(prefix, _PARENTS if site.sharing else site.umask):
         prefix.parent.mkdir(parents=True, exist_ok=True)
+    made = prefix.with_name(f".{prefix.name}.{token_hex(4)}")
     with umask(prefix, site.umask):
-        prefix.mkdir()
-    if group is None:
-        return
+        made.mkdir()
     try:
-        shutil.chown(prefix, group=group)
-        prefix.chmod(prefix.stat().st_mode | 0o2000)
+        if group is not None:
+            _give(made, group, prefix)
+        if not prefix.exists():
+            made.rename(prefix)
+    except OSError:
+        if not prefix.is_dir():  # else another run has made it, and put something there
+            raise
+    finally:
+        with suppress(FileNotFoundError):
+            made.rmdir()
+
+
+def _give(made: Path, group: str, prefix: Path) -> None:
+    try:
+        shutil.chown(made, group=group)
+        made.chmod(made.stat().st_mode | 0o2000)
     except (LookupError, PermissionError) as error:
-        prefix.rmdir()
         raise PermissionsError(
             f"{prefix} cannot be given to the group {group}: {error}", "correct `group` in the site file"
         ) from error

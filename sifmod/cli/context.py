@@ -13,6 +13,7 @@ from sifmod.cli.shared_options import SITE_KEYS, Given
 from sifmod.config.name import ModuleName
 from sifmod.config.shown import shown
 from sifmod.errors import ModuleError, OptionError
+from sifmod.tree.durable import check_readable
 from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
@@ -52,20 +53,25 @@ def load_facts(options: Given) -> "LoadedSite":
     return loaded.without_quirks()
 
 
-def tree(prefix: Path) -> Layout:
-    """The tree of a prefix; raises OptionError where a file is in its place or in its way."""
+def tree(prefix: Path, *, named: bool = False) -> Layout:
+    """The tree of a prefix. Raises OptionError where a file is in its place or in its way.
+
+    Raises PermissionsError where this user may not read it, unless it is only `named`.
+    """
     in_the_way = next((place for place in (prefix, *prefix.parents) if place.exists()), prefix)
     if in_the_way.exists() and not in_the_way.is_dir():
         raise OptionError(f"the prefix {prefix} cannot be a directory: {in_the_way} is a file")
+    if not named:
+        check_readable(prefix)
     return Layout(prefix)
 
 
-def layout_for(prefix: str | None) -> Layout:
+def layout_for(prefix: str | None, *, named: bool = False) -> Layout:
     """The tree of the prefix given or configured; reads configuration files only when they decide the prefix."""
     from sifmod.config.prefix import quick_prefix
 
     quick = quick_prefix(prefix, os.environ)
-    return tree(Path(quick if quick else load_context({"prefix": prefix}).site.prefix))
+    return tree(Path(quick if quick else load_context({"prefix": prefix}).site.prefix), named=named)
 
 
 def live(layout: Layout) -> list[ModuleName]:

@@ -191,7 +191,7 @@ def init_command(shell: str, prefix: str | None) -> None:
     """
     from sifmod.module.quote import shell as quoted
 
-    modules = quoted(str(layout_for(prefix).modules))
+    modules = quoted(str(layout_for(prefix, named=True).modules))
     # a shell in which no module tool is set up yet has no `module`
     if shell == "fish":
         write(f"type -q module; and module use {modules}")

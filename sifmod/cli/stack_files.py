@@ -142,6 +142,7 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
     if forget and output:
         raise click.UsageError("--forget writes no lock: give no -o")
     stack, site = load_stack(file), load_context(given_site(given)).site
+    tree(site.prefix)
     path = output or lock_beside(file)
     modules = () if forget else write_lock(stack, path, given, as_json=as_json)
     if forget or os.access(site.prefix, os.W_OK):

@@ -137,20 +137,20 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while `path` is written into NoSpaceError, PermissionsError or FetchError."""
+def writing(path: Path, denied: str = "") -> Iterator[None]:
+    """Raise NoSpaceError, PermissionsError (its hint: `denied`) or FetchError where `path` cannot be written."""
     try:
         yield
     except OSError as error:
         message = f"cannot write {path}: {reason(error)}"
         if meaning(error) == "full":
             raise NoSpaceError(f"{message}; what was written of it was removed", _HINT) from error
-        raise _explained(error, message) from error
+        raise _explained(error, message, denied) from error
 
 
-def _explained(error: OSError, message: str) -> SifmodError:
+def _explained(error: OSError, message: str, denied: str = "") -> SifmodError:
     if meaning(error) == "denied":
-        return PermissionsError(message)
+        return PermissionsError(message, denied)
     return FetchError(message, FILE_LIMIT if meaning(error) == "too many files" else "")
 
 

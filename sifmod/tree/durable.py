@@ -49,6 +49,14 @@ def explain(error: OSError, doing: str) -> SifmodError:
             return InstallError(message)
 
 
+def check_readable(prefix: Path) -> None:
+    """Raise PermissionsError where a tree is there and this user may not look into it: nothing in it is known then."""
+    for place in (prefix, prefix / "software", prefix / "modules"):
+        if os.path.isdir(place) and not os.access(place, os.R_OK | os.X_OK):  # noqa: PTH112 (False behind a closed one)
+            hint = "ask its owner, or name another tree with --prefix; `sharing` in the site file opens one to others"
+            raise PermissionsError(f"the tree {prefix} cannot be read: {place} is closed to this user", hint)
+
+
 @contextmanager
 def reported(doing: str) -> Iterator[None]:
     """Raise what the block raises, an OSError as the SifmodError that explains it."""

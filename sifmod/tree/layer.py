@@ -197,6 +197,11 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> 
             os.chmod(directory / IMAGE, (directory / IMAGE).stat().st_mode & READ_ONLY)  # noqa: PTH101
         for name in (*made, *((IMAGE,) if layer.packed else ())):
             sync_file(directory / name)
+        for below, _, files in os.walk(directory / TREE, topdown=False):
+            for path in (Path(below, name) for name in files):
+                if not path.is_symlink():
+                    sync_file(path)
+            sync_directory(below)
         if is_directory(directory / "bin"):
             sync_directory(directory / "bin")
         sync_directory(directory)

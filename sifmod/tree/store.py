@@ -265,7 +265,7 @@ class Store(Incoming):
                 incoming.unlink()
                 self.gave(path, origin, source)
                 return path
-            if is_there(path) and known is None and sha256_file(path) != sha256:
+            if is_there(path) and known is None and not (path.is_file() and sha256_file(path) == sha256):
                 raise InstallError(
                     f"{path} was not put there by sifmod and is not what its name says, so it is not replaced",
                     "move it away, then repeat the command",

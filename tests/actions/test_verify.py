@@ -193,14 +193,14 @@ def test_what_cannot_be_read_is_told(
 ) -> None:
     """A disk that gives an error; everything else is looked at all the same."""
     path = Path(installation.root, what)
-    usual = Path.open
+    usual = os.open
 
-    def failing(self: Path, *arguments: Any, **named: Any) -> Any:
-        if self == path:
+    def failing(opened: Any, *arguments: Any, **named: Any) -> int:
+        if opened == path:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return usual(self, *arguments, **named)
+        return usual(opened, *arguments, **named)
 
-    monkeypatch.setattr(Path, "open", failing)
+    monkeypatch.setattr(os, "open", failing)
     (finding,) = verify(layout, installation)
     records = {str(file.path): file.sha256 for file in installation.files} | {"tiny.sif": installation.own_image.sha256}
     named = installation.own_image.path if what == "tiny.sif" else str(path)

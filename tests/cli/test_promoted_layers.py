@@ -86,6 +86,7 @@ def promotion(
     return Promotion(here, images.tiny_sif, ordinary_user)
 
 
+@pytest.mark.usefixtures("needs_root")
 def test_what_a_member_writes_later_does_not_reach_what_was_published(promotion: Promotion) -> None:
     """S2: the image of a layer was a hard link to the member's file, of mode 0664."""
     promotion.lock()
@@ -182,6 +183,7 @@ def nothing(root: Path, name: str, _secret: Path) -> None:
     (root / name).unlink()
 
 
+@pytest.mark.usefixtures("needs_root")
 @pytest.mark.parametrize("name", ["layer.squashfs", "pylock.toml"])
 @pytest.mark.parametrize("plant", [a_private_file, a_private_directory, a_pipe, a_directory, a_hole, another, nothing])
 def test_what_is_not_what_the_lock_names_is_not_read_into_the_tree(

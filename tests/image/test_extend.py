@@ -47,7 +47,7 @@ BASES = {
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tree(needs_root: None, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: ARG001
     """What the bases have."""
     return rich_tree(tmp_path_factory.mktemp("rich") / "tree")
 

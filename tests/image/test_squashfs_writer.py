@@ -97,6 +97,7 @@ def test_squashfuse_and_the_kernel_read_it(tree: Path, tmp_path: Path, compressi
     }
 
 
+@pytest.mark.usefixtures("needs_root")
 def test_owners_devices_and_attributes_of_root(tmp_path: Path) -> None:
     def make(writer: DataWriter) -> Directory:
         capability = ((b"security.capability", b"\1\0\0\2" + bytes(16)), (b"trusted.x", b"\0"))

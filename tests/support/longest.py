@@ -5,6 +5,8 @@ The first makes the image of PyTorch; those that take it, from howto on, come wh
 
 LONGEST = (
     "gpu_check",
+    "all_commands",
+    "commands_disturbed",
     "equality",
     "fault_file_system",
     "hosts",

@@ -5,6 +5,7 @@ since it was last written, and so has every directory that comes with it. And th
 ends: the directory is synced after it. Directories that are made on the way do not count.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -58,6 +59,8 @@ def mistakes(lines: Sequence[str], top: Path, ignored: Sequence[Path] = ()) -> l
             old, new = paths[-2:]
             if _seen(new, top, ignored):
                 early = [path for path in (*data, *names) if path == old or path.startswith(f"{old}/")]
+                if Path(new).exists():  # what was removed before it got a name needs no sync
+                    early = [path for path in early if os.path.lexists(_moved(path, old, new))]
                 found += [f"{path} was not synced when it became {new}" for path in sorted(early)]
             if call.startswith("rename"):
                 data, names = ({_moved(path, old, new) for path in paths_} for paths_ in (data, names))

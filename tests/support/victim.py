@@ -25,6 +25,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CHANGES = {"os.rename", "os.link", "os.symlink", "os.mkdir", "os.rmdir", "os.remove", "os.chmod", "os.truncate"}
+LATE = (
+    "jinja2",
+    "pydantic",
+    "yaml",
+    "requests",
+    "subprocess",
+    "fnmatch",
+    "multiprocessing.popen_fork",
+    "encodings.cp437",
+    "encodings.idna",
+)
+HANGS = 120  # seconds: a command that takes so long is killed
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
@@ -36,12 +48,14 @@ class Outcome:
     code: int | None
     steps: int  # how many it had reached
     stderr: str
+    stdout: str = ""
 
 
 class Victim:
     """The server, seen from the test; a context manager. `command` in front of it: unshare."""
 
     def __init__(self, env: Mapping[str, str], *command: str) -> None:
+        self.env = env
         path = os.pathsep.join(str(Path(__file__).resolve().parents[n]) for n in (1, 2))
         self._process = subprocess.Popen(
             (*command, sys.executable, __file__),
@@ -65,13 +79,15 @@ class Victim:
         step: int = 0,
         delay: float = 0,
         who: tuple[int, ...] | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> Outcome:
         """Run one command line; `how`: whole; killed, terminated, stopped, failing at `step`; shot after `delay` s.
 
-        `who`: as the user of this uid and gid, under this umask, and in these further groups.
+        `who`: as the user of this uid and gid, under this umask, and in these further groups. `env`: more variables;
+        the command starts in its HOME.
         """
         words = [str(argument) for argument in arguments]
-        return self._ask({"run": words, "how": how, "step": step, "delay": delay, "who": who})
+        return self._ask({"run": words, "how": how, "step": step, "delay": delay, "who": who, "env": env or {}})
 
     def warm(self, arguments: Sequence[str | Path]) -> Outcome:
         """Run a command line that changes nothing in the server itself, so that its children find everything loaded."""
@@ -93,10 +109,10 @@ def _serve() -> None:
     for module in pkgutil.walk_packages(importlib.import_module("sifmod").__path__, "sifmod."):
         if module.name != "sifmod.__main__":
             importlib.import_module(module.name)
-    for late in ("jinja2", "pydantic", "yaml", "requests", "subprocess", "fnmatch"):
+    for late in LATE:  # another user may not be able to read what Python has
         importlib.import_module(late)
     count = mmap.mmap(-1, 8)
-    running: dict[int, tuple[mmap.mmap, int]] = {}
+    running: dict[int, tuple[mmap.mmap, int, int]] = {}
     for line in sys.stdin:
         request = json.loads(line)
         if "warm" in request:
@@ -108,15 +124,18 @@ def _serve() -> None:
             continue
         if "run" in request:
             count = mmap.mmap(-1, 8)
-            errors = os.memfd_create("stderr")
+            out, errors = os.memfd_create("stdout"), os.memfd_create("stderr")
             pid = os.fork()
             if pid == 0:
                 os.setpgid(0, 0)  # of which the workers of a stack are too
                 if request["who"]:
                     _become(*request["who"])
+                if request["env"]:
+                    os.environ.update(request["env"])
+                    os.chdir(os.environ["HOME"])
                 _disturb(request["how"], request["step"], count)
-                _command(request["run"], errors)
-            running[pid] = (count, errors)
+                _command(request["run"], out, errors)
+            running[pid] = (count, out, errors)
             if request["how"] == "shot":
                 time.sleep(request["delay"])
                 os.kill(pid, signal.SIGKILL)
@@ -124,12 +143,14 @@ def _serve() -> None:
             pid = request["resume"]
             os.killpg(pid, signal.SIGCONT)
         _, status = os.waitpid(pid, os.WUNTRACED)
-        count, errors = running[pid]
+        count, *streams = running[pid]
         code = None if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
-        said = os.pread(errors, 1 << 20, 0).decode()
+        said, told = (os.pread(stream, 1 << 20, 0).decode() for stream in streams)
         if code is not None:
-            os.close(errors)
-        print(json.dumps({"pid": pid, "code": code, "steps": int.from_bytes(count[:8]), "stderr": said}), flush=True)
+            for stream in streams:
+                os.close(stream)
+        steps = int.from_bytes(count[:8])
+        print(json.dumps({"pid": pid, "code": code, "steps": steps, "stdout": said, "stderr": told}), flush=True)
 
 
 def _become(uid: int, gid: int, umask: int, *groups: int) -> None:
@@ -139,11 +160,12 @@ def _become(uid: int, gid: int, umask: int, *groups: int) -> None:
     os.setuid(uid)
 
 
-def _command(arguments: list[str], errors: int) -> None:
+def _command(arguments: list[str], out: int, errors: int) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
-    for number, target in ((0, nothing), (1, nothing), (2, errors)):
+    for number, target in ((0, nothing), (1, out), (2, errors)):
         os.dup2(target, number)
     code = 70
+    signal.alarm(HANGS)
     try:
         from sifmod.cli.main import run
 
@@ -151,6 +173,7 @@ def _command(arguments: list[str], errors: int) -> None:
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 70
     finally:
+        sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 

@@ -270,6 +270,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.usefixtures("needs_root")  # else both members are one user
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
 def test_nothing_happens_outside_the_prefix(
     members: Members, attack: Callable[[Path, Path], None], capfd: pytest.CaptureFixture[str]

@@ -22,7 +22,6 @@ from sifmod.imports.cost import CannotImportError, Imported, Value
 from sifmod.imports.easybuild import read_easybuild
 from sifmod.imports.modulefile import Naming, read_modulefile
 from sifmod.imports.shpc import read_shpc
-from sifmod.tree.durable import sync_directory
 
 _ORDER = (
     *("name", "version", "versionsuffix", "description", "homepage", "docurls", "whatis", "moduleclass", "license"),
@@ -204,8 +203,6 @@ def write(converted: Converted, directory: Path, force: bool) -> Path:
     if not force and os.path.lexists(target):
         raise OptionError(f"{target} exists already, and is left as it is", "--force replaces it")
     write_text(converted.text, target, force=force)
-    with writing(target):
-        sync_directory(directory)
     return target
 
 

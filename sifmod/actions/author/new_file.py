@@ -8,8 +8,10 @@ from pathlib import Path
 from sifmod.errors import OptionError, PermissionsError
 from sifmod.image.disk import writing
 from sifmod.module.quote import shell
+from sifmod.tree.durable import sync_directory
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._+-]*")
+_ELSEWHERE = "name a file in a directory that you may write in"
 _NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 
 
@@ -22,7 +24,7 @@ def write_text(text: str, target: Path, *, force: bool = False) -> None:
     if not force:
         check_target(target)
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    with writing(target):
+    with writing(target, _ELSEWHERE):
         try:
             with unfinished.open("xb") as file:
                 file.write(text.encode())
@@ -34,6 +36,7 @@ def write_text(text: str, target: Path, *, force: bool = False) -> None:
                 _publish(unfinished, target)
         finally:
             unfinished.unlink(missing_ok=True)
+        sync_directory(target.parent)
 
 
 def _publish(unfinished: Path, target: Path) -> None:
@@ -59,7 +62,7 @@ def check_replaceable(target: Path) -> None:
     if target.is_dir():
         raise OptionError(f"{target} is a directory", "give the name of a file")
     if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise PermissionsError(f"cannot write {target}: no permission to write in its directory")
+        raise PermissionsError(f"cannot write {target}: no permission to write in its directory", _ELSEWHERE)
 
 
 def check_directory(target: Path) -> None:

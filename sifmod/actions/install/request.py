@@ -24,6 +24,7 @@ from sifmod.image.artifact import Artifact
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.image_origin import ImageOrigin
 from sifmod.module.plan import Plan
+from sifmod.tree.durable import check_readable
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import ImageRecord, Installation, live
 from sifmod.tree.store import stored_at
@@ -56,7 +57,7 @@ class InstallRequest:
 def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> InstallRequest:
     """Find, load and plan; `easyconfig` is a path or the name of one. Reads the live receipt and writes nothing.
 
-    Raises OSError, EasyconfigNotFoundError, ConfigError, VariantError, OptionError.
+    Raises OSError, EasyconfigNotFoundError, ConfigError, VariantError, OptionError, PermissionsError.
     """
     path = wanted_easyconfig(easyconfig, site.site)
     options = replace(options, asked=options.asked._replace(name="" if is_path(easyconfig) else easyconfig))
@@ -64,6 +65,7 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Instal
     loaded = load_easyconfig(path, site, options.variant, source, os.environ)
     check_sources(loaded)
     layout = Layout(site.site.prefix)  # a prefix that cannot be one is refused before anything is done
+    check_readable(layout.prefix)
     before = live(layout, loaded.easyconfig.module)
     if before is not None and before.image:  # most likely the image that it will be
         loaded = _with_digests(loaded, site, before.image)
