@@ -113,6 +113,10 @@ class InstallError(SifmodError):
     exit_code = 18
 
 
+class FullError(InstallError):
+    """The disk or a quota has no room."""
+
+
 class LockError(InstallError):
     """A lock could not be taken, or was lost to another node."""
 

@@ -11,7 +11,7 @@ from sifmod.actions.reporter import Reporter
 from sifmod.config.hook import Moment
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
-from sifmod.errors import ModuleError, OptionError
+from sifmod.errors import FullError, ModuleError, OptionError
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, checked_text, read_life
@@ -79,8 +79,13 @@ def forget_life(layout: Layout, module: ModuleName, lease: float, reporter: Repo
 
     done = written(layout, module.name, without)
     if done is None:
-        with life_lock(layout, module.name, lease, reporter.waiting(module)) as held:
-            done = write_life(layout, module.name, without, held)
+        try:
+            with life_lock(layout, module.name, lease, reporter.waiting(module)) as held:
+                done = write_life(layout, module.name, without, held)
+        except FullError as error:
+            why = error.message.partition(";")[0]
+            reporter.say(f"warning: {why}; repeat `sifmod uninstall {module}` when there is space")
+            return read_life(layout, module.name).default == module.version
     _tell(layout, module.name, done, reporter)
     return done.before.default == module.version
 

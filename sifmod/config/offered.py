@@ -90,7 +90,7 @@ def read_index(robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> dic
             for file, entry in easyconfigs.items()
             if file not in changed and changed.isdisjoint(entry["reads"])
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}  # the easyconfigs themselves say the same, more slowly
 
 

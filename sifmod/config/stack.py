@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from glob import iglob
+from itertools import count, islice
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -21,7 +22,10 @@ from sifmod.config.yaml.validate import Model, load_model
 from sifmod.errors import ConfigError, Problem, SifmodError
 
 MAX_NODES = 200_000  # a stack of ten thousand modules, each with all its keys
-_MAX_DEPTH = 10  # of files that include files
+_MAX_DEPTH = 11  # of files that include files
+_MOST_INCLUDED = 1000  # files, each as often as it is included
+_MOST_PLACES = 5_000  # directories that a pattern leads to, by every way
+_MOST_FOUND = 50_000  # files
 
 
 def _date(value: object) -> object:
@@ -143,7 +147,7 @@ class Stack:
 def load_stack(path: Path) -> Stack:
     """Raises ConfigError with every problem of every file, SifmodError where it is for another sifmod."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 (a link stays one)
-    read = _read(path, ())
+    read = _read(path, (), count(1))
     problems = [*read.problems, *_twice(read.members)]
     if problems:
         raise ConfigError(tuple(sorted(set(problems))))
@@ -177,7 +181,7 @@ class _Read(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def _read(path: Path, above: tuple[Path, ...]) -> _Read:
+def _read(path: Path, above: tuple[Path, ...], included_files: Iterator[int]) -> _Read:
     try:
         file, document = load_model(StackFile, path, MAX_NODES)
     except ConfigError as error:
@@ -192,10 +196,19 @@ def _read(path: Path, above: tuple[Path, ...]) -> _Read:
     found: list[Problem] = []
     for number, word in enumerate(file.include):
         included, mark = path.parent / word, node.entries["include"].items[number].mark
-        if included in above or included == path or len(above) > _MAX_DEPTH:
-            found.append(problem_at(mark, f"include[{number}]", f"{word} includes itself"))
+        depth, wrong = len(above) + 1, ""
+        if included in above or included == path:
+            wrong = f"{word} includes itself"
+        elif depth > _MAX_DEPTH:
+            wrong = f"{word} is included at depth {depth}; the bound is {_MAX_DEPTH}"
+        elif next(included_files) > _MOST_INCLUDED:
+            raise ConfigError(
+                (problem_at(mark, f"include[{number}]", f"more than {_MOST_INCLUDED} files are included, with {word}"),)
+            )
+        if wrong:
+            found.append(problem_at(mark, f"include[{number}]", wrong))
             continue
-        inner = _read(included, (*above, path))
+        inner = _read(included, (*above, path), included_files)
         members, inputs, found = [*members, *inner.members], [*inputs, *inner.inputs], [*found, *inner.problems]
     items = node.at("easyconfigs").items
     for number, (entry, item) in enumerate(zip(file.easyconfigs, items, strict=True)):
@@ -216,13 +229,28 @@ def _members(directory: Path, entry: Entry, item: Node, inputs: list[Input]) -> 
         yield Member(str(beside) if beside.is_file() or "/" in word else word, entry, item.mark)
         return
     inputs.append(read_input(f"*{directory / word}", {}))
-    names = sorted(os.path.normpath(name) for name in iglob(str(directory / word), recursive=True))  # noqa: PTH207
+    names = sorted(map(os.path.normpath, _bounded_glob(str(directory / word), word)))
     stacks = {seen.path for seen in inputs}
     easyconfigs = [name for name in names if name.endswith(SUFFIXES) and name not in stacks]
     if not easyconfigs:
         raise ValueError(f"no easyconfig is found by {word}")
     for name in easyconfigs:
         yield Member(name, entry, item.mark, found=True)
+
+
+def _bounded_glob(pattern: str, word: str) -> tuple[str, ...]:
+    """What a pattern finds. Raises ValueError for one that leads to too much, as links that lead back do."""
+    parts = pattern.split("/")
+    looked_at = 0
+    for depth, part in enumerate(parts[:-1], 1):
+        if any(sign in part for sign in "*?["):
+            for _ in iglob("/".join((*parts[:depth], "")), recursive=True):  # noqa: PTH207
+                if (looked_at := looked_at + 1) > _MOST_PLACES:
+                    raise ValueError(f"{word} leads to more than {_MOST_PLACES} directories")
+    found = tuple(islice(iglob(pattern, recursive=True), _MOST_FOUND + 1))  # noqa: PTH207
+    if len(found) > _MOST_FOUND:
+        raise ValueError(f"{word} finds more than {_MOST_FOUND} files")
+    return found
 
 
 def _named_first(members: tuple[Member, ...]) -> tuple[Member, ...]:

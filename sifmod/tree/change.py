@@ -18,7 +18,7 @@ from sifmod.tree.removal import prune
 class _Step(NamedTuple):
     target: Path
     new: Path | None  # None: the target is removed
-    old: Path | None  # a copy of what the target was, to put back; None: it was not there
+    old: Path | None  # what the target was, to put back: a copy, or where it goes; None: it was not there
 
 
 class Change:
@@ -44,7 +44,7 @@ class Change:
     def remove(self, target: Path) -> None:
         """Remove `target`, if it is there, and the directories above it that it leaves empty."""
         if is_there(target):
-            self._steps.append(_Step(target, None, self._copy(target)))
+            self._steps.append(_Step(target, None, self._held.path("removed")))
 
     def apply(self) -> None:
         """Carry all steps out, or none; raises LockError when the lock was lost, OSError as the system does."""
@@ -55,8 +55,8 @@ class Change:
                 done.append(step)
                 if step.new is not None:
                     move(step.new, step.target, self._top)
-                else:
-                    take(step.target, self._held.path("removed"), self._top)
+                elif step.old is not None:
+                    take(step.target, step.old, self._top)
         except BaseException:
             for step in reversed(done):
                 self._undo(step)

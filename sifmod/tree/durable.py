@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from sifmod.errors import InstallError, PermissionsError, SifmodError
+from sifmod.errors import FullError, InstallError, PermissionsError, SifmodError
 from sifmod.system import FILE_LIMIT, meaning, reason
 
 Parsed = TypeVar("Parsed")
@@ -37,7 +37,7 @@ def explain(error: OSError, doing: str) -> SifmodError:
     message = f"{doing}: {reason(error)}{place}"
     match meaning(error):
         case "full":
-            return InstallError(
+            return FullError(
                 f"{message}; what was installed before is unchanged",
                 "free some space or quota there (`sifmod gc` shows what can go), then repeat the command",
             )
@@ -309,6 +309,11 @@ def names(directory: Path, top: Path | None = None) -> list[str]:
 def is_refused(error: OSError) -> bool:
     """Whether the file is not there, closed, or none of ours, rather than that the disk does not give it."""
     return error.errno in _REFUSED
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the disk or a quota has no room."""
+    return meaning(error) == "full"
 
 
 def is_directory(path: Path) -> bool:

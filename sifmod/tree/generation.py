@@ -11,7 +11,7 @@ from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.change import Change, change
-from sifmod.tree.durable import READ_ONLY, is_directory, is_there, make_directory, names, read, write
+from sifmod.tree.durable import READ_ONLY, is_directory, is_full, is_there, make_directory, names, read, write
 from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.locking import Held, left_over, lock
@@ -148,7 +148,8 @@ def unpublish(layout: Layout, module: ModuleName, held: Held) -> None:
             steps.remove(layout.modules / path)
         steps.remove(layout.switch(module))
         if is_directory(layout.generations(module)):
-            steps.file(layout.history(module), with_event(read_history(layout, module), None))
+            with _space_or_later():  # `read_history` knows it from the switch that is gone
+                steps.file(layout.history(module), with_event(read_history(layout, module), None))
         write(held.path(_GOING), b"", layout.prefix)
     prune(layout.modules / module.name, layout.modules)
     prune(layout.user_software(module) / USER_SOFTWARE[0], layout.prefix)
@@ -187,8 +188,18 @@ def _catch_up(layout: Layout, module: ModuleName, held: Held) -> None:
     events = recorded(layout, module)
     if number is not None and (not events or events[-1].generation != number):
         events = read_history(layout, module)
-        with change(held, f"cannot write the history of {module}") as steps:
+        with change(held, f"cannot write the history of {module}") as steps, _space_or_later():
             steps.file(layout.history(module), with_event(events, number))
+
+
+@contextmanager
+def _space_or_later() -> Iterator[None]:
+    """What the block writes can wait for a run that finds space."""
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
 
 
 def _check_switch(layout: Layout, module: ModuleName) -> None:

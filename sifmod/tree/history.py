@@ -32,8 +32,11 @@ def read_history(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
     now = live_number(layout, module)
     if now == (events[-1].generation if events else None):
         return events
-    switch = layout.switch(module)
-    return (*events, Event(now, switch.lstat().st_mtime if os.path.lexists(switch) else time.time()))
+    # without a switch: its directory, which changed when it went; on a full disk an uninstall writes no event
+    for place in (layout.switch(module), layout.switch(module).parent):
+        if os.path.lexists(place):
+            return (*events, Event(now, place.lstat().st_mtime))
+    return (*events, Event(now, time.time()))
 
 
 def recorded(layout: Layout, module: ModuleName) -> tuple[Event, ...]:

@@ -4,20 +4,26 @@ The symlinks `1.lease`, `2.lease`, … of a lock's directory are a chain. The te
 names the holder, and a lock changes hands by the creation of the next number: making a symlink is atomic everywhere,
 NFS included, and carries its text with it, so that of several takers one wins and no half-written entry exists. The
 highest number stays when the lock is free; none ever comes back. `N.beat` beside it grows while the holder is alive.
+Where the disk or the quota is full, both take no block: a text of at most 59 bytes lies in the symlink's inode, and a
+beat is a hole of another length each time, the longest when the lock is free. An earlier sifmod sees such a beat
+change, and waits; a free one it takes over after its lease.
 Nothing here trusts two nodes' clocks to agree.
 """
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.durable import make_directory, names, read
+from sifmod.digest import sha256_bytes
+from sifmod.tree.durable import is_full, make_directory, names, read
 from sifmod.tree.removal import remove_tree
 
 _FREE = b"free"
+_SHORT = "~"  # with which a short text begins, and JSON does not
 _DIGITS = 18  # of a lease's number
 _BEAT = 100  # bytes; a beat has twelve
 _PIDS = 1 << 31
@@ -46,7 +52,7 @@ class Lease(NamedTuple):
 
     @property
     def free(self) -> bool:
-        return self.number == 0 or self.beat == _FREE
+        return self.number == 0 or self.beat in (_FREE, bytes(_BEAT))
 
     @property
     def vacant(self) -> bool:
@@ -58,7 +64,7 @@ class Lease(NamedTuple):
     def holder(self) -> Holder | None:
         """Who holds the lock, or held it last; None when the text makes no sense."""
         with suppress(ValueError, TypeError, KeyError, RecursionError):
-            return _holder(json.loads(self.text))
+            return _from_short(self.text) if self.text.startswith(_SHORT) else _holder(json.loads(self.text))
         return None
 
 
@@ -72,6 +78,28 @@ def _holder(fields: Mapping[str, object]) -> Holder:
     if not 0 < pid < _PIDS or not 0 < seconds <= LONGEST:
         raise ValueError("a number that no process gives")
     return Holder(str(token), str(host), str(boot), pid, str(start), float(seconds))
+
+
+def short(holder: Holder) -> str:
+    """The text of a lease in 59 bytes: numbers in hexadecimal digits, and a digest of the host and its boot."""
+    start, seconds = int(holder.start or "0"), math.ceil(holder.seconds * 1000)
+    words = (f"{holder.pid:x}", f"{start:x}", f"{seconds:x}", _place(holder.host, holder.boot))
+    return _SHORT + ".".join((holder.token, *words))
+
+
+def _from_short(text: str) -> Holder:
+    """Raises ValueError. The host and the boot are those of this node, or nothing that any node calls itself."""
+    token, pid, start, seconds, place = text.removeprefix(_SHORT).split(".")
+    host, boot = os.uname().nodename, _boot()
+    if place != _place(host, boot):
+        host, boot = "another node", place
+    began = str(int(start, 16) or "")
+    fields = {"token": token, "host": host, "boot": boot, "pid": int(pid, 16), "start": began}
+    return _holder({**fields, "seconds": int(seconds, 16) / 1000})
+
+
+def _place(host: str, boot: str) -> str:
+    return sha256_bytes(f"{host} {boot}".encode())[:12]
 
 
 def this_process(seconds: float) -> Holder:
@@ -110,18 +138,23 @@ def newest(directory: Path) -> Lease:
 
 def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
     """Try to make `holder` the holder after `seen`, the newest lease of a look; False when another was faster."""
-    text = json.dumps(holder._asdict())
+    texts = (json.dumps(holder._asdict()), short(holder))
     number = seen.number + 1
     entry = _path(directory, number)
     make_directory(directory, directory.parents[1])  # it may have been forgotten since it was looked at
     if not _is_there(directory, seen):
         return False
     try:
-        entry.symlink_to(text)
+        try:
+            entry.symlink_to(texts[0])
+        except OSError as error:
+            if not is_full(error):
+                raise
+            entry.symlink_to(texts[1])
     except FileExistsError:
         # NFS may repeat a request whose answer was lost, and then calls its own success a conflict.
         with suppress(FileNotFoundError):
-            if _text(entry) == text:
+            if _text(entry) in texts:
                 return True
         return False
     except FileNotFoundError:  # forgotten just now; the next attempt makes it anew
@@ -144,11 +177,26 @@ def holds(directory: Path, number: int) -> bool:
 
 def beat(directory: Path, number: int, count: int) -> None:
     """Show that the holder is alive. Written in place: other nodes see the change when they open the file."""
-    _overwrite(_beat_path(directory, number), f"{count:012}".encode())
+    try:
+        _overwrite(_beat_path(directory, number), f"{count:012}".encode())
+    except OSError as error:
+        if not is_full(error):
+            raise
+        _overwrite(_beat_path(directory, number), b"", 1 + count % (_BEAT - 1))
+
+
+def thin(directory: Path, number: int) -> None:
+    """Give the block of the beat back, for something that is needed more."""
+    _overwrite(_beat_path(directory, number), b"", 1)
 
 
 def free(directory: Path, number: int) -> None:
-    _overwrite(_beat_path(directory, number), _FREE)
+    try:
+        _overwrite(_beat_path(directory, number), _FREE)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        _overwrite(_beat_path(directory, number), b"", _BEAT)
 
 
 def forget(directory: Path) -> None:
@@ -194,11 +242,15 @@ def _numbers(directory: Path) -> Iterator[int]:
             yield int(stem)
 
 
-def _overwrite(path: Path, data: bytes) -> None:
+def _overwrite(path: Path, data: bytes, size: int = 0) -> None:
+    """Write this and nothing else; `size`: zeros up to so many bytes, which take no block."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
-        os.pwrite(descriptor, data, 0)
-        os.ftruncate(descriptor, len(data))
+        if data:
+            os.pwrite(descriptor, data, 0)
+        else:
+            os.ftruncate(descriptor, 0)
+        os.ftruncate(descriptor, size or len(data))
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from sifmod.config.name import is_part
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.durable import explain, make_directory, names, reported, take
+from sifmod.tree.durable import explain, is_full, make_directory, names, reported, take
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.removal import removable, remove_tree
@@ -99,7 +99,18 @@ class Held:
         leases.beat(self._chain, self._number, 1)
         self._thread.start()
         try:
-            make_directory(self.directory, self.top)
+            try:
+                make_directory(self.directory, self.top)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                # The notes of the dead are empty files, and stay. A beat has a block too.
+                for remains in _fence(self.directory.parent, self.name, self._number):
+                    for path in remains.iterdir():
+                        if path.is_dir() or path.lstat().st_size:
+                            remove_tree(path, self.top)
+                leases.thin(self._chain, self._number)
+                make_directory(self.directory, self.top)
             self.check()
             self.remains = _fence(self.directory.parent, self.name, self._number)
         except BaseException:

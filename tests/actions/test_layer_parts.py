@@ -17,15 +17,18 @@ import pytest
 from plans import plan
 from sifmod.actions.layer.add import protected
 from sifmod.actions.layer.inside import Inside
-from sifmod.actions.layer.make import COMPILE, start_file
+from sifmod.actions.layer.make import COMPILE, bytecode, start_file
 from sifmod.config.site import PROTECTED
-from sifmod.errors import ImageError, OptionError
+from sifmod.errors import ImageError, InstallError, OptionError
+from sifmod.image.child import Ended, run_child
 from sifmod.image.convert.packed import More, pack
 from sifmod.image.packages.image_python import Distribution, ImagePython, image_python
 from sifmod.image.packages.resolve import followed, pinned, versions_of
+from sifmod.image.packages.uv import bytecode_cache
 from sifmod.image.packages.wanted import name_of, read_requirements
 from sifmod.module.render import render
 from sifmod.module.scripts import PROTECTED as PROTECTED_FILE
+from support.config import write
 
 HELD = json.dumps(
     [
@@ -258,3 +261,43 @@ def test_an_easyconfig_says_what_stays(tmp_path: Path) -> None:
                 (tmp_path / "share").mkdir(exist_ok=True)
                 (tmp_path / PROTECTED_FILE).write_text(file.text)
         assert protected(tmp_path) == expected
+
+
+class Here(Inside):
+    """This Python in place of a container's, which sees the directory at its own path."""
+
+    def python(self, *words: str) -> Ended:
+        return run_child((sys.executable, *words), cwd=self.directory, env=os.environ)
+
+
+def test_nobody_elses_bytecode_gets_into_a_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who shares UV_CACHE_DIR could put any file of the host, and any code, into it."""
+    shared, home, place = tmp_path / "a shared cache", tmp_path / "a home", tmp_path / "layer"
+    write(place / "lib" / "one.py", "A = 1")
+    (place / "work" / "cache").mkdir(parents=True)
+    monkeypatch.setenv("UV_CACHE_DIR", str(shared))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    monkeypatch.setattr(Here, "target", str(place))
+    (place / "work" / "cache").rmdir()
+    (place / "work" / "cache").symlink_to(shared)
+    own = bytecode_cache()
+    (place / "work" / "bytecode").symlink_to(own)
+    with ExitStack() as held:
+        (name,) = bytecode(Here(place / "wrapper", place), 1, held)
+    assert name.startswith("lib/__pycache__/one.")
+    assert not shared.exists()
+    (archive,) = own.iterdir()
+    assert own.stat().st_mode & 0o777 == 0o700
+    for wrong in ("../../escaped.pyc", "/etc/escaped.pyc", "__pycache__/x.py", "one.pyc"):
+        with zipfile.ZipFile(archive, "w") as made:
+            made.writestr(wrong, b"x")
+        with ExitStack() as held, pytest.raises(InstallError, match="holds what is no bytecode of a layer"):
+            bytecode(Here(place / "wrapper", place), 1, held)
+    own.chmod(0o777)
+    with pytest.raises(InstallError, match="others may write there"):
+        bytecode_cache()
+    own.chmod(0o700)
+    if os.geteuid() == 0:
+        os.chown(own, 65534, -1)
+        with pytest.raises(InstallError, match="belongs to nobody"):
+            bytecode_cache()

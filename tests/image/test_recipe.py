@@ -196,6 +196,18 @@ def test_without_packages_no_python_is_needed(tmp_path: Path, prefix: Prefix) ->
         made(prefix, recipe(plain, pip=("six",)))
 
 
+def test_a_sparse_file_that_has_no_room_is_not_read(tmp_path: Path, sif: Path, prefix: Prefix) -> None:
+    huge = write(tmp_path / "a place" / "huge.bin", "")
+    os.truncate(huge, 1 << 42)
+    before = sorted(prefix.path.rglob("*"))
+    with pytest.raises(FetchError, match=r"huge.bin has 4.4 TB, of which 0 B are there, and .* are free for the image"):
+        made(prefix, recipe(sif, files=((str(huge.parent), "/opt/data"),)))
+    assert {path for path in prefix.path.rglob("*") if path.suffix == ".sif"} <= {
+        *before,
+        *(prefix.layout.image(sha256_file(sif)),),
+    }
+
+
 def test_a_file_that_changes_while_the_image_is_built(
     tmp_path: Path, sif: Path, prefix: Prefix, monkeypatch: pytest.MonkeyPatch
 ) -> None:

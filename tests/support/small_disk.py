@@ -10,16 +10,26 @@ PAGE = 4096
 
 
 @contextmanager
-def small_disk(directory: Path, size: int) -> Iterator[Path]:
+def small_disk(directory: Path, size: int, kind: str = "tmpfs") -> Iterator[Path]:
     """A file system of `size` bytes, mounted on the new `directory` in a namespace of its own: the path to it.
 
-    An ordinary user may do that too; the path leads through /proc, where the namespace can be entered.
+    An ordinary user may do that too; the path leads through /proc, where the namespace can be entered. `kind`: tmpfs,
+    or ext4, where a directory takes a page too; that takes root and a loop device.
     """
     directory.mkdir()
     namespace = ("unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user")))
-    mount = f'mount -t tmpfs -o size={size},mode=0755 none "$0" && echo mounted && exec cat'
+    mount = f'mount -t tmpfs -o size={size},mode=0755 none "$0"'
+    if kind == "ext4":
+        file = f"{directory}.{kind}"
+        Path(file).touch()
+        os.truncate(file, size)
+        subprocess.run(("mkfs.ext4", "-q", "-m", "0", "-b", str(PAGE), file), check=True)
+        mount = 'mount -o loop "$0.ext4" "$0"'
     with subprocess.Popen(
-        (*namespace, "sh", "-c", mount, directory), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        (*namespace, "sh", "-c", f"{mount} && echo mounted && exec cat", directory),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "mounted\n"

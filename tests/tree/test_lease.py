@@ -14,6 +14,7 @@ from sifmod.tree import lease as leases
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.locking import left_over, lock
+from support.small_disk import filled, small_disk
 from support.tree import LEASE, nobody
 
 ELSEWHERE = Holder("0" * 16, "elsewhere", "boot", 7, "1", LEASE)
@@ -286,3 +287,44 @@ def test_the_error_of_the_block_comes_out(place: Path) -> None:
         held.directory.rmdir()
         _ = 1 / 0
     assert leases.newest(place / ".locks" / "A@1").free
+
+
+def test_a_lease_without_a_block() -> None:
+    """A later sifmod reads it; an earlier one finds no sense in it, sees the beat change, and waits."""
+    holder = leases.this_process(LEASE)
+    text = leases.short(holder)
+    assert len(leases.short(holder._replace(pid=(1 << 31) - 1, start=str(10**11), seconds=leases.LONGEST))) < 60
+    assert (Lease(1, text, b"").holder, Lease(1, text, b"").vacant) == (holder, False)
+    assert Lease(1, leases.short(holder._replace(start="1")), b"").vacant, "its process is gone"
+    other = Lease(1, leases.short(holder._replace(host="another")), b"")
+    assert (str(other.holder), other.vacant) == (f"process {os.getpid()} on another node", False)
+    for nonsense in (
+        text[:-1].replace(".", "", 1),
+        "~",
+        "~x.zz.1.1.1",
+        "~x.0.1.1.1",
+        "~x.1.1.ffffffff.1",
+    ):
+        assert (Lease(1, nonsense, b"").holder, Lease(1, nonsense, b"").vacant) == (None, False)
+    with pytest.raises(ValueError, match="Expecting value"):
+        json.loads(text)
+
+
+def test_a_full_disk_takes_a_lease_and_its_beats(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        chain = disk / "tree" / ".locks" / "Tiny@1.0"
+        chain.mkdir(parents=True)
+        with filled(disk / "ballast", 0):
+            holder = claimed(chain)
+            seen = []
+            for count in range(1, 4):
+                leases.beat(chain, 1, count)
+                seen.append(leases.newest(chain).beat)
+            assert len(set(seen)) == 3
+            assert os.readlink(chain / "1.lease") == leases.short(holder)
+            assert not leases.newest(chain).vacant
+            assert os.statvfs(disk).f_bavail == 0
+            assert not leases.claim(chain, Lease(0, "", b""), holder._replace(token="f" * 16))
+            leases.free(chain, 1)
+            assert leases.newest(chain).free
+            assert leases.newest(chain).beat not in seen

@@ -10,7 +10,7 @@ from pathlib import Path
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.packages.image_python import PROBE, ImagePython, image_python
-from sifmod.image.packages.uv import Uv, linked_directory, plain_environment, uv_cache
+from sifmod.image.packages.uv import Uv, bytecode_cache, linked_directory, plain_environment, uv_cache
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.receipt import Installation
 
@@ -72,11 +72,13 @@ class Inside:
         cache = uv_cache()
         cache.mkdir(parents=True, exist_ok=True)
         (work / "uv").touch()
-        (work / "cache").mkdir(exist_ok=True)
+        for name in ("cache", "bytecode"):
+            (work / name).mkdir(exist_ok=True)
         binds = [
             f"{self.directory}:{self.target}",
             f"{find_uv_bin()}:{self.target}/work/uv:ro",
             f"{cache}:{self.target}/work/cache",
+            f"{bytecode_cache()}:{self.target}/work/bytecode",
         ]
         places = (*self.visible, *re.split("[ ,]", os.environ.get("UV_FIND_LINKS", "")))
         binds += [path for path in dict.fromkeys(places) if path.startswith("/")]

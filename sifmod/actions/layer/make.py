@@ -19,7 +19,7 @@ from sifmod.image.convert.packed import More, pack
 from sifmod.image.packages.added import LEFT_BY_UV, check_hides_nothing
 from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.resolve import pinned
-from sifmod.image.packages.uv import uv_cache
+from sifmod.image.packages.uv import bytecode_cache
 from sifmod.image.packages.wanted import Wanted
 from sifmod.image.program import Program
 from sifmod.image.startable import reads
@@ -163,9 +163,10 @@ def start_file(python: ImagePython, *, jupyter: bool) -> str:
     return _START.format(prefix=python.prefix, version=python.version[:2], mark=mark, jupyter=jupyter_too)
 
 
-# Compiling takes longer than everything else that makes a layer. So it is kept, beside what uv keeps, by top-level
-# name: a zip for each, under the digest of its files.
-_KEPT = "sifmod-bytecode"
+# Compiling takes longer than everything else that makes a layer. So it is kept by top-level name: a zip for each, under
+# the digest of its files.
+_ARCHIVE = re.compile(r"[0-9a-f]{64}\.zip")
+_COMPILED = re.compile(r"(?:[^/]+/)*__pycache__/[^/]+\.pyc")
 # Run inside. Arguments: directory, cache, the file that is to name what of the cache is used, processes.
 # Bytecode is as PEP 552 has it, never held against its source.
 COMPILE = r"""
@@ -233,6 +234,10 @@ main(*sys.argv[1:])
 """
 
 
+def _is_compiled(path: str) -> bool:
+    return _COMPILED.fullmatch(path) is not None and not {".", ".."}.intersection(path.split("/"))
+
+
 def bytecode(inside: Inside, jobs: int, held: ExitStack) -> More:
     """The compiled modules of `lib`, by path below it; read when they are asked for, while `held` is open.
 
@@ -240,12 +245,15 @@ def bytecode(inside: Inside, jobs: int, held: ExitStack) -> More:
     """
     work, said = f"{inside.target}/work", inside.directory / "work" / "compiled"
     ended = inside.python(
-        "-W", "ignore", "-c", COMPILE, f"{inside.target}/lib", f"{work}/cache/{_KEPT}", f"{work}/{said.name}", str(jobs)
+        "-W", "ignore", "-c", COMPILE, f"{inside.target}/lib", f"{work}/bytecode", f"{work}/{said.name}", str(jobs)
     )
     if ended.code != 0 or not said.is_file():
         raise InstallError("the packages could not be compiled:\n" + "\n".join(ended.lines[-12:]))
     more: More = {}
+    kept = bytecode_cache()
     for name in said.read_text().split():
-        archive = held.enter_context(zipfile.ZipFile(uv_cache() / _KEPT / name))
+        archive = held.enter_context(zipfile.ZipFile(kept / name)) if _ARCHIVE.fullmatch(name) else None
+        if archive is None or not all(_is_compiled(entry) for entry in archive.namelist()):
+            raise InstallError(f"{kept / name} holds what is no bytecode of a layer", f"remove it: rm -r {kept}")
         more |= {f"lib/{entry.filename}": functools.partial(archive.read, entry) for entry in archive.infolist()}
     return more

@@ -267,7 +267,7 @@ def _answer(file: Path, log: Path, number: str) -> dict[str, Any]:
         time.sleep(0.2)
     try:
         data: dict[str, Any] = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         lines = log.read_text(errors="replace").splitlines()[-20:] if log.exists() else []
         why = f"job {number} ended without an answer; {log.absolute()} is its log"
         raise SanityCheckError("\n".join((why, *lines))) from error

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,8 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sifmod.errors import ImageError
+from sifmod.errors import ImageError, InstallError
 from sifmod.image.child import Ended, run_child
+from sifmod.system import user_name
 
 _UNSAFE = re.compile("Skipping unsafe file name: (.*)")
 _LEFT_OUT_FILES = "left-out.txt"
@@ -66,9 +68,33 @@ def plain_environment() -> Mapping[str, str]:
 
 def uv_cache() -> Path:
     """Where uv keeps what it has downloaded."""
+    return Path(os.environ.get("UV_CACHE_DIR") or _own_cache() / "uv").absolute()
+
+
+def _own_cache() -> Path:
     given = os.environ.get("XDG_CACHE_HOME", "")
-    home = Path(given) if given.startswith("/") else Path.home() / ".cache"
-    return Path(os.environ.get("UV_CACHE_DIR") or home / "uv").absolute()
+    return Path(given) if given.startswith("/") else Path.home() / ".cache"
+
+
+def bytecode_cache() -> Path:
+    """Where bytecode is kept, which nothing holds against its source: a directory where this user alone may write.
+
+    Raises InstallError where it is another's.
+    """
+    place = _own_cache() / f"sifmod-bytecode-{os.geteuid()}"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        place.mkdir(0o700)
+    status, wrong = place.lstat(), ""
+    if not stat.S_ISDIR(status.st_mode):
+        wrong = "is no directory"
+    elif status.st_uid != os.geteuid():
+        wrong = f"belongs to {user_name(status.st_uid)}"
+    elif status.st_mode & 0o022:
+        wrong = "has a mode with which others may write there"
+    if wrong:
+        raise InstallError(f"{place}, where compiled packages are kept, {wrong}", f"remove it: rm -r {place}")
+    return place
 
 
 @contextmanager

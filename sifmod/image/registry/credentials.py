@@ -132,7 +132,7 @@ class Logins:
             why = "gave no answer"
         except OSError as error:
             why = f"could not be run: {error.strerror}"
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             why = "answered something that is no login"
         self.notes.append(f"{program} {why}")
         return None

@@ -7,6 +7,8 @@ the lock of its packages are in the image, below /.singularity.d/build.
 import json
 import os
 import shlex
+import shutil
+import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -37,6 +39,7 @@ from sifmod.image.sources.file import hashed
 from sifmod.image.stored import stored
 from sifmod.module.image_origin import ImageOrigin
 from sifmod.module.plan import BuildPlan
+from sifmod.system import size_text
 
 _PLACE = ".singularity.d/build"
 _LABEL = "org.sifmod.build"
@@ -75,6 +78,21 @@ def _below(place: Path) -> Iterator[Path]:
             yield from (Path(top, name) for name in sorted((*directories, *names)))
 
 
+def _check_room(request: FetchRequest) -> None:
+    """Raise FetchError for files with holes that are larger than what is free: to read them would take hours."""
+    with request.store.workspace() as place:
+        free = shutil.disk_usage(place).free
+    for _, path in _files(request.build):
+        with reading(path):
+            status = path.lstat()
+        there = status.st_blocks * 512
+        if stat.S_ISREG(status.st_mode) and status.st_size > free and there < status.st_size // 2:
+            sizes = f"{size_text(status.st_size)}, of which {size_text(there)} are there"
+            raise FetchError(
+                f"{path} has {sizes}, and {size_text(free)} are free for the image", "leave it out of `image.build`"
+            )
+
+
 def _described(path: Path) -> str:
     """What a file or link is, as far as the image goes; of a directory nothing but that."""
     with reading(path):
@@ -107,6 +125,7 @@ def _recipe(request: FetchRequest, base: Artifact) -> str:
     It names no place of this machine. Raises FetchError for a file that cannot be read.
     """
     build = request.build
+    _check_room(request)
     requirements, lock = _wanted(build)
     sources = build.base.sources if build.base else ()
     said = {

@@ -1,0 +1,57 @@
+"""A stack that would be read without an end: an error that names the file, the bound and what was found."""
+
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Path:
+    """A place for a stack, beside nothing."""
+    (tmp_path / "a stack").mkdir()
+    return tmp_path / "a stack" / "machine.yaml"
+
+
+def said(stack: Path, capfd: pytest.CaptureFixture[str]) -> str:
+    assert run(["stack", "plan", str(stack), "--prefix", str(stack.parents[1] / "tree")]) == 5
+    error = capfd.readouterr().err
+    assert "Traceback" not in error
+    assert not (stack.parents[1] / "tree").exists()
+    return error
+
+
+def test_includes_that_multiply(stack: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Twelve files over eight levels, each of which includes all of the next level: 12**8 to read."""
+    for level in range(8):
+        names = [f"'{level + 1} {number}.yaml'" for number in range(12)] if level < 7 else []
+        for number in range(12):
+            (stack.parent / f"{level} {number}.yaml").write_text(f"include: [{', '.join(names)}]\n")
+    stack.write_text("include: ['0 0.yaml']\n")
+    error = said(stack, capfd)
+    assert f"{stack.parent}/" in error
+    assert "more than 1000 files are included" in error
+
+
+def test_includes_that_are_nested(stack: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for level in range(14):
+        (stack.parent / f"{level}.yaml").write_text(f"include: [{level + 1}.yaml]\n")
+    stack.write_text("include: [0.yaml]\n")
+    error = said(stack, capfd)
+    assert f"{stack.parent}/10.yaml" in error
+    assert "11.yaml is included at depth 12; the bound is 11" in error
+    assert "itself" not in error
+
+
+@pytest.mark.parametrize("pattern", ["**/*.yaml", "d/*/*/*/*.yaml", "**/x/**/*.yaml"])
+def test_a_pattern_that_finds_no_end(stack: Path, pattern: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Links that lead back make as many ways as there are names."""
+    place = stack.parent / "d"
+    place.mkdir()
+    for number in range(30):
+        (place / f"x{number or ''}").symlink_to(".")
+    stack.write_text(f"easyconfigs: ['{pattern}']\n")
+    error = said(stack, capfd)
+    assert f"{stack}:1" in error
+    assert f"{pattern} leads to more than 5000 directories" in error
