@@ -158,16 +158,17 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
         request = held_to(request, planned.lock) if planned.lock else request
         before = live(layout, module)
         todo = _todo(request.plan, before)
-        other = (f"not as when the lock was written: {request.differing}",) if request.differing else ()
+        other = [f"not as when the lock was written: {request.differing}"] if request.differing else []
+        if not check_locked(before, request):
+            other.append("what its image decides is compared with the lock when it is installed")
         if before is None:
-            return Step(member, variant, " ", module, other, todo=todo)
+            return Step(member, variant, " ", module, tuple(other), todo=todo)
         number = before.generation
         if not is_complete(layout, before, request):
             return Step(member, variant, "R", module, (*_why(layout, before, request, around), *other), todo, number)
-        check_locked(before, request)
         lacks = (locked := request.options.locked) and not are_there(layout, before, locked)
         needed = planned.anew or lacks or provenance_to_write(before, request)
-        return Step(member, variant, "x", module, other, todo if needed else None, number)
+        return Step(member, variant, "x", module, tuple(other), todo if needed else None, number)
     except (SifmodError, OSError) as error:
         step = Step(member, variant, "!", module, error=_told(error))
         return step if module else _made_before(step, layout, options.asked.options)[0]
