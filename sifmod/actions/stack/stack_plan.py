@@ -17,7 +17,7 @@ from sifmod.actions.install.unchanged import find_unchanged, made_by
 from sifmod.actions.layer.places import are_there
 from sifmod.actions.lock import Lock
 from sifmod.actions.workers import in_order
-from sifmod.config.input import Surroundings
+from sifmod.config.input import OWN_FILES, Surroundings
 from sifmod.config.load_site import Sites
 from sifmod.config.name import ModuleName
 from sifmod.config.stack import Member, Stack
@@ -210,7 +210,11 @@ def _why(layout: Layout, before: Installation, request: InstallRequest, around: 
         yield f"its site was {made.site} and is {request.site.site.name}"
     if made.sifmod != __version__:
         yield f"sifmod {made.sifmod} made it"
-    if made.facts != request.site.facts and not changed:
+    facts = dict(made.facts)
+    now = facts | {OWN_FILES: dict(request.site.facts)[OWN_FILES]}
+    if made.sifmod == __version__ and facts.get(OWN_FILES) != now[OWN_FILES]:
+        yield f"sifmod {made.sifmod} with other files made it"
+    elif now != dict(request.site.facts) and not changed:
         yield "this machine, or its environment, has changed"
 
 
