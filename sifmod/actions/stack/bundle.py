@@ -30,6 +30,7 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError, InstallError, OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
+from sifmod.tree.durable import sync_directory
 from sifmod.tree.layer import IMAGE as LAYER
 from sifmod.tree.layer import LOCK as LAYER_LOCK
 from sifmod.tree.layer import RECEIPT, all_layers
@@ -136,6 +137,7 @@ def _write_file(target: Path, item: Item, progress: Progress) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.rename(target)
+    sync_directory(target.parent)
 
 
 def _same(target: Path, item: Item) -> bool:
@@ -169,6 +171,7 @@ def _write_tar(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.rename(bundle)
+    sync_directory(bundle.parent)
 
 
 def _begun(path: Path) -> IO[bytes]:
