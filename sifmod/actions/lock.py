@@ -20,6 +20,7 @@ from sifmod.module.image_origin import ImageOrigin, from_fields
 from sifmod.module.plan import File, ImagePlan, Plan
 from sifmod.module.render import render
 from sifmod.system import some
+from sifmod.tree.provenance import FoundCommands, FoundMpi
 from sifmod.tree.receipt import Installation
 from sifmod.tree.store import StoredImage
 
@@ -35,6 +36,8 @@ class LockedImage(NamedTuple):
     sha256: str
     source: str  # that gave it
     origin: ImageOrigin
+    commands: FoundCommands | None = None  # what was found in it, which decides files; an earlier sifmod wrote neither
+    mpi: FoundMpi | None = None
 
 
 class LockedModule(NamedTuple):
@@ -67,14 +70,15 @@ def locked_module(
     installation: Installation, plan: Plan, inputs: Mapping[str, str], layers: Mapping[str, tuple[str, str]]
 ) -> LockedModule:
     """What a lock says of a module that is installed as this plan says, from inputs as `spelled_inputs` gives them."""
-    image = installation.image
+    image, choice = installation.image, installation.provenance.image
+    mpi = choice.mpi and choice.mpi._replace(told="")
     return LockedModule(
         installation.module,
         installation.provenance.sifmod,
         plan.easyconfig,
         installation.generation,
         inputs,
-        LockedImage(image.sha256, image.source, image.origin) if image else None,
+        LockedImage(image.sha256, image.source, image.origin, choice.commands, mpi) if image else None,
         {file.path: file.sha256 for file in installation.files},
         {name: digest for name, (digest, _) in layers.items()},
         {name: whole for name, (_, whole) in layers.items()},
@@ -188,6 +192,9 @@ def to_json(modules: Iterable[LockedModule]) -> str:
     rows = []
     for one in sorted(modules):
         image = one.image and {**one.image._asdict(), "origin": one.image.origin.as_data()}
+        for name in ("commands", "mpi"):
+            if image and (found := image.pop(name)):
+                image[name] = found._asdict()
         rows.append({**one._asdict(), "module": str(one.module), "image": image})
     return json.dumps({"format": _FORMAT, "modules": rows}, indent=1) + "\n"
 
@@ -208,11 +215,15 @@ def read_lock(path: Path) -> Lock:
 
 
 def _module(row: dict[str, Any]) -> LockedModule:
-    parts, image = row["module"].split("/"), row["image"]
+    parts, image = row["module"].split("/"), row["image"] and dict(row["image"])
+    seen = {name: image.pop(name, None) if image else None for name in ("commands", "mpi")}
+    commands = FoundCommands(**seen["commands"]) if seen["commands"] else None
+    mpi = FoundMpi(**{**seen["mpi"], "found": tuple(seen["mpi"]["found"])}) if seen["mpi"] else None
     texts = (row["sifmod"], row["words"], *((image["source"], image["sha256"]) if image else ()))
     texts += (*row["inputs"].keys(), *row["inputs"].values(), *row["files"].keys(), *row["files"].values())
     contents = row.get("contents", {})
     texts += (*row["layers"].keys(), *row["layers"].values(), *contents.keys(), *contents.values())
+    texts += (*(commands or ()), *((mpi.question, mpi.told, *mpi.found) if mpi else ()))
     if len(parts) != 2 or not all(map(is_part, parts)) or not all(isinstance(text, str) for text in texts):
         raise ValueError("a text that is none")
     digests = (*row["inputs"].values(), *row["files"].values(), *((image["sha256"],) if image else ()))
@@ -220,5 +231,9 @@ def _module(row: dict[str, Any]) -> LockedModule:
         raise ValueError("a digest that is none")
     if type(row["generation"]) is not int:
         raise ValueError("a number that is none")
-    locked = image and LockedImage(**{**image, "origin": from_fields(image["origin"])})
+    locked = image and LockedImage(
+        **{**image, "origin": from_fields(image["origin"])},
+        commands=commands,
+        mpi=mpi,
+    )
     return LockedModule(**{**row, "module": ModuleName(*parts), "image": locked})

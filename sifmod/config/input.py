@@ -6,7 +6,7 @@ Imports neither pydantic nor a YAML parser: an unchanged module is recognised wi
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from sifmod.config.bind_paths import matches, tops_of_links
@@ -14,6 +14,7 @@ from sifmod.config.kinds import RUNTIMES
 from sifmod.digest import sha256_bytes, sha256_file
 
 PRESENT = "present"
+OWN_FILES = "files of sifmod"
 DEVICES = (("cuda", "/dev/nvidiactl"), ("rocm", "/dev/kfd"))
 # Lmod sets MODULESHOME too, so its own variables are asked first.
 _SYNTAX_VARIABLES = (("LMOD_CMD", "lua"), ("LMOD_VERSION", "lua"), ("MODULES_CMD", "tcl"), ("MODULESHOME", "tcl"))
@@ -99,8 +100,20 @@ def module_syntax(environ: Mapping[str, str]) -> str:
     return "lua"
 
 
+@cache
+def _own_files() -> str:
+    """A digest of the sifmod that runs: between two releases, only this tells one from another."""
+    top, found = Path(__file__).parent.parent, []
+    for directory, below, names in os.walk(top):
+        below[:] = [name for name in below if name != "__pycache__"]
+        found += [f"{directory}/{name}" for name in names]
+    return sha256_bytes(
+        b"".join(os.fsencode(path[len(str(top)) :]) + Path(path).read_bytes() for path in sorted(found))
+    )
+
+
 def current_facts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Everything about this machine and environment that detection looks at, as sorted (name, value) pairs.
+    """Everything about this machine, environment and sifmod that decides, as sorted (name, value) pairs.
 
     The prefix is no such thing: a receipt is found by it, whatever named it.
     """
@@ -108,6 +121,7 @@ def current_facts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     for runtime in RUNTIMES:
         found = find_program(runtime, environ)
         facts[f"program {runtime}"] = f"{found}\t{os.path.realpath(found)}" if found else ""
+    facts[OWN_FILES] = _own_files()
     facts["machine"] = os.uname().machine
     facts["module syntax"] = module_syntax(environ)
     for name, value in environ.items():

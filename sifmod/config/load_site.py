@@ -18,7 +18,7 @@ from sifmod.config.detect import (
 from sifmod.config.expand import names_in, texts, variables_read
 from sifmod.config.find import shipped
 from sifmod.config.hook import hooks_of
-from sifmod.config.input import Input, current_facts, read_input
+from sifmod.config.input import OWN_FILES, Input, current_facts, read_input
 from sifmod.config.kinds import RUNTIMES
 from sifmod.config.option import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
@@ -136,12 +136,12 @@ def _facts(
     """What is found on this machine, or was on that of the install: its devices, its runtime, its module tool.
 
     The runtime is looked for again where there was none, or not the one that is wanted. Variables are those of now, but
-    for one that named the site.
+    for one that named the site, and so are the files of sifmod.
     """
     now = dict(current_facts(environ))
     if kept is None:
         return tuple(now.items())
-    before = {name: value for name, value in kept.facts.items() if not name.startswith("variable ")}
+    before = {name: value for name, value in kept.facts.items() if not name.startswith(("variable ", OWN_FILES))}
     programs = [f"program {name}" for name in RUNTIMES if runtime in (name, "auto")]
     if not any(before.get(name) for name in programs):
         before |= {name: now[name] for name in programs}

@@ -54,3 +54,39 @@ def test_a_bundle_sets_no_variable_that_programs_know(
     assert run(["stack", "apply", "--bundle", str(tmp_path), "--prefix", str(tmp_path / "p")]) == 2
     assert f"it sets the variable {name}" in capfd.readouterr().err
     assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize("key", ["env", "host_env", "runscript_env"])
+def test_a_secret_in_settings_is_refused(
+    key: str, tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "a prefix"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "conf"))
+    write(tmp_path / "conf/sifmod/config.yaml", f"{key}: {{PLAIN: x, HF_TOKEN: hunter2}}\n")
+    image = f"image: {{sources: ['{images.tiny_sif}'], filename: tiny.sif}}"
+    write(tmp_path / "Good-1.yaml", f"name: Good\nversion: '1'\n{image}\n")
+    write(tmp_path / "stack.yaml", "name: ours\neasyconfigs: [Good-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    capfd.readouterr()
+    assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "it.tar"]) == 18
+    said = capfd.readouterr().err
+    assert f"{key} of the site or the settings sets HF_TOKEN, which a bundle does not take" in said
+    assert "hunter2" not in said
+    assert not [path for path in tmp_path.iterdir() if ".tar" in path.name]
+
+
+def test_the_catalogue_loads_no_retired_module(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W8: "retired", and then how to load it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "a prefix"))
+    image = f"image: {{sources: ['{images.tiny_sif}'], filename: tiny.sif}}"
+    for name in ("Good", "Gone"):
+        write(tmp_path / f"{name}-1.yaml", f"name: {name}\nversion: '1'\n{image}\n")
+        assert run(["install", SKIP, f"{name}-1.yaml"]) == 0
+    assert run(["retire", "Gone/1"]) == 0
+    assert run(["stack", "catalogue", "-o", "pages"]) == 0
+    texts = {path.name: path.read_text() for path in Path("pages").rglob("*") if path.is_file()}
+    assert any("module load Good/1" in text for text in texts.values())
+    assert [name for name, text in texts.items() if "module load Gone/1" in text] == []

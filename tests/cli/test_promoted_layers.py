@@ -10,69 +10,14 @@ import pytest
 
 from sifmod.actions.layer_commands import command
 from sifmod.cli.main import run
-from sifmod.config.name import ModuleName
-from sifmod.digest import sha256_bytes
-from sifmod.tree.layer import Layer, Layers, live_layer, publish_layer
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import lock
 from sifmod.tree.receipt import installations, live
 from support.config import write
 from support.disk_state import disk_state
 from support.identity import call_as
 from support.images import Images
+from support.promotion import GOOD, PACKED, SKIP, Promotion
 from support.user import OrdinaryUser
-
-GOOD = ModuleName("Good", "1")
-PACKED = b"hsqs: packages\n" * 1000
-SKIP = "--skip-sanity-check"
-
-
-class Promotion:
-    """A stack of one module with a layer, which a member has made in staging, and its lock."""
-
-    def __init__(self, here: Path, source: Path, member: OrdinaryUser) -> None:
-        self.here, self.member = here, member
-        self.staging, self.production = here / "sta ging", here / "pro duction"
-        image = f"image: {{sources: ['{source}'], filename: tiny.sif}}\nwrappers: [sh]\n"
-        write(here / "Good-1.yaml", f"name: Good\nversion: '1'\n{image}")
-        write(here / "stack.yaml", "name: small\neasyconfigs: [Good-1.yaml]\n")
-        assert run(["stack", "apply", "stack.yaml", SKIP, "--prefix", str(self.staging)]) == 0
-        self.root = Path(self._made().root)
-        member.own(self.staging / "layers")
-
-    def _made(self) -> Layer:
-        found = live(Layout(self.staging), GOOD)
-        assert found
-        layers = Layers(self.staging / "layers", self.staging)
-        with lock(layers, str(GOOD), 30.0, print) as held:
-            directory = held.path("layer")
-            (directory / "bin").mkdir(parents=True)
-            for name in ("demo", "de-mo2"):
-                write(directory / "bin" / name, command(name, "site")).chmod(0o755)
-            write(directory / "pylock.toml", "lock-version = '1.0'\n")
-            (directory / "layer.squashfs").write_bytes(PACKED)
-            (directory / "layer.squashfs").chmod(0o664)
-            made = Layer(
-                GOOD, "site", found.image_sha256, 0, "/opt", "3.11", ("demo",), (), ("/wheels",), (("demo", "1"),), (),
-                packed=True, files=2, size=len(PACKED), digest=sha256_bytes(PACKED),
-            )  # fmt: skip
-            return publish_layer(layers, made, directory, held)
-
-    def lock(self) -> None:
-        assert run(["stack", "lock", "stack.yaml", "--prefix", str(self.staging)]) == 0
-
-    def apply(self) -> int:
-        words = ["stack", "apply", "stack.yaml", SKIP, "--locked", "--from", str(self.staging)]
-        return run([*words, "--prefix", str(self.production)])
-
-    def published(self) -> Path | None:
-        found = live(Layout(self.production), GOOD)
-        layers = Layers(self.production / "layers", self.production)
-        layer = live_layer(layers, GOOD, "site", found.image_sha256) if found else None
-        return Path(layer.root) if layer else None
-
-    def verify(self) -> int:
-        return run(["verify", str(GOOD), "--prefix", str(self.production)])
 
 
 @pytest.fixture

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from support.command import SIFMOD
+from support.config import write
 from support.images import Images
+from support.promotion import Promotion
 from support.syncs import calls, mistakes, traced
 from support.trial import Place, make_place
+from support.user import OrdinaryUser
 
 
 @pytest.fixture
@@ -83,3 +86,29 @@ def test_the_stores_receipt_is_there_before_its_image(place: Place) -> None:
     names = [paths[-1] for call, paths, _ in calls(lines) if call.startswith("rename")]
     stored = [Path(name).suffix for name in names if "/images/sha256/" in name]
     assert stored == [".json", ".sif"]
+
+
+@pytest.mark.parametrize("name", ["it.tar", "it"])
+def test_a_bundle_too(place: Place, name: str) -> None:
+    stack = place.directory / "stack.yaml"
+    easyconfig = str(place.install("a")[1])
+    write(stack, f"name: ours\neasyconfigs: ['{easyconfig}']\n")
+    for words in (("apply", stack, "--skip-sanity-check"), ("lock", stack)):
+        trace(place, ("stack", *words, "--prefix", place.prefix))
+    bundle = ("stack", "bundle", stack, "--no-wheels", "-o", place.directory / name, "--prefix", place.prefix)
+    assert sifmod(place, bundle) == []
+
+
+def test_a_promoted_layer_too(shared_tmp: Path, images: Images, ordinary_user: OrdinaryUser) -> None:
+    here = shared_tmp / "a place"
+    here.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        promotion = Promotion(here, images.tiny_sif, ordinary_user)
+        promotion.lock()
+        words = ("apply", here / "stack.yaml", "--skip-sanity-check", "--locked", "--from", promotion.staging)
+        command = (*SIFMOD, "stack", *words, "--prefix", promotion.production)
+        result, lines = traced(shared_tmp / "traces", command, os.environ)
+    result.ok()
+    assert promotion.published()
+    assert mistakes(lines, here) == []

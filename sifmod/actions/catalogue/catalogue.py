@@ -71,7 +71,8 @@ def _page(entry: Entry) -> str:
         parts.append(f"**{_text(' '.join(filter(None, (f'{status(entry)}.', entry.message))))}**")
     if entry.install:
         parts += ["It is not installed. This installs it:", _code(entry.install)]
-    parts += ["## Load it", _code("\n".join(entry.load))]
+    if entry.load:
+        parts += ["## Load it", _code("\n".join(entry.load))]
     if entry.job_script:
         parts += ["## A job script", _code(entry.job_script)]
     if entry.add:

@@ -28,7 +28,7 @@ from sifmod.module.quote import shell
 from sifmod.tree.durable import read
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import Life, NameLife, read_life
+from sifmod.tree.life import Life, NameLife, read_life, today
 from sifmod.tree.log import TEST_FAILED, TEST_PASSED, read_log
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
 
@@ -78,6 +78,8 @@ def _ending(entry: Entry, life: Life) -> Entry:
     until = str(life.refused_from - timedelta(days=1)) if life.refused_from else ""
     status: Status = "retired" if life.retired else "deprecated"
     successor = life.retired.successor if life.retired else ""
+    if life.refused_from and life.refused_from <= today():
+        entry = replace(entry, load=(), job_script="", add="", install="")
     return replace(entry, status=status, until=until, message=said.message, successor=successor)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sifmod.actions.install.choose_image import ChosenImage
+from sifmod.actions.lock import LockedImage
 from sifmod.config.mpi_profile import HOST_MPI, Profile
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError, InstallError
@@ -24,6 +25,7 @@ from sifmod.module.plan import Bind, Plan
 from sifmod.system import some
 from sifmod.tree.provenance import FoundCommands, FoundMpi
 from sifmod.tree.receipt import Installation
+from sifmod.tree.store import StoredImage
 
 _COMMAND_RULES = 2  # one more when what is found changes
 _MPI_RULES = 1  # the same
@@ -44,10 +46,8 @@ def with_found(plan: Plan, before: Installation | None, image: ChosenImage) -> t
     if plan.wrappers_auto:
         commands = recorded_commands(plan, before, artifact.sha256)
         if commands is None:
-            found = _search_commands(plan, artifact)
-            spelled = " ".join(f"{name}={path}" if path else name for name, path in found.commands)
-            commands = FoundCommands(_commands_question(plan, artifact.sha256), spelled)
-            notes.append(_note(found))
+            commands, note = _found_commands(plan, artifact)
+            notes.append(note)
         plan = _with_commands(plan, commands)
     mpi = _recorded_mpi(plan, before, artifact.sha256) or _search_mpi(plan, artifact)
     plan = _with_mpi(plan, mpi)
@@ -65,6 +65,27 @@ def with_recorded(plan: Plan, before: Installation | None) -> Plan:
         plan = _with_commands(plan, commands)
     mpi = _recorded_mpi(plan, before, before.image_sha256)
     return _with_mpi(plan, mpi) if mpi else plan
+
+
+def with_locked(
+    plan: Plan, locked: LockedImage, before: Installation | None, stored: StoredImage | None
+) -> Plan | None:
+    """The plan as an install with the image of a lock would have it; None where nothing here says what is in that.
+
+    The lock and the receipt are asked before the image itself. Raises what `with_found` does.
+    """
+    given = Artifact(stored.path, stored.sha256, stored.size, "", "") if stored else None
+    commands, mpi = locked.commands, locked.mpi
+    if commands is None or commands.question != _commands_question(plan, locked.sha256):
+        commands = recorded_commands(plan, before, locked.sha256)
+    if mpi is None or mpi.question != _mpi_question(plan, locked.sha256):
+        mpi = _recorded_mpi(plan, before, locked.sha256) or (_search_mpi(plan, given) if given else None)
+    if plan.wrappers_auto:
+        commands = commands or (_found_commands(plan, given)[0] if given else None)
+        if commands is None:
+            return None
+        plan = _with_commands(plan, commands)
+    return _with_mpi(plan, mpi) if mpi else None
 
 
 def recorded_commands(plan: Plan, before: Installation | None, sha256: str) -> FoundCommands | None:
@@ -88,6 +109,13 @@ def _commands_question(plan: Plan, sha256: str) -> str:
     named = tuple(wrapper.name for wrapper in plan.wrappers)
     asked = (_COMMAND_RULES, plan.path, plan.activation, plan.own_image.filename, named)
     return f"{sha256} {sha256_bytes(repr(asked).encode())[:12]}"
+
+
+def _found_commands(plan: Plan, artifact: Artifact) -> tuple[FoundCommands, str]:
+    """What `wrappers: auto` finds in an image, and what to say of it."""
+    found = _search_commands(plan, artifact)
+    spelled = " ".join(f"{name}={path}" if path else name for name, path in found.commands)
+    return FoundCommands(_commands_question(plan, artifact.sha256), spelled), _note(found)
 
 
 def _search_commands(plan: Plan, artifact: Artifact) -> Found:

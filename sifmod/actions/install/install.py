@@ -21,7 +21,7 @@ from sifmod.actions.install.current import (
     provenance,
     provenance_to_write,
 )
-from sifmod.actions.install.found_in_image import with_found, with_recorded
+from sifmod.actions.install.found_in_image import with_found, with_locked
 from sifmod.actions.install.request import InstallRequest, of_install, with_image
 from sifmod.actions.install.sanity_check import check_modules, sanity_check
 from sifmod.actions.lock import check_files
@@ -40,7 +40,7 @@ from sifmod.tree.provenance import ImageChoice
 from sifmod.tree.receipt import Installation, live, live_number
 from sifmod.tree.stage import Stage
 from sifmod.tree.state import edited, edited_stubs, missing
-from sifmod.tree.store import Store
+from sifmod.tree.store import Store, stored_at
 
 
 def install(request: InstallRequest, reporter: Reporter) -> tuple[Installation, bool]:
@@ -166,11 +166,23 @@ def own_files(plan: Plan, request: InstallRequest, sha256: str) -> tuple[File, .
     return easyconfig, File("share/image", f"{image_key(sha256)}\n{plan.runtime.path}\n")
 
 
-def check_locked(before: Installation, request: InstallRequest) -> None:
-    """Raise InstallError unless what is installed as the request says is what its lock says."""
-    plan = with_recorded(request.plan, before)
-    if locked := request.options.locked:
-        check_files(locked, plan, own_files(plan, request, before.image_sha256), request.differing)
+def check_locked(before: Installation | None, request: InstallRequest) -> bool:
+    """Raise InstallError unless an install as the request says gives the files of its lock.
+
+    False where that shows only when its image is here: nothing here says which commands and which MPI are in it.
+    """
+    locked = request.options.locked
+    if locked is None:
+        return True
+    plan: Plan | None = request.plan
+    if image := locked.image:
+        request, site = with_image(request, image), request.site.site
+        places = (site.prefix, *request.options.stores, *site.stores)
+        stored = next(filter(None, (stored_at(place, image.sha256) for place in places)), None)
+        plan = with_locked(request.plan, image, before, stored)
+    if plan:
+        check_files(locked, plan, own_files(plan, request, locked.digest), request.differing)
+    return plan is not None
 
 
 def _carry_over(stage: Stage, reporter: Reporter) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sifmod.actions.hooks import OfInstall, of_image
 from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.lock import Lock, check_image, differing_inputs
+from sifmod.actions.lock import Lock, LockedImage, check_image, differing_inputs
 from sifmod.actions.sources import check_sources
 from sifmod.config.bind import lint_binds
 from sifmod.config.find import is_path
@@ -101,7 +101,7 @@ def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
     return variants_for(wanted_easyconfig(easyconfig, site.site), site.site)
 
 
-def with_image(request: InstallRequest, artifact: Artifact) -> InstallRequest:
+def with_image(request: InstallRequest, artifact: Artifact | LockedImage) -> InstallRequest:
     """The request for this image: quirks may be for its digest, which is known only now."""
     loaded = _with_digests(request.loaded, request.site, artifact)
     if loaded is request.loaded:
@@ -110,7 +110,9 @@ def with_image(request: InstallRequest, artifact: Artifact) -> InstallRequest:
     return _request(loaded, request.site, request.options, before)
 
 
-def _with_digests(loaded: LoadedEasyconfig, site: LoadedSite, image: Artifact | ImageRecord) -> LoadedEasyconfig:
+def _with_digests(
+    loaded: LoadedEasyconfig, site: LoadedSite, image: Artifact | ImageRecord | LockedImage
+) -> LoadedEasyconfig:
     """The same where the image's digests call for no other quirks, because to merge its layers again takes long."""
     digests = _digests(image.sha256, image.origin)
     quirks = applicable(site.quirks, loaded.easyconfig, site.site.name, digests)

@@ -42,6 +42,11 @@ class Decided(NamedTuple):
 def decided_here(site: LoadedSite, lock: Lock, directory: Path, environ: Mapping[str, str]) -> Decided:
     """Raises InstallError for a variable whose value may be a secret, or that is not set."""
     settings = {key: _plain(node) for key, node in site.said.entries.items()}
+    for key in ("env", "host_env", "runscript_env"):
+        if secret := next((name for name, _ in getattr(site.site, key) if _SECRET.search(name)), None):
+            told = f"{key} of the site or the settings sets {secret}, which a bundle does not take"
+            hint = "set it where the module is used: a bundle, and the modules themselves, are read by others"
+            raise InstallError(f"{told}: its name is that of a secret", hint)
     found = {"accelerator": site.site.accelerator, "arch": site.site.arch}
     syntax = "both" if len(site.site.module_syntax) > 1 else site.site.module_syntax[0]
     return Decided(

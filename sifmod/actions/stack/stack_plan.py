@@ -17,7 +17,7 @@ from sifmod.actions.install.unchanged import find_unchanged, made_by
 from sifmod.actions.layer.places import are_there
 from sifmod.actions.lock import Lock
 from sifmod.actions.workers import in_order
-from sifmod.config.input import Surroundings
+from sifmod.config.input import OWN_FILES, Surroundings
 from sifmod.config.load_site import Sites
 from sifmod.config.name import ModuleName
 from sifmod.config.stack import Member, Stack
@@ -158,16 +158,17 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
         request = held_to(request, planned.lock) if planned.lock else request
         before = live(layout, module)
         todo = _todo(request.plan, before)
-        other = (f"not as when the lock was written: {request.differing}",) if request.differing else ()
+        other = [f"not as when the lock was written: {request.differing}"] if request.differing else []
+        if not check_locked(before, request):
+            other.append("what its image decides is compared with the lock when it is installed")
         if before is None:
-            return Step(member, variant, " ", module, other, todo=todo)
+            return Step(member, variant, " ", module, tuple(other), todo=todo)
         number = before.generation
         if not is_complete(layout, before, request):
             return Step(member, variant, "R", module, (*_why(layout, before, request, around), *other), todo, number)
-        check_locked(before, request)
         lacks = (locked := request.options.locked) and not are_there(layout, before, locked)
         needed = planned.anew or lacks or provenance_to_write(before, request)
-        return Step(member, variant, "x", module, other, todo if needed else None, number)
+        return Step(member, variant, "x", module, tuple(other), todo if needed else None, number)
     except (SifmodError, OSError) as error:
         step = Step(member, variant, "!", module, error=_told(error))
         return step if module else _made_before(step, layout, options.asked.options)[0]
@@ -209,7 +210,11 @@ def _why(layout: Layout, before: Installation, request: InstallRequest, around: 
         yield f"its site was {made.site} and is {request.site.site.name}"
     if made.sifmod != __version__:
         yield f"sifmod {made.sifmod} made it"
-    if made.facts != request.site.facts and not changed:
+    facts = dict(made.facts)
+    now = facts | {OWN_FILES: dict(request.site.facts)[OWN_FILES]}
+    if made.sifmod == __version__ and facts.get(OWN_FILES) != now[OWN_FILES]:
+        yield f"sifmod {made.sifmod} with other files made it"
+    elif now != dict(request.site.facts) and not changed:
         yield "this machine, or its environment, has changed"
 
 

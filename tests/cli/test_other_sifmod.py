@@ -1,0 +1,48 @@
+"""A sifmod that changed while its version did not: install, plan and lock decide by the same comparison."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import sifmod
+from support.command import Result, run
+from support.config import write
+from support.images import Images
+
+SKIP = "--skip-sanity-check"
+
+
+def test_install_and_lock_agree_after_sifmod_or_an_input_changed(tmp_path: Path, images: Images) -> None:
+    """W4: `install` said "nothing to do", and `stack lock` "is not installed as … says"."""
+    here, own = tmp_path / "a place", tmp_path / "own"
+    root = Path(sifmod.__file__).parent.parent
+    for name in ("sifmod", "easyconfigs"):
+        shutil.copytree(root / name, own / name, ignore=shutil.ignore_patterns("__pycache__"))
+    site = write(here / "site.yaml", "name: ours\n")
+    image = f"image: {{sources: ['{images.tiny_sif}'], filename: tiny.sif}}\nwrappers: [sh]\n"
+    write(here / "Good-1.yaml", f"name: Good\nversion: '1'\n{image}")
+    write(here / "stack.yaml", "name: small\neasyconfigs: [Good-1.yaml]\n")
+    given = {"PYTHONPATH": str(own), "SIFMOD_PREFIX": str(here / "a prefix"), "SIFMOD_SITE": str(site)}
+    environ = {**os.environ, **given, "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def call(*words: str) -> Result:
+        return run((sys.executable, "-m", "sifmod", *words), env=environ, cwd=here)
+
+    assert call("stack", "apply", "stack.yaml", SKIP).code == 0
+    with (own / "sifmod/module/templates/modulefile.lua.j2").open("a") as file:
+        file.write("-- newer\n")
+    assert call("stack", "lock", "stack.yaml").code == 18
+    planned = call("stack", "plan", "stack.yaml", SKIP)
+    assert " [R] Good/1: sifmod " in planned.stdout
+    assert "with other files made it" in planned.stdout
+    installed = call("install", "Good-1.yaml", SKIP)
+    assert "nothing to do" not in installed.stderr
+    assert call("stack", "lock", "stack.yaml").code == 0
+    site.write_text("# ours\nname: ours\n")
+    with (own / "sifmod/actions/gc.py").open("a") as file:
+        file.write("# nothing else\n")
+    for _ in range(2):
+        assert " [x] Good/1" in call("stack", "plan", "stack.yaml", SKIP).stdout
+        assert call("stack", "lock", "stack.yaml").code == 0
+        assert "nothing to do" in call("install", "Good-1.yaml", SKIP).stderr
