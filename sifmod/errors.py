@@ -113,6 +113,10 @@ class InstallError(SifmodError):
     exit_code = 18
 
 
+class HeldError(InstallError):
+    """A module was rolled back from what is to be installed, and that is held since."""
+
+
 class LockError(InstallError):
     """A lock could not be taken, or was lost to another node."""
 
