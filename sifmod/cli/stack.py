@@ -99,6 +99,7 @@ def plan(file: Path, as_json: bool, locked: bool, **given: Any) -> int:
 @conversion_options
 @yes_option
 @site_options
+@click.option("--then-decide", is_flag=True, hidden=True)  # of the elements of a job for a whole stack
 @job_options
 @json_option
 def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, locked: bool, **given: Any) -> int:
@@ -138,7 +139,8 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     speak = silent if quiet else say
     telling = reporter(speak)
     clean_up(planned.layout, site.site, telling)
-    made = chosen(plan_stack(planned))
+    whole = plan_stack(planned)
+    made = chosen(whole)
     if locked and (refused := next((step.error for step in made.steps if step.error), None)):
         if differ and given["local_settings"]:
             refused.hint = f"these settings differ: {'; '.join(differ)}. Without --local-settings the bundle's decide"
@@ -157,15 +159,20 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
         with site_umask(site.site), progress(not quiet) as update:  # others of the group write into the same logs
             for event in applying.run(planned.jobs):
                 tell(event, applying, made, telling, update)
-    if decided:
-        apply_lives(made, decided, site.site, telling)
+    submitted = bool(ran and ran.data["jobs"])
+    if decided and (later := apply_lives(made, decided, site.site, telling, waits=submitted and not given["wait"])):
+        speak(f"{', '.join(later)}: what the stack decides is applied when the jobs end")
     write_down(made, decided.decided if decided else None, planned.lock, site.site, telling)
     stale = bool(decided and decided.changes)
     installed = any(one.changed for one in applying.became.values())
     last = is_last(made, site.site, telling.waiting(f"the stack {made.stack.name}")) if given["only"] else None
     if last is not None:  # an element of a job
         stale = last
-    elif ran and ran.data["jobs"]:  # their last element has done it, unless it died
+        if last and given["then_decide"]:  # nothing is submitted that would do it later
+            decided = lives(whole)
+            apply_lives(whole, decided, site.site, telling)
+            write_down(whole, decided.decided, planned.lock, site.site, telling)
+    elif submitted:  # their last element has done it, unless it died
         stale |= installed and bool(applying.failed)
     else:
         stale |= installed
