@@ -7,11 +7,14 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
+from sifmod.tree.history import held_since, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live_number
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
+from support.steps import some
+from support.victim import Victim
 
 SKIP = "--skip-sanity-check"
 APPLY = ["stack", "apply", "stack.yaml", SKIP]
@@ -144,3 +147,47 @@ def test_gc_keeps_what_is_held(here: Path) -> None:
     assert (here / "prefix/software/App/.generations/1/2").is_dir()
     assert run([*APPLY, "--fail-on-held"]) == 1
     assert generation(here) == 1
+
+
+def test_killed_at_any_step_it_is_rolled_back_and_held_or_neither(here: Path) -> None:
+    layout, module = Layout(here / "prefix"), ModuleName("App", "1")
+    env = {"HOME": str(here), "SIFMOD_SITE": "generic", "PATH": "/none", "SIFMOD_CONFIG_DIR": "/none"}
+    back = ("rollback", str(module), "--to", "1", "--prefix", layout.prefix)
+    forward = (*back[:3], "2", *back[4:])
+    found = set()
+    with Victim(env) as victim:
+        assert victim.run(forward).code == 0
+        assert held_since(read_history(layout, module)) == {}
+        steps = victim.run(back).steps
+        for step in some(1, steps, 4):
+            assert victim.run(forward).code == 0
+            assert victim.run(back, "killed", step).code == -9
+            for _ in range(2):
+                held = tuple(held_since(read_history(layout, module)))
+                assert held == {1: (2,), 2: ()}[generation(here) or 0]
+                assert victim.run(("gc", "--yes", "--prefix", layout.prefix)).code == 0
+            found.add(held)
+    assert found == {(), (2,)}
+
+
+def test_a_hold_that_nobody_wrote_is_none(here: Path) -> None:
+    """Histories of earlier versions hold nothing; what is no list of generations is no history."""
+    history = Layout(here / "prefix").history(ModuleName("App", "1"))
+    history.write_text("[[1, 1780000000.0], [2, 1780000001.0], [1, 1780000002.0]]\n")
+    assert run(["rollback", "--release", "App/1"]) == 24
+    assert run([*APPLY, "--fail-on-held"]) == 0
+    assert generation(here) == 3
+    assert run(["rollback", "App/1"]) == 0
+    history.write_text(history.read_text().replace("[3]", "[true]"))
+    assert run(["list"]) == 0
+
+
+def test_it_is_asked_on_a_terminal(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: "n")
+    assert run(["install", "App-1.yaml", SKIP]) == 18
+    assert generation(here) == 1
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: "y")
+    assert run(["install", "App-1.yaml", SKIP]) == 0
+    assert generation(here) == 3
+    assert run([*APPLY, "--fail-on-held"]) == 0
