@@ -117,6 +117,10 @@ class FullError(InstallError):
     """The disk or a quota has no room."""
 
 
+class HeldError(InstallError):
+    """A module was rolled back from what is to be installed, and that is held since."""
+
+
 class LockError(InstallError):
     """A lock could not be taken, or was lost to another node."""
 

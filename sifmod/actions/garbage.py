@@ -12,7 +12,7 @@ from sifmod.config.name import ModuleName
 from sifmod.config.site import MARK_DAYS
 from sifmod.errors import InstallError
 from sifmod.system import some
-from sifmod.tree.history import previous, read_history, superseded
+from sifmod.tree.history import held_since, previous, read_history, superseded
 from sifmod.tree.layer import OldLayer, old_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import begins, read_life
@@ -153,6 +153,8 @@ def _why_keep(layout: Layout, module: ModuleName, number: int, rules: Rules) -> 
     installed = live_number(layout, module) is not None and not retired
     if installed and not rollbacks and previous(events, numbers(layout, module)) == number:
         return "`sifmod rollback` goes back to it"
+    if installed and number in held_since(events):
+        return f"it is held, until `sifmod rollback --release {module}` releases it"
     since = min(filter(None, (superseded(events, number), retired)), default=None)
     if since is None and number not in {event.generation for event in events} and is_held(layout, str(module)):
         return "a run makes it now"

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from sifmod.config.name import ModuleName, fits
 from sifmod.errors import InstallError
+from sifmod.tree.history import held_since, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import NameLife, decided_names, read_life
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
@@ -18,6 +19,7 @@ class Listed(NamedTuple):
     installation: Installation | None  # None: its receipt cannot be read
     problems: tuple[str, ...]  # what it lacks to be usable; () when all is well
     life: NameLife  # of all modules of its name
+    held: dict[int, float]  # the generations that are held, and since when
 
 
 def list_modules(layout: Layout, pattern: str = "") -> tuple[Listed, ...]:
@@ -36,8 +38,15 @@ def _life(layout: Layout, name: str) -> tuple[NameLife, tuple[str, ...]]:
 
 def _look(layout: Layout, module: ModuleName, number: int, decided: tuple[NameLife, tuple[str, ...]]) -> Listed:
     life, problems = decided
+    held: dict[int, float] = {}
+    try:
+        held = held_since(read_history(layout, module))
+    except OSError as error:
+        problems = (*problems, f"its history cannot be read: {error.strerror or error}")
     root = layout.generation(module, number)
     installation = read_receipt(root)
     if installation is None:
-        return Listed(module, number, None, (f"the receipt in {root} is missing or cannot be read", *problems), life)
-    return Listed(module, number, installation, (*missing(layout, installation), *problems), life)
+        return Listed(
+            module, number, None, (f"the receipt in {root} is missing or cannot be read", *problems), life, held
+        )
+    return Listed(module, number, installation, (*missing(layout, installation), *problems), life, held)

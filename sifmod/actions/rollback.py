@@ -1,4 +1,4 @@
-"""rollback: the generation that was live before, live again."""
+"""rollback: the generation that was live before, live again; what was live is held until it is released."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ from sifmod.actions.references import release, renew
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, ModuleError
-from sifmod.tree.generation import module_lock, restore, tidy
-from sifmod.tree.history import previous, read_history
+from sifmod.tree.generation import module_lock, release_hold, restore, tidy
+from sifmod.tree.history import held_since, previous, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import Done
 from sifmod.tree.receipt import Installation, live_number, numbers, read_receipt
@@ -31,7 +31,30 @@ def rollback(layout: Layout, module: ModuleName, to: int | None, lease: float, r
         if lacks:  # that it is not the live one, too
             done = Done("rolled back", module, before, installation.generation, installation.image_sha256 or None)
             record(layout, done, held, reporter)
+            if before in held_since(read_history(layout, module)):
+                record(layout, Done("held", module, before), held, reporter)
     return installation
+
+
+def release_held(layout: Layout, module: ModuleName, lease: float, reporter: Reporter) -> tuple[int, ...]:
+    """Let what was rolled back from be installed again: its generations.
+
+    Raises ModuleError where nothing is held.
+    """
+    tidy(layout, lease, reporter.waiting(module))
+    _held(layout, module)
+    with module_lock(layout, module, lease, reporter.waiting(module)) as held:
+        generations = _held(layout, module)
+        release_hold(layout, module, held)
+        for number in generations:
+            record(layout, Done("released", module, number), held, reporter)
+    return generations
+
+
+def _held(layout: Layout, module: ModuleName) -> tuple[int, ...]:
+    if not (generations := tuple(held_since(read_history(layout, module)))):
+        raise ModuleError(f"{module} is not held in {layout.prefix}", "`sifmod list` shows what is")
+    return generations
 
 
 def _number(layout: Layout, module: ModuleName, to: int | None) -> int:

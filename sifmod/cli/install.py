@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
 from sifmod.cli.context import layout_for, load_context, reporter
-from sifmod.cli.output import echo, print_json, quiet, receipt_data, say
+from sifmod.cli.output import ask, echo, print_json, quiet, receipt_data, say
 from sifmod.cli.shared_options import (
     Given,
     conversion_options,
@@ -21,7 +21,7 @@ from sifmod.cli.shared_options import (
     yes_option,
 )
 from sifmod.config.shown import shown
-from sifmod.errors import SifmodError
+from sifmod.errors import HeldError, SifmodError
 from sifmod.system import one_line
 from sifmod.tree.layout import Layout
 
@@ -214,8 +214,15 @@ def _installed(target: Target, given: Given) -> "tuple[Installation, str]":
         speak(note)
     speak(f"{request.plan.module}: installing from {request.loaded.path}")
     before = live_number(Layout(Path(request.plan.prefix)), request.plan.module)
-    with progress(show) as update:
-        installation, changed = install_with_layers(request, reporter(speak, update))
+    try:
+        with progress(show) as update:
+            installation, changed = install_with_layers(request, reporter(speak, update))
+    except HeldError as held:
+        if not ask(held.message, "Install it all the same, which ends the hold?"):
+            raise
+        request = replace(request, options=replace(request.options, despite_hold=True))
+        with progress(show) as update:
+            installation, changed = install_with_layers(request, reporter(speak, update))
     if given["keep_blobs"] and not update.used:
         speak(NOTHING_KEPT)
     done = "restored" if installation.generation == before else "installed"

@@ -41,6 +41,8 @@ def list_command(pattern: str, prefix: str | None, as_json: bool) -> None:
     """List the installed modules whose name holds PATTERN."""
     from sifmod.actions.list import list_modules
     from sifmod.cli.life import life_data
+    from sifmod.tree.history import in_utc
+    from sifmod.tree.history import in_words as held
     from sifmod.tree.life import in_words, today
 
     def _size(installation: "Installation | None") -> str:
@@ -55,6 +57,7 @@ def list_command(pattern: str, prefix: str | None, as_json: bool) -> None:
                 {
                     "module": str(listed.module),
                     "generation": listed.generation,
+                    "held": [{"generation": number, "since": in_utc(since)} for number, since in listed.held.items()],
                     "life": life_data(listed.life, listed.module.version),
                     "problems": problems_data(Problem("", 0, 0, "", told) for told in listed.problems),
                     "installation": receipt_data(listed.installation) if listed.installation else None,
@@ -70,7 +73,11 @@ def list_command(pattern: str, prefix: str | None, as_json: bool) -> None:
                 str(listed.module),
                 _size(listed.installation),
                 f"generation {listed.generation}",
-                "; ".join(filter(None, (in_words(listed.module.version, listed.life, day), *listed.problems))),
+                "; ".join(
+                    filter(
+                        None, (in_words(listed.module.version, listed.life, day), held(listed.held), *listed.problems)
+                    )
+                ),
             )
             for listed in found
         ]
@@ -128,23 +135,44 @@ def _told(done: "Done") -> str:
 @click.command("rollback")
 @click.argument("name", metavar="NAME")
 @click.option("--to", type=int, metavar="NUMBER", help="This generation rather than the previous one.")
+@click.option("--release", is_flag=True, help="Switch nothing; let what was rolled back from be installed again.")
 @prefix_option
 @json_option
-def rollback_command(name: str, to: int | None, prefix: str | None, as_json: bool) -> None:
-    """Switch a module back to the generation that was live before; also brings an uninstalled module back."""
+def rollback_command(name: str, to: int | None, release: bool, prefix: str | None, as_json: bool) -> None:
+    """Switch a module back to the generation that was live before; also brings an uninstalled module back.
+
+    What was live is held from then on: `stack apply` leaves it out and `install` asks, until --release, a rollback
+    forward to it, an install of other content or `uninstall` ends that.
+    """
     from sifmod.actions.changing_prefix import changing_prefix
-    from sifmod.actions.rollback import rollback
+    from sifmod.actions.rollback import release_held, rollback
+    from sifmod.tree.history import held_since, in_words, read_history
     from sifmod.tree.receipt import known_modules
+
+    if release and to is not None:
+        raise click.UsageError("--release switches nothing: leave --to out")
 
     site = load_facts({"prefix": prefix}).site
     layout = Layout(site.prefix)
     module = resolve(name, known_modules(layout))
+    if release:
+        with changing_prefix(site):
+            numbers = release_held(layout, module, site.lock_lease, reporter())
+        from sifmod.actions.verify import installed
+
+        if as_json:
+            print_json(receipt_data(installed(layout, module)))
+        else:
+            say(f"{module}: generation {', '.join(map(str, numbers))} is no longer held")
+        return
     with changing_prefix(site):
         installation = rollback(layout, module, to, site.lock_lease, reporter())
     if as_json:
         print_json(receipt_data(installation))
     else:
         say(f"{module}: generation {installation.generation} is live")
+        if held := held_since(read_history(layout, module)):
+            say(f"{module}: {in_words(held)}; `sifmod rollback --release {module}` releases it")
 
 
 @click.command("uninstall")

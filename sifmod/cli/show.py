@@ -74,7 +74,9 @@ def _of_a_module(found: "Installation", option: str) -> Exception:
 
 
 def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str]]:
+    from sifmod.tree.history import held_since, in_words, read_history
 
+    held = held_since(read_history(layout, installation.module))
     made, image = installation.provenance, installation.image
     of_image = [("loads", " ".join(installation.modules))]
     if image:
@@ -87,6 +89,7 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
     return [
         ("module", str(installation.module)),
         ("generation", f"{installation.generation} ({installation.root})"),
+        *([("rolled back", in_words(held))] if held else []),
         ("stable path", str(layout.switch(installation.module))),
         ("modulefiles", " ".join(str(layout.modules / stub.path) for stub in installation.stubs)),
         *of_image,

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from sifmod.cli.shared_options import Given, conversion_options, json_option, si
 from sifmod.cli.stack_files import bundle, catalogue, given_site, init, lock, outdated, planned_stack, stack_options
 from sifmod.cli.stack_job import asked_of_jobs, chosen, job_options, run_jobs
 from sifmod.cli.stack_told import counts, disk_needed, end, lines, stack_data, summary, tell
+
+if TYPE_CHECKING:
+    from sifmod.actions.stack.stack_plan import StackPlan
 
 
 def lock_options(command: Callable[..., int]) -> Callable[..., int]:
@@ -32,6 +35,11 @@ def lock_options(command: Callable[..., int]) -> Callable[..., int]:
     )
 
 
+held_option = click.option(
+    "--fail-on-held", is_flag=True, help="End with 1 where a module is left out that is held after a rollback."
+)
+
+
 @click.group("stack")
 def command() -> None:
     """Publish many modules from one file."""
@@ -41,13 +49,15 @@ def command() -> None:
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @lock_options
 @stack_options
+@held_option
 @site_options
 @json_option
 def plan(file: Path, as_json: bool, locked: bool, **given: Any) -> int:
     """Print what `apply` would do, and why: a line for each module, then what it would fetch or copy.
 
-    [ ] new; [x] there; [R] made anew, and why; [D] another default, hidden, deprecated or retired; [!] cannot be
-    installed; [-] installed by this stack, which does not name it any more. Nothing is changed.
+    [ ] new; [x] there; [R] made anew, and why; [D] another default, hidden, deprecated or retired; [H] held since
+    it was rolled back, and left as it is; [!] cannot be installed; [-] installed by this stack, which does not name
+    it any more. Nothing is changed.
     """
     from sifmod.actions.lock import lock_beside, read_lock
     from sifmod.actions.stack.fetches import fetches
@@ -68,7 +78,8 @@ def plan(file: Path, as_json: bool, locked: bool, **given: Any) -> int:
             echo(line)
         for line in (*counts(made), *disk_needed(needed, site)):
             say(line)
-    return max((step.error.exit_code for step in made.steps if step.error), default=0)
+    failed = (step.error.exit_code for step in made.steps if step.error)
+    return max((*failed, fails_for_held(made, given)))
 
 
 @command.command("apply")
@@ -84,18 +95,20 @@ def plan(file: Path, as_json: bool, locked: bool, **given: Any) -> int:
 @lock_options
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @stack_options
+@held_option
 @conversion_options
 @yes_option
 @site_options
+@click.option("--then-decide", is_flag=True, hidden=True)  # of the elements of a job for a whole stack
 @job_options
 @json_option
 def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, locked: bool, **given: Any) -> int:
     """Make the installed modules those of FILE.
 
     A module that fails leaves the others to be installed; a summary says at the end what became of them, and where the
-    log of each is. Run it again after an interruption: it goes on where it was. What the stack does not name any more
-    stays installed, and is told. With --job it is Slurm that does all this; submitted again, only what is missing and
-    not in the queue is.
+    log of each is. Run it again after an interruption: it goes on where it was. What was rolled back from is held: it
+    is left out, and told. What the stack does not name any more stays installed, and is told. With --job it is Slurm
+    that does all this; submitted again, only what is missing and not in the queue is.
     """
     from sifmod.actions.changing_prefix import site_umask
     from sifmod.actions.lock import lock_beside, read_lock
@@ -126,7 +139,8 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     speak = silent if quiet else say
     telling = reporter(speak)
     clean_up(planned.layout, site.site, telling)
-    made = chosen(plan_stack(planned))
+    whole = plan_stack(planned)
+    made = chosen(whole)
     if locked and (refused := next((step.error for step in made.steps if step.error), None)):
         if differ and given["local_settings"]:
             refused.hint = f"these settings differ: {'; '.join(differ)}. Without --local-settings the bundle's decide"
@@ -145,15 +159,20 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
         with site_umask(site.site), progress(not quiet) as update:  # others of the group write into the same logs
             for event in applying.run(planned.jobs):
                 tell(event, applying, made, telling, update)
-    if decided:
-        apply_lives(made, decided, site.site, telling)
+    submitted = bool(ran and ran.data["jobs"])
+    if decided and (later := apply_lives(made, decided, site.site, telling, waits=submitted and not given["wait"])):
+        speak(f"{', '.join(later)}: what the stack decides is applied when the jobs end")
     write_down(made, decided.decided if decided else None, planned.lock, site.site, telling)
     stale = bool(decided and decided.changes)
     installed = any(one.changed for one in applying.became.values())
     last = is_last(made, site.site, telling.waiting(f"the stack {made.stack.name}")) if given["only"] else None
     if last is not None:  # an element of a job
         stale = last
-    elif ran and ran.data["jobs"]:  # their last element has done it, unless it died
+        if last and given["then_decide"]:  # nothing is submitted that would do it later
+            decided = lives(whole)
+            apply_lives(whole, decided, site.site, telling)
+            write_down(whole, decided.decided, planned.lock, site.site, telling)
+    elif submitted:  # their last element has done it, unless it died
         stale |= installed and bool(applying.failed)
     else:
         stale |= installed
@@ -165,7 +184,13 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     elif applying.failed or (todo and (given["wait"] or not asked)):
         for line in summary(made, applying):
             speak(line)
-    return max((*(error.exit_code for error in applying.failed.values()), ran.exit_code if ran else 0))
+    failed = (error.exit_code for error in applying.failed.values())
+    return max((*failed, ran.exit_code if ran else 0, fails_for_held(made, given, len(applying.held))))
+
+
+def fails_for_held(made: "StackPlan", given: Given, more: int = 0) -> int:
+    """The exit code for modules that are held after a rollback: 1 with --fail-on-held."""
+    return int(given["fail_on_held"] and bool(more or any(step.mark == "H" for step in made.steps)))
 
 
 def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[str, Any], tuple[str, ...]]:

@@ -84,7 +84,8 @@ def asked_of_jobs() -> "JobOptions | None":
     cores = given["job_cores"] or (0 if own else _CORES)
     elements = Resources(hours and 60 * hours, 60 * _HOURS, cores=cores, account=account, partition=partition)
     tests = Resources(account=account, partition=given["job_test_partition"] or partition)
-    return JobOptions(elements, _words(), directory, given["job_max_jobs"] or 100, tests if given["job_test"] else None)
+    words = (*_words(), *(() if given["only"] else ("--then-decide",)))
+    return JobOptions(elements, words, directory, given["job_max_jobs"] or 100, tests if given["job_test"] else None)
 
 
 def _words() -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = Fal
 
 def counts(made: "StackPlan") -> Iterable[str]:
     """How many of each."""
-    words = {" ": "new", "R": "made anew", "x": "there", "!": "cannot be installed"}
+    words = {" ": "new", "R": "made anew", "H": "held", "x": "there", "!": "cannot be installed"}
     counts = {mark: sum(step.mark == mark for step in made.steps) for mark in words}
     told = [f"{counts[mark]} {words[mark]}" for mark in words if counts[mark]]
     gone = [f"{len(made.unnamed)} not named any more"] if made.unnamed else []
@@ -82,6 +82,10 @@ def end(number: int, applying: "Applying", say: "Callable[[str], None]") -> str:
     if error := applying.failed.get(number):
         show_error(f"{step}: {error.message}", error.hint)
         return told(error)
+    if held := applying.held.get(number):
+        text = f"{held.message}; {held.hint}"
+        say(f"{step}: {text}")
+        return text
     became = applying.became[number]
     text = f"installed, generation {became.generation}" if became.changed else "there already"
     say(f"[{len(applying.became) + len(applying.failed)}/{applying.all}] {step}: {text}")
@@ -92,8 +96,11 @@ def summary(made: "StackPlan", applying: "Applying") -> Iterable[str]:
     """What became of it all."""
     failed = applying.failed
     code = max((error.exit_code for error in failed.values()), default=0)
-    good = len(made.steps) - len(failed)
+    held = {number for number, step in enumerate(made.steps) if step.mark == "H"} | applying.held.keys()
+    good = len(made.steps) - len(failed) - len(held)
     yield f"{good} of {len(made.steps)} modules are as {made.stack.path} says{f', exit code {code}' if code else ''}"
+    for number in sorted(held):
+        yield f"  {made.steps[number]}: held, `sifmod rollback --release {made.steps[number]}` releases it"
     for number, error in failed.items():
         yield f"  {made.steps[number]}: failed ({error.exit_code}): {error.message.partition(chr(10))[0]}"
     yield f"their logs are in {made.layout.logs / 'stacks' / made.stack.name}"

@@ -12,7 +12,7 @@ from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.change import Change, change
 from sifmod.tree.durable import READ_ONLY, is_directory, is_full, is_there, make_directory, names, read, write
-from sifmod.tree.history import read_history, recorded, with_event
+from sifmod.tree.history import read_history, recorded, released, with_event
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.locking import Held, left_over, lock
 from sifmod.tree.provenance import Provenance
@@ -71,8 +71,8 @@ def staged_generation(layout: Layout, module: ModuleName, held: Held) -> Iterato
         raise
 
 
-def publish(layout: Layout, installation: Installation, held: Held) -> None:
-    """Make a placed generation the live one.
+def publish(layout: Layout, installation: Installation, held: Held, *, same_content: bool = False) -> None:
+    """Make a placed generation the live one; with the `same_content` as the live one, what is held stays held.
 
     In this order: stubs that it no longer has are removed, the switch moves, its stubs are written, the history gets
     the event. Idempotent. Killed on the way, the module is the old one, not there, or the new one. On an error nothing
@@ -81,7 +81,7 @@ def publish(layout: Layout, installation: Installation, held: Held) -> None:
     module = installation.module
     place = layout.user_software(module) / USER_SOFTWARE[0]
     with held.changing(f"cannot publish {module}"):
-        steps = _publication(layout, installation, held)
+        steps = _publication(layout, installation, held, same_content)
         made = not place.exists()
         try:
             make_directory(place, layout.prefix)
@@ -93,7 +93,7 @@ def publish(layout: Layout, installation: Installation, held: Held) -> None:
     renew_life(layout, module.name, held.lease)
 
 
-def _publication(layout: Layout, installation: Installation, held: Held) -> Change:
+def _publication(layout: Layout, installation: Installation, held: Held, same_content: bool) -> Change:
     module = installation.module
     wanted = {stub.path for stub in installation.stubs}
     _check_switch(layout, module)
@@ -114,8 +114,15 @@ def _publication(layout: Layout, installation: Installation, held: Held) -> Chan
                 )
             steps.file(layout.modules / stub.path, data.decode())
     events = read_history(layout, module)
-    steps.file(layout.history(module), with_event(events, installation.generation))
+    text = with_event(events, installation.generation, same_content=same_content)
+    steps.file(layout.history(module), text)
     return steps
+
+
+def release_hold(layout: Layout, module: ModuleName, held: Held) -> None:
+    """Let what was rolled back from become live again. Idempotent."""
+    with change(held, f"cannot write the history of {module}") as steps:
+        steps.file(layout.history(module), released(read_history(layout, module)))
 
 
 def restore(layout: Layout, installation: Installation, held: Held) -> None:

@@ -1,10 +1,14 @@
-"""Which generation of a module was live since when; what `rollback` and `gc` decide by."""
+"""Which generation of a module was live since when; what `rollback` and `gc` decide by.
+
+A rollback holds the generation that was live before it: its content does not become live again before the hold ends.
+"""
 
 import json
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from sifmod.config.name import ModuleName
@@ -21,6 +25,7 @@ class Event(NamedTuple):
 
     generation: int | None
     time: float
+    held: tuple[int, ...] = ()  # the generations that were rolled back from, and are held since
 
 
 def read_history(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
@@ -33,10 +38,9 @@ def read_history(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
     if now == (events[-1].generation if events else None):
         return events
     # without a switch: its directory, which changed when it went; on a full disk an uninstall writes no event
-    for place in (layout.switch(module), layout.switch(module).parent):
-        if os.path.lexists(place):
-            return (*events, Event(now, place.lstat().st_mtime))
-    return (*events, Event(now, time.time()))
+    places = (layout.switch(module), layout.switch(module).parent)
+    since = next((place.lstat().st_mtime for place in places if os.path.lexists(place)), None)
+    return (*events, Event(now, time.time() if since is None else since, _held_after(events, now)))
 
 
 def recorded(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
@@ -53,19 +57,70 @@ def recorded(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
     return ()
 
 
-def _event(generation: object, since: object) -> Event:
+def _event(generation: object, since: object, held: object = ()) -> Event:
     if generation is not None and (type(generation) is not int or not 0 < generation < _MOST):
         raise ValueError("no generation")
     if not isinstance(since, int | float) or not 0 <= since < _MOST:
         raise ValueError("no time")
-    return Event(generation, float(since))
+    if not isinstance(held, list | tuple) or not all(type(number) is int and 0 < number < _MOST for number in held):
+        raise ValueError("no generations")
+    return Event(generation, float(since), tuple(held))
 
 
-def with_event(events: tuple[Event, ...], generation: int | None) -> str:
+def _held_after(events: tuple[Event, ...], generation: int | None, *, same_content: bool = True) -> tuple[int, ...]:
+    """What is held once `generation` is live: one that was live before is rolled back to, or forward to by hand.
+
+    A new one ends the hold, but with the content of the one before it: so a run that died may leave a hold, and never
+    ends one unasked.
+    """
+    before = events[-1] if events else Event(None, 0.0)
+    if generation is None or before.generation is None:
+        return ()
+    if generation in {event.generation for event in events}:
+        return tuple(sorted(number for number in {*before.held, before.generation} if number > generation))
+    return before.held if same_content else ()
+
+
+def with_event(events: tuple[Event, ...], generation: int | None, *, same_content: bool = False) -> str:
     """The history's text after `generation` (None: nothing) has become live."""
     if not events or events[-1].generation != generation:
-        events = (*events, Event(generation, round(time.time(), 3)))
-    return json.dumps(events) + "\n"
+        held = _held_after(events, generation, same_content=same_content)
+        events = (*events, Event(generation, round(time.time(), 3), held))
+    return _text(events)
+
+
+def released(events: tuple[Event, ...]) -> str:
+    """The history's text when nothing is held any more."""
+    return _text((*events[:-1], events[-1]._replace(held=())))
+
+
+def held_since(events: tuple[Event, ...]) -> dict[int, float]:
+    """The generations that are held, and since when."""
+    found: dict[int, float] = {}
+    for number in events[-1].held if events else ():
+        for event in reversed(events):
+            if number not in event.held:
+                break
+            found[number] = event.time
+    return found
+
+
+def in_words(since: Mapping[int, float]) -> str:
+    """Which generations are held, and since when; "" for none."""
+    return "; ".join(f"generation {number} is held since {in_utc(one)}" for number, one in since.items())
+
+
+def in_utc(seconds: float) -> str:
+    """As ISO 8601 has it; "" for what is no time: others may have written it."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def _text(events: tuple[Event, ...]) -> str:
+    """Without a hold as earlier versions wrote it, which read no other."""
+    return json.dumps([event if event.held else event[:2] for event in events]) + "\n"
 
 
 def superseded(events: tuple[Event, ...], generation: int) -> float | None:

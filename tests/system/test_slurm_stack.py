@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
+from sifmod.tree.layout import Layout
+from sifmod.tree.life import read_life
+from sifmod.tree.receipt import live_modules
 from support.answer import held
 from support.config import write
 from support.images import Images
@@ -219,3 +222,40 @@ def test_the_spider_cache_is_made_once_by_the_last_element(
     write(here / "home/.config/sifmod/config.yaml", f"{settings.read_text()}env: {{A: b}}\n")
     assert run([*APPLY, "--wait"]) == 0
     assert calls.read_text().split() == ["One", "Three", "Two", "View"]
+
+
+def test_the_last_element_applies_what_the_stack_decides(
+    slurm: Slurm, images: Images, here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of all modules of the stack, and nobody waits for it; with --only of none."""
+    monkeypatch.setenv("SLURM_CONF", str(slurm.configuration))
+    names = ("One", "Two", "Three")
+    for name in names:
+        shutil.copyfile(images.tiny_sif, here / f"{name}.sif")
+    stack(here, {name: str(here / f"{name}.sif") for name in names})
+    decided = {
+        "One-1": "hidden: true",
+        "One-2": "default: true",
+        "Two-1": "deprecated: {since: 2026-01-01, until: 2199-12-31, message: Use 2.}",
+        "Three-1": "retired: {since: 2026-01-01, successor: Three/2}",
+    }
+    lines = [f"  - {{easyconfig: {name}.yaml, {what}}}\n" for name, what in decided.items()]
+    more = "".join(f"  - {name}-2.yaml\n" for name in names[1:])
+    write(here / "stack.yaml", f"easyconfigs:\n{''.join(lines)}{more}")
+    layout = Layout(here / "prefix")
+    assert run([*APPLY, "--only", "One/1"]) == 0
+    wait_until(lambda: len(live_modules(layout)) == 1 and not nodes(slurm))
+    assert not read_life(layout, "One").of("1").hidden
+    capfd.readouterr()
+    assert run([*APPLY]) == 0
+    err = capfd.readouterr().err
+    assert "One/2, Three/1, Two/1: what the stack decides is applied when the jobs end" in err
+    assert "warning" not in err
+    wait_until(lambda: len(live_modules(layout)) == 6 and not nodes(slurm))
+    one, two, three = (read_life(layout, name) for name in names)
+    assert one.of("1").hidden
+    assert one.default == "2"
+    assert two.of("1").deprecated
+    assert three.of("1").retired
+    assert run(["stack", "plan", "stack.yaml"]) == 0
+    assert "[D]" not in capfd.readouterr().out

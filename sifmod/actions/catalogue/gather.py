@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from sifmod.module.jobscript import JOB, JobOptions, about_from_json, job_of, jo
 from sifmod.module.plan import Help
 from sifmod.module.quote import shell
 from sifmod.tree.durable import read
-from sifmod.tree.history import read_history
+from sifmod.tree.history import in_utc, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, read_life, today
 from sifmod.tree.log import TEST_FAILED, TEST_PASSED, read_log
@@ -94,7 +94,7 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
         about, job = _NOTHING, ""
         say(f"warning: {module} says nothing of itself, since an earlier sifmod installed it; {_AGAIN}")
     adds = any(file.path in _PYTHON for file in installation.files)
-    since = next((_time(event.time) for event in reversed(read_history(layout, module))), "")
+    since = next((in_utc(event.time) for event in reversed(read_history(layout, module))), "")
     return Entry(
         module=module,
         version=made.version if module.version.startswith(made.version) else module.version,
@@ -133,14 +133,6 @@ def _last_test(layout: Layout, installation: Installation) -> LastTest | None:
         if one.done.what in outcomes and one.done.after == installation.generation:
             return LastTest(one.time, one.host, outcomes[one.done.what])
     return None
-
-
-def _time(seconds: float) -> str:
-    """As ISO 8601 has it; "" for what is no time: others may have written it."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return ""
 
 
 def installable(

@@ -22,6 +22,7 @@ from sifmod.actions.install.current import (
     provenance_to_write,
 )
 from sifmod.actions.install.found_in_image import with_found, with_locked
+from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.request import InstallRequest, of_install, with_image
 from sifmod.actions.install.sanity_check import check_modules, sanity_check
 from sifmod.actions.lock import check_files
@@ -46,8 +47,8 @@ from sifmod.tree.store import Store, stored_at
 def install(request: InstallRequest, reporter: Reporter) -> tuple[Installation, bool]:
     """Make the disk match the plan; gives what is installed, and whether anything was changed for it. Idempotent.
 
-    Raises LockError, InstallError, PermissionsError, SanityCheckError, and what fetching an image raises. After an
-    error the live generation is as before.
+    Raises LockError, InstallError, PermissionsError, SanityCheckError, and what fetching an image raises; HeldError for
+    what was rolled back from. After an error the live generation is as before.
     """
     plan, site = request.plan, request.site.site
     layout, waiting = Layout(Path(plan.prefix)), reporter.waiting(plan.module)
@@ -67,6 +68,7 @@ def install(request: InstallRequest, reporter: Reporter) -> tuple[Installation, 
                 return before, False
             if before and _restored(layout, before, request, held, reporter):
                 return before, True
+            check_hold(layout, before, request)
             return _new_generation(layout, before, request, held, reporter)
 
 
@@ -107,6 +109,7 @@ def _new_generation(
         image = kept_image(before, request, store, reporter) or fetched_image(request, layout, store, reporter)
         request = with_image(request, image.artifact)
         plan, image, found = with_found(request.plan, before, image)
+        check_hold(layout, before, request, plan, image.artifact.sha256)
         notes = (*(f"quirk {quirk}" for quirk in request.loaded.quirks), *found)
     else:
         notes = check_modules(layout, plan, request.site, os.environ)
@@ -149,7 +152,9 @@ def _published(
     site, data = request.site.site, of_install(request, done=installation)
     run_hooks(site, "after_install", data, reporter.say)
     run_hooks(site, "before_publish", data, reporter.say)
-    publish(layout, installation, held)
+    before = live(layout, installation.module)
+    same = before is not None and (request.options.module_only or is_current(before, request))
+    publish(layout, installation, held, same_content=same and not request.options.despite_hold)
     record(layout, _done(what, installation, number), held, reporter)
     run_hooks(site, "after_publish", data, reporter.say)
     return installation

@@ -38,6 +38,7 @@ class InstallOptions:
     offline: bool = False
     keep_blobs: bool = False
     into_home: bool = False  # a large image may go to the home directory without a question
+    despite_hold: bool = False  # what was rolled back from may come back, which ends the hold
     locked: "LockedModule | None" = None  # it comes to exactly that, or fails
     stores: tuple[Path, ...] = ()  # prefixes that may have the locked image
     shared: "SharedBlobs | None" = None  # layers that other modules of this run want too

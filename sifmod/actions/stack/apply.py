@@ -22,7 +22,7 @@ from sifmod.config.load_site import LoadedSite
 from sifmod.config.site import Site
 from sifmod.config.stack import Stack
 from sifmod.digest import sha256_bytes
-from sifmod.errors import SifmodError
+from sifmod.errors import HeldError, SifmodError
 from sifmod.image.settings import SharedBlobs
 from sifmod.tree.durable import opened, reported
 from sifmod.tree.generation import tidy
@@ -64,6 +64,7 @@ class Applying:
         self._fetching: set[str] = set()
         self._at_once = 1  # images that are fetched at the same time, at most
         self.became: dict[int, Became] = {}
+        self.held: dict[int, HeldError] = {}  # that only the image, or another run, has shown to be held
         self.failed = {number: step.error for number, step in enumerate(plan.steps) if step.error}
         self.all = len(todo) + len(self.failed)
 
@@ -111,6 +112,9 @@ class Applying:
             self._forget(key)
         if event.error is None:
             self.became[event.task] = event.result
+            return followers + self._startable()
+        if isinstance(event.error, HeldError):
+            self.held[event.task] = event.error
             return followers + self._startable()
         self.failed[event.task] = event.error
         if event.error.exit_code != FETCH:

@@ -82,18 +82,27 @@ def _life(entry: Entry) -> Life:
     )
 
 
-def apply_lives(plan: StackPlan, decided: Lives, site: Site, reporter: Reporter) -> None:
-    """Make it so; of modules that are not installed the next apply does it. Raises what `change_life` does."""
+def apply_lives(
+    plan: StackPlan, decided: Lives, site: Site, reporter: Reporter, *, waits: bool = False
+) -> tuple[str, ...]:
+    """Make it so; of modules that are not installed the next apply does it, or where it `waits` for jobs their last.
+
+    Gives the modules that it waits for. Raises what `change_life` does.
+    """
+    later: list[str] = []
     for name, life in decided.wanted.items():
         new = {step.module.version for step in plan.steps if step.module and step.module.name == name}
         new = {version for version in new if not _is_there(plan, name, version)}
+        if waits:
+            later += [f"{name}/{version}" for version in sorted(new & {*life.versions, life.default})]
         there = {version: one for version, one in life.versions.items() if version not in new}
         default = life.default if life.default and _is_there(plan, name, life.default) else None
-        if default != life.default:
+        if default != life.default and not waits:
             reporter.say(f"warning: {name}/{life.default} is not installed, so it is not made the default")
         if there or default or read_life(plan.layout, name) != NameLife():
             with site_umask(site):
                 change_life(plan.layout, name, NameLife(default, there), site, reporter)
+    return tuple(later)
 
 
 def _is_there(plan: StackPlan, name: str, version: str) -> bool:

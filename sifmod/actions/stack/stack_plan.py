@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from sifmod import __version__
 from sifmod.actions.install.choose_image import image_request
 from sifmod.actions.install.current import is_complete, provenance_to_write
+from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
 from sifmod.actions.install.request import InstallRequest, decide, held_to, variants_here
@@ -22,7 +23,7 @@ from sifmod.config.load_site import Sites
 from sifmod.config.name import ModuleName
 from sifmod.config.stack import Member, Stack
 from sifmod.config.yaml.node import problem_at
-from sifmod.errors import ConfigError, InstallError, SifmodError
+from sifmod.errors import ConfigError, HeldError, InstallError, SifmodError
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import CommandLine, Pairs
@@ -30,7 +31,7 @@ from sifmod.tree.receipt import Installation, live, live_number
 from sifmod.tree.stack_record import read_applied
 from sifmod.tree.state import edited, edited_stubs, missing
 
-Mark = Literal[" ", "x", "R", "!"]  # new, there, to be made anew, an error
+Mark = Literal[" ", "x", "R", "H", "!"]  # new, there, to be made anew, held after a rollback, an error
 Given = Mapping[str, str]
 
 
@@ -49,7 +50,7 @@ class Step(NamedTuple):
     variant: str | None
     mark: Mark
     module: ModuleName | None = None  # None where it cannot be told
-    why: tuple[str, ...] = ()  # it is made anew
+    why: tuple[str, ...] = ()  # it is made anew, or held
     todo: Todo | None = None  # None where nothing is to be done, or nothing can be
     generation: int | None = None  # that is live now
     error: SifmodError | None = None
@@ -165,10 +166,13 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
             return Step(member, variant, " ", module, tuple(other), todo=todo)
         number = before.generation
         if not is_complete(layout, before, request):
+            check_hold(layout, before, request)
             return Step(member, variant, "R", module, (*_why(layout, before, request, around), *other), todo, number)
         lacks = (locked := request.options.locked) and not are_there(layout, before, locked)
         needed = planned.anew or lacks or provenance_to_write(before, request)
         return Step(member, variant, "x", module, tuple(other), todo if needed else None, number)
+    except HeldError as held:
+        return Step(member, variant, "H", module, (f"{held.message}; {held.hint}",), generation=number)
     except (SifmodError, OSError) as error:
         step = Step(member, variant, "!", module, error=_told(error))
         return step if module else _made_before(step, layout, options.asked.options)[0]

@@ -290,11 +290,19 @@ class ReappliedError(ModuleError):
     notes: Notes
 
 
+class HeldGeneration(TypedDict):
+    """A generation that was rolled back from, and is held."""
+
+    generation: Number
+    since: Time
+
+
 class Listed(TypedDict):
     """An installed module."""
 
     module: ModuleName
     generation: Number
+    held: Annotated[list[HeldGeneration], Said("what was rolled back from, and is not installed again unasked")]
     life: LifeData
     problems: Annotated[list[Problem], Said("what it lacks to be usable")]
     installation: Annotated[Installed | None, Said("null where the receipt cannot be read")]

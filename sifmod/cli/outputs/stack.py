@@ -28,10 +28,10 @@ class StackModule(TypedDict):
     easyconfig: Easyconfig
     variant: Variant | None
     mark: Annotated[
-        Literal[" ", "x", "R", "!"],
-        Said("new; there as it is to be; made anew; cannot be installed, and then it has an error"),
+        Literal[" ", "x", "R", "H", "!"],
+        Said("new; there as it is to be; made anew; held after a rollback; cannot be installed: it has an error"),
     ]
-    why: Annotated[list[str], Said("it is made anew")]
+    why: Annotated[list[str], Said("it is made anew, or held")]
     generation: Annotated[Number | None, Said("that is live; null where none is")]
     changed: Annotated[bool, Said("whether this run has made it")]
 

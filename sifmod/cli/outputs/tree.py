@@ -100,7 +100,7 @@ class Logged(TypedDict):
     what: Annotated[
         str,
         Said(
-            "installed, rendered, restored, rolled back, uninstalled, removed, fetched, test passed,"
+            "installed, rendered, restored, rolled back, held, released, uninstalled, removed, fetched, test passed,"
             " test failed, made the default, hidden, shown, deprecated, retired, labelled, or that it is no longer so;"
             " of a layer made, removed"
         ),

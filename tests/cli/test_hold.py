@@ -1,0 +1,193 @@
+"""A rollback holds: what was rolled back from does not come back unasked."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from sifmod.config.name import ModuleName
+from sifmod.tree.history import held_since, read_history
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import live_number
+from support.config import write
+from support.disk_state import disk_state
+from support.images import Images
+from support.steps import some
+from support.victim import Victim
+
+SKIP = "--skip-sanity-check"
+APPLY = ["stack", "apply", "stack.yaml", SKIP]
+GOOD, BAD = "{A: good}", "{A: bad}"
+
+
+@pytest.fixture
+def here(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stack of two modules; App/1 was rolled back from generation 2, and another module goes on."""
+    directory = tmp_path / "a place"
+    directory.mkdir()
+    monkeypatch.setenv("SIFMOD_PREFIX", str(directory / "prefix"))
+    monkeypatch.chdir(directory)
+    for name in ("App", "Other"):
+        easyconfig(directory, name, images, GOOD)
+    write(directory / "stack.yaml", "easyconfigs: [App-1.yaml, Other-1.yaml]\n")
+    assert run([*APPLY, "-q"]) == 0
+    easyconfig(directory, "App", images, BAD)
+    assert run([*APPLY, "-q"]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    assert run(["rollback", "App/1"]) == 0
+    assert generation(directory) == 1
+    return directory
+
+
+def easyconfig(here: Path, name: str, images: Images, env: str) -> None:
+    image = f"image: {{sources: ['{images.tiny_sif}'], filename: tiny.sif}}\nwrappers: [sh]\n"
+    write(here / f"{name}-1.yaml", f"name: {name}\nversion: '1'\nenv: {env}\n{image}")
+
+
+def generation(here: Path) -> int | None:
+    return live_number(Layout(here / "prefix"), ModuleName("App", "1"))
+
+
+@pytest.mark.parametrize("more", [[], ["--locked"], ["--rebuild"], ["--locked", "--rebuild"], ["--only", "App/1"]])
+def test_a_nightly_apply_leaves_what_was_rolled_back(
+    here: Path, more: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = disk_state(here / "prefix/software/App")
+    capfd.readouterr()
+    for verb in (["stack", "plan", "stack.yaml", SKIP], APPLY):
+        assert run([*verb, *more]) == 0
+        told = "".join(capfd.readouterr())
+        assert " [H] App/1: App/1 was rolled back from this content: generation 2 is held since 20" in told
+        assert "`sifmod rollback --release App/1` releases it" in told
+        assert "1 held" in told
+    assert disk_state(here / "prefix/software/App") == before
+    for name in ("plan", "apply"):
+        assert run(["stack", name, "stack.yaml", SKIP, *more, "--fail-on-held"]) == 1
+    assert generation(here) == 1
+    capfd.readouterr()
+    assert run(["stack", "plan", "stack.yaml", SKIP, *more, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["members"][0]["mark"] == "H"
+
+
+def test_a_comment_and_another_place_end_no_hold(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = here / "App-1.yaml"
+    path.write_text(f"# checked on Tuesday\n{path.read_text()}")
+    assert run([*APPLY]) == 0
+    assert generation(here) == 1
+    elsewhere = write(here / "else where/App-1.yaml", path.read_text())
+    capfd.readouterr()
+    before = disk_state(here / "prefix/software")
+    for words in ([], ["--rebuild"], ["--force"], ["--module-only"]):
+        assert run(["install", str(elsewhere), SKIP, *words]) == 18
+        assert "sifmod rollback --release App/1" in capfd.readouterr().err
+    assert disk_state(here / "prefix/software") == before
+
+
+def test_other_content_ends_it(here: Path, images: Images) -> None:
+    easyconfig(here, "App", images, "{A: better}")
+    assert run([*APPLY, "--fail-on-held"]) == 0
+    assert generation(here) == 3
+    easyconfig(here, "App", images, BAD)
+    assert run([*APPLY, "--fail-on-held"]) == 0
+    assert generation(here) == 4
+
+
+def test_the_same_content_for_a_changed_site_ends_none(here: Path, images: Images) -> None:
+    easyconfig(here, "App", images, GOOD)
+    write(here.parent / "home/.config/sifmod/config.yaml", "env: {OF_THE_SITE: x}\n")
+    assert run(["install", "--module-only", "--installed", SKIP, "-q", "--yes"]) == 0
+    assert generation(here) == 3
+    easyconfig(here, "App", images, BAD)
+    assert run([*APPLY, "--fail-on-held"]) == 1
+    assert generation(here) == 3
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        ["rollback", "--release", "App/1"],
+        ["rollback", "App/1"],
+        ["rollback", "App/1", "--to", "2"],
+        ["uninstall", "App/1"],
+    ],
+)
+def test_what_ends_it(here: Path, ends: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(ends) == 0
+    assert run([*APPLY, "--locked", "--fail-on-held"]) == 0
+    assert generation(here) == (2 if "2" in ends or ends[:2] == ["rollback", "App/1"] else 3)
+    capfd.readouterr()
+    assert run(["list", "App"]) == 0
+    assert "held" not in capfd.readouterr().out
+
+
+def test_it_is_seen(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    capfd.readouterr()
+    for verb in (["list"], ["show", "App/1"]):
+        assert run(verb) == 0
+        assert "generation 2 is held since 20" in "".join(capfd.readouterr())
+    assert run(["list", "--json"]) == 0
+    held = {one["module"]: one["held"] for one in json.loads(capfd.readouterr().out)}
+    assert held["Other/1"] == []
+    assert [one["generation"] for one in held["App/1"]] == [2]
+    assert run(["log", "App"]) == 0
+    assert "held App/1, generation 2" in capfd.readouterr().out
+    assert run(["rollback", "--release", "App/1"]) == 0
+    assert "App/1: generation 2 is no longer held" in capfd.readouterr().err
+    assert run(["log", "App"]) == 0
+    assert "released App/1, generation 2" in capfd.readouterr().out
+    before = disk_state(here)
+    assert run(["rollback", "--release", "App/1"]) == 24
+    assert "App/1 is not held" in capfd.readouterr().err
+    assert disk_state(here) == before
+
+
+def test_gc_keeps_what_is_held(here: Path) -> None:
+    assert run(["gc", "--now", "--rollbacks", "--yes"]) == 0
+    assert (here / "prefix/software/App/.generations/1/2").is_dir()
+    assert run([*APPLY, "--fail-on-held"]) == 1
+    assert generation(here) == 1
+
+
+def test_killed_at_any_step_it_is_rolled_back_and_held_or_neither(here: Path) -> None:
+    layout, module = Layout(here / "prefix"), ModuleName("App", "1")
+    env = {"HOME": str(here), "SIFMOD_SITE": "generic", "PATH": "/none", "SIFMOD_CONFIG_DIR": "/none"}
+    back = ("rollback", str(module), "--to", "1", "--prefix", layout.prefix)
+    forward = (*back[:3], "2", *back[4:])
+    found = set()
+    with Victim(env) as victim:
+        assert victim.run(forward).code == 0
+        assert held_since(read_history(layout, module)) == {}
+        steps = victim.run(back).steps
+        for step in some(1, steps, 4):
+            assert victim.run(forward).code == 0
+            assert victim.run(back, "killed", step).code == -9
+            for _ in range(2):
+                held = tuple(held_since(read_history(layout, module)))
+                assert held == {1: (2,), 2: ()}[generation(here) or 0]
+                assert victim.run(("gc", "--yes", "--prefix", layout.prefix)).code == 0
+            found.add(held)
+    assert found == {(), (2,)}
+
+
+def test_a_hold_that_nobody_wrote_is_none(here: Path) -> None:
+    """Histories of earlier versions hold nothing; what is no list of generations is no history."""
+    history = Layout(here / "prefix").history(ModuleName("App", "1"))
+    history.write_text("[[1, 1780000000.0], [2, 1780000001.0], [1, 1780000002.0]]\n")
+    assert run(["rollback", "--release", "App/1"]) == 24
+    assert run([*APPLY, "--fail-on-held"]) == 0
+    assert generation(here) == 3
+    assert run(["rollback", "App/1"]) == 0
+    history.write_text(history.read_text().replace("[3]", "[true]"))
+    assert run(["list"]) == 0
+
+
+def test_it_is_asked_on_a_terminal(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: "n")
+    assert run(["install", "App-1.yaml", SKIP]) == 18
+    assert generation(here) == 1
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: "y")
+    assert run(["install", "App-1.yaml", SKIP]) == 0
+    assert generation(here) == 3
+    assert run([*APPLY, "--fail-on-held"]) == 0
