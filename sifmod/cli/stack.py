@@ -1,7 +1,7 @@
 """`sifmod stack`."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -193,6 +193,21 @@ def fails_for_held(made: "StackPlan", given: Given, more: int = 0) -> int:
     return int(given["fail_on_held"] and bool(more or any(step.mark == "H" for step in made.steps)))
 
 
+def _for_this_command(variables: Mapping[str, str]) -> None:
+    """Set variables until this command ends; its workers inherit them."""
+    before = {name: os.environ.get(name) for name in variables}
+
+    def restore() -> None:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    os.environ.update(variables)
+    click.get_current_context().call_on_close(restore)
+
+
 def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[str, Any], tuple[str, ...]]:
     """The stack of a bundle, whose images are in the store now, its options, and the settings that differ here."""
     from sifmod.actions.stack.decided import differing
@@ -210,9 +225,9 @@ def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[
     given = {**given, "offline": True}
     if (robot := place / "robot").is_dir():
         given["robot_paths"] = ":".join(filter(None, (str(robot), str(given.get("robot_paths") or ""))))
-    os.environ.update(found.variables)
+    _for_this_command(found.variables)
     if found.decides:
-        os.environ[BUNDLE] = str(place)
+        _for_this_command({BUNDLE: str(place)})
         differ = differing(load_context(given_site(given)), site)
         if local:
             del os.environ[BUNDLE]
