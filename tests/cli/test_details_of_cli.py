@@ -87,6 +87,7 @@ def test_each_line_of_the_log_has_the_command(easyconfig: str, prefix: Path) -> 
         f"install --skip-sanity-check {easyconfig}",
         f"install --rebuild --skip-sanity-check {easyconfig}",
         "rollback Tiny/1.0 --to 1",
+        "rollback --release Tiny/1.0",
         "gc --yes --now --rollbacks --ignore-jobs",
         "uninstall Tiny/1.0",
         "uninstall --purge --ignore-jobs Tiny/1.0",

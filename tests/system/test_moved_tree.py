@@ -158,6 +158,7 @@ def test_every_verb_works_there(other: Path, easyconfig: Path, capfd: pytest.Cap
     assert colour(other / "software/Tiny/1.0/bin") == "mine\ngreen\n"
     assert run(["rollback", "Tiny"]) == 0
     assert colour(other / "software/Tiny/1.0/bin") == "mine\nblue\n"
+    assert run(["rollback", "--release", "Tiny"]) == 0
     assert run(["install", "-q", "--rebuild", str(easyconfig)]) == 0
     assert os.readlink(other / "software/Tiny/1.0") == ".generations/1.0/3"
     assert colour(other / "software/Tiny/1.0/bin") == "mine\ngreen\n"
