@@ -1,7 +1,7 @@
 """`sifmod stack`."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -168,6 +168,21 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     return max((*(error.exit_code for error in applying.failed.values()), ran.exit_code if ran else 0))
 
 
+def _for_this_command(variables: Mapping[str, str]) -> None:
+    """Set variables until this command ends; its workers inherit them."""
+    before = {name: os.environ.get(name) for name in variables}
+
+    def restore() -> None:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    os.environ.update(variables)
+    click.get_current_context().call_on_close(restore)
+
+
 def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[str, Any], tuple[str, ...]]:
     """The stack of a bundle, whose images are in the store now, its options, and the settings that differ here."""
     from sifmod.actions.stack.decided import differing
@@ -185,9 +200,9 @@ def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[
     given = {**given, "offline": True}
     if (robot := place / "robot").is_dir():
         given["robot_paths"] = ":".join(filter(None, (str(robot), str(given.get("robot_paths") or ""))))
-    os.environ.update(found.variables)
+    _for_this_command(found.variables)
     if found.decides:
-        os.environ[BUNDLE] = str(place)
+        _for_this_command({BUNDLE: str(place)})
         differ = differing(load_context(given_site(given)), site)
         if local:
             del os.environ[BUNDLE]
