@@ -232,7 +232,7 @@ def started(script: Path, part: str, place: Path) -> subprocess.Popen[str]:
 def test_interrupted_nothing_has_changed(module: Path, place: Place, number: signal.Signals, everybody: bool) -> None:
     with (place.directory / "endless").open("wb") as file:
         file.truncate(FOREVER)
-    process = started(module / "bin" / "make-squashfs", "*.part-*", place.directory.parent)
+    process = started(module / "bin" / "make-squashfs", "*.part-*/new", place.directory.parent)
     (os.killpg if everybody else os.kill)(process.pid, number)
     assert process.communicate(timeout=60)[1] == ""
     assert process.returncode == -number
@@ -246,7 +246,7 @@ def test_an_interrupted_unpacking_leaves_nothing(module: Path, place: Place) -> 
         (place.directory / str(number)).touch()
     run((module / "bin" / "make-squashfs",)).ok()
     place.directory.rename(place.directory.with_name("elsewhere"))
-    process = started(module / "bin" / "unmake-squashfs", "*.part-*", place.directory.parent)
+    process = started(module / "bin" / "unmake-squashfs", "*.part-*/new", place.directory.parent)
     process.terminate()
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGTERM
@@ -257,7 +257,7 @@ def test_killed_outright_there_is_no_squashfs_and_the_next_run_says_what_is_left
     endless = place.directory / "endless"
     with endless.open("wb") as file:
         file.truncate(FOREVER)
-    process = started(module / "bin" / "make-squashfs", "*.part-*", place.directory.parent)
+    process = started(module / "bin" / "make-squashfs", "*.part-*/new", place.directory.parent)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert not place.squashfs.exists()

@@ -22,7 +22,7 @@ drop() {
     rm -rf new
     cd /
   fi
-  if [ -n "$part" ]; then rmdir "$part"; fi
+  if [ -n "$part" ] && [ -O "$part" ]; then rmdir "$part"; fi
   inside='' part=''
 }
 
@@ -48,7 +48,9 @@ begin() {
   for left in "$1".part-*; do
     if [ -e "$left" ]; then printf 'note: %s is not finished; remove it unless another run is writing it\n' "$left" >&2; fi
   done
-  if part=$(mktemp -d "$1.part-XXXXXXXX") && cd -P "$part" && [ -O . ] && [ "$(pwd -P)" = "$part" ]; then
+  # the name is known before the directory is there, so that a signal leaves none; mkdir takes no name that is there
+  if part=$(mktemp -u "$1.part-XXXXXXXX") && mkdir -m 700 "$part" && cd -P "$part" && [ -O . ] &&
+    [ "$(pwd -P)" = "$part" ]; then
     inside=yes
   else
     refuse 4 "no directory could be made beside $1" 'what mktemp said is above'
