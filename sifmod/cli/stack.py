@@ -208,21 +208,6 @@ def _for_this_command(variables: Mapping[str, str]) -> None:
     click.get_current_context().call_on_close(restore)
 
 
-def _for_this_command(variables: Mapping[str, str]) -> None:
-    """Set variables until this command ends; its workers inherit them."""
-    before = {name: os.environ.get(name) for name in variables}
-
-    def restore() -> None:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-    os.environ.update(variables)
-    click.get_current_context().call_on_close(restore)
-
-
 def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[str, Any], tuple[str, ...]]:
     """The stack of a bundle, whose images are in the store now, its options, and the settings that differ here."""
     from sifmod.actions.stack.decided import differing
