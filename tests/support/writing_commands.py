@@ -126,6 +126,7 @@ bundle  prefix   stack apply --bundle {{bundle}} {SKIP}
 staged  prefix   stack apply {{stack}} --locked --from {{staging}} {SKIP}
 modules prefix   rollback Tiny/1.0
 modules prefix   rollback Tiny/1.0 --to 1
+held    prefix   rollback Tiny/1.0 --release
 modules prefix   uninstall Tiny/1.0
 modules prefix   uninstall Tiny/1.0 --purge --ignore-jobs
 modules prefix   gc --yes --now --rollbacks --ignore-jobs
@@ -177,6 +178,7 @@ STARTS: dict[str, tuple[str, tuple[str, ...]]] = {  # the start before it, and w
     "none": ("", ("fetch {sif}",)),  # a tree that its publisher has made
     "modules": ("none", (f"install {{a}} {SKIP}", f"install {{b}} {SKIP}", f"stack apply {{stack}} {SKIP}")),
     "stack": ("modules", ()),
+    "held": ("modules", ("rollback Tiny/1.0",)),
     "locked": ("modules", ("stack lock {stack}",)),
     "staged": (
         "none",
