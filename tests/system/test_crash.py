@@ -103,7 +103,7 @@ def test_a_failure_at_every_ninth_step(trial: Trial, verb: str) -> None:
             if verb != "gc":  # which may have removed a part
                 assert visible(trial.prefix) == before, outcome.stderr
         trial.check_and_finish(case)
-    assert failed >= (1 if verb in ("rollback", "uninstall") else tried / 3)  # the locks of these few steps need no room
+    assert failed >= (1 if verb in ("rollback", "uninstall") else tried / 3)  # locks need no room
 
 
 @pytest.mark.parametrize("verb", VERBS)
