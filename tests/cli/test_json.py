@@ -66,11 +66,14 @@ def test_verbs_that_change_a_tree(here: Path, images: Images, capfd: pytest.Capt
     assert (kept["kind"], kept["module"], kept["generation"], kept["removed"]) == ("generation", "Tiny/1.0", 2, False)
     assert kept["keep"]
     assert [(one["kind"], one["size"]) for one in images_] == [("image", images.tiny_sif.stat().st_size)]
+    assert told("gc", "--ignore-jobs", "--now", "--rollbacks")[0]["keep"].startswith("it is held")
+    told("rollback", "--release", "Tiny")
     gone = told("gc", "--ignore-jobs", "--now", "--rollbacks", "--yes")[0]
     assert (gone["keep"], gone["removed"], Path(gone["path"]).exists()) == (None, True, False)
     changes = told("log")
     assert [(one["what"], one["generation"], one["before"]) for one in changes if one["module"]] == [
-        *(("installed", 1, None), ("installed", 2, 1), ("rolled back", 1, 2), ("removed", None, 2)),
+        *(("installed", 1, None), ("installed", 2, 1), ("rolled back", 1, 2), ("held", None, 2)),
+        *(("released", None, 2), ("removed", None, 2)),
     ]
     live: dict[str, object] = {"default": True, "hidden": False, "deprecated": None, "retired": None, "labels": {}}
     assert told("default", "Tiny") == [{"module": "Tiny/1.0", "changed": True, "life": live}]

@@ -124,7 +124,11 @@ def test_show_of_an_easyconfig(tmp_path: Path, capfd: pytest.CaptureFixture[str]
 def test_rollback(layout: Layout, installation: Installation, capfd: pytest.CaptureFixture[str]) -> None:
     install(layout, "b")
     assert run(["rollback", "Tiny"]) == 0
-    assert capfd.readouterr() == ("", "== Tiny/1.0: generation 1 is live\n")
+    out, err = capfd.readouterr()
+    live, held = err.splitlines()
+    assert (out, live) == ("", "== Tiny/1.0: generation 1 is live")
+    assert held.startswith("== Tiny/1.0: generation 2 is held since 2")
+    assert held.endswith("; `sifmod rollback --release Tiny/1.0` releases it")
     assert run(["rollback", "Tiny", "--to", "2", "--json"]) == 0
     out, err = capfd.readouterr()
     assert (json.loads(out)["generation"], json.loads(out)["module"], err) == (2, "Tiny/1.0", "")

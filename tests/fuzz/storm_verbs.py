@@ -64,11 +64,12 @@ class Supply:
 
         gc = ("gc", "--yes", "--ignore-jobs")
         return (
-            Verb("install", 8, install()),
-            Verb("install --rebuild", 8, install("--rebuild")),
-            Verb("install --module-only", 4, install("--module-only"), (0, 24)),
+            Verb("install", 8, install(), (0, 18)),  # 18: it was rolled back from, and is held
+            Verb("install --rebuild", 8, install("--rebuild"), (0, 18)),
+            Verb("install --module-only", 4, install("--module-only"), (0, 18, 24)),
             Verb("fetch", 6, lambda dice: ("fetch", dice.choice(self.sources))),
             Verb("rollback", 8, of("rollback", STEADY + PASSING), (0, 24)),
+            Verb("rollback --release", 6, of("rollback", STEADY + PASSING, "--release"), (0, 24)),
             Verb("uninstall", 4, of("uninstall", PASSING), (0, 24)),
             Verb("uninstall --purge", 4, of("uninstall", PASSING, "--purge", "--ignore-jobs"), (0, 24)),
             Verb("gc --yes", 2, fixed(*gc)),

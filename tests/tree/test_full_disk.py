@@ -70,6 +70,7 @@ def test_reinstall_with_so_many_free_pages(place: Place, victim: Victim, known: 
     assert len({text.splitlines()[-3] for text in refusals}) > 3, "it was full at different places"
     assert victim.run(("rollback", "Tiny/1.0", "--prefix", place.prefix)).code == 0
     assert outlook.seen(place.prefix, known) == "a"
+    assert victim.run(("rollback", "--release", "Tiny/1.0", "--prefix", place.prefix)).code == 0
     assert victim.run(("gc", "--yes", "--days", "0", "--prefix", place.prefix)).code == 0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.errors import InstallError, PermissionsError
+from sifmod.errors import FullError, InstallError, PermissionsError
 from sifmod.tree.durable import (
     explain,
     is_directory,
@@ -36,8 +36,8 @@ def place(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("error", "kind", "message", "hint"),
     [
-        (OSError(errno.ENOSPC, "x", "/f"), InstallError, f"No space left on device (/f){UNCHANGED}", "sifmod gc"),
-        (OSError(errno.EDQUOT, "x", b"/f"), InstallError, f"Disk quota exceeded (/f){UNCHANGED}", "sifmod gc"),
+        (OSError(errno.ENOSPC, "x", "/f"), FullError, f"No space left on device (/f){UNCHANGED}", "sifmod gc"),
+        (OSError(errno.EDQUOT, "x", b"/f"), FullError, f"Disk quota exceeded (/f){UNCHANGED}", "sifmod gc"),
         (OSError(errno.EACCES, "x", "/f"), PermissionsError, "Permission denied (/f)", "--prefix"),
         (OSError(errno.EPERM, "x", "/f"), PermissionsError, "Operation not permitted (/f)", "--prefix"),
         (OSError(errno.EROFS, "x", "/f"), PermissionsError, "Read-only file system (/f)", "--prefix"),
