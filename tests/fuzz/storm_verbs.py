@@ -9,6 +9,7 @@ from typing import NamedTuple
 from support.images import Images
 from support.one_image import OneImage
 from support.trial import EASYCONFIG, Command
+from support.victim import Outcome
 
 STEADY = ("Steady/1.0", "Steady/2.0")  # never uninstalled: what is loaded all the time
 PASSING = ("Passing/1.0", "Passing/2.0")
@@ -22,6 +23,11 @@ class Verb(NamedTuple):
     weight: int
     words: Callable[[random.Random], Command]
     codes: tuple[int, ...] = (0,)
+
+    def may_end(self, outcome: Outcome) -> bool:
+        """So, or because a user has rolled the module back from this content."""
+        held = outcome.code == 18 and "was rolled back from this content" in outcome.stderr
+        return outcome.code in self.codes or (held and self.name.startswith("install"))
 
 
 @dataclass(frozen=True)
@@ -64,9 +70,9 @@ class Supply:
 
         gc = ("gc", "--yes", "--ignore-jobs")
         return (
-            Verb("install", 8, install(), (0, 18)),  # 18: it was rolled back from, and is held
-            Verb("install --rebuild", 8, install("--rebuild"), (0, 18)),
-            Verb("install --module-only", 4, install("--module-only"), (0, 18, 24)),
+            Verb("install", 8, install()),
+            Verb("install --rebuild", 8, install("--rebuild")),
+            Verb("install --module-only", 4, install("--module-only"), (0, 24)),
             Verb("fetch", 6, lambda dice: ("fetch", dice.choice(self.sources))),
             Verb("rollback", 8, of("rollback", STEADY + PASSING), (0, 24)),
             Verb("rollback --release", 6, of("rollback", STEADY + PASSING, "--release"), (0, 24)),
