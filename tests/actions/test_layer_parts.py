@@ -125,10 +125,10 @@ def test_a_lock_without_what_the_image_holds() -> None:
 
 
 def test_files_of_requirements(tmp_path: Path) -> None:
-    (tmp_path / "more.txt").write_text("c @ https://host/c.whl # why\n")
+    (tmp_path / "more.txt").write_text("c @ https://host/c.whl#sha256=0a # why\n")
     file = tmp_path / "requirements.txt"
     file.write_text("# these\nA==1 ; python_version > '3'\n\nb[x] \\\n  >=2\t# why\n-r more.txt\n")
-    assert read_requirements(file) == ("A==1 ; python_version > '3'", "b[x]    >=2", "c @ https://host/c.whl")
+    assert read_requirements(file) == ("A==1 ; python_version > '3'", "b[x]    >=2", "c @ https://host/c.whl#sha256=0a")
     assert [name_of(text) for text in read_requirements(file)] == ["a", "b", "c"]
     file.write_text("a\n--index-url https://host\n")
     with pytest.raises(OptionError, match=r"requirements.txt:2: --index-url is not read here"):

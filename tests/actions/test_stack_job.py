@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from sifmod.config.stack import load_stack
 from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout
 from sifmod.tree.stack_record import Submission, read_submissions
+from support.answer import answer
 from support.config import write
 from support.disk_state import disk_state
 
@@ -26,14 +28,16 @@ Program = Callable[[str, str], None]
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stack of five modules over three images that are nowhere."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    here = tmp_path / "a stack"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(here / "prefix"))
     for name, image in (("A-1", "a"), ("A-2", "a"), ("A-3", "a"), ("B-1", "b"), ("C-1", "c")):
         module, _, version = name.partition("-")
         text = f"name: {module}\nversion: '{version}'\nimage: {{sources: ['docker://127.0.0.1:9/{image}:1']}}\n"
-        write(tmp_path / f"{name}.yaml", text)
-    write(tmp_path / "stack.yaml", "easyconfigs: [A-1.yaml, B-1.yaml, A-2.yaml, C-1.yaml, A-3.yaml]\n")
-    return tmp_path
+        write(here / f"{name}.yaml", text)
+    write(here / "stack.yaml", "easyconfigs: [A-1.yaml, B-1.yaml, A-2.yaml, C-1.yaml, A-3.yaml]\n")
+    return here
 
 
 @pytest.fixture
@@ -92,7 +96,7 @@ def test_nothing_is_submitted_while_slurm_cannot_tell_what_is(
     here: Path, program: Program, capfd: pytest.CaptureFixture[str]
 ) -> None:
     program("squeue", "exit 1")
-    program("sbatch", f"touch {here}/submitted; echo 9")
+    program("sbatch", "touch submitted; echo 9")
     jobs = [{"job": "8", "what": "apply", "logs": "/", "elements": [["B/1"]]}]
     record = write(here / "prefix/stacks/jobs/stack.json", json.dumps({"format": 1, "jobs": jobs}))
     assert run(["stack", "apply", "stack.yaml", "--job"]) == 2
@@ -151,7 +155,7 @@ def test_what_cannot_be_submitted(
 def test_a_view_waits_for_the_modules_that_it_loads(here: Path, program: Program) -> None:
     write(here / "V-1.yaml", "name: V\nversion: '1'\nmodules: [A/1, B/1]\n")
     write(here / "stack.yaml", "easyconfigs: [V-1.yaml, A-1.yaml, B-1.yaml]\n")
-    program("sbatch", f'echo "$*" >>{here}/words; wc -l <{here}/words')
+    program("sbatch", 'echo "$*" >>words; wc -l <words')
     program("squeue", "echo '1_0|PENDING|Priority'; echo '1_1|RUNNING|None'")
     asked = ("stack", "apply", "stack.yaml", "--job", "--job-test")
     assert run([*asked, "--only", "A/1"]) == 0
@@ -173,7 +177,7 @@ def test_why_a_module_is_not_there(
     here: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sifmod.actions.stack.watch.LAG", 0.0)
-    program("sbatch", f"echo killed >{here}/sifmod-stack-9_0.log; echo 9")
+    program("sbatch", "echo killed >sifmod-stack-9_0.log; echo 9")
     program("squeue", "echo '9_0|NODE_FAIL|NodeDown'; echo '9_1|COMPLETED|None'; echo '9_2|FAILED|NonZeroExitCode'")
     log = write(here / "prefix/log/stacks/stack/C@1.log", "2026-01-01T00:00:00Z failed (18): the disk is full\n\nx\n")
     assert run(["stack", "apply", "stack.yaml", "--job", "--wait"]) == 18
@@ -194,9 +198,26 @@ def test_why_a_module_is_not_there(
     assert "C/1: its job 9_2 ended TIMEOUT\n" in capfd.readouterr().err
 
 
+def test_how_a_test_has_ended(
+    here: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Where Slurm knows nothing of it any more its log tells: the one of a test that has passed is removed."""
+    monkeypatch.setattr("sifmod.actions.stack.watch.LAG", 0.0)
+    program("sbatch", "echo x >>jobs; wc -l <jobs")
+    program("squeue", "exit 0")
+    program("sacct", "printf '%s\\n' '2_2|COMPLETED' '2_3|NODE_FAIL'")
+    for number in (0, 2):
+        write(here / f"sifmod-stack-2_{number}.log", "")
+    words = ("stack", "apply", "stack.yaml", "--job", "--job-test", "--wait")
+    tests = answer(capfd, words, 22)["tests"]
+    assert [(test["names"], test["passed"]) for test in tests] == [
+        *((["A/1"], False), (["A/2"], True), (["A/3"], True), (["B/1"], False), (["C/1"], True))
+    ]
+
+
 def test_what_an_element_is_told(here: Path, program: Program) -> None:
     """The options that say what is installed, with paths in full; the job script is what sbatch is given last."""
-    program("sbatch", f'for word; do echo "$word"; done >{here}/words; cat "$word" >{here}/script; echo 3')
+    program("sbatch", 'for word; do echo "$word"; done >words; cat "$word" >script; echo 3')
     words = (
         "--only",
         "B",
@@ -211,8 +232,8 @@ def test_what_an_element_is_told(here: Path, program: Program) -> None:
     assert run(["stack", "apply", "stack.yaml", "--job", *words, "--job-partition", "small"]) == 0
     script = (here / "script").read_text()
     line = next(line for line in script.splitlines() if "stack apply" in line)
-    told = f"sifmod stack apply {here}/stack.yaml --jobs=1 --skip-sanity-check --robot-paths={here}/own --only=B/1"
-    assert line.split() == told.split()
+    told = ("--jobs=1", "--skip-sanity-check", f"--robot-paths={here}/own", "--only=B/1")
+    assert shlex.split(line) == ["sifmod", "stack", "apply", f"{here}/stack.yaml", *told]
     asked = (here / "words").read_text().splitlines()
     assert {"--array=0-0", "--cpus-per-task=2", "--time=180", "--partition=small", "--requeue"} <= set(asked)
 
@@ -220,7 +241,7 @@ def test_what_an_element_is_told(here: Path, program: Program) -> None:
 def test_options_of_sbatch_in_the_environment_count(
     here: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    program("sbatch", f'for word; do echo "$word"; done >>{here}/words; echo 3')
+    program("sbatch", 'for word; do echo "$word"; done >>words; echo 3')
     for name in ("SBATCH_TIMELIMIT", "SBATCH_CPUS_PER_TASK", "SBATCH_NO_REQUEUE"):
         monkeypatch.setenv(name, "5")
     assert run(["stack", "apply", "stack.yaml", "--job"]) == 0

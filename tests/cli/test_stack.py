@@ -99,6 +99,20 @@ def test_how_the_prefix_was_named_does_not_matter(
     assert disk_state(prefix) == there
 
 
+def test_a_site_of_one_module_moves_it_into_no_other_tree(
+    here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SIFMOD_PREFIX")
+    monkeypatch.setenv("SIFMOD_SITE", str(write(here / "ours.yaml", f"prefix: '{here}/our tree'\n")))
+    write(here / "theirs.yaml", f"prefix: '{here}/their tree'\nmodule_syntax: tcl\n")
+    write(here / "stack.yaml", "easyconfigs: [Good-1.yaml, {easyconfig: own/Own-1.yaml, site: ./theirs.yaml}]\n")
+    for said in ("2 of 2 modules are as ", "2 modules: 2 there"):
+        assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+        assert said in capfd.readouterr().err
+    assert sorted(os.listdir(here / "our tree/modules")) == ["Good", "Own"]
+    assert not (here / "their tree").exists()
+
+
 def test_the_spider_cache_is_made_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After all modules of an apply, and not where nothing has changed."""
     program = write(here / "lmod/update_lmod_system_cache_files", f"#!/bin/sh\necho x >>'{here}/calls'\n")

@@ -2,6 +2,7 @@
 
 import json
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ from sifmod.cli.main import run
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import installations
 from support.answer import answer
+from support.command import SIFMOD
 from support.config import write
 from support.disk_state import disk_state
+from support.layers import Entry as Raw
+from support.layers import tar
 from support.oci import Entry, layer, write_layout
 
 SKIP = "--skip-sanity-check"
@@ -60,6 +64,21 @@ def test_how_images_are_converted_and_that_all_is_made_again(
     assert [one.generation for one in installations(layout)] == [1, 1, 1]
     assert run(["stack", "apply", *words, "--rebuild"]) == 0
     assert [one.generation for one in installations(layout)] == [2, 2, 2]
+
+
+def test_images_that_are_converted_at_once_share_the_memory(here: Path) -> None:
+    """Names and attributes of 300 MB, which all of 640 MB has room for, and half of it has not."""
+    value = "v" * 60_000
+    large = (Raw(f"{n}", pax=(("SCHILY.xattr.user.large", f"{n}{value}"),)) for n in range(5000))
+    write_layout(here / "large", [tar(large)])
+    write(here / "Large-1.yaml", "name: Large\nversion: '1'\nimage: {sources: ['oci:large']}\n")
+    write(here / "stack.yaml", "easyconfigs: [Large-1.yaml, {easyconfig: Many-1.yaml, variants: [a]}]\n")
+    write(here.parent / "home/.config/sifmod/config.yaml", "memory: 640MB\n")
+    for jobs, code in (("2", 10), ("1", 0)):
+        command = ("stack", "apply", "stack.yaml", SKIP, "--jobs", jobs)
+        done = subprocess.run((*SIFMOD, *command), capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert ("memory that a conversion may take, 320.0 MB" in done.stderr) == (code != 0)
 
 
 def test_a_lock_of_some_variants(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

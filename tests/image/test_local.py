@@ -229,6 +229,24 @@ def test_a_file_that_changes_meanwhile_is_refused(big_sif: Path, prefix: Prefix,
     assert mine.read_bytes() == big_sif.read_bytes() + b"more"
 
 
+@pytest.mark.parametrize("link", ["copy", "reference"])
+def test_a_file_that_is_overwritten_meanwhile_is_refused(
+    big_sif: Path, prefix: Prefix, tmp_path: Path, link: str
+) -> None:
+    """Its size stays, and so does each byte: what is read then may be half of either."""
+    mine = own_copy(big_sif, tmp_path / "mine", mode=0o644)
+    before = prefix.state()
+
+    def overwrite(_what: str, done: int, _total: int | None) -> None:
+        if done == 1 << 20:
+            with mine.open("r+b") as file:
+                file.write(big_sif.read_bytes())
+
+    with pytest.raises(FetchError, match="was changed while it was read"):
+        prefix.fetch(plan(mine, link=link), overwrite)  # type: ignore[arg-type]
+    assert prefix.state() == before
+
+
 def test_no_space_is_told_before_anything_is_written(big_sif: Path, tmp_path: Path) -> None:
     mine = own_copy(big_sif, tmp_path / "mine")
 

@@ -254,6 +254,19 @@ def test_a_form_with_a_refresh_token_is_not_sent_in_the_clear(web: Misbehaving, 
     assert web.asked == []
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_form_with_a_refresh_token_follows_no_redirect(
+    web: Misbehaving, other: Web, own_home: Path, status: int
+) -> None:
+    identity(own_home, address(web))
+    wants_token(web, f'Bearer realm="{web.url("/token", "127.0.0.1")}"')
+    web.answers["/token"] = answer(status, b"", {"Location": other.url("/token")})
+    other.answers["/token"] = answer(200, TOKEN)
+    with pytest.raises(FetchError, match=f" answered {status} "):
+        client(web).manifest()
+    assert other.asked == []
+
+
 def test_a_login_is_sent_to_this_machine_itself(web: Misbehaving, own_home: Path) -> None:
     log_in(own_home, address(web))
     web.put("manifests/1.0", guarded(LOGIN, answer(200, MANIFEST), challenge("Basic")))

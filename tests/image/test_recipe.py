@@ -226,6 +226,15 @@ def test_a_file_that_changes_while_the_image_is_built(
     assert contents(made(prefix, image).path)["/opt/notes.txt"] == b"as it was copied\n"
 
 
+def test_a_file_that_becomes_a_program_gives_another_image(tmp_path: Path, sif: Path, prefix: Prefix) -> None:
+    script = write(tmp_path / "a place/run.sh", "#!/bin/sh\n")
+    image = recipe(sif, files=((str(script), "/opt/run.sh"),))
+    for mode in (0o644, 0o755):
+        script.chmod(mode)
+        tree = unpacked(taken_out(made(prefix, image).path, tmp_path / f"squashfs-{mode}"), tmp_path / f"top-{mode}")
+        assert (tree / "opt/run.sh").stat().st_mode & 0o777 == mode
+
+
 def test_a_base_that_is_damaged_in_the_store(images: Images, prefix: Prefix) -> None:
     """A byte of its data, which nothing reads but what copies it."""
     image = recipe(Path(f"oci:{images.tiny_layout()}"), env=(("A", "b"),), protected=())

@@ -14,6 +14,7 @@ class Between(ThreadingHTTPServer):
     `received` are the bytes of bodies so far. Where they come to the first of `cuts` the connection ends. What had
     come of that request is kept back, or passed on where `streams`. A body of more than `largest` bytes is refused.
     `refuse` gives a status for a method and a path, 0 to pass it on. `lose` are methods whose next answer is lost.
+    Where `whole` it knows no ranges, and gives all of what a part is asked of.
     """
 
     daemon_threads = True
@@ -29,6 +30,7 @@ class Between(ThreadingHTTPServer):
         self.refuse: Callable[[str, str], int] = lambda _method, _path: 0
         self.lose: list[str] = []
         self.asked: list[tuple[str, str, str]] = []  # method, path, Authorization
+        self.whole = False
         self.elsewhere = ""  # the host that uploads are sent to
         self.address = f"127.0.0.1:{self.server_address[1]}"
 
@@ -59,7 +61,8 @@ class _Handler(BaseHTTPRequestHandler):
         upstream = HTTPConnection(server.behind, timeout=60)
         upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for name, value in self.headers.items():
-            upstream.putheader(name, value)
+            if not (server.whole and name == "Range"):
+                upstream.putheader(name, value)
         upstream.endheaders()
         upstream.send(body)
         if cut:

@@ -54,6 +54,7 @@ def write_layout(
     labels: Mapping[str, str] | None = None,
     env: Sequence[str] = (),
     arch: str = "amd64",
+    variant: str = "",
     created: str = "2025-01-01T00:00:00Z",
     entrypoint: Sequence[str] = (),
 ) -> Path:
@@ -72,6 +73,7 @@ def write_layout(
     config = {
         "created": created,
         "architecture": arch,
+        **({"variant": variant} if variant else {}),
         "os": "linux",
         "config": {"Env": [path, *env], "Cmd": ["/bin/sh"], "Labels": dict(labels or {}), **started},
         "rootfs": {"type": "layers", "diff_ids": [one.diff_id for one in packed]},

@@ -237,6 +237,29 @@ def test_layers_of_a_registry_are_mounted_or_copied(
     assert copied["digest"] == mounted["digest"]
 
 
+def test_a_layer_of_a_registry_that_knows_no_ranges(
+    registry: Registry, between: Between, tmp_path: Path, push: Push, fetched: Callable[..., Path]
+) -> None:
+    """What is sent again after a cut begins in the middle, and what the registry gives again at its first byte."""
+    noise = layer([Entry("opt/noise", random.Random(5).randbytes(10 * MB), mode=0o644)])
+    layout = write_layout(tmp_path.parent / f"{tmp_path.name}-layout", [noise])
+    registry.push_layout(layout, "push/whole-alone:1")
+    between.whole = True
+    stored = fetched(f"docker://{between.address}/push/whole-alone:1")
+    other = Registry(tmp_path.parent / f"{tmp_path.name}-cut")
+    other.start()
+    target = Between(other.address)
+    target.start()
+    try:
+        target.cuts = [2 * MB, 9 * MB]  # the second one when 4 MiB have been taken
+        push(stored, f"docker://{target.address}/push/copied:1")
+        assert target.cuts == []
+        assert content(fetched(f"docker://{other.address}/push/copied:1")) == content(stored)
+    finally:
+        target.stop()
+        other.stop()
+
+
 @pytest.fixture
 def built(images: Images, registry: Registry, tmp_path: Path, fetched: Callable[..., Path]) -> tuple[Path, Path]:
     """A stored image of the registry, and another one in the store that is said to be built upon it."""
@@ -309,6 +332,23 @@ def test_two_architectures_behind_one_tag(
     replaced = push(changed, source, "--add-to-index", "--force")
     raw = skopeo("inspect", "--raw", "--tls-verify=false", source.replace("oras://", "docker://"))
     assert [one["digest"] for one in raw["manifests"]] == [second["manifest"], replaced["manifest"]]  # type: ignore[attr-defined]
+
+
+def test_two_variants_of_an_architecture_behind_one_tag(
+    images: Images, registry: Registry, tmp_path: Path, push: Push, fetched: Callable[..., Path]
+) -> None:
+    source = f"docker://{registry.address}/push/variants:1"
+    stored = []
+    for name in ("one", "two"):
+        files = layer([Entry("x", name.encode())])
+        layout = write_layout(tmp_path.parent / f"{tmp_path.name}-{name}", [files], variant="v2")
+        stored.append(fetched(registry.push_layout(layout, f"push/variant-{name}:1")))
+    pushed = [push(images.tiny_sif, source), push(stored[0], source, "--add-to-index")]
+    assert "has another image for linux/amd64/v2 under" in str(push(stored[1], source, "--add-to-index", code=10))
+    pushed.append(push(stored[1], source, "--add-to-index", "--force"))
+    raw = skopeo("inspect", "--raw", "--tls-verify=false", source)
+    listed = [(one["digest"], one["platform"].get("variant")) for one in raw["manifests"]]  # type: ignore[attr-defined]
+    assert listed == [(pushed[0]["digest"], None), (pushed[2]["manifest"], "v2")]
 
 
 def test_a_tag_is_overwritten_by_force_alone(images: Images, registry: Registry, push: Push) -> None:
