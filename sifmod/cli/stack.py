@@ -213,7 +213,7 @@ def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[
     from sifmod.actions.stack.decided import differing
     from sifmod.actions.stack.unbundle import unbundle
     from sifmod.cli.progress import progress
-    from sifmod.config.prefix import BUNDLE
+    from sifmod.config.prefix import BUNDLE, bundle_variables
 
     site = load_context(given_site(given))
     with progress(not quiet) as update:
@@ -225,7 +225,7 @@ def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[
     given = {**given, "offline": True}
     if (robot := place / "robot").is_dir():
         given["robot_paths"] = ":".join(filter(None, (str(robot), str(given.get("robot_paths") or ""))))
-    _for_this_command(found.variables)
+    _for_this_command(bundle_variables(found.variables, os.environ))
     if found.decides:
         _for_this_command({BUNDLE: str(place)})
         differ = differing(load_context(given_site(given)), site)

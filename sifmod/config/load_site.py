@@ -22,7 +22,7 @@ from sifmod.config.input import OWN_FILES, Input, current_facts, read_input
 from sifmod.config.kinds import RUNTIMES
 from sifmod.config.option import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
-from sifmod.config.prefix import BUNDLE, OPTION_KEYS, settings_directories
+from sifmod.config.prefix import BUNDLE, OPTION_KEYS, outside_bundle, settings_directories
 from sifmod.config.quirk import Quirk, read_quirks
 from sifmod.config.resolve_site import Resolved, resolve
 from sifmod.config.site import DECIDING, Site, SiteFile
@@ -85,8 +85,8 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     Raises OptionError for what the command line or a SIFMOD_* variable says, ConfigError for every problem of every
     settings file. Runs no program; reads only settings files and looks whether detection paths exist.
     """
-    options = option_layers(overrides, environ)
-    bundle, local = environ.get(BUNDLE), {name: text for name, text in environ.items() if name != BUNDLE}
+    bundle, local = environ.get(BUNDLE), outside_bundle(environ)
+    options = option_layers(overrides, local)
     files, inputs = _settings_files(local)
     base = _base_site((*files, *options), local, kept)
     if bundle:
@@ -112,7 +112,7 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     facts = _facts(environ, kept, _names_site((*files, *options)), file.runtime)
     resolved = resolve(file, directories, environ, dict(facts), hidden)
     site = replace(resolved.site, hooks=hooks_of(file.hooks, merged))
-    read = dict.fromkeys((*inputs, *base.inputs, *variables_read(layers, environ), *resolved.inputs))
+    read = dict.fromkeys((*inputs, *base.inputs, *variables_read(layers, local), *resolved.inputs))
     origins = _origins(merged, robot_paths, resolved, base)
     quirks = tuple(directory / "quirks" for directory in (shipped(), *settings_directories(environ)))
     said = merge(tuple(_only(layer, deciding=True) for layer in layers[1:]), base.node.mark)

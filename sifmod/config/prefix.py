@@ -1,5 +1,6 @@
 """The prefix, and whether it can be known without reading any file. Imports neither pydantic nor a YAML parser."""
 
+import json
 import os
 import pwd
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ OPTION_KEYS = (
 """The keys that `SIFMOD_<KEY>` and an option of the command line can give; lists are separated by `:`."""
 BUNDLE = "SIFMOD_BUNDLE"
 """The directory of the bundle whose settings decide; `stack apply --bundle` sets it for itself and its workers."""
+_OUTSIDE = "_SIFMOD_OUTSIDE_BUNDLE"
 VARIABLES = (
     BUNDLE,
     "SIFMOD_CONFIG_DIR",
@@ -22,6 +24,18 @@ VARIABLES = (
     "SIFMOD_LAYERS",
     *(f"SIFMOD_{key.upper()}" for key in OPTION_KEYS),
 )
+
+
+def bundle_variables(variables: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a bundle for its easyconfigs, and one that says what they are in this environment."""
+    return {**variables, _OUTSIDE: json.dumps({name: environ.get(name) for name in variables})}
+
+
+def outside_bundle(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment as it was before a bundle has set anything: local settings mean that one."""
+    before = json.loads(environ.get(_OUTSIDE, "{}"))
+    local = {name: text for name, text in environ.items() if name not in (BUNDLE, _OUTSIDE, *before)}
+    return local | {name: text for name, text in before.items() if text is not None}
 
 
 def home(environ: Mapping[str, str]) -> str:

@@ -1,11 +1,15 @@
 """The values of variables in sources: a bundle has those of paths, hosts and repositories, and never a secret."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from sifmod.cli.main import run
+from sifmod.config.name import ModuleName
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import live
 from support.config import write
 from support.images import Images
 
@@ -75,6 +79,58 @@ def test_a_secret_in_settings_is_refused(
     assert f"{key} of the site or the settings sets HF_TOKEN, which a bundle does not take" in said
     assert "hunter2" not in said
     assert not [path for path in tmp_path.iterdir() if ".tar" in path.name]
+
+
+def _here(tmp_path: Path, source: str) -> None:
+    """A stack of one module, of that source."""
+    write(tmp_path / "Good-1.yaml", f"name: Good\nversion: '1'\nimage: {{sources: ['{source}'], filename: tiny.sif}}\n")
+    write(tmp_path / "stack.yaml", "name: ours\neasyconfigs: [Good-1.yaml]\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "here", "elsewhere"),
+    [
+        ("oci:${IMAGES}/some layout", "{place}", None),
+        ("oci:${IMAGES}/some layout", "{place}", "/another"),
+        ("oci:${LAYOUT}", "{place}/some layout", None),
+        ("oci:${IMAGES:-/none}/some layout", "{place}", None),
+        ("oci:${IMAGES:-PLACE}/some layout", None, "/another"),
+    ],
+)
+def test_an_image_of_a_variable_is_applied_where_it_is_not_set(
+    source: str,
+    here: str | None,
+    elsewhere: str | None,
+    tmp_path: Path,
+    images: Images,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """As README's demo has it; or has another value, which one's own settings go on meaning."""
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "a place"
+    shutil.copytree(images.tiny_layout(), place / "some layout")
+    name = source[6:].partition("}")[0].partition(":")[0]
+    _here(tmp_path, source.replace("PLACE", str(place)))
+    if here:
+        monkeypatch.setenv(name, here.format(place=place))
+    for words in (("apply", SKIP), ("lock",), ("bundle", "--no-wheels", "-o", "it.tar")):
+        assert run(["stack", *words[:1], "stack.yaml", *words[1:], "--prefix", "first"]) == 0
+    place.rename(tmp_path / "gone")
+    monkeypatch.delenv(name, raising=False)
+    if elsewhere:
+        monkeypatch.setenv(name, elsewhere)
+        write(tmp_path / "home/.config/sifmod/config.yaml", f"prefix: '{tmp_path}/${{{name}}}/../second'\n")
+    monkeypatch.setenv("SIFMOD_PREFIX", "" if elsewhere else str(tmp_path / "second"))
+    apply = ("stack", "apply", "--bundle", "it.tar", SKIP)
+    assert run([*apply]) == 0, capfd.readouterr().err
+    first, second = (live(Layout(tmp_path / prefix), ModuleName("Good", "1")) for prefix in ("first", "second"))
+    assert first
+    assert second
+    assert second.image_sha256 == first.image_sha256
+    assert second.own_image.source == first.own_image.source
+    assert run([*apply]) == 0
+    assert "1 there" in capfd.readouterr().err
 
 
 def test_the_catalogue_loads_no_retired_module(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,10 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from sifmod.actions.stack.own_wheels import write_own_wheels
 from support.command import SIFMOD
 from support.config import write
+from support.disk_state import disk_state
 from support.images import Images
 from support.user import ordinary_user
 
@@ -124,3 +126,53 @@ def test_elsewhere_the_bundle_gives_the_same_bytes(shared_tmp: Path, images: Ima
     assert done.code != 0
     assert "warn_without_version: True in the bundle, False here" in done.stderr
     assert not [*(their_home / "third").glob("software/*")]
+
+
+def test_what_a_sifmod_lacks_is_told_and_no_bundle_is_left(tmp_path: Path, images: Images) -> None:
+    """Of an ordinary install, and of a clone as `pip install -e` has it."""
+    here, wheels, venv, clone = (tmp_path / name for name in ("a place", "the wheels", "venv", "a clone"))
+    wheels.mkdir()
+    write_own_wheels(wheels)
+    subprocess.run((sys.executable, "-m", "venv", "--without-pip", venv), check=True)
+    words = ("-q", "--offline", "--no-index", "--find-links", wheels, "--python", venv / "bin/python", "sifmod")
+    subprocess.run((Path(sys.executable).with_name("uv"), "pip", "install", *words), check=True)
+    (packages,) = venv.glob("lib/python*/site-packages")
+    image = f"image: {{sources: ['{images.tiny_sif}'], filename: tiny.sif}}"
+    write(here / "One-1.yaml", f"name: One\nversion: '1'\n{image}\n")
+    write(here / "stack.yaml", "name: ours\neasyconfigs: [One-1.yaml]\n")
+    (here / "temporary").mkdir()
+    env = {**os.environ, "SIFMOD_PREFIX": str(here / "prefix"), "TMPDIR": str(here / "temporary")}
+    for verb in (("apply", SKIP), ("lock",)):
+        _sifmod("stack", verb[0], "stack.yaml", *verb[1:], env=env, cwd=here)
+    bundle = (venv / "bin/sifmod", "stack", "bundle", "stack.yaml", "-o", "it.tar")
+
+    def refused(gone: Path, said: str) -> None:
+        kept = gone.rename(tmp_path / "kept")
+        before = disk_state(here)
+        done = subprocess.run(bundle, env=env, cwd=here, capture_output=True, text=True, check=False)
+        assert done.returncode != 0
+        assert said in done.stderr
+        assert disk_state(here) == before
+        kept.rename(gone)
+
+    easyconfig = packages / "sifmod/easyconfigs/PyTorch/PyTorch-2.13.0.yaml"
+    refused(easyconfig, f"sifmod is not whole: {easyconfig} is gone")
+    refused(packages / "idna/py.typed", f"idna is not whole: {packages}/idna/py.typed is gone")
+    refused(next(packages.glob("zstandard-*.dist-info")), "zstandard, which sifmod needs, is not installed")
+
+    clone.mkdir()
+    for name in ("sifmod/easyconfigs", "sifmod", "sifmod_command.py"):
+        (packages / name).rename(clone / Path(name).name)
+    write(packages / "_editable_impl_sifmod.pth", f"{clone}\n")
+    record = next(packages.glob("sifmod-*.dist-info")) / "RECORD"
+    lines = record.read_text().splitlines()
+    kept = (line for line in lines if line[:7] not in ("sifmod/", "sifmod_"))
+    record.write_text("\n".join(["_editable_impl_sifmod.pth,,", *kept]))
+    refused(clone / "easyconfigs", f"no site is called 'generic' in {clone}/easyconfigs/sites")
+    refused(clone, "No module named 'sifmod")
+    subprocess.run(bundle, env=env, cwd=here, check=True)
+    with tarfile.open(here / "it.tar") as archive:
+        archive.extractall(tmp_path, filter="data")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "wheels").iterdir()} == {
+        path.name: path.read_bytes() for path in wheels.iterdir()
+    }

@@ -84,7 +84,9 @@ def _variables(lock: Lock, robot_paths: tuple[Path, ...], environ: Mapping[str, 
     for word, path in files_of(lock, robot_paths).items():
         text = path.read_text("utf-8", "replace")
         for name in dict.fromkeys(names_in(text)):
-            value = environ.get(name)
+            value = environ.get(name, "")
+            if not value and is_taken(name):
+                yield name, ""  # it has its default there too, whatever that environment says
             if not value or not (is_taken(name) or _SECRET.search(name)):
                 continue
             inside = rf"\$\{{{name}(:-[^}}]*)?\}}"

@@ -22,7 +22,7 @@ from sifmod.config.find import shipped
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError
 
-_NOT_PACKED = ("INSTALLER", "REQUESTED", "direct_url.json", "RECORD")  # of one installation
+_NOT_PACKED = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "RECORD")  # of one installation
 _OWN = "sifmod"
 _HINT = "install it again, or leave sifmod out with --no-wheels"
 
