@@ -11,6 +11,7 @@ from sifmod.digest import sha256_file
 from sifmod.tree.layout import Layout
 from support.answer import answer
 from support.command import run as call
+from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
 from support.registry import Registry
@@ -60,12 +61,18 @@ def test_what_the_store_has_is_told(
     assert not Layout(prefix).partials.exists()
 
 
+@pytest.mark.parametrize("verb", ["fetch", "install"])
 def test_blobs_that_are_kept(
-    images: Images, registry: Registry, prefix: Path, capfd: pytest.CaptureFixture[str]
+    verb: str, images: Images, registry: Registry, prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """They lie where the help says, verified, and go with the next fetch that does not keep them."""
     reference = registry.push_layout(images.tiny_layout("kept"), "kept:1.0")
-    assert fetch(prefix, reference, "--keep-blobs") == 0
+    easyconfig = write(tmp_path / "Kept-1.yaml", f"name: Kept\nversion: '1'\nimage: {{sources: ['{reference}']}}\n")
+    if verb == "fetch":
+        assert fetch(prefix, reference, "--keep-blobs") == 0
+    else:
+        words = ("--skip-sanity-check", "--keep-blobs", "--prefix", str(prefix))
+        assert run(["install", *words, str(easyconfig)]) == 0
     assert "keeps nothing" not in capfd.readouterr().err
     blobs = [path for path in Layout(prefix).partials.glob("*/sha256-*") if path.suffix != ".journal"]
     assert blobs

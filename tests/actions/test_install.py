@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.install.install import install
+from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.install.request import decide
+from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run
+from sifmod.config.load_site import load_site
+from sifmod.digest import sha256_file
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import live
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
@@ -69,6 +77,26 @@ def test_module_use_is_left_out_where_the_directory_is_known(
     monkeypatch.setenv("MODULEPATH", f"/somewhere:{prefix}/modules")
     assert run(["install", "-q", str(easyconfig)]) == 0
     assert capfd.readouterr() == ("module load Tiny/1.0\n", "")
+
+
+def test_an_image_that_is_replaced_while_it_is_copied_is_installed_next(
+    easyconfig: Path, sif: Path, prefix: Path, images: Images
+) -> None:
+    newer = sif.with_name("newer.sif")
+    newer.write_bytes(images.tiny("newer").read_bytes())
+    digests = [sha256_file(path) for path in (sif, newer)]
+
+    def replaced(what: str, _done: int, _total: int | None) -> None:
+        if what.startswith("copying") and newer.exists():
+            newer.rename(sif)
+
+    request = decide(str(easyconfig), load_site({}, os.environ), InstallOptions())
+    made, _ = install(request, Reporter(print, replaced))
+    assert made.image_sha256 == digests[0]
+    assert run(["install", str(easyconfig)]) == 0
+    found = live(Layout(prefix), made.module)
+    assert found
+    assert found.image_sha256 == digests[1]
 
 
 def test_an_unchanged_module_is_left_alone(easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from sifmod.cli.main import run
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
 from sifmod.tree.receipt import Installation, installations
+from support.answer import answer
 from support.command import SIFMOD
 from support.config import write
 from support.disk_state import disk_state
@@ -249,6 +250,21 @@ def test_of_what_is_built_nothing_is_asked(here: Path, images: Images, capfd: py
     assert "nothing newer was found" in told
     assert run(["stack", "outdated", "built.yaml", "--prefix", str(here / "empty")]) == 0
     assert f"none of its modules is installed in {here}/empty" in capfd.readouterr().err
+
+
+def test_an_image_that_is_one_of_several_by_now_is_not_outdated(
+    here: Path, images: Images, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]
+) -> None:
+    registry = Registry(here / "registry")
+    registry.start()
+    request.addfinalizer(registry.stop)
+    tagged = registry.push_layout(images.tiny_layout(), "several:1")
+    write(here / "Good-1.yaml", f"name: Good\nversion: '1'\n{IMAGE.format(source=tagged)}")
+    assert run(["stack", "apply", "common.yaml", SKIP]) == 0
+    assert run(["push", str(images.foreign("arm64")), tagged, "--add-to-index"]) == 0
+    capfd.readouterr()
+    assert run(["stack", "outdated", "common.yaml"]) == 0
+    assert "nothing newer was found" in capfd.readouterr().err
 
 
 def test_the_log_of_a_stack_is_no_other_name_of_a_file(here: Path) -> None:
@@ -574,7 +590,7 @@ def test_a_stack_is_checked_with_its_easyconfigs(here: Path, capfd: pytest.Captu
     assert disk_state(here) == before
 
 
-def test_layers_that_images_share_are_fetched_once(here: Path) -> None:
+def test_layers_that_images_share_are_fetched_once(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The large one of three images; it is there while it is needed, and gone at the end."""
     registry = Registry(here / "registry")
     registry.start()
@@ -586,7 +602,8 @@ def test_layers_that_images_share_are_fetched_once(here: Path) -> None:
             text = f"name: Shared\nversion: '{number}'\n{IMAGE.format(source=tagged)}"
             write(here / f"shared/Shared-{number}.yaml", text)
         write(here / "shared.yaml", "easyconfigs: ['shared/*.yaml']\n")
-        assert run(["stack", "plan", "shared.yaml", "--json"]) == 0
+        needed = answer(capfd, ("stack", "plan", "shared.yaml"))
+        assert [needed[key] // 1_000_000 for key in ("shared_size", "size")] == [3, 3]
         assert run(["stack", "apply", "shared.yaml", SKIP, "-j", "3"]) == 0
         log = (registry.directory / "registry.log").read_text()
         sent = [int(size) for size in re.findall(r"method=GET .*blobs/sha256.* http.response.written=(\d+)", log)]

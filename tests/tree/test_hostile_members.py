@@ -20,6 +20,7 @@ from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
 from sifmod.cli.main import run as sifmod
 from sifmod.errors import InstallError, SifmodError
+from sifmod.tree.durable import make_directory
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import HISTORY, RECEIPT, Layout
 from sifmod.tree.lease import newest, this_process
@@ -363,6 +364,23 @@ def test_a_directory_that_becomes_a_link_while_it_is_removed(tmp_path: Path) -> 
         if steps < step:
             break
     assert 5 < step < 1000
+
+
+def test_a_link_in_the_place_of_a_directory_that_is_just_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A neighbour is faster between the look and mkdir: nothing is written where the link leads."""
+    top, outside, mkdir = tmp_path / "a tree", tmp_path / "outside", os.mkdir
+    top.mkdir()
+    outside.mkdir()
+
+    def late(name: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        if name == "b":
+            os.symlink(outside, name, dir_fd=dir_fd)
+        mkdir(name, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", late)
+    with pytest.raises(OSError, match="a/b is a symlink, and inside a prefix none is followed"):
+        make_directory(top / "a/b/c", top)
+    assert os.listdir(outside) == []
 
 
 def test_a_tree_deeper_than_there_are_descriptors_is_removed(tmp_path: Path) -> None:
