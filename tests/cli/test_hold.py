@@ -70,6 +70,18 @@ def test_a_nightly_apply_leaves_what_was_rolled_back(
     assert json.loads(capfd.readouterr().out)["members"][0]["mark"] == "H"
 
 
+def test_another_variant_of_the_same_easyconfig_is_not_held(here: Path, images: Images) -> None:
+    """Both give one module, of the same image; only one of them was rolled back from."""
+    easyconfig(here, "App", images, f"{GOOD}\nvariants: {{a: {{env: {{A: third}}}}, b: {{env: {{A: fourth}}}}}}")
+    words = ["install", "-q", SKIP, "App-1.yaml", "--variant"]
+    assert run([*words, "a"]) == 0
+    assert run(["rollback", "App/1"]) == 0
+    assert run([*words, "a"]) != 0
+    assert generation(here) == 1
+    assert run([*words, "b"]) == 0
+    assert generation(here) == 4
+
+
 def test_a_comment_and_another_place_end_no_hold(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = here / "App-1.yaml"
     path.write_text(f"# checked on Tuesday\n{path.read_text()}")

@@ -97,7 +97,9 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (tree / "dev" / "null").touch()
     (tree / "closed").mkdir()
     (tree / "closed" / "secret").write_text("s")
-    for name, mode in (("closed/secret", 0o010), ("closed", 0o000)):
+    (tree / "closed" / "of two names").write_text("s")
+    (tree / "closed" / "another").hardlink_to(tree / "closed" / "of two names")
+    for name, mode in (("closed/secret", 0o010), ("closed/another", 0o001), ("closed", 0o000)):
         (tree / name).chmod(mode)
     for name in ("actions", "build"):
         (tree / ".singularity.d" / name).mkdir(parents=True)
