@@ -137,6 +137,20 @@ def test_a_run_that_was_killed_is_completed(tmp_path: Path) -> None:
         assert write_catalogue(files, place) == len(files) - count
 
 
+def test_a_catalogue_of_others_names_no_file_that_goes(tmp_path: Path) -> None:
+    """What is removed with a module is a page of it alone."""
+    notes = tmp_path / "my notes.md"
+    notes.write_text("of years")
+    write_catalogue(catalogue("x", ALL), tmp_path)
+    names = ("../my notes", "Gone/1.0", "/my notes", "a/../../my notes")
+    (tmp_path / "pages/Gone").mkdir()
+    (tmp_path / "pages/Gone/1.0.md").write_text("")
+    (tmp_path / "catalogue.json").write_text(json.dumps({"entries": [{"module": name} for name in names]}))
+    write_catalogue(catalogue("x", ALL), tmp_path)
+    assert notes.read_text() == "of years"
+    assert not (tmp_path / "pages/Gone").exists()
+
+
 @pytest.mark.parametrize("name", ["index.html", "pages/index.md", "catalogue.json"])
 def test_what_is_no_catalogues_is_left_as_it_is(tmp_path: Path, name: str) -> None:
     (tmp_path / "pages").mkdir()

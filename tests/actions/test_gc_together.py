@@ -4,13 +4,18 @@ import json
 import os
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from sifmod.actions.garbage import plan_gc
 from sifmod.actions.gc import apply_gc
+from sifmod.actions.reporter import Reporter
+from sifmod.actions.stack.record import change_record
 from sifmod.cli.main import run
+from sifmod.config.load_site import load_site
 from sifmod.config.name import ModuleName
 from sifmod.system import size_text
 from sifmod.tree.layer import image_key
@@ -18,7 +23,7 @@ from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.locking import lock
 from sifmod.tree.mark import leave
 from sifmod.tree.receipt import numbers
-from sifmod.tree.stack_record import Applied, write_applied
+from sifmod.tree.stack_record import Applied, read_applied, write_applied
 from sifmod.tree.store import Store
 from support.answer import answer
 from support.tree import ALONE, LEASE, MODULE, image_bytes, install, nobody, put_image
@@ -204,6 +209,22 @@ def test_a_lock_of_a_stack_that_is_written_between_the_plan_and_the_removal_keep
     for name in ("hill", "dale"):
         (layout.prefix / "stacks" / f"{name}.json").unlink()
     assert len(apply_gc(layout, plan_gc(layout, 0.0, ask_jobs=False), LEASE, ALONE).images) == 1
+
+
+def test_what_two_runs_write_of_a_stack_at_once_is_kept(layout: Layout) -> None:
+    """One has looked, and waits for the other, which writes meanwhile."""
+    site, waiting = load_site({}, os.environ).site, Event()
+
+    def images(before: Applied | None) -> Applied:
+        return (before or Applied("hill", "/hill.yaml", ()))._replace(images=("ab" * 32,))
+
+    with ThreadPoolExecutor(1) as threads:
+        with lock(layout, "stack-hill", LEASE, nobody) as held:
+            done = threads.submit(change_record, layout, "hill", images, site, Reporter(lambda _: waiting.set()))
+            assert waiting.wait(60)
+            write_applied(layout, Applied("hill", "/hill.yaml", (MODULE,)), held)
+        done.result()
+    assert read_applied(layout, "hill") == Applied("hill", "/hill.yaml", (MODULE,), images=("ab" * 32,))
 
 
 @pytest.mark.parametrize("number", [1, 5, 6])

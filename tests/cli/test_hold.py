@@ -70,6 +70,20 @@ def test_a_nightly_apply_leaves_what_was_rolled_back(
     assert json.loads(capfd.readouterr().out)["members"][0]["mark"] == "H"
 
 
+def test_it_is_held_since_the_rollback(here: Path, images: Images, capfd: pytest.CaptureFixture[str]) -> None:
+    """And not since what was installed later, with the content that is live."""
+    path = Layout(here / "prefix").history(ModuleName("App", "1"))
+    events = json.loads(path.read_text())
+    path.write_text(json.dumps([[event[0], 1.7e9 + day * 86400, *event[2:]] for day, event in enumerate(events)]))
+    easyconfig(here, "App", images, GOOD)
+    assert run(["install", "-q", SKIP, "App-1.yaml", "--rebuild"]) == 0
+    assert generation(here) == 3
+    easyconfig(here, "App", images, BAD)
+    capfd.readouterr()
+    assert run(["stack", "plan", "stack.yaml", SKIP]) == 0
+    assert "generation 2 is held since 2023-11-16T22:13:20Z" in capfd.readouterr().out
+
+
 def test_another_variant_of_the_same_easyconfig_is_not_held(here: Path, images: Images) -> None:
     """Both give one module, of the same image; only one of them was rolled back from."""
     easyconfig(here, "App", images, f"{GOOD}\nvariants: {{a: {{env: {{A: third}}}}, b: {{env: {{A: fourth}}}}}}")

@@ -98,6 +98,7 @@ def test_the_sites_keys_and_an_installed_module(
     settings.write_text(f"signatures: {{keys: ['{eve.public()}']}}\n")
     assert run(["verify", "--signature", "Tiny"]) == 1
     assert ann.fingerprint in capfd.readouterr().out
+    assert run(["verify", "--signature", "--keys", str(ann.public()), "Tiny"]) == 0  # beside the site's own
 
 
 def test_without_a_key_it_is_said_who_is_to_have_signed(
