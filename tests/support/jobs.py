@@ -38,7 +38,7 @@ STEP = """
 import os, torch, torch.distributed as dist
 
 dist.init_process_group("gloo")
-rank, size, where = dist.get_rank(), dist.get_world_size(), os.environ["SLURMD_NODENAME"]
+rank, size, where = dist.get_rank(), dist.get_world_size(), os.environ.get("SLURMD_NODENAME", "no node of a job")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1, bias=False))
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 before = model.module.weight.detach().clone()

@@ -1,12 +1,14 @@
 """Distributed PyTorch in real containers on a real Slurm cluster of two nodes, started by the runscript."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from support.command import run
 from support.images import Images
-from support.jobs import lines, load, write_script
+from support.jobs import STEP, lines, load, write_script
 from support.slurm import Slurm
 
 RUN = 'exec singularity -q exec "$SIF" conda-python-distributed ddp.py "$@"'
@@ -68,3 +70,26 @@ def test_a_wrapper_under_srun(slurm: Slurm, module: dict[str, str], work: Path) 
     result = slurm.srun(("--quiet", "-N2", "-n2", "python", "-c", code), module, work).ok()
     home = "/opt/miniconda3/envs/pytorch"
     assert (sorted(result.stdout.splitlines()), result.stderr) == ([f"{home} 0 n1", f"{home} 1 n2"], "")
+
+
+OPEN_MPI = ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2")
+MPICH = ("mpirun.mpich", "-n", "2")
+IN_STEP = ("srun", "--quiet", "-N2", "-n2")
+IN_JOB = ("salloc", "--quiet", "-N2", "-n2", *OPEN_MPI, "--map-by", "node")
+ALONE = ["no node of a job"] * 2
+
+
+@pytest.mark.parametrize(
+    ("launcher", "nodes"),
+    [(OPEN_MPI, ALONE), (MPICH, ALONE), (IN_STEP, ["n1", "n2"]), (IN_JOB, ["n1", "n2"])],
+    ids=["mpirun of Open MPI", "mpirun of MPICH", "srun", "mpirun in a job"],
+)
+def test_two_processes_train_one_model(
+    slurm: Slurm, module: dict[str, str], tmp_path: Path, launcher: Sequence[str], nodes: Sequence[str]
+) -> None:
+    (tmp_path / "train.py").write_text(STEP)
+    command = (*launcher, "sh", "-c", 'exec singularity -q exec "$SIF" conda-python-distributed train.py')
+    result = run(command, env={**module, **slurm.env}, cwd=tmp_path).ok()
+    assert [line.rpartition(",")[0] for line in sorted(result.stdout.splitlines())] == [
+        f"trained: rank {rank} of 2 on {node}" for rank, node in enumerate(nodes)
+    ]
