@@ -159,7 +159,7 @@ def raising() -> Iterator[None]:
 
 
 def stopped(tmp_path: Path, script: str) -> None:
-    """Run it, and be stopped when it has made the file `ready`."""
+    """Run it, and be stopped when it has made the file `ready`, a while after Popen knows it."""
 
     def stop() -> None:
         wait_until((tmp_path / "ready").exists)
@@ -174,7 +174,7 @@ def stopped(tmp_path: Path, script: str) -> None:
 
 @pytest.mark.usefixtures("raising")
 def test_it_is_asked_to_end_and_waited_for(tmp_path: Path) -> None:
-    stopped(tmp_path, "trap 'echo bye >bye; exit' TERM; : >ready; while :; do sleep 0.01; done")
+    stopped(tmp_path, "trap 'echo bye >bye; exit' TERM; sleep 0.3; : >ready; while :; do sleep 0.01; done")
     assert (tmp_path / "bye").read_text() == "bye\n"
     wait_until(lambda: not marked(str(tmp_path)))
 

@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -333,7 +334,11 @@ def test_a_kill_leaves_nothing_or_all(tree: Path, tmp_path: Path) -> None:
         started.kill()
         started.wait()
         ends.add(new.exists())
-        assert not new.exists() or _differences(new.read_bytes(), whole) == (len(whole), len(whole), [])
+        if new.exists() and new.read_bytes() != whole:
+            kept = Path(tempfile.mkdtemp(prefix="sifmod-differs-"))  # seen twice, under load; why is not known
+            for path in (new, tmp_path / "whole.sif"):
+                shutil.copy(path, kept)
+            assert _differences(new.read_bytes(), whole) == (len(whole), len(whole), []), f"see {kept}"
         new.unlink(missing_ok=True)
     assert False in ends
     extend(base, Addition(documents=(("opt/x", b"x" * 3_000_000),), epoch=7), new, 2)

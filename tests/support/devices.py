@@ -11,7 +11,8 @@ mkdir "$1/shm" "$1/pts"
 ln -s /proc/self/fd "$1/fd"
 for number in 0:stdin 1:stdout 2:stderr; do ln -s "/proc/self/fd/${number%:*}" "$1/${number#*:}"; done
 for device in null zero full random urandom tty fuse; do : >"$1/$device"; done
-for device in null zero full random urandom tty fuse shm pts; do mount --bind "/dev/$device" "$1/$device"; done
+# a mount that another test has made below /dev/shm may not be left out of it here
+for device in null zero full random urandom tty fuse shm pts; do mount --rbind "/dev/$device" "$1/$device"; done
 for device in $2; do : >"$1/$device"; done
 mount --rbind "$1" /dev
 shift 2
