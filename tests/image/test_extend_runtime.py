@@ -117,7 +117,7 @@ def test_signatures_and_other_partitions_are_left_out(base: Path, tmp_path: Path
     more.write_bytes(b"data of a partition")
     run(("siftool", "add", "--datatype", "4", "--parttype", "3", "--partfs", "4", "--partarch", "2", sif, more)).ok()
     run(("siftool", "add", "--datatype", "7", "--filename", "notes", sif, more)).ok()
-    Signer(tmp_path / "signer", "Somebody").sign(sif)
+    Signer(tmp_path / "s", "Somebody").sign(sif)
     assert extend(sif, ADDED, tmp_path / "new.sif", 2) == (
         "the base's partition (object 5) is left out",
         "the base's data notes (object 6) is left out",
