@@ -1,7 +1,8 @@
 """Build: how an image is made here: packages and files upon a base, a definition file, or a Dockerfile."""
 
+import os
 import re
-from posixpath import normpath
+from posixpath import basename, join, normpath
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -72,6 +73,12 @@ def names_easyconfig(base: str) -> bool:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", base) or base.endswith(".sif"):
         return False
     return "/" not in base or base.endswith(SUFFIXES)
+
+
+def place_in_image(source: str, target: str) -> str:
+    """Where a file or directory comes to in the image: a target that ends in `/` is a directory for a file."""
+    inside = target.endswith("/") and not os.path.isdir(source)  # noqa: PTH112 (any text may be asked)
+    return "/" + normpath(join(target, basename(source)) if inside else target).lstrip("/")
 
 
 Commands = Annotated[Text, AfterValidator(_commands)]

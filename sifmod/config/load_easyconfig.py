@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.config.bind import expand
-from sifmod.config.build import Build, names_easyconfig, spelled_out_node
+from sifmod.config.build import Build, names_easyconfig, place_in_image, spelled_out_node
 from sifmod.config.easyconfig import Easyconfig, Image
 from sifmod.config.expand import settle_path, settle_sources, variables_read
 from sifmod.config.find import find_easyconfig, places_before
@@ -34,6 +34,8 @@ _RUNSCRIPTS = (
 Overrides = Mapping[str, str | tuple[str, ...]]
 """What the command line says, by key path: `{"image.sources": ("/data/x.sif",)}`; a tuple is a list."""
 
+_WHICH_PYTHON = frozenset(("activate", "conda", "venv"))
+
 
 @dataclass(frozen=True)
 class LoadedEasyconfig:
@@ -48,7 +50,7 @@ class LoadedEasyconfig:
     layers: Inherited  # what it was merged from
     quirks: tuple[Quirk, ...]  # those that apply
     tree: Node  # the layers merged
-    bases: tuple[Image, ...]  # of an image that is built: what it is built upon, and what that is, and so on
+    bases: tuple[Easyconfig, ...]  # of an image that is built: what it is built upon, and what that is, and so on
 
 
 def load_easyconfig(
@@ -118,7 +120,8 @@ def _load(path: Path, layers: Inherited, variant: str | None, around: _Surroundi
         easyconfig, complete, written, notes = _merged(path, upper.of(variant), around.environ)
     binds, looked_at = expand(easyconfig.binds, around.environ)
     read = variables_read([written.at("image", key) for key in ("sources", "build")], around.environ)
-    bases: tuple[Image, ...] = ()
+    origins = [origin for key, node in complete.entries.items() for origin in of_tree(node, key)]
+    bases: tuple[Easyconfig, ...] = ()
     if easyconfig.image and (recipe := easyconfig.image.build):
         recipe = _with_files(recipe, complete.entries["image"].entries["build"])
         own = easyconfig.image.model_copy(update={"build": recipe})
@@ -126,14 +129,17 @@ def _load(path: Path, layers: Inherited, variant: str | None, around: _Surroundi
         if recipe.definition:
             read = (*read, read_input(recipe.definition, around.environ))
         if recipe.from_:
-            bases, of_base = _bases(
-                recipe.from_,
-                easyconfig,
-                complete,
-                replace(around, above=(*around.above, Path(os.path.realpath(path)))),
-            )
-            read = (*read, *of_base)
-    origins = [origin for key, node in complete.entries.items() for origin in of_tree(node, key)]
+            below = replace(around, above=(*around.above, Path(os.path.realpath(path))))
+            if names_easyconfig(recipe.from_):
+                base, of_base = _base(recipe.from_, easyconfig, complete, below)
+                inherited = {key: base.tree.entries[key] for key in _python_of_base(complete, base.tree)}
+                origins += [origin for key, node in inherited.items() for origin in of_tree(node, key)]
+                easyconfig = easyconfig.model_copy(update={key: getattr(base.easyconfig, key) for key in inherited})
+                written = replace(written, value={**written.entries, **inherited})
+                bases, read = (base.easyconfig, *base.bases), (*read, *of_base)
+            else:
+                source = Image(filename=f"base-of-{easyconfig.name}.sif", sources=(recipe.from_,), arch=own.arch)
+                bases = (easyconfig.model_copy(update={"image": source}),)
     origins += [origin for quirk in quirks for origin in quirk.origins]
     inputs = tuple(dict.fromkeys((*layers.inputs, *read, *looked_at)))
     easyconfig = easyconfig.model_copy(update={"binds": binds})
@@ -199,27 +205,40 @@ def _settled_build(written: Node, environ: Mapping[str, str]) -> Node:
 
 
 def _with_files(recipe: Build, node: Node) -> Build:
-    """The build with absolute paths of its files. Raises ConfigError for one that a link leads elsewhere."""
-    files, problems = [], []
+    """The build with absolute paths of its files.
+
+    Raises ConfigError for one that a link leads elsewhere, and for two that would be one file of the image.
+    """
+    files, problems, places = [], [], dict[str, str]()
     written = node.entries["files"].entries if recipe.files else {}
     for name, target in recipe.files:
         directory = Path(os.path.abspath(written[name].key.file)).parent  # noqa: PTH100 (a link stays a link)
         if not Path(os.path.realpath(directory / name)).is_relative_to(os.path.realpath(directory)):
             message = f"a link leads out of the directory of the easyconfig, {directory}"
             problems.append(problem_at(written[name].key, join_key("image.build.files", name), message))
-        files.append((f"{directory}/{name}", target))
+        source = f"{directory}/{name}"
+        other = places.setdefault(place_in_image(source, target), source)
+        if other != source and not (os.path.isdir(other) and os.path.isdir(source)):  # noqa: PTH112 (as above)
+            message = f"{target} is the place of {other} too: give each file a place of its own"
+            problems.append(problem_at(written[name].key, join_key("image.build.files", name), message))
+        files.append((source, target))
     if problems:
         raise ConfigError(tuple(problems))
     return recipe.model_copy(update={"files": tuple(files)})
 
 
-def _bases(
+def _python_of_base(own: Node, base: Node) -> tuple[str, ...]:
+    """The keys that say where the Python of an image is, as far as the easyconfig of the base alone says them."""
+    said = {key for key in (*_WHICH_PYTHON, "path") if own.at(key).mark != _MARK and key in own.entries}
+    keys = () if _WHICH_PYTHON & said else sorted(_WHICH_PYTHON)
+    return tuple(key for key in (*keys, "path") if key in base.entries and key not in said)
+
+
+def _base(
     base: str, easyconfig: Easyconfig, complete: Node, around: "_Surroundings"
-) -> tuple[tuple[Image, ...], tuple[Input, ...]]:
-    """The image that one is built upon, with its own bases, and every file that was looked at for it."""
+) -> tuple[LoadedEasyconfig, tuple[Input, ...]]:
+    """The easyconfig whose image one is built upon, and every file that was looked at for it."""
     image = easyconfig.own_image
-    if not names_easyconfig(base):
-        return (Image(filename=f"base-of-{easyconfig.name}.sif", sources=(base,), arch=image.arch),), ()
     mark = complete.entries["image"].entries["build"].entries["from"].mark
     site = replace(around.site.site, accelerator=easyconfig.accelerator, arch=image.arch)
     try:
@@ -233,7 +252,7 @@ def _bases(
     if loaded.easyconfig.image is None:
         raise ConfigError((problem_at(mark, "image.build.from", f"{base} is a view, which has no image"),))
     places = (Input(str(place), None) for place in places_before(found, base, site.robot_paths))
-    return (loaded.easyconfig.image, *loaded.bases), (*places, *loaded.inputs)
+    return loaded, (*places, *loaded.inputs)
 
 
 def defaults(site: Site) -> Node:

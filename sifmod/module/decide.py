@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from sifmod.config.bind import BindSpec
-from sifmod.config.easyconfig import Accelerator, Easyconfig, Image
+from sifmod.config.easyconfig import Accelerator, Easyconfig
 from sifmod.config.quirk import Quirk, Variables
 from sifmod.config.shown import shown
 from sifmod.config.site import Link, Site
@@ -45,14 +45,14 @@ def make_plan(
     site: Site,
     choices: Choices,
     quirks: tuple[Quirk, ...] = (),
-    bases: tuple[Image, ...] = (),
+    bases: tuple[Easyconfig, ...] = (),
 ) -> Plan:
     """Decide everything. Where easyconfig and site name one bind target or one variable, the easyconfig wins.
 
-    What the `quirks` set is in the easyconfig already; what they unset, the site does not set either. `bases` are what
+    What the `quirks` set is in the easyconfig already; what they unset, the site does not set either. `bases` have what
     its image is built upon, one upon the other.
     """
-    image = _image((easyconfig.image, *bases), easyconfig, site, choices) if easyconfig.image else None
+    image = _image((easyconfig, *bases), site, choices) if easyconfig.image else None
     activation, activation_env, activation_path = _activation(easyconfig)
     wrappers = _wrappers(easyconfig)
     gpu_flags, gpu_binds = _accelerator(easyconfig.accelerator, site)
@@ -179,16 +179,16 @@ def _runscripts(easyconfig: Easyconfig, wrappers: tuple[Wrapper, ...]) -> tuple[
     return tuple(dict.fromkeys((*easyconfig.runscripts, *run)))
 
 
-def _image(images: tuple[Image, ...], easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan:
-    """The first of `images`; each is built upon the next one."""
-    image, *bases = images
-    build = None
+def _image(easyconfigs: tuple[Easyconfig, ...], site: Site, choices: Choices) -> ImagePlan:
+    """The image of the first; each is built upon that of the next one."""
+    easyconfig, *bases = easyconfigs
+    image, build = easyconfig.own_image, None
     if recipe := image.build:
         path = (*easyconfig.path, *_activation(easyconfig)[2])
         # a base is read where it is, and no module refers to it
         own = replace(choices, link="reference")
         build = BuildPlan(
-            base=_image(tuple(bases), easyconfig, site, own) if bases else None,
+            base=_image(tuple(bases), site, own) if bases else None,
             pip=recipe.pip,
             requirements=recipe.requirements or "",
             files=recipe.files,

@@ -8,7 +8,7 @@ import pytest
 from sifmod.config.build import Build
 from sifmod.errors import ConfigError
 from sifmod.module.decide import Choices, make_plan
-from sifmod.module.plan import BuildPlan, ImagePlan
+from sifmod.module.plan import BuildPlan, ImagePlan, Plan
 from support.config import Configuration, lines, write
 
 HEAD = "name: App\nversion: '1'\nimage:\n  build:\n"
@@ -25,10 +25,14 @@ def built(configuration: Configuration, text: str) -> Build:
     return made
 
 
-def planned(configuration: Configuration, text: str) -> ImagePlan:
+def decided(configuration: Configuration, text: str) -> Plan:
     loaded = configuration.load(write(configuration.root / "ec/App-1.yaml", text))
     site = configuration.site().site
-    return make_plan(loaded.easyconfig, site, Choices("x", "copy"), loaded.quirks, loaded.bases).own_image
+    return make_plan(loaded.easyconfig, site, Choices("x", "copy"), loaded.quirks, loaded.bases)
+
+
+def planned(configuration: Configuration, text: str) -> ImagePlan:
+    return decided(configuration, text).own_image
 
 
 def refused(configuration: Configuration, text: str) -> list[str]:
@@ -96,6 +100,43 @@ def test_the_base_can_be_another_easyconfig_and_that_one_built_too(configuration
     assert (bottom.filename, bottom.sources, bottom.sha256) == ("Base-1.sif", ("b.sif",), digest)
     inputs = {seen.path for seen in configuration.load(here / "App-1.yaml").inputs}
     assert {str(here / "Middle-1.yaml"), str(here / "Base/Base-1.yaml"), str(here / "Base-1.yaml")} <= inputs
+
+
+def test_the_python_is_that_of_the_base_s_easyconfig(configuration: Configuration) -> None:
+    """Unless the file says itself which one; a base that is built keeps its own."""
+    of_base = "conda: {prefix: /opt/c, env: e}\npath: [/opt/base/bin]\n"
+    write(configuration.root / "ec/Base-1.yaml", f"name: Base\nversion: '1'\nimage: {{sources: [b.sif]}}\n{of_base}")
+    write(configuration.root / "ec/Middle-1.yaml", f"{HEAD}    from: Base-1\n    pip: [six]\n")
+    recipe = f"{HEAD}    from: Middle-1\n    pip: [rich]\n"
+    inherited = ("/opt/base/bin", "/opt/c/envs/e/bin", "/opt/c/condabin")
+    plan = decided(configuration, recipe)
+    assert plan.image and plan.image.build and plan.image.build.path == inherited == plan.path
+    assert (plan.activation.with_conda, dict(plan.env)["CONDA_PREFIX"]) == (
+        "source /opt/c/bin/activate e",
+        "/opt/c/envs/e",
+    )
+    origins = {one.key: one.origin for one in configuration.load(configuration.root / "ec/App-1.yaml").origins}
+    assert origins["conda.env"].startswith(str(configuration.root / "ec/Base-1.yaml"))
+    plan = decided(configuration, f"{recipe}venv: /opt/v\n")
+    assert plan.image and plan.image.build and plan.image.build.base and plan.image.build.base.build
+    assert plan.image.build.path == ("/opt/base/bin", "/opt/v/bin")
+    assert plan.image.build.base.build.path == inherited
+    plan = decided(configuration, f"{recipe}path: [/mine]\nactivate: 'true'\n")
+    assert plan.image and plan.image.build and plan.image.build.path == ("/mine",)
+
+
+def test_two_files_with_one_place_are_refused(configuration: Configuration) -> None:
+    here = configuration.root / "ec"
+    write(here / "a/x", "a")
+    write(here / "b/x", "b")
+    files = "{{a/x: /opt/x, b/x: {}}}"
+    for target in ("/opt/x", "/opt//./x", "/opt/"):
+        (told,) = refused(configuration, f"{HEAD}    from: ./base.sif\n    files: {files.format(target)}\n")
+        assert told == (
+            f"6:26: image.build.files.b/x: {target} is the place of {here}/a/x too: give each file a place of its own"
+        )
+    both = f"{HEAD}    from: ./base.sif\n    files: {{a: /opt, b: /opt}}\n"
+    assert planned(configuration, both).build  # directories can have other names in them
 
 
 def test_of_a_base_with_variants_the_one_of_the_same_accelerator_is_taken(configuration: Configuration) -> None:

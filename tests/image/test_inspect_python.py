@@ -79,7 +79,7 @@ def test_an_environment_of_conda_before_conda_itself(tmp_path: Path) -> None:
     assert found(tmp_path, files) == (
         PythonEnvironment(
             "conda", "/opt/conda/envs/a", "3.12", {"numpy": "2.0.0"}, "/opt/conda", "a",
-            ("/opt/conda/envs/a/lib/python3.12/site-packages",),
+            ("/opt/conda/envs/a/lib/python3.12/site-packages",), "/opt/conda/envs/a/lib/python3.12/site-packages",
         ),
         PythonEnvironment("conda", "/opt/conda/envs/b", "", {}, "/opt/conda", "b", ()),
         PythonEnvironment("conda", "/opt/conda", "", {}, "/opt/conda", "base", ()),
@@ -230,5 +230,148 @@ def test_packages_in_every_directory_of_libraries(tmp_path: Path) -> None:
     (one,) = found(tmp_path, files)
     assert one.packages == {"torch": "2.7.1+cu126", "flash-attn": "2.8.3", "ray": "2.0.0rc1", "x": "1!2"}
     assert one.libraries == tuple(
-        f"/venv/{place}/python3.12/{name}" for place in ("lib", "lib64") for name in ("site-packages", "dist-packages")
+        f"/venv/{place}/python3.12/{name}" for name in ("site-packages", "dist-packages") for place in ("lib", "lib64")
     )
+
+
+DEBIAN, RED_HAT, UPSTREAM = (
+    "... / 'dist-packages'",
+    "if ENABLE_USER_SITE and 'RPM_BUILD_ROOT' not in os.environ: prefixes.insert(0, '/usr/local')",
+    "... 'site-packages'",
+)
+
+
+def stdlib(directory: str, version: str, site: str = UPSTREAM) -> Files:
+    return {f"{directory}/python{version}/os.py": "", f"{directory}/python{version}/site.py": site}
+
+
+def python(bin_: str, version: str, text: str = "#!") -> Files:
+    return {f"{bin_}/python3": f"-> python{version}", f"{bin_}/python{version}": text}
+
+
+LAYOUTS: dict[str, tuple[Files, dict[str, str], tuple[str, str, list[str], str]]] = {
+    "Debian": (
+        {**python("/usr/bin", "3.11"), **stdlib("/usr/lib", "3.11", DEBIAN), "/usr/lib/python3/dist-packages": None},
+        {},
+        (
+            *("/usr", "3.11"),
+            ["/usr/local/lib/python3.11/dist-packages", "/usr/lib/python3/dist-packages"],
+            "/usr/local/lib/python3.11/dist-packages",
+        ),
+    ),
+    "upstream in /usr": (
+        {**python("/usr/bin", "3.12"), **stdlib("/usr/lib", "3.12")},
+        {},
+        ("/usr", "3.12", ["/usr/lib/python3.12/site-packages"], "/usr/lib/python3.12/site-packages"),
+    ),
+    "upstream in /usr/local, beside Debian's": (
+        {
+            **python("/usr/local/bin", "3.12"),
+            **stdlib("/usr/local/lib", "3.12"),
+            **python("/usr/bin", "3.11"),
+            **stdlib("/usr/lib", "3.11", DEBIAN),
+            "/usr/local/lib/python3.12/dist-packages/x-1.dist-info": None,
+        },
+        {},
+        (
+            *("/usr/local", "3.12"),
+            ["/usr/local/lib/python3.12/site-packages"],
+            "/usr/local/lib/python3.12/site-packages",
+        ),
+    ),
+    "Red Hat": (
+        {
+            **python("/usr/bin", "3.9"),
+            **stdlib("/usr/lib64", "3.9", RED_HAT),
+            "/usr/lib/python3.9/site-packages": None,
+            "/usr/local/lib64/python3.9/site-packages": None,
+        },
+        {},
+        (
+            *("/usr", "3.9"),
+            ["/usr/local/lib64/python3.9/site-packages", "/usr/lib/python3.9/site-packages"],
+            "/usr/lib/python3.9/site-packages",
+        ),
+    ),
+    "two in one directory, the older is python3": (
+        {
+            **python("/usr/bin", "3.11"),
+            **stdlib("/usr/lib", "3.11", DEBIAN),
+            **programs("/usr/bin/python3.12"),
+            **stdlib("/usr/lib", "3.12", DEBIAN),
+            "/usr/local/lib/python3.12/dist-packages": None,
+        },
+        {},
+        (*("/usr", "3.11"), ["/usr/local/lib/python3.11/dist-packages"], "/usr/local/lib/python3.11/dist-packages"),
+    ),
+    "two, by what the program says": (
+        {
+            "/opt/x/bin/python3": "#! libpython3.8.so",
+            **programs("/opt/x/bin/python3.10"),
+            **stdlib("/opt/x/lib", "3.8"),
+            **stdlib("/opt/x/lib", "3.10"),
+        },
+        {"PATH": "/opt/x/bin"},
+        ("/opt/x", "3.8", ["/opt/x/lib/python3.8/site-packages"], "/opt/x/lib/python3.8/site-packages"),
+    ),
+    "a link to another place": (
+        {
+            **python("/opt/made/bin", "3.13"),
+            **stdlib("/opt/made/lib", "3.13"),
+            "/app/bin/python3": "-> /opt/made/bin/python3",
+        },
+        {"PATH": "/app/bin"},
+        ("/opt/made", "3.13", ["/opt/made/lib/python3.13/site-packages"], "/opt/made/lib/python3.13/site-packages"),
+    ),
+    "a venv without the system's packages": (
+        {
+            **python("/usr/bin", "3.11"),
+            **stdlib("/usr/lib", "3.11", DEBIAN),
+            "/venv/bin/python3": "-> /usr/bin/python3",
+            "/venv/bin/activate": "",
+            "/venv/pyvenv.cfg": "home = /usr/bin\ninclude-system-site-packages = false\n",
+            "/usr/local/lib/python3.11/dist-packages": None,
+        },
+        {"VIRTUAL_ENV": "/venv"},
+        ("/venv", "3.11", ["/venv/lib/python3.11/site-packages"], "/venv/lib/python3.11/site-packages"),
+    ),
+    "a venv with them": (
+        {
+            **python("/usr/bin", "3.11"),
+            **stdlib("/usr/lib", "3.11", DEBIAN),
+            "/venv/bin/python3": "-> /usr/bin/python3",
+            "/venv/bin/activate": "",
+            "/venv/pyvenv.cfg": "home = /usr/bin\ninclude-system-site-packages = true\n",
+            "/usr/local/lib/python3.11/dist-packages": None,
+        },
+        {"VIRTUAL_ENV": "/venv"},
+        (
+            *("/venv", "3.11"),
+            ["/venv/lib/python3.11/site-packages", "/usr/local/lib/python3.11/dist-packages"],
+            "/venv/lib/python3.11/site-packages",
+        ),
+    ),
+    "PYTHONPATH and .pth files": (
+        {
+            **python("/opt/x/bin", "3.12"),
+            **stdlib("/opt/x/lib", "3.12"),
+            "/opt/more": None,
+            "/opt/x/lib/python3.12/site-packages/a.pth": "import os\n# no\n/opt/by-pth\n../nowhere\n",
+            "/opt/by-pth": None,
+        },
+        {"PATH": "/opt/x/bin", "PYTHONPATH": "/opt/more:relative:/nowhere"},
+        (
+            *("/opt/x", "3.12"),
+            ["/opt/more", "/opt/x/lib/python3.12/site-packages", "/opt/by-pth"],
+            "/opt/x/lib/python3.12/site-packages",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_where_a_python_looks(tmp_path: Path, name: str) -> None:
+    """By its own site.py; the last is where pip puts packages."""
+    files, environment, expected = LAYOUTS[name]
+    one = found(tmp_path, files, **environment)[0]
+    assert (one.directory, one.version, list(one.libraries), one.library) == expected

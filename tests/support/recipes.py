@@ -24,13 +24,13 @@ def base(directory: Path) -> Path:
     write(top / "lib/x86_64-linux-gnu/libc.so.6", "GNU C Library (Test GLIBC 2.36) stable release version 2.36.\n")
     write(top / ".singularity.d/env/10-docker2singularity.sh", "#!/bin/sh\nexport LANG=C\n")
     write(top / ".singularity.d/labels.json", '{"of": "the base"}')
-    _held(library, "helper", "1.0", ("__init__.py", "old.py", "deep/er.py"))
+    held(library, "helper", "1.0", ("__init__.py", "old.py", "deep/er.py"))
     for compiled in ("__pycache__/old.cpython-311.pyc", "deep/__pycache__/er.cpython-311.pyc"):
         write(library / "helper" / compiled, "")
     write(library / "helper-1.0.dist-info/RECORD", (library / "helper-1.0.dist-info/RECORD").read_text() + SAYS)
     write(top / "opt/env/bin/helper-says", "#!/opt/env/bin/python3\nold\n").chmod(0o755)
-    _held(library, "torch", "2.0", ("__init__.py", "version.txt"), "Root-Is-Purelib: false\n")
-    _held(library, "fixed", "1.0", ("__init__.py",))
+    held(library, "torch", "2.0", ("__init__.py", "version.txt"), "Root-Is-Purelib: false\n")
+    held(library, "fixed", "1.0", ("__init__.py",))
     (library / "fixed-1.0.dist-info/RECORD").unlink()
     return base_of(top, directory / "base.sif", "-all-root", "-all-time", "1600000000")
 
@@ -38,7 +38,8 @@ def base(directory: Path) -> Path:
 SAYS = "../../../bin/helper-says,,\n"
 
 
-def _held(library: Path, name: str, version: str, files: tuple[str, ...], wheel: str = "") -> None:
+def held(library: Path, name: str, version: str, files: tuple[str, ...] = ("__init__.py",), wheel: str = "") -> None:
+    """Put a distribution into a directory of packages."""
     info = f"{name}-{version}.dist-info"
     for file in files:
         write(library / name / file, f"# {name} {version}\n")

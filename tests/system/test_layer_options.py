@@ -2,8 +2,11 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
+from support.command import run
+from support.config import write
 from support.images import Images
 from support.layered import BACKEND, NAME, Machine, make_machine
 from support.wheels import wheel
@@ -59,3 +62,55 @@ def test_how_a_layer_is_made(shared_tmp: Path, images: Images) -> None:
     assert "nowhere" in machine.add(*words, env=env).stderr
     assert machine.listing() == before
     machine.add(*words, "--no-build-isolation", env=env).ok()
+
+
+def test_only_the_image_and_what_is_asked_for_decide(shared_tmp: Path, images: Images) -> None:
+    """Not what lies in directories above the prefix, or what variables say of other Pythons and packages."""
+    machine = make_machine(shared_tmp / "ma chine", images)
+    home = machine.top / "home"
+    plain = machine.add("demo", env={"HOME": str(home)}).ok()
+    lock = (machine.live() / "pylock.toml").read_bytes()
+    machine.sifmod("remove", NAME, "--all").ok()
+
+    top = machine.prefix  # a directory above that where uv works
+    run((sys.executable, "-m", "venv", "--without-pip", top / ".venv")).ok()
+    run((sys.executable, "-m", "venv", "--without-pip", home / ".venv")).ok()
+    for place in (machine.top, top):
+        (place / ".python-version").write_text("3.8\n")
+        (place / "uv.toml").write_text('constraint-dependencies = ["helper<2"]\n[pip]\npython-version = "3.9"\n')
+        (place / "pyproject.toml").write_text(
+            '[project]\nname = "above"\nversion = "1"\nrequires-python = "<3.9"\n'
+            '[tool.uv]\nconstraint-dependencies = ["helper<2"]\n'
+        )
+    write(
+        home / ".config/uv/uv.toml",
+        'constraint-dependencies = ["helper<2"]\n[pip]\nresolution = "lowest"\n',
+    )
+    odd = {
+        "HOME": str(home),
+        "UV_PYTHON": "3.8",
+        "UV_CONSTRAINT": str(write(machine.top / "constraints.txt", "helper<2\n")),
+        "UV_RESOLUTION": "lowest",
+        "VIRTUAL_ENV": str(home / ".venv"),
+        "CONDA_PREFIX": str(home / ".venv"),
+        "PYTHONPATH": str(machine.top),
+        "PIP_CONSTRAINT": "/nowhere",
+        "SINGULARITYENV_UV_RESOLUTION": "lowest",
+        "SINGULARITYENV_UV_PYTHON": "3.8",
+    }
+    told = machine.add("demo", env=odd).ok()
+    assert (machine.live() / "pylock.toml").read_bytes() == lock
+    assert told.stderr.splitlines()[:1] == plain.stderr.splitlines()[:1]
+
+
+def test_the_users_settings_of_indexes_count(shared_tmp: Path, images: Images) -> None:
+    machine = make_machine(shared_tmp / "ma chine", images)
+    home = machine.top / "home"
+    write(home / ".config/uv/uv.toml", f'no-index = true\n[pip]\nfind-links = ["{machine.wheels}"]\n')
+    machine.sifmod("add", NAME, "demo", env={"HOME": str(home)}).ok()
+    before = machine.listing()
+    write(home / ".config/uv/uv.toml", "index-url = [")
+    failed = machine.sifmod("add", NAME, "helper", env={"HOME": str(home)})
+    assert failed.code == 2
+    assert f"error: {home}/.config/uv/uv.toml, which uv reads, cannot be read: " in failed.stderr
+    assert machine.listing() == before

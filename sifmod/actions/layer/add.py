@@ -69,7 +69,9 @@ def change_layer(
                 resolved = followed(python, change.lock)
             else:
                 earlier = "" if before is None or change.upgrade else before.lock
-                resolved = resolve(python, wanted, earlier, inside.resolver)
+                # else uv takes one that an environment variable or a directory above names
+                words = ("--python", python.executable, *wanted.words)
+                resolved = resolve(python, replace(wanted, words=words), earlier, inside.resolver)
             for line in told(python, resolved):
                 reporter.say(line)
             # that of the module's commands, which need not be that of this user's settings

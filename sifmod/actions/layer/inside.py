@@ -10,12 +10,19 @@ from pathlib import Path
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.packages.image_python import PROBE, ImagePython, image_python
-from sifmod.image.packages.uv import Uv, bytecode_cache, linked_directory, plain_environment, uv_cache
+from sifmod.image.packages.uv import Uv, bytecode_cache, linked_directory, uv_cache
+from sifmod.image.packages.uv_settings import config_words, uv_environment, write_config
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.receipt import Installation
 
 _WRAPPERS = ("python", "python3")
-_EXEC = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"
+# without the image's own settings of uv: the first word names the variables that stay
+_EXEC = """
+import os, sys
+keep = sys.argv[1].split(",")
+env = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PIP_")) or name in keep}
+os.execve(sys.argv[2], sys.argv[2:], env)
+"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,9 @@ class Inside:
         return run_child((str(self.wrapper), *words), cwd=self.directory, env=self._environment())
 
     def uv(self, *words: str) -> Ended:
-        return self.python("-I", "-c", _EXEC, f"{self.target}/work/uv", *words, "--color", "never", "--no-progress")
+        kept = ",".join(name for name in self._environment() if name.startswith("UV_"))
+        words = (*words, *config_words(f"{self.target}/work"), "--color", "never", "--no-progress")
+        return self.python("-I", "-c", _EXEC, kept, f"{self.target}/work/uv", *words)
 
     def look(self, names: tuple[str, ...]) -> ImagePython:
         """What the image's Python is and holds; `names`: what of it stays. Raises ImageError where it cannot start."""
@@ -82,7 +91,8 @@ class Inside:
         ]
         places = (*self.visible, *re.split("[ ,]", os.environ.get("UV_FIND_LINKS", "")))
         binds += [path for path in dict.fromkeys(places) if path.startswith("/")]
-        environment = dict(plain_environment())
+        environment = uv_environment()
+        write_config(work)
         if (certificates := environment.get("SSL_CERT_FILE")) and Path(certificates).is_file():
             (work / "certificates.pem").touch()
             binds.append(f"{certificates}:{self.target}/work/certificates.pem:ro")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from sifmod.image.inspect.interpreter import Interpreter, read_interpreter
 from sifmod.image.inspect.rootfs import Rootfs, search_path
 
 Kind = Literal["conda", "venv", "prefix", "system"]
@@ -16,13 +17,12 @@ _DIST = re.compile(
 )
 _NAMEABLE = re.compile(r"/[A-Za-z0-9_@+./-]{0,200}")  # a directory that an easyconfig may name
 _ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
-_LIBRARY = re.compile(r"python(3\.[0-9]{1,2})")
 _ACTIVATE = re.compile(r"(?:source|\.)\s+(/[^\s;&|]*)/bin/activate(?:\s+([A-Za-z0-9._+-]+))?")
 
 
 @dataclass(frozen=True)
 class PythonEnvironment:
-    """One place with a Python: `directory` holds bin/python.
+    """One place with a Python: `directory` is its prefix.
 
     A conda environment has the `prefix` and the `env` by which conda knows it. A `prefix` environment is any other
     directory that needs only its bin in PATH; the `system` one is there without anything. `packages` maps normalized
@@ -35,7 +35,8 @@ class PythonEnvironment:
     packages: Mapping[str, str]
     prefix: str = ""
     env: str = ""
-    libraries: tuple[str, ...] = ()  # where the packages are
+    libraries: tuple[str, ...] = ()  # where the packages are, in the order of its sys.path
+    library: str = ""  # where pip puts packages; it need not exist
 
 
 def normalized(name: str) -> str:
@@ -63,13 +64,16 @@ def find_environments(rootfs: Rootfs, environment: Mapping[str, str]) -> tuple[P
     `environment` is the image's. Raises ImageError for a damaged image.
     """
     found: dict[str, PythonEnvironment] = {}
-    for directory in dict.fromkeys(_candidates(rootfs, environment)):
-        if directory not in found and (made := _environment(rootfs, directory)):
-            found[directory] = made
-    for directory in ("/usr/local", "/usr"):
-        if directory not in found and _has_python(rootfs, directory):
-            found[directory] = _system(rootfs, directory)
+    for directory in dict.fromkeys((*_candidates(rootfs, environment), "/usr/local", "/usr")):
+        if directory not in found and (one := environment_of(rootfs, python_in(rootfs, directory), environment)):
+            found.setdefault(one.directory, one)
     return tuple(sorted(found.values(), key=lambda one: one.kind == "system"))
+
+
+def python_in(rootfs: Rootfs, directory: str) -> str:
+    """The program that `python3` is in the `bin` of a directory, else the one that `python` is; "" without them."""
+    programs = (f"{directory}/bin/{name}" for name in ("python3", "python"))
+    return next(filter(rootfs.is_program, programs), "")
 
 
 def _candidates(rootfs: Rootfs, environment: Mapping[str, str]) -> Iterator[str]:
@@ -92,60 +96,43 @@ def _candidates(rootfs: Rootfs, environment: Mapping[str, str]) -> Iterator[str]
     yield from (f"/opt/{name}" for name in rootfs.entries("/opt")[:200])
 
 
-def _environment(rootfs: Rootfs, directory: str) -> PythonEnvironment | None:
-    nameable = _NAMEABLE.fullmatch(directory) and ".." not in directory
-    if not nameable or directory in ("/usr", "/usr/local") or not _has_python(rootfs, directory):
+def environment_of(rootfs: Rootfs, program: str, environment: Mapping[str, str]) -> PythonEnvironment | None:
+    """The environment that a program belongs to; None for "", and for a place that an easyconfig may not name.
+
+    `environment` is the image's: its PYTHONPATH counts.
+    """
+    if not program:
         return None
-    version, libraries = _libraries(rootfs, directory)
-    packages = _packages(rootfs, libraries)
+    first = (place for place in environment.get("PYTHONPATH", "").split(":") if place.startswith("/"))
+    python = read_interpreter(rootfs, program, first)
+    directory = python.prefix
+    if not _NAMEABLE.fullmatch(directory) or ".." in directory:
+        return None
+    if directory in ("/usr", "/usr/local"):
+        return _made("system", rootfs, python)
     parent, _, env = directory.rpartition("/envs/")
     if (
         parent
         and _ENVIRONMENT.fullmatch(env)
         and (_is_conda(rootfs, parent) or rootfs.is_file(f"{parent}/bin/activate"))
     ):
-        return PythonEnvironment("conda", directory, version, packages, parent, env, libraries)
+        return _made("conda", rootfs, python, parent, env)
     if _is_conda(rootfs, directory) and rootfs.is_file(f"{directory}/bin/activate"):
-        return PythonEnvironment("conda", directory, version, packages, directory, "base", libraries)
+        return _made("conda", rootfs, python, directory, "base")
     if rootfs.is_file(f"{directory}/pyvenv.cfg") and rootfs.is_file(f"{directory}/bin/activate"):
-        return PythonEnvironment("venv", directory, version, packages, libraries=libraries)
-    return PythonEnvironment("prefix", directory, version, packages, libraries=libraries)
+        return _made("venv", rootfs, python)
+    return _made("prefix", rootfs, python)
 
 
-def _system(rootfs: Rootfs, directory: str) -> PythonEnvironment:
-    version, libraries = _libraries(rootfs, directory)
-    if directory == "/usr":  # Debian's pip installs below /usr/local for the Python in /usr
-        local = f"/usr/local/lib/python{version}/dist-packages"
-        libraries = tuple(dict.fromkeys((local, *libraries, "/usr/lib/python3/dist-packages")))
-    return PythonEnvironment("system", directory, version, _packages(rootfs, libraries), libraries=libraries)
-
-
-def _has_python(rootfs: Rootfs, directory: str) -> bool:
-    return rootfs.is_program(f"{directory}/bin/python3") or rootfs.is_program(f"{directory}/bin/python")
+def _made(kind: Kind, rootfs: Rootfs, python: Interpreter, prefix: str = "", env: str = "") -> PythonEnvironment:
+    packages = _packages(rootfs, python.libraries)
+    return PythonEnvironment(
+        kind, python.prefix, python.version, packages, prefix, env, python.libraries, python.library
+    )
 
 
 def _is_conda(rootfs: Rootfs, directory: str) -> bool:
     return rootfs.is_directory(f"{directory}/conda-meta")
-
-
-def _libraries(rootfs: Rootfs, directory: str) -> tuple[str, tuple[str, ...]]:
-    """The version of the Python in `directory`, and where its packages are; the newest where there are several."""
-    versions = {
-        match[1]
-        for place in ("lib", "lib64")
-        for name in rootfs.entries(f"{directory}/{place}")
-        if (match := _LIBRARY.fullmatch(name))
-    }
-    own = [version for version in versions if rootfs.is_program(f"{directory}/bin/python{version}")] or list(versions)
-    if not own:
-        return "", ()
-    version = max(own, key=lambda text: int(text.partition(".")[2]))
-    places = (
-        f"{directory}/{place}/python{version}/{name}"
-        for place in ("lib", "lib64")
-        for name in ("site-packages", "dist-packages")
-    )
-    return version, tuple(place for place in places if rootfs.is_directory(place))
 
 
 def _packages(rootfs: Rootfs, libraries: tuple[str, ...]) -> dict[str, str]:

@@ -59,9 +59,9 @@ def add_packages(base: BasePython, wanted: Wanted, given: str, uv: Uv, uv_prefix
     files = dict(_files(uv_prefix, library, base))
     kept = {path for one in python.protected.values() for path in recorded(base.rootfs, one)}
     replaced = [one for key, one in python.distributions.items() if key in resolved.added]
-    removed = [path for path in files_of(base, replaced) if path not in kept]
+    removed = files_of(base, replaced)
     over = _over(base.rootfs, files, set(removed), kept)
-    return Added(lock, tuple(sorted(files.items())), tuple(removed), (*notes, *over))
+    return Added(lock, tuple(sorted(files.items())), removed, (*notes, *over))
 
 
 def _host() -> tuple[str, ...]:

@@ -12,17 +12,18 @@ from pathlib import Path
 from posixpath import basename, dirname, join, normpath
 
 from sifmod.errors import ImageError
-from sifmod.image.inspect.python_environments import PythonEnvironment, find_environments
+from sifmod.image.inspect.python_environments import PythonEnvironment, environment_of, find_environments
 from sifmod.image.inspect.rootfs import Rootfs, find_command, search_path
-from sifmod.image.packages.image_python import Distribution, ImagePython, has_valid_name
+from sifmod.image.packages.image_python import Distribution, ImagePython, has_valid_name, is_among
 
 _ACTIVE = ("WITH_CONDA", "VIRTUAL_ENV", "CONDA_PREFIX")
+_HEAD = 1 << 16  # bytes of a program, in which it names its loader
 _LARGEST = 32 << 20  # bytes of a RECORD, or of what conda has noted of a package
 _LIBC = ("/lib/{0}-linux-gnu", "/usr/lib/{0}-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _GLIBC = re.compile(rb"GNU C Library [^\n]*version 2\.([0-9]{1,3})")
 _KNOWN = (17, 28, *range(31, 41))  # of the glibc 2.x that uv knows platforms of
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-_LATER = "/usr/lib/python3/dist-packages"  # Debian's own, which Python looks into last
+_LIBRARY = re.compile(r"/lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages$")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class BasePython:
     library: str
     prefix: str
     platform: str  # as uv calls it
+    later: frozenset[str] = frozenset()  # where Python looks after `library`: what is there is hidden, not taken out
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -62,42 +64,76 @@ def read_base_python(
     `names` are those of packages that stay. So do those that cannot be taken out, because neither they nor conda say
     which files they have. Raises ImageError where there is no Python, or none that packages can be chosen for.
     """
-    chosen = _chosen(rootfs, environment, path)
-    if not chosen.libraries or not chosen.version:
+    chosen = _chosen(rootfs, environment, path, names)
+    if not chosen.library or not chosen.version:
         raise ImageError(f"the Python in {chosen.directory} of the base has no directory for packages")
+    later = _later(chosen)
     found: dict[str, Distribution] = {}
     fixed: dict[str, str] = {}  # place → name
     for each in _distributions(rootfs, chosen):
         if (made := _distribution(each)) and made.key not in found:
             found[made.key] = made
-            if not each.read_text("RECORD") and dirname(each.place) != _LATER:
+            if not each.read_text("RECORD") and dirname(each.place) not in later:
                 fixed[each.place] = made.key
     if fixed:
         every = frozenset(one.place for one in found.values())
         for package in conda_packages(rootfs, chosen.directory, every):
             if len(package.places) == 1:
                 fixed = {place: name for place, name in fixed.items() if place not in package.places}
-    library = chosen.libraries[0]
+    library = chosen.library
     major, minor = map(int, chosen.version.split("."))
     bin_ = f"{chosen.directory}/bin"
     program = find_command(rootfs, f"python{chosen.version}", (bin_,)) or find_command(rootfs, "python3", (bin_,))
     stay, found = (*names, *fixed.values()), dict(sorted(found.items()))
     python = ImagePython(program or f"{bin_}/python", chosen.directory, (major, minor, 0), found, stay)
-    return BasePython(rootfs, python, library, library.rsplit("/", 3)[0], _platform(rootfs, arch))
+    return BasePython(rootfs, python, library, library_prefix(library), _platform(rootfs, arch, program), later)
 
 
-def _chosen(rootfs: Rootfs, environment: Mapping[str, str], path: tuple[str, ...]) -> PythonEnvironment:
-    for directory in path:  # an environment anywhere is found where PATH leads to it
-        environment = {**environment, "PATH": f"{environment.get('PATH', '')}:{directory}"}
+def _chosen(
+    rootfs: Rootfs, environment: Mapping[str, str], path: tuple[str, ...], names: tuple[str, ...]
+) -> PythonEnvironment:
+    def program_in(places: tuple[str, ...]) -> str:
+        return find_command(rootfs, "python3", places) or find_command(rootfs, "python", places)
+
+    if named := environment_of(rootfs, program_in(path), environment):
+        return named
     environments = find_environments(rootfs, environment)
     active = next(iter(environments), None) if any(environment.get(name) for name in _ACTIVE) else None
-    places = (*path, *(() if active else search_path(environment.get("PATH", ""))))
-    first = dirname(find_command(rootfs, "python3", places) or find_command(rootfs, "python", places))
-    named = next((one for one in environments if f"{one.directory}/bin" == first), None)
-    chosen = named or active or next(iter(environments), None)
+    first = environment_of(rootfs, program_in(search_path(environment.get("PATH", ""))), environment)
+    chosen = active or first or next(iter(environments), None)
     if chosen is None:
         raise ImageError("the base has no Python that packages could be added to", "give a base that has one")
+    if not _stays(chosen, names) and (other := next((one for one in environments if _stays(one, names)), None)):
+        name = _stays(other, names)
+        raise ImageError(
+            f"packages would go to the Python in {chosen.directory}, and {name} of the base is in {other.directory}",
+            f"say which of them is meant: `{_key_of(other)}` in the easyconfig, or `{_key_of(chosen)}`",
+        )
     return chosen
+
+
+def _stays(environment: PythonEnvironment, names: tuple[str, ...]) -> str:
+    """The first of its packages that has one of the names of those that stay, torch before others; "" without one."""
+    return next((key for key in sorted(environment.packages, key="torch".__ne__) if is_among(key, names)), "")
+
+
+def _key_of(environment: PythonEnvironment) -> str:
+    """What an easyconfig says to choose it."""
+    if environment.kind == "conda":
+        return f"conda: {{prefix: {environment.prefix}, env: {environment.env}}}"
+    if environment.kind == "venv":
+        return f"venv: {environment.directory}"
+    return f"path: [{environment.directory}/bin]"
+
+
+def _later(chosen: PythonEnvironment) -> frozenset[str]:
+    """The directories that come after the one where packages are put."""
+    return frozenset(chosen.libraries[chosen.libraries.index(chosen.library) + 1 :])
+
+
+def library_prefix(library: str) -> str:
+    """The directory below which a distribution in this directory of packages has its commands and data."""
+    return _LIBRARY.sub("", library)
 
 
 def _distributions(rootfs: Rootfs, chosen: PythonEnvironment) -> Iterator[_Metadata]:
@@ -123,9 +159,10 @@ def _distribution(each: _Metadata) -> Distribution | None:
     return Distribution(name, version, pure, tuple(each.requires or ()), extras, each.place, tuple(sorted(modules)))
 
 
-def _platform(rootfs: Rootfs, arch: str) -> str:
+def _platform(rootfs: Rootfs, arch: str, program: str) -> str:
     machine = _MACHINES.get(arch, arch)
-    if rootfs.is_file(f"/lib/ld-musl-{machine}.so.1"):
+    loader = f"/lib/ld-musl-{machine}.so.1".encode()  # which a glibc image can have too, for other programs
+    if loader in rootfs.data(program, _HEAD):
         return f"{machine}-unknown-linux-musl"
     if fitting := [minor for minor in _KNOWN if minor <= glibc(rootfs, arch)]:
         return f"{machine}-manylinux_2_{fitting[-1]}"
@@ -142,14 +179,16 @@ def glibc(rootfs: Rootfs, arch: str) -> int:
 
 
 def files_of(base: BasePython, replaced: Sequence[Distribution]) -> tuple[str, ...]:
-    """The absolute paths of all that these distributions have, and of the bytecode made of it.
+    """The absolute paths of all that these distributions have alone, and of the bytecode made of it.
 
     Their RECORDs say what it is, and their metadata is among it as a directory. What a RECORD names outside its
-    Python's prefix is not, as with pip. A conda package of these alone goes as a whole, and conda's record with it.
+    Python's prefix is not, as with pip; nor is what another distribution has too, or what is in a directory where
+    Python looks after `base.library`. A conda package of these alone goes as a whole, and conda's record with it.
     """
     rootfs, found = base.rootfs, list[str]()
+    replaced = [one for one in replaced if dirname(one.place) not in base.later]
     for one in replaced:
-        prefix = one.place.rsplit("/", 4)[0]
+        prefix = library_prefix(dirname(one.place))
         own = [path for path in recorded(rootfs, one) if path.startswith(f"{prefix}/")]
         found += (one.place, *_there(rootfs, own)) if own else ()
     gone = frozenset(one.place for one in replaced)
@@ -157,21 +196,34 @@ def files_of(base: BasePython, replaced: Sequence[Distribution]) -> tuple[str, .
     for package in conda_packages(rootfs, base.python.prefix, every) if gone else ():
         if package.places <= gone:
             found += (package.record, *package.places, *_there(rootfs, package.files))
-    return tuple(dict.fromkeys(found))
+    others = (one for one in base.python.distributions.values() if one.place not in gone)
+    shared = {path for one in others for path in recorded(rootfs, one)} if gone else set()
+    return tuple(path for path in dict.fromkeys(found) if path not in shared)
 
 
 def _there(rootfs: Rootfs, paths: Iterable[str]) -> Iterator[str]:
     """Those of these files that there are, and the bytecode made of them."""
-    wanted: dict[str, set[str]] = defaultdict(set)
-    for path in paths:
-        wanted[dirname(path)].add(basename(path))
-    for directory, names in sorted(wanted.items()):
+    wanted = list(paths)
+    for directory, names in _by_directory(wanted):
         there = files_in(rootfs, directory)
         yield from (f"{directory}/{name}" for name in sorted(names & there))
+    yield from bytecode_of(rootfs, wanted)
+
+
+def bytecode_of(rootfs: Rootfs, paths: Iterable[str]) -> Iterator[str]:
+    """The bytecode in the image of those of these files that are Python's, as absolute paths like these."""
+    for directory, names in _by_directory(paths):
         stems = {name.removesuffix(".py") for name in names if name.endswith(".py")}
         if stems and not directory.endswith("/__pycache__"):
             compiled = files_in(rootfs, f"{directory}/__pycache__")
             yield from (f"{directory}/__pycache__/{one}" for one in sorted(compiled) if one.partition(".")[0] in stems)
+
+
+def _by_directory(paths: Iterable[str]) -> list[tuple[str, set[str]]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in paths:
+        found[dirname(path)].add(basename(path))
+    return sorted(found.items())
 
 
 def recorded(rootfs: Rootfs, distribution: Distribution) -> Iterator[str]:

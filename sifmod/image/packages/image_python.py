@@ -75,7 +75,7 @@ class ImagePython:
 
     def is_protected_name(self, key: str) -> bool:
         """Whether a normalized name is one of those that stay."""
-        return any(key.startswith(one[:-1]) if one.endswith("*") else key == one for one in self.names)
+        return is_among(key, self.names)
 
     @cached_property
     def protected(self) -> dict[str, Distribution]:
@@ -114,6 +114,11 @@ class ImagePython:
                 if before and need.specifier.contains(before.version, prereleases=True):
                     told.append(f"{one.name} {one.version} of the image needs {need.name}{need.specifier}")
         return tuple(told)
+
+
+def is_among(key: str, names: tuple[str, ...]) -> bool:
+    """Whether a normalized name is one of these, `*` at the end for all that begin so."""
+    return any(key.startswith(one[:-1]) if one.endswith("*") else key == one for one in names)
 
 
 def image_python(text: str, names: tuple[str, ...]) -> ImagePython:

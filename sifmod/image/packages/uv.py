@@ -6,20 +6,20 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.errors import ImageError, InstallError
 from sifmod.image.child import Ended, run_child
+from sifmod.image.packages.uv_settings import config_words, uv_environment, write_config
 from sifmod.system import user_name
 
 _UNSAFE = re.compile("Skipping unsafe file name: (.*)")
 _LEFT_OUT_FILES = "left-out.txt"
 _LINKED = "sifmod-linked"
 _DAY = 86400  # seconds
-_LEFT_OUT = ("PIP_", "PYTHON", "VIRTUAL_ENV", "CONDA_", "UV_PYTHON", "UV_PROJECT", "UV_TARGET", "SIFMOD_LAYER")
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ def uv_here(directory: Path) -> Uv:
     """Uv on this machine."""
     from uv import find_uv_bin
 
-    environment = {**plain_environment(), "UV_CACHE_DIR": str(uv_cache()), "RUST_LOG": "uv_extract=warn"}
-    environment.pop("UV_COMPILE_BYTECODE", None)  # this machine's Python would compile for the image's
+    environment = {**uv_environment(), "UV_CACHE_DIR": str(uv_cache()), "RUST_LOG": "uv_extract=warn"}
+    write_config(directory)
 
     def run(*words: str) -> Ended:
-        words = (find_uv_bin(), *words, "--color", "never", "--no-progress")
+        words = (find_uv_bin(), *words, *config_words(str(directory)), "--color", "never", "--no-progress")
         ended = run_child(words, cwd=directory, env=environment)
         with (directory / _LEFT_OUT_FILES).open("a") as file:
             file.writelines(f"{found[1]}\n" for found in map(_UNSAFE.search, ended.lines) if found)
@@ -59,11 +59,6 @@ def refuse_unsafe(uv: Uv, names: Iterable[str]) -> None:
         raise ImageError(
             f"a package has a file that leads out of its place: {left_out[0]!r}", "do not use that package"
         )
-
-
-def plain_environment() -> Mapping[str, str]:
-    """The environment without what would tell uv of another Python."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
 
 
 def uv_cache() -> Path:

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from posixpath import basename, join, normpath
+from posixpath import join, normpath
 
-from sifmod.config.build import requirement
+from sifmod.config.build import place_in_image, requirement
 from sifmod.config.shown import shown
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import FetchError, ImageError, NoWheelError, OptionError, RuntimeMissingError
@@ -28,7 +28,7 @@ from sifmod.image.disk import reading
 from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.packages.added import Added, add_packages
-from sifmod.image.packages.base_python import BasePython, glibc, read_base_python
+from sifmod.image.packages.base_python import BasePython, bytecode_of, glibc, read_base_python
 from sifmod.image.packages.resolve import LOCK, pinned, versions_of
 from sifmod.image.packages.uv import linked_directory, uv_here
 from sifmod.image.packages.wanted import Wanted, read_lock, read_requirements
@@ -56,14 +56,20 @@ def recipe_files(build: BuildPlan) -> tuple[str, ...]:
 
 def _files(build: BuildPlan) -> Iterator[tuple[str, Path]]:
     """What `files` names and all that is below, with its path in the image, without a slash in front."""
-    count = 0
+    found: dict[str, Path] = {}
     for source, target in build.files:
         here = Path(os.path.realpath(source))
-        inside = join(target, basename(source)) if target.endswith("/") and not here.is_dir() else target
+        inside = place_in_image(source, target)
         for path in _below(here):
-            if (count := count + 1) > _MOST:
+            place = normpath(join(inside, path.relative_to(here))).lstrip("/")
+            other = found.setdefault(place, path)
+            if len(found) > _MOST:
                 raise FetchError(f"{source} has more than {_MOST} files")
-            yield normpath(join(inside, path.relative_to(here))).lstrip("/"), path
+            if other is not path and not (other.is_dir() and path.is_dir()):
+                raise FetchError(
+                    f"{other} and {path} would both be /{place} of the image", "give each a place of its own"
+                )
+            yield place, path
 
 
 def _below(place: Path) -> Iterator[Path]:
@@ -184,13 +190,16 @@ def _fetch(request: FetchRequest) -> Fetched:
                 documents += [(f"{place}/requirements.txt", lines.encode())]
                 post = f"{_compiling(base_python.python.executable, place)}{post}"
         files = {path.lstrip("/"): here for path, here in added.files} | dict(_files(build))
+        # bytecode of a file that another takes the place of would be run instead of it
+        stale = (path.lstrip("/") for path in bytecode_of(rootfs, (f"/{path}" for path in files)))
+        removed = dict.fromkeys((*(path.lstrip("/") for path in added.removed), *stale))
         labels = {f"{_LABEL}.base": f"sha256:{base.sha256}", f"{_LABEL}.recipe": sha256_bytes(recipe.encode())}
         if added.lock:
             documents.append((f"{place}/{LOCK}", added.lock.encode()))
             labels[f"{_LABEL}.lock"] = sha256_bytes(added.lock.encode())
         addition = Addition(
             files=tuple(files.items()),
-            removed=tuple(path.lstrip("/") for path in added.removed),
+            removed=tuple(path for path in removed if path not in files),
             documents=tuple(documents),
             env=build.env,
             labels=(*labels.items(), *build.labels),

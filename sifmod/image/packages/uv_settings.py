@@ -1,0 +1,99 @@
+"""What of this machine's settings uv is given: indexes, logins, certificates, proxies, timeouts and its cache.
+
+Of variables those of these subjects, of uv's files the user's and the system's, never one in a directory above: what a
+package is resolved for is decided by the image and by what was asked for. uv takes the file that `--config-file` names
+in the place of all others (https://docs.astral.sh/uv/concepts/configuration-files/).
+"""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sifmod.errors import OptionError
+
+_VARIABLE = re.compile(
+    "UV_(?:(?:DEFAULT_)?INDEX(?:_.*)?|EXTRA_INDEX_URL|FIND_LINKS|NO_INDEX|KEYRING_PROVIDER|CREDENTIALS_DIR|AUTH_.*"
+    "|SYSTEM_CERTS|NATIVE_TLS|INSECURE_HOST|HTTP_.*|(?:HTTPS|ALL|NO)_PROXY|REQUEST_TIMEOUT|CONCURRENT_.*|OFFLINE"
+    "|CACHE_DIR|NO_CACHE)"
+)
+_OTHERS = ("PIP_", "PYTHON", "VIRTUAL_ENV", "CONDA_", "SIFMOD_LAYER")  # would name another Python, or packages of one
+_KEYS = frozenset(
+    ("index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy", "keyring-provider")
+)
+_TOP = _KEYS | {
+    "allow-insecure-host", "concurrent-builds", "concurrent-downloads", "concurrent-installs", "http-proxy",
+    "https-proxy", "native-tls", "no-cache", "no-proxy", "offline", "system-certs",
+}  # fmt: skip
+_NAME = "uv.toml"
+
+
+def uv_environment() -> dict[str, str]:
+    """The environment that uv is started with; of the variables of uv, pip, Python and conda only what it is given."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if _VARIABLE.fullmatch(name) or not name.startswith(("UV_", *_OTHERS))
+    }
+
+
+def write_config(directory: Path) -> None:
+    """Write `uv.toml` there: what the user's and the system's say of it. Raises OptionError for a bad one."""
+    told: dict[str, Any] = {}
+    for path in _files():
+        _merge(told, _read(path))
+    (directory / _NAME).write_text("".join(f"{key} = {_toml(value)}\n" for key, value in told.items()))
+
+
+def config_words(place: str) -> tuple[str, ...]:
+    """The words that have uv take `uv.toml` in this directory, and no other file."""
+    return ("--config-file", f"{place}/{_NAME}")
+
+
+def _files() -> Iterator[Path]:
+    """Those that are there, in the order in which uv lets them decide: the user's, else the system's; both are read."""
+    if os.environ.get("UV_NO_CONFIG", "").lower() in ("1", "true", "yes", "on"):
+        return
+    if named := os.environ.get("UV_CONFIG_FILE"):
+        yield Path(named)
+        return
+    own = os.environ.get("XDG_CONFIG_HOME", "")
+    user = Path(own) if own.startswith("/") else Path.home() / ".config"
+    shared = (os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
+    system = [each for place in (*shared, "/etc") if (each := Path(place, "uv", _NAME)).is_file()]
+    yield from (each for each in (user / "uv" / _NAME, *system[:1]) if each.is_file())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        said = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise OptionError(
+            f"{path}, which uv reads, cannot be read: {error}", "repair it, or set UV_NO_CONFIG=1"
+        ) from error
+    pip = said.get("pip")
+    chosen = {key: value for key, value in said.items() if key in _TOP}
+    if isinstance(pip, dict):
+        chosen["pip"] = {key: value for key, value in pip.items() if key in _KEYS}
+    return chosen
+
+
+def _merge(told: dict[str, Any], later: Mapping[str, Any]) -> None:
+    """Add what a file says that decides less: lists come behind, other values where there are none."""
+    for key, value in later.items():
+        before = told.setdefault(key, value)
+        if isinstance(before, dict) and isinstance(value, dict):
+            _merge(before, value)
+        elif before is not value and isinstance(before, list) and isinstance(value, list):
+            told[key] = [*before, *value]
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)  # of a text, a number, true and false TOML's own spelling too
