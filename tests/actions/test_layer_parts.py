@@ -105,6 +105,13 @@ def test_a_lock_without_what_the_image_holds() -> None:
     assert pinned(resolved.lock) == "new==1.0 --hash=sha256:aa --hash=sha256:bb\n"
     with pytest.raises(OptionError, match=r"the lock has torch 2.5; the image has torch 2.14.0a0\+4fdf77b940, which"):
         followed(python, LOCK.replace('"certifi"', '"torch"').replace("2024.7.4", "2.5"))
+    for without in (
+        LOCK.replace(', hashes = { sha256 = "bb" }', ""),
+        LOCK.replace('hashes = { sha256 = "aa" }', "hashes = {}"),
+        LOCK.partition("wheels")[0],
+    ):
+        with pytest.raises(OptionError, match=r"the lock has no digest for a file of new, so another one could come"):
+            followed(python, without)
     archive = LOCK.replace("sdist", "archive").replace('version = "1.0"\n', "")
     assert pinned(archive.partition("[[packages]]")[2].partition("\n\n")[2]) == (
         "new @ https://x/new.tar.gz --hash=sha256:aa --hash=sha256:bb\n"

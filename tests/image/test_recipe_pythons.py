@@ -197,6 +197,19 @@ def test_two_files_that_would_be_one_of_the_image_are_refused(top: Path, prefix:
     assert new == {"/opt/deep/x", "/opt/deep/y"}
 
 
+@pytest.mark.parametrize("name", ["a\n%post\n    touch x", "a\rb", "a\tb", "a\x9bb", "a\u202eb"])
+def test_a_name_that_would_be_a_section_of_the_definition_is_refused(
+    top: Path, prefix: Prefix, tmp_path: Path, name: str
+) -> None:
+    write(tmp_path / "files" / name, "")
+    base = sif(top)
+    there = prefix.state(top)
+    with pytest.raises(FetchError, match="has a control character in its name") as caught:
+        upon(prefix, base, files=((f"{tmp_path}/files", "/opt"),))
+    assert name not in caught.value.message
+    assert prefix.state(top) == there
+
+
 @pytest.mark.usefixtures("wheels")
 def test_where_what_stays_is_in_another_python_the_author_says_which(top: Path, prefix: Prefix) -> None:
     python(top, "usr", "3.11", DEBIAN)

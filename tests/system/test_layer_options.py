@@ -1,6 +1,7 @@
 """Options of `add` and `sync` that say how a layer is made, and not what is in it."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -47,6 +48,14 @@ def test_how_a_layer_is_made(shared_tmp: Path, images: Images) -> None:
         "sync", NAME, "lo ck.toml", "--layer", "loose", "--no-index", "--find-links", str(machine.wheels)
     ).ok()
     assert row(machine, "loose")["packed"]
+
+    # what a lock does not name by a digest could be anything
+    lock = machine.top / "lo ck.toml"
+    lock.write_text(re.sub(r", hashes = \{[^}]*\}", "", lock.read_text()))
+    before = machine.listing()
+    refused = machine.sifmod("sync", NAME, "lo ck.toml", "--layer", "new", "--find-links", str(machine.wheels))
+    assert (refused.code, "error: the lock has no digest for a file of other" in refused.stderr) == (2, True)
+    assert machine.listing() == before
 
     # what a build asks for is not brought where the image and the layer are to have it
     project = machine.top / "home" / "project"

@@ -25,12 +25,13 @@ def said(tool: ModuleTool, modules: Path) -> str:
 def test_the_words_of_a_notice(module_tool: ModuleTool, tmp_path: Path) -> None:
     made = publish(plan(prefix=str(tmp_path / "pre fix")))
     prefix = tmp_path / "pre fix"
-    notice(prefix, "1 refuse PyTorch geht im März: \x1b[31mred\x07\x7f end; see é")
+    notice(prefix, "1 refuse PyTorch geht im März: \x1b[31mred\x07\x7f end; see é\x9b2J\u202e\u2066\u200f\u061cx")
     text = said(module_tool, made.modules)
     assert "geht im März:" in text
     assert "see é" in " ".join(text.split())
     assert "nothing was changed" in " ".join(text.split())
-    assert not {"\x1b[31m", "\x07", "\x7f"} & {sign for sign in ("\x1b[31m", "\x07", "\x7f") if sign in text}
+    steering = ("\x1b[31m", "\x07", "\x7f", "\x9b", "\u202e", "\u2066", "\u200f", "\u061c")
+    assert [sign for sign in steering if sign in text] == []
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,10 @@ def _without(python: ImagePython, lock: str, requirements: tuple[str, ...]) -> R
 
 
 def followed(python: ImagePython, lock: str) -> Resolved:
-    """A lock that was made elsewhere. Raises OptionError where it has another version of what the image keeps."""
+    """A lock that was made elsewhere.
+
+    Raises OptionError where it has another version of what the image keeps, or a file without a digest.
+    """
     kept = python.protected
     if not (versions := versions_of(lock)) or any("directory" in one for one in tomllib.loads(lock)["packages"]):
         raise OptionError(
@@ -155,7 +158,20 @@ def followed(python: ImagePython, lock: str) -> Resolved:
         told = [name_of(text) and text for text in tomllib.loads(lock)["tool"]["sifmod"]["requirements"]]
     except (KeyError, TypeError):
         told = [f"{key}=={version}" for key, version in versions.items()]
-    return _without(python, lock, tuple(told))
+    resolved = _without(python, lock, tuple(told))
+    _check_digests(resolved.lock)
+    return resolved
+
+
+def _check_digests(lock: str) -> None:
+    """Raise OptionError for a package whose files are not named by digests: what answers for them could give any."""
+    for one in tomllib.loads(lock).get("packages", []):
+        files = [*one.get("wheels", []), *(one[kind] for kind in ("sdist", "archive") if kind in one)]
+        if not (files or "vcs" in one) or not all(isinstance(file, dict) and file.get("hashes") for file in files):
+            raise OptionError(
+                f"the lock has no digest for a file of {one['name']}, so another one could come in its place",
+                "lock it again, from an index that gives digests",
+            )
 
 
 def _same(one: str, other: str) -> bool:

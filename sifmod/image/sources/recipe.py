@@ -39,7 +39,7 @@ from sifmod.image.sources.file import hashed
 from sifmod.image.stored import stored
 from sifmod.module.image_origin import ImageOrigin
 from sifmod.module.plan import BuildPlan
-from sifmod.system import size_text
+from sifmod.system import one_line, size_text
 
 _PLACE = ".singularity.d/build"
 _LABEL = "org.sifmod.build"
@@ -63,6 +63,8 @@ def _files(build: BuildPlan) -> Iterator[tuple[str, Path]]:
         for path in _below(here):
             place = normpath(join(inside, path.relative_to(here))).lstrip("/")
             other = found.setdefault(place, path)
+            if one_line(place) != place:  # each has a line of the definition that is kept
+                raise FetchError(f"{one_line(str(path))} has a control character in its name", "rename it")
             if len(found) > _MOST:
                 raise FetchError(f"{source} has more than {_MOST} files")
             if other is not path and not (other.is_dir() and path.is_dir()):

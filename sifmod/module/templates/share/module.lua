@@ -102,6 +102,12 @@ local function on_terminal()
    return device:find("^/dev/pts/") or device:find("^/dev/tty") or device == "/dev/console"
 end
 
+-- Without what steers a terminal: control characters, those of ISO 6429 (C1) and of writing directions among them.
+local function plain(text)
+   text = text:gsub("%c", " "):gsub("\194[\128-\159]", " "):gsub("\216\156", " ")
+   return (text:gsub("\226\128[\142\143\170-\174]", " "):gsub("\226\129[\166-\169]", " "))
+end
+
 -- What `sifmod deprecate` and `retire` have decided is read at each load: a line each, the last one whose time has come.
 local function heed_notice(module)
    local prefix, name, version = module.root:match("^(.*)/software/([^/]+)/%.generations/([^/]+)/[^/]+$")
@@ -110,7 +116,7 @@ local function heed_notice(module)
    local done, text = "", ""
    for line in file:lines() do
       local from, what, said = line:match("^(%d+) (%a+) (.*)$")
-      if from and tonumber(from) <= os.time() then done, text = what, said:gsub("%c", " ") end
+      if from and tonumber(from) <= os.time() then done, text = what, plain(said) end
    end
    file:close()
    if done == "refuse" then LmodError(text .. "; nothing was changed") end

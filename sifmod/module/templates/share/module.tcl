@@ -139,7 +139,8 @@ proc sifmod_heed_notice {module} {
     while {[gets $file line] >= 0} {
         if {[regexp {^(\d+) (\w+) (.*)$} $line - from what said] && $from <= [clock seconds]} {
             set done $what
-            regsub -all {[[:cntrl:]]} $said { } text
+            # C1 and the signs of writing directions steer a terminal too
+            regsub -all {[[:cntrl:]\u0080-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]} $said { } text
         }
     }
     close $file
