@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from sifmod.config.find import SUFFIXES
+from sifmod.config.shown import without_logins
 from sifmod.config.text import Absolute, EnvName, EnvValue, Items, Line, NotEmpty, Pairs, Text
 from sifmod.config.yaml.node import Node, shown
 from sifmod.config.yaml.validate import Model
@@ -23,6 +24,7 @@ def requirement(text: str) -> str:
     """A requirement, as it is. Raises ValueError for what is none, and for one that names a place."""
     from packaging.requirements import InvalidRequirement, Requirement
 
+    text = without_logins(text)
     try:
         read = Requirement(text)
     except InvalidRequirement:

@@ -11,6 +11,22 @@ _NO_CREDENTIALS = re.compile(r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/)
 _HEAD = re.compile(r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}")  # a path has but one slash
 _HOST = re.compile(r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)")
 
+# of any URL in a text what is in front of the host; a name alone is no login where the key of ssh is
+_LOGIN = re.compile(
+    r"(?i)\b([a-z][a-z0-9+.-]*://)([^\s/?#'\"<>@]*@|[^\s/?#'\"<>@:]*:(?![0-9]*(?:[/?#\s]|$))[^\s'\"<>@]*@)"
+)
+_OF_SSH = re.compile(r"(?i)(git\+)?ssh://[^:@/]+@")
+
+
+def has_login(text: str) -> bool:
+    """Whether a URL in the text has a name or a password in front of its host, but for the name that ssh wants."""
+    return any(not _OF_SSH.fullmatch(found[0]) for found in _LOGIN.finditer(text))
+
+
+def without_logins(text: str) -> str:
+    """The text, its URLs without what is in front of their hosts."""
+    return _LOGIN.sub(lambda found: found[0] if _OF_SSH.fullmatch(found[0]) else found[1], text)
+
 
 def shown(source: str) -> str:
     """`source` for messages, progress and help; pure. A path and a name are as they are, also what only looks odd."""

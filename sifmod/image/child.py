@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sifmod.config.shown import without_logins
+
 # The child gets a process group of its own, and in it a watchdog that holds our end of a pipe: when we are gone,
 # however that came, the pipe ends and the watchdog ends the group, grandchildren included. (PR_SET_PDEATHSIG would
 # reach the direct child only.) A line down the pipe sends the watchdog home.
@@ -32,8 +34,9 @@ class Ended:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What it said, line by line, without colours and control characters; lines that say nothing are left out."""
+        """What it said, line by line, without colours, control characters and logins; empty lines are left out."""
         text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", self.said.decode("utf-8", "replace")).replace("\r", "\n")
+        text = without_logins(text)
         lines = (
             "".join(letter if letter.isprintable() else " " for letter in line).rstrip() for line in text.split("\n")
         )

@@ -1,7 +1,5 @@
 """Inside: a module's own Python, and uv beside it, with a directory in the place that a layer will have."""
 
-import os
-import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -11,7 +9,7 @@ from sifmod.errors import ImageError, OptionError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.packages.image_python import PROBE, ImagePython, image_python
 from sifmod.image.packages.uv import Uv, bytecode_cache, linked_directory, uv_cache
-from sifmod.image.packages.uv_settings import config_words, uv_environment, write_config
+from sifmod.image.packages.uv_settings import config_words, find_links, uv_environment, write_config
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.receipt import Installation
 
@@ -89,14 +87,17 @@ class Inside:
             f"{cache}:{self.target}/work/cache",
             f"{bytecode_cache()}:{self.target}/work/bytecode",
         ]
-        places = (*self.visible, *re.split("[ ,]", os.environ.get("UV_FIND_LINKS", "")))
+        places = (*self.visible, *find_links())
         binds += [path for path in dict.fromkeys(places) if path.startswith("/")]
         environment = uv_environment()
         write_config(work)
-        if (certificates := environment.get("SSL_CERT_FILE")) and Path(certificates).is_file():
-            (work / "certificates.pem").touch()
-            binds.append(f"{certificates}:{self.target}/work/certificates.pem:ro")
-            environment["SSL_CERT_FILE"] = f"{self.target}/work/certificates.pem"
+        # the home inside is the one of passwd, which need not be the user's; and a file may be outside of both
+        for name, own, place in (("SSL_CERT_FILE", "", "certificates.pem"), ("NETRC", "~/.netrc", "netrc")):
+            file = Path(environment.get(name) or own).expanduser().absolute()
+            if file.is_file() and not set(str(file)) & set(",:"):
+                (work / place).touch()
+                binds.append(f"{file}:{self.target}/work/{place}:ro")
+                environment[name] = f"{self.target}/work/{place}"
         environment.pop("SSL_CERT_DIR", None)
         environment |= {"UV_CACHE_DIR": f"{self.target}/work/cache", "SIFMOD_LAYER": ""}
         for prefix in ("SINGULARITY", "APPTAINER"):

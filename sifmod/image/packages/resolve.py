@@ -8,7 +8,6 @@ alone would break each build. Without an index, or where nothing is built, it is
 """
 
 import json
-import os
 import re
 import tomllib
 import zipfile
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from sifmod.config.shown import without_logins
 from sifmod.errors import FetchError, NoWheelError, OptionError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.image_python import Distribution, ImagePython, read_requirement
@@ -59,12 +59,11 @@ def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv) -> Resolv
     (work / "wanted.in").write_text("".join(f"{line}\n" for line in lines))
     words = ("pip", "compile", f"{place}/wanted.in", *wanted.words, "--no-header", "--quiet")
     words += ("--constraints", f"{place}/kept.txt", "--find-links", f"{place}/in_image")
-    # the option hides what uv's variable of this name says
-    words += tuple(f"--find-links={place}" for place in re.split("[ ,]", os.environ.get("UV_FIND_LINKS", "")) if place)
     ended = uv.run(*words, "--format", LOCK, "--output-file", f"{place}/{LOCK}")
     if ended.code != 0:
         raise _explained(ended.lines, kept)
-    return _without(python, (work / LOCK).read_text(), wanted.requirements)
+    # uv writes down what a variable of an index says
+    return _without(python, without_logins((work / LOCK).read_text()), wanted.requirements)
 
 
 def _write_metadata_wheels(distributions: Iterable[Distribution], directory: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from sifmod.errors import OptionError
 
 _VARIABLE = re.compile(
-    "UV_(?:(?:DEFAULT_)?INDEX(?:_.*)?|EXTRA_INDEX_URL|FIND_LINKS|NO_INDEX|KEYRING_PROVIDER|CREDENTIALS_DIR|AUTH_.*"
+    "UV_(?:(?:DEFAULT_)?INDEX(?:_.*)?|EXTRA_INDEX_URL|NO_INDEX|KEYRING_PROVIDER|CREDENTIALS_DIR|AUTH_.*"
     "|SYSTEM_CERTS|NATIVE_TLS|INSECURE_HOST|HTTP_.*|(?:HTTPS|ALL|NO)_PROXY|REQUEST_TIMEOUT|CONCURRENT_.*|OFFLINE"
     "|CACHE_DIR|NO_CACHE)"
 )
@@ -29,6 +29,7 @@ _TOP = _KEYS | {
     "https-proxy", "native-tls", "no-cache", "no-proxy", "offline", "system-certs",
 }  # fmt: skip
 _NAME = "uv.toml"
+_FIND_LINKS = "UV_FIND_LINKS"
 
 
 def uv_environment() -> dict[str, str]:
@@ -36,16 +37,26 @@ def uv_environment() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
+        if name != _FIND_LINKS
         if _VARIABLE.fullmatch(name) or not name.startswith(("UV_", *_OTHERS))
     }
 
 
+def find_links() -> tuple[str, ...]:
+    """The URLs and the absolute paths of directories that uv's variable of this name says."""
+    given = filter(None, re.split("[ ,]", os.environ.get(_FIND_LINKS, "")))
+    return tuple(place if "://" in place else str(Path(place).absolute()) for place in given)
+
+
 def write_config(directory: Path) -> None:
     """Write `uv.toml` there: what the user's and the system's say of it. Raises OptionError for a bad one."""
-    told: dict[str, Any] = {}
+    # an option hides the variable; and with a login in it, it is no word of a command, which all users see
+    told: dict[str, Any] = {"find-links": list(places)} if (places := find_links()) else {}
     for path in _files():
         _merge(told, _read(path))
-    (directory / _NAME).write_text("".join(f"{key} = {_toml(value)}\n" for key, value in told.items()))
+    (directory / _NAME).unlink(missing_ok=True)
+    with open(os.open(directory / _NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
+        file.writelines(f"{key} = {_toml(value)}\n" for key, value in told.items())
 
 
 def config_words(place: str) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """What is to be added to a layer or an image: requirements and locks, as people write them."""
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from sifmod.config.shown import has_login, without_logins
 from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
 
@@ -33,9 +35,25 @@ class Wanted:
 
 def words_of(find_links: Iterable[str] = (), **options: bool) -> tuple[str, ...]:
     """The words of uv for places to look in, as they were typed, and for the options that are set (`no_index`)."""
+    options["no_index"] = options.get("no_index") or bool(os.environ.get("UV_NO_INDEX"))
     named = (f"--{name.replace('_', '-')}" for name, given in options.items() if given)
-    places = (place if "://" in place else directory(place, "--find-links") for place in find_links)
-    return (*named, *(f"{FIND_LINKS}{place}" for place in places))
+    return (*named, *(f"{FIND_LINKS}{_place(text)}" for text in find_links))
+
+
+def _place(text: str) -> str:
+    if "://" not in text:
+        return directory(text, "--find-links")
+    check_login(text, "--find-links")
+    return text
+
+
+def check_login(text: str, what: str) -> None:
+    """Raise OptionError where a URL in the text has a login: what is written here is kept where others may read it."""
+    if has_login(text):
+        raise OptionError(
+            f"{what}: {without_logins(text)[:200]} was given with a login, which would be kept where others read it",
+            "put it into ~/.netrc; for an index NAME of uv.toml also UV_INDEX_NAME_USERNAME and UV_INDEX_NAME_PASSWORD",
+        )
 
 
 def directory(text: str, option: str) -> str:
@@ -49,7 +67,8 @@ def directory(text: str, option: str) -> str:
 
 
 def name_of(requirement: str) -> str:
-    """The normalized name of what a requirement asks for. Raises OptionError for what is none."""
+    """The normalized name of what a requirement asks for. Raises OptionError for what is none, or has a login."""
+    check_login(requirement, "the requirement")
     try:
         return normalized(Requirement(requirement).name)
     except InvalidRequirement as error:
@@ -86,12 +105,15 @@ def _take(path: Path, found: list[str], depth: int) -> None:
                     f"{path}:{number}: digests are not read here",
                     "a lock (pylock.toml) has them, and can stand for this file",
                 )
+            check_login(text, f"{path}:{number}")
             found.append(text)
 
 
 def read_lock(path: Path) -> str:
     """The text of a lock. Raises OptionError for one that is empty, which would stand for no lock."""
     if text := _read(path).strip():
+        for line in text.splitlines() if has_login(text) else ():
+            check_login(line.strip(), str(path))
         return f"{text}\n"
     raise OptionError(f"{path} is empty, and no lock", "make it again")
 

@@ -1,0 +1,41 @@
+"""A login in a URL: found and left out, but for the name that ssh wants."""
+
+import pytest
+
+from sifmod.config.shown import has_login, without_logins
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("demo @ https://me:secret@host/x.whl", "demo @ https://host/x.whl"),
+        ("https://token@host:8080/simple", "https://host:8080/simple"),
+        ("git+https://me:secret@host/x.git@v1", "git+https://host/x.git@v1"),
+        ("git+ssh://git:secret@host/x.git", "git+ssh://host/x.git"),
+        ("https://me:se/cret@host/x", "https://host/x"),
+        ("https://me:se?cret@host/x", "https://host/x"),
+        ('url = "https://me:secret@host/x", hashes = 1', 'url = "https://host/x", hashes = 1'),
+        ("a http://u:p@x/ and HTTPS://u:p@y/", "a http://x/ and HTTPS://y/"),
+        ("https://@host/x", "https://host/x"),
+    ],
+)
+def test_a_login(text: str, left: str) -> None:
+    assert (has_login(text), without_logins(text)) == (True, left)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git+ssh://git@host/x.git@v1",
+        "ssh://git@host:22/x",
+        "https://host/x.git@v1",
+        "https://host:8080/a@b",
+        "https://host:8080?q=a@b",
+        "https://host:8080",
+        "docker://host:5000/name:tag@sha256:0",
+        "me@host",
+        "demo[extra]==1.0 ; python_version > '3'",
+    ],
+)
+def test_none(text: str) -> None:
+    assert (has_login(text), without_logins(text)) == (False, text)

@@ -1,0 +1,153 @@
+"""A login for an index of packages: it works where it belongs, and is in no file, output or command; else refused."""
+
+import base64
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from support.command import Result
+from support.config import write
+from support.images import Images
+from support.layered import NAME, Machine, make_machine
+from support.web import Handler, Web, answer
+
+SECRET = "s3cret-of-index"
+LOGIN = f"me:{SECRET}"
+ENCODED = base64.b64encode(LOGIN.encode()).decode()
+
+
+@pytest.fixture
+def machine(shared_tmp: Path, images: Images) -> Machine:
+    return make_machine(shared_tmp / "ma chine", images)
+
+
+@pytest.fixture
+def index(machine: Machine) -> Iterator[Web]:
+    """What has the machine's wheels, as an index and as a page of links, for who shows the login."""
+    server = Web()
+
+    def locked(content: bytes, handler: Handler) -> None:
+        if handler.headers.get("Authorization") == f"Basic {ENCODED}":
+            answer(200, content, {"Content-Type": "text/html"} if content[:2] != b"PK" else {})(handler)
+        else:
+            answer(401, b"", {"WWW-Authenticate": "Basic realm=x"})(handler)
+
+    pages: dict[str, list[str]] = {}
+    for path in machine.wheels.iterdir():
+        server.answers[f"/files/{path.name}"] = partial(locked, path.read_bytes())
+        pages.setdefault(path.name.split("-")[0], []).append(f'<a href="/files/{path.name}">{path.name}</a>')
+    for name, links in pages.items():
+        server.answers[f"/simple/{name}/"] = partial(locked, "".join(links).encode())
+    server.answers["/links"] = partial(locked, "".join(chain.from_iterable(pages.values())).encode())
+    server.start()
+    yield server
+    server.stop()
+
+
+def words_seen(stop: threading.Event, seen: set[str]) -> None:
+    """Collect the command lines of all processes."""
+    while not stop.wait(0.03):
+        for entry in os.listdir("/proc"):
+            if entry.isdecimal():
+                try:
+                    seen.add(Path("/proc", entry, "cmdline").read_bytes().decode("utf-8", "replace"))
+                except OSError:
+                    continue
+
+
+def holding(top: Path) -> list[str]:
+    """The files below a directory in which the login is, in any of its forms, but for the user's own."""
+    forms = (SECRET.encode(), ENCODED.encode())
+    files = (path for path in top.rglob("*") if path.is_file() and not path.is_symlink() and path.name != ".netrc")
+    return [str(path) for path in files if path.parts[-2] != "own" and any(one in path.read_bytes() for one in forms)]
+
+
+def checked(machine: Machine, words: tuple[str, ...], env: dict[str, str]) -> Result:
+    stop, seen = threading.Event(), set[str]()
+    watcher = threading.Thread(target=words_seen, args=(stop, seen))
+    watcher.start()
+    done = machine.sifmod(*words, env=env)
+    stop.set()
+    watcher.join()
+    assert SECRET not in done.stdout + done.stderr
+    assert holding(machine.top) == []
+    assert any("/work/uv" in one for one in seen)
+    assert [one for one in seen if SECRET in one and "pytest" not in one] == []
+    return done
+
+
+def ways(machine: Machine, index: Web) -> dict[str, dict[str, str]]:
+    """How people give a login: variables for each way."""
+    home = machine.top / "home"
+    plain, page = index.url("/simple", "127.0.0.1"), index.url("/links", "127.0.0.1")
+    write(home / ".netrc", f"machine 127.0.0.1\nlogin me\npassword {SECRET}\n").chmod(0o600)
+    named = write(machine.top / "named.toml", f'[[index]]\nname = "company"\nurl = "{plain}"\ndefault = true\n')
+    own = write(machine.top / "own/uv.toml", f'index-url = "{plain.replace("//", f"//{LOGIN}@")}"\n')
+    return {
+        "netrc": {"HOME": str(home), "UV_INDEX_URL": plain},
+        "UV_INDEX_URL": {"UV_INDEX_URL": plain.replace("//", f"//{LOGIN}@")},
+        "UV_FIND_LINKS": {"UV_NO_INDEX": "1", "UV_FIND_LINKS": page.replace("//", f"//{LOGIN}@")},
+        "a named index": {
+            "UV_CONFIG_FILE": str(named),
+            "UV_INDEX_COMPANY_USERNAME": "me",
+            "UV_INDEX_COMPANY_PASSWORD": SECRET,
+        },
+        "uv.toml": {"UV_CONFIG_FILE": str(own)},
+    }
+
+
+@pytest.mark.parametrize("way", ["netrc", "UV_INDEX_URL", "UV_FIND_LINKS", "a named index", "uv.toml"])
+def test_a_login_that_belongs_there_works_and_is_kept_nowhere(machine: Machine, index: Web, way: str) -> None:
+    env = ways(machine, index)[way]
+    if way != "netrc":
+        env["HOME"] = str(machine.top / "nobody")
+    checked(machine, ("add", NAME, "demo"), env).ok()
+    assert machine.python("import demo, helper; print(helper.__version__)").ok().stdout == "2.5\n"
+    assert SECRET not in machine.sifmod("layers", "--json").ok().stdout
+    lock = write(machine.top / "pylock.toml", (machine.live() / "pylock.toml").read_text())
+    machine.sifmod("remove", NAME, "--all").ok()
+    checked(machine, ("sync", NAME, str(lock)), env).ok()
+    wrong = checked(machine, ("add", NAME, "nowhere"), env)
+    assert wrong.code != 0
+
+
+def test_a_login_that_would_be_kept_is_refused(machine: Machine) -> None:
+    machine.add("demo").ok()
+    lock = (machine.live() / "pylock.toml").read_text()
+    url = f"https://{LOGIN}@host.invalid"
+    asked = write(machine.top / "requirements.txt", f"helper\ndemo @ {url}/demo.whl\n")
+    locked = write(machine.top / "pylock.toml", re.sub(r'(path|url) = "[^"]*/', f'url = "{url}/', lock))
+    recipe = "name: Own\nversion: '1'\nimage: {build: {from: /x.sif, pip: ['demo @ %s/x.whl']}}\n"
+    own = write(machine.top / "Own-1.yaml", recipe % url)
+    source = write(machine.top / "Src-1.yaml", f"name: Src\nversion: '1'\nimage: {{sources: ['{url}/x.sif']}}\n")
+    asked_of = "name: Req\nversion: '1'\nimage: {build: {from: %s, requirements: %s}}\n"
+    (base,) = machine.prefix.glob("images/sha256/*.sif") or [Path("/x.sif")]
+    written = write(machine.top / "Req-1.yaml", asked_of % (base, asked.name))
+    there = machine.listing()
+    for words in (
+        ("add", NAME, f"demo @ {url}/x.whl"),
+        ("add", NAME, f"https://{LOGIN}@host.invalid/x.whl"),
+        ("add", NAME, f"git+https://{LOGIN}@host.invalid/x.git"),
+        ("add", NAME, "-r", str(asked)),
+        ("add", NAME, "helper", "--find-links", f"{url}/links"),
+        ("sync", NAME, str(locked)),
+        ("sync", NAME, str(locked), "--find-links", str(machine.wheels)),
+        ("install", str(own)),
+        ("check", str(own)),
+        ("install", str(source)),
+        ("install", str(written)),
+    ):
+        done = machine.sifmod(*words)
+        assert done.code in (2, 5, 10), (words, done)
+        assert SECRET not in done.stdout + done.stderr, (words, done)
+        assert re.search("netrc|names a place", done.stdout + done.stderr), (words, done)
+        assert machine.listing() == there, words
+    assert [one for one in holding(machine.prefix) if SECRET in one] == [] == holding(machine.prefix)
+    assert json.loads(machine.sifmod("layers", "--json").ok().stdout)[0]["requirements"] == ["demo"]
