@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     Change = Callable[[ModuleName, NameLife], NameLife]
 
 
-def changed(names: tuple[str, ...], change: "Change", given: Given) -> None:
-    """Make of the life of each module what `change` says, and say what became of it."""
+def changed(names: tuple[str, ...], change: "Change", given: Given, *, undo: bool = False) -> None:
+    """Make of the life of each module what `change` says, and say what became of it.
+
+    To `undo` a decision the module need not be there any more.
+    """
     from functools import partial
 
     from sifmod.actions.changing_prefix import changing_prefix
@@ -33,7 +36,7 @@ def changed(names: tuple[str, ...], change: "Change", given: Given) -> None:
 
     site = load_facts(given).site
     layout = tree(site.prefix)
-    known = live(layout)
+    known = (*live(layout), *(_decided(layout) if undo else ()))
     modules = [resolve(name, known) for name in names]
     telling = reporter()
     rows = []
@@ -52,6 +55,16 @@ def changed(names: tuple[str, ...], change: "Change", given: Given) -> None:
             refresh_spider_cache(layout, site, telling)
     if given["as_json"]:
         print_json(rows)
+
+
+def _decided(layout: Layout) -> tuple[ModuleName, ...]:
+    """The modules about which something is decided, and which are not installed."""
+    from sifmod.tree.life import decided_names, read_life
+    from sifmod.tree.receipt import live_number
+
+    names = decided_names(layout)
+    modules = (ModuleName(name, version) for name in names for version in read_life(layout, name).versions)
+    return tuple(module for module in modules if live_number(layout, module) is None)
 
 
 def life_data(life: "NameLife", version: str) -> "LifeData":
@@ -129,7 +142,7 @@ def hide_command(modules: tuple[str, ...], undo: bool, **given: Any) -> None:
     def change(module: "ModuleName", life: "NameLife") -> "NameLife":
         return life.with_life(module.version, replace(life.of(module.version), hidden=not undo))
 
-    changed(modules, change, given)
+    changed(modules, change, given, undo=undo)
 
 
 @click.command("deprecate")
@@ -162,7 +175,7 @@ def deprecate_command(
         said = None if undo else Deprecated(since or known, until, message)
         return life.with_life(module.version, replace(one, deprecated=said))
 
-    changed(modules, change, given)
+    changed(modules, change, given, undo=undo)
 
 
 @click.command("retire")
@@ -201,4 +214,4 @@ def retire_command(
         said = None if undo else Retired(since or known, follows, message)
         return life.with_life(module.version, replace(one, retired=said))
 
-    changed(modules, change, given)
+    changed(modules, change, given, undo=undo)

@@ -31,7 +31,14 @@ def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = Fal
 
 def counts(made: "StackPlan") -> Iterable[str]:
     """How many of each."""
-    words = {" ": "new", "R": "made anew", "H": "held", "x": "there", "!": "cannot be installed"}
+    words = {
+        " ": "new",
+        "R": "made anew",
+        "H": "held",
+        "E": "retired and removed",
+        "x": "there",
+        "!": "cannot be installed",
+    }
     counts = {mark: sum(step.mark == mark for step in made.steps) for mark in words}
     told = [f"{counts[mark]} {words[mark]}" for mark in words if counts[mark]]
     gone = [f"{len(made.unnamed)} not named any more"] if made.unnamed else []
@@ -97,10 +104,13 @@ def summary(made: "StackPlan", applying: "Applying") -> Iterable[str]:
     failed = applying.failed
     code = max((error.exit_code for error in failed.values()), default=0)
     held = {number for number, step in enumerate(made.steps) if step.mark == "H"} | applying.held.keys()
-    good = len(made.steps) - len(failed) - len(held)
+    ended = [step for step in made.steps if step.mark == "E"]
+    good = len(made.steps) - len(failed) - len(held) - len(ended)
     yield f"{good} of {len(made.steps)} modules are as {made.stack.path} says{f', exit code {code}' if code else ''}"
     for number in sorted(held):
         yield f"  {made.steps[number]}: held, `sifmod rollback --release {made.steps[number]}` releases it"
+    for step in ended:
+        yield f"  {step}: left out, {step.why[0].removeprefix('it ')}"
     for number, error in failed.items():
         yield f"  {made.steps[number]}: failed ({error.exit_code}): {error.message.partition(chr(10))[0]}"
     yield f"their logs are in {made.layout.logs / 'stacks' / made.stack.name}"

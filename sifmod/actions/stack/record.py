@@ -50,6 +50,7 @@ def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
         if step.mark != "x" or installation is None:
             why = f": {'; '.join(step.why)}" if step.why else ""
             hint = f"`sifmod stack apply` or `sifmod install {step.member.easyconfig}` installs it"
+            hint = "or take it out of the stack" if step.mark == "E" else hint
             raise InstallError(f"{step} is not installed as {step.member.easyconfig} says{why}", hint)
         request = plan.decide(step)
         inputs = spelled_inputs(request.inputs, path.parent, request.site.site.robot_paths)

@@ -26,12 +26,14 @@ from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, HeldError, InstallError, SifmodError
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import decided_names, read_life, today
 from sifmod.tree.provenance import CommandLine, Pairs
 from sifmod.tree.receipt import Installation, live, live_number
 from sifmod.tree.stack_record import read_applied
 from sifmod.tree.state import edited, edited_stubs, missing
 
-Mark = Literal[" ", "x", "R", "H", "!"]  # new, there, to be made anew, held after a rollback, an error
+# new, there, to be made anew, held after a rollback, ended (retired, then removed), an error
+Mark = Literal[" ", "x", "R", "H", "E", "!"]
 Given = Mapping[str, str]
 
 
@@ -50,7 +52,7 @@ class Step(NamedTuple):
     variant: str | None
     mark: Mark
     module: ModuleName | None = None  # None where it cannot be told
-    why: tuple[str, ...] = ()  # it is made anew, or held
+    why: tuple[str, ...] = ()  # it is made anew, held or ended
     todo: Todo | None = None  # None where nothing is to be done, or nothing can be
     generation: int | None = None  # that is live now
     error: SifmodError | None = None
@@ -90,7 +92,9 @@ def plan_stack(planned: Planned) -> StackPlan:
     """
     around, sites, members = Surroundings(os.environ), Sites(), planned.stack.members
     found = in_order(lambda number: _of_member(members[number], planned, around, sites), len(members), planned.jobs)
-    steps = [Step(member, *fields) for member, some in zip(members, found, strict=True) for fields in some]
+    before = read_applied(planned.layout, planned.stack.name)
+    ended = _Ended(planned.layout, frozenset(before.decided if before else ()))
+    steps = [ended.of(Step(member, *fields)) for member, some in zip(members, found, strict=True) for fields in some]
     modules = ((step.module, step) for step in steps if step.module and not step.error)
     refuse_twice(
         modules,
@@ -101,10 +105,29 @@ def plan_stack(planned: Planned) -> StackPlan:
         unknown = next((step.error for step in steps if step.error and not step.module), None)
         hint = "`sifmod stack lock` writes it anew"
         raise unknown or InstallError(f"the lock {planned.lock.path} names {more[0]}, which the stack does not", hint)
-    before = read_applied(planned.layout, planned.stack.name)
     gone = (module for module in (before.modules if before else ()) if module not in named)
     unnamed = tuple(module for module in gone if live_number(planned.layout, module) is not None)
     return StackPlan(planned.stack, planned.layout, tuple(steps), unnamed, partial(_decide_again, planned, sites))
+
+
+class _Ended:
+    """Which new modules of a stack were there before, and stay away: what was retired, and then removed."""
+
+    def __init__(self, layout: Layout, decided: frozenset[str]) -> None:
+        self._layout, self._decided = layout, decided  # by this stack
+        self._names = decided_names(layout)
+
+    def of(self, step: Step) -> Step:
+        module, entry = step.module, step.member.entry
+        if step.mark != " " or module is None or module.name not in self._names:
+            return step
+        if str(module) in self._decided and not (entry.retired or entry.deprecated):
+            return step  # the stack takes it back
+        day = read_life(self._layout, module.name).of(module.version).refused_from
+        if day is None or day > today():
+            return step
+        why = f"it was retired on {day}, and removed; `sifmod retire --undo {module}` and another apply bring it back"
+        return step._replace(mark="E", why=(why,), todo=None)
 
 
 def _of_member(member: Member, planned: Planned, around: Surroundings, sites: Sites) -> list[tuple[Any, ...]]:

@@ -28,10 +28,10 @@ class StackModule(TypedDict):
     easyconfig: Easyconfig
     variant: Variant | None
     mark: Annotated[
-        Literal[" ", "x", "R", "H", "!"],
-        Said("new; there as it is to be; made anew; held after a rollback; cannot be installed: it has an error"),
+        Literal[" ", "x", "R", "H", "E", "!"],
+        Said("new; there as it is to be; made anew; held after a rollback; retired and removed; cannot be installed"),
     ]
-    why: Annotated[list[str], Said("it is made anew, or held")]
+    why: Annotated[list[str], Said("it is made anew, held, or left out")]
     generation: Annotated[Number | None, Said("that is live; null where none is")]
     changed: Annotated[bool, Said("whether this run has made it")]
 
