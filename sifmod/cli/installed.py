@@ -44,13 +44,15 @@ def list_command(pattern: str, prefix: str | None, as_json: bool) -> None:
     from sifmod.tree.history import in_utc
     from sifmod.tree.history import in_words as held
     from sifmod.tree.life import in_words, today
+    from sifmod.tree.state import remains
 
     def _size(installation: "Installation | None") -> str:
         if installation is None:
             return "?"
         return size_text(installation.image.size) if installation.image else "view"
 
-    found = list_modules(layout_for(prefix), pattern)
+    layout = layout_for(prefix)
+    found = list_modules(layout, pattern)
     if as_json:
         print_json(
             [
@@ -84,6 +86,9 @@ def list_command(pattern: str, prefix: str | None, as_json: bool) -> None:
     )
     if not found:
         echo("no module is installed here" if not pattern else f"no installed module matches {pattern!r}", err=True)
+    if others := set(remains(layout)) - {str(listed.module) for listed in found}:
+        told = f"earlier runs died and left something behind of {', '.join(sorted(others)[:3])}"
+        say(f"{told}: the next install removes it, or `sifmod gc --yes`")
 
 
 @click.command("log")

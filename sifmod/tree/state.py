@@ -32,7 +32,7 @@ def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
     if live_number(layout, installation.module) != installation.generation:
         lacks.append(f"generation {installation.generation} is not the live one")
     if _died(layout, installation.module):
-        lacks.append("an earlier run died and left something behind")
+        lacks.append("an earlier run for it died and left something behind; `sifmod gc --yes` removes it")
     return tuple(lacks)
 
 
@@ -69,15 +69,20 @@ def _is(path: str, record: FileRecord) -> bool:
 
 
 def _died(layout: Layout, module: ModuleName) -> bool:
-    """A run for this module, or for an image, died on this node and its remains are still there."""
+    """A run for this module died on this node and its remains are still there."""
+    return str(module) in remains(layout)
+
+
+def remains(layout: Layout) -> tuple[str, ...]:
+    """The modules, images and others of which runs that died on this node have left something that can be removed."""
     try:
         if not os.listdir(layout.staging) or not os.access(layout.staging, os.W_OK):  # a reader cannot
-            return False
+            return ()
     except FileNotFoundError:
-        return False
+        return ()
     from sifmod.tree.locking import left_over
 
-    return any(name == str(module) or "/" not in name for name in left_over(layout))
+    return left_over(layout)
 
 
 class Carried(NamedTuple):
