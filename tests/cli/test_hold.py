@@ -217,3 +217,20 @@ def test_it_is_asked_on_a_terminal(here: Path, monkeypatch: pytest.MonkeyPatch) 
     assert run(["install", "App-1.yaml", SKIP]) == 0
     assert generation(here) == 3
     assert run([*APPLY, "--fail-on-held"]) == 0
+
+
+@pytest.mark.parametrize("more", [["-y"], ["-D"], ["-y", "--fail-fast"]])
+def test_what_is_installed_is_rendered_again_without_it(
+    here: Path, more: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A changed site reaches the other modules; the one whose easyconfig is held is named, and stays."""
+    write(here / "site.yaml", "name: s\nenv: {B: new}\n")
+    before = disk_state(here / "prefix/software/App")
+    capfd.readouterr()
+    assert run(["install", "--module-only", "--installed", "--site", "./site.yaml", *more, SKIP]) == 0
+    told = "".join(capfd.readouterr())
+    assert "App/1: " in told
+    assert "`sifmod rollback --release App/1`" in told
+    assert disk_state(here / "prefix/software/App") == before
+    other = live_number(Layout(here / "prefix"), ModuleName("Other", "1"))
+    assert other == (1 if more == ["-D"] else 2)

@@ -13,6 +13,7 @@ from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.choose_image import ChosenImage, recorded_image, released
 from sifmod.actions.install.current import difference
 from sifmod.actions.install.found_in_image import with_found
+from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import install
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.request import InstallRequest, decide, with_image
@@ -23,7 +24,7 @@ from sifmod.config.load_site import Kept, LoadedSite, Sites
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes
-from sifmod.errors import EasyconfigNotFoundError, InstallError, ModuleError, SifmodError
+from sifmod.errors import EasyconfigNotFoundError, HeldError, InstallError, ModuleError, SifmodError
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import CommandLine, ImageChoice, Provenance
@@ -154,6 +155,12 @@ def _decided(module: ModuleName, number: int, asked: Reapplying) -> tuple[Instal
 def _told(installation: Installation, request: InstallRequest, asked: Reapplying) -> Reapplication:
     made, diff = installation.provenance, difference(installation, _with_found(installation, request.plan))
     changes = bool(diff) or made.site != request.site.site.name
+    try:
+        if changes:
+            check_hold(asked.layout, installation, request)
+    except HeldError as held:
+        note = f"{held.message}; {held.hint}"
+        return Reapplication(installation.module, installation.generation, note=note)
     note = _note(made, request.site, asked.detected)
     return Reapplication(installation.module, installation.generation, "", changes, diff, note)
 
