@@ -143,8 +143,47 @@ def test_which_layer(site: Site, bound: Bound) -> None:
     for given in ({**named, "SIFMOD_LAYER": ""}, {"SIFMOD_LAYERS": "@/co,mma"}):
         assert bound(site, site.variables(given)) == ([site.binds, *NONE], "")
     found, said = bound(site, site.variables({**named, "SIFMOD_LAYER": "stale"}))
-    assert found == [site.binds, *NONE], said
-    assert (bound is by_launcher) != ("the layer stale was made for another image, and is not used" in said)
+    assert "the layer stale was made for another image" in said
+    assert f"`sifmod add {NAME} --onto {NAME} --layer stale` makes it for this one" in said
+    assert found in ([], ["", "", ""])  # it was asked for, and is not there
+
+
+@ways
+@pytest.mark.parametrize("wish", ["", "warn", "quiet", "refuse"])
+def test_a_layer_for_another_image(site: Site, bound: Bound, wish: str) -> None:
+    """What is left out is said, with a command that brings it back; or not, or refused, as its user wishes."""
+    site.make("one", key="f" * 16)
+    variables = site.variables({"SIFMOD_LAYERS": "@/one", "SIFMOD_STALE_LAYER": wish})
+    found, said = bound(site, variables)
+    assert found in ([], ["", "", ""]) if wish == "refuse" else found == [site.binds, *NONE]
+    again = f"`sifmod add {NAME} --onto {NAME}` makes it for this one"
+    assert (again in said) == (wish != "quiet")
+    assert ("the layer default was made for another image, and is not used; " in said) == (wish in ("", "warn"))
+
+
+@pytest.mark.parametrize("tool", ["lmod", "environment_modules"])
+def test_a_command_says_it_where_no_load_has(
+    tool: str, site: Site, lmod: ModuleTool, environment_modules: ModuleTool
+) -> None:
+    """And only the first process of a run."""
+    site.make("one", key="f" * 16)
+    given = site.variables({"SIFMOD_LAYERS": "@/one"})
+    for more, says in (
+        ({}, True),
+        ({"SLURM_PROCID": "0"}, True),
+        ({"SLURM_PROCID": "3"}, False),
+        ({"OMPI_COMM_WORLD_RANK": "10"}, False),
+        ({"PMI_RANK": "1"}, False),
+        ({"RANK": "2"}, False),
+        ({f"_SIFMOD_GENERATION_{NAME.split('/')[0]}": str(site.published.root)}, False),
+        ({f"_SIFMOD_GENERATION_{NAME.split('/')[0]}": "/another/generation"}, True),
+    ):
+        assert ("another image" in by_launcher(site, {**given, **more})[1]) == says, more
+    chosen = environment_modules if tool == "environment_modules" else lmod
+    python = site.published.root / "bin/python"
+    steps = (f"module load {NAME} 2>&1", "python 2>&1", f"'{python}' 2>&1")
+    done = chosen.session(steps, site.published.modules, given)
+    assert ["another image" in step.stdout for step in done] == [True, False, False]
 
 
 @pytest.mark.parametrize("way", ["launcher"])

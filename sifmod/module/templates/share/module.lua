@@ -76,9 +76,14 @@ end
 -- The same module with its layer in it, where there is one.
 local function with_layer(module)
    local live, other = find_layer(module)
-   if other and mode() == "load" then
-      LmodMessage(("%s: the layer %s was made for another image, and is not used; `sifmod add --onto` makes it for this one"):format(
-         myModuleFullName(), os.getenv("SIFMOD_LAYER") or "default"))
+   local stale = os.getenv("SIFMOD_STALE_LAYER")
+   if other and mode() == "load" and stale ~= "quiet" then
+      local name, full = os.getenv("SIFMOD_LAYER"), myModuleFullName()
+      local again = ("`sifmod add %s --onto %s%s` makes it for this one"):format(
+         full, full, name and name ~= "default" and " --layer " .. name or "")
+      local told = ("%s: the layer %s was made for another image"):format(full, name or "default")
+      if name or stale == "refuse" then LmodError(told .. "; nothing was changed; " .. again) end
+      LmodMessage(told .. ", and is not used; " .. again)
    end
    if not live then return module end
    local made = { layer = live, binds = {}, path_inside = { module.layer_target .. "/bin" }, env_inside = {}, env = {} }

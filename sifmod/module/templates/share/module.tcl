@@ -71,9 +71,16 @@ proc sifmod_find_layer {module} {
         if {[file exists $place/$key/live/pylock.toml]} {return $place/$key/live}
         if {[llength [glob -nocomplain -directory $place */live/pylock.toml]]} {set other $place}
     }
-    if {$other ne {} && [module-info mode load]} {
-        puts stderr "[module-info name]: the layer $name was made for another image, and is not used;\
-            `sifmod add --onto` makes it for this one"
+    set stale {}
+    if {[info exists ::env(SIFMOD_STALE_LAYER)]} {set stale $::env(SIFMOD_STALE_LAYER)}
+    if {$other ne {} && [module-info mode load] && $stale ne "quiet"} {
+        set full [module-info name]
+        set again "`sifmod add $full --onto $full[expr {$name eq "default" ? "" : " --layer $name"}]` makes it for this one"
+        set told "$full: the layer $name was made for another image"
+        if {$stale eq "refuse" || [info exists ::env(SIFMOD_LAYER)]} {
+            sifmod_fail "$told; nothing was changed; $again"
+        }
+        puts stderr "$told, and is not used; $again"
     }
     return {} ;# and not what Environment Modules' puts gives
 }
