@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sifmod.errors import FullError, InstallError, PermissionsError, SifmodError
-from sifmod.system import FILE_LIMIT, meaning, reason
+from sifmod.system import FILE_LIMIT, meaning, reason, user_name
 
 Parsed = TypeVar("Parsed")
 READ_ONLY = 0o444
@@ -42,11 +42,24 @@ def explain(error: OSError, doing: str) -> SifmodError:
                 "free some space or quota there (`sifmod gc` shows what can go), then repeat the command",
             )
         case "denied":
-            return PermissionsError(message, _WRITABLE)
+            owner = _foreign_owner(os.fsdecode(name)) if isinstance(name, str | bytes) else ""
+            return PermissionsError(message, f"{owner}{_WRITABLE}")
         case "too many files":
             return InstallError(message, FILE_LIMIT)
         case "other":
             return InstallError(message)
+
+
+def _foreign_owner(path: str) -> str:
+    """Whose the directory is that is closed on the way to an absolute path; "" where that is not another user's."""
+    while path.startswith("/") and path != "/":
+        path = os.path.dirname(path)  # noqa: PTH120 (a text)
+        with suppress(OSError):
+            status = os.stat(path)  # noqa: PTH116
+            if os.access(path, os.W_OK | os.X_OK) or status.st_uid == os.geteuid():
+                return ""
+            return f"{path} belongs to {user_name(status.st_uid)}: ask for a change there, or "
+    return ""
 
 
 def check_readable(prefix: Path) -> None:
