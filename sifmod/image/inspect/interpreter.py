@@ -115,18 +115,17 @@ def _version(rootfs: Rootfs, real: str, prefix: str, settings: dict[str, str]) -
 def _site(rootfs: Rootfs, prefix: str, version: str) -> tuple[list[str], str] | None:
     """Where `site` looks, and where pip puts packages; None without a standard library, for then nothing is known."""
     above = _stdlibs(rootfs, prefix).get(version)
-    if above is None:
-        # its modules may be in a zip, or compiled; that directory is Debian's alone
-        if prefix != "/usr" or not rootfs.is_directory("/usr/lib/python3/dist-packages"):
-            return None
-        above, text = "/usr/lib", "dist-packages"
-    else:
-        text = rootfs.read(f"{above}/python{version}/site.py", _LARGEST)
+    text = rootfs.read(f"{above}/python{version}/site.py", _LARGEST) if above else ""
+    if not text:  # it may be in a zip, or compiled; these directories are Debian's alone
+        debians = ("/usr/lib/python3/dist-packages", f"/usr/local/lib/python{version}/dist-packages")
+        text = "dist-packages" if prefix == "/usr" and any(map(rootfs.is_directory, debians)) else ""
+    if not (above or text):
+        return None
     if "dist-packages" in text:
         local = f"{prefix}/local/lib/python{version}/dist-packages"
         return [local, f"{prefix}/lib/python3/dist-packages", f"{prefix}/lib/python{version}/dist-packages"], local
     prefixes = ["/usr/local", prefix] if "RPM_BUILD_ROOT" in text and prefix == "/usr" else [prefix]
-    libs = ["lib64", "lib"] if above.endswith("64") else ["lib"]
+    libs = ["lib64", "lib"] if above and above.endswith("64") else ["lib"]
     # Red Hat's Python does not look into /usr/local where PYTHONNOUSERSITE is set, as modules do
     places = [f"{each}/{lib}/python{version}/site-packages" for each in prefixes for lib in libs]
     return places, places[-1]

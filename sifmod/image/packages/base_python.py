@@ -161,11 +161,13 @@ def _distribution(each: _Metadata) -> Distribution | None:
 
 def _platform(rootfs: Rootfs, arch: str, program: str) -> str:
     machine = _MACHINES.get(arch, arch)
-    loader = f"/lib/ld-musl-{machine}.so.1".encode()  # which a glibc image can have too, for other programs
-    if loader in rootfs.data(program, _HEAD):
-        return f"{machine}-unknown-linux-musl"
+    loader, musl = f"/lib/ld-musl-{machine}.so.1", f"{machine}-unknown-linux-musl"
+    if loader.encode() in rootfs.data(program, _HEAD):  # a glibc image can have it too, for other programs
+        return musl
     if fitting := [minor for minor in _KNOWN if minor <= glibc(rootfs, arch)]:
         return f"{machine}-manylinux_2_{fitting[-1]}"
+    if rootfs.is_file(loader):
+        return musl
     raise ImageError("it cannot be told which wheels fit the C library of the base")
 
 
