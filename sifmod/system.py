@@ -4,7 +4,8 @@ import errno
 import os
 import pwd
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -90,3 +91,47 @@ def subordinate_ids(file: str = "/etc/subuid") -> tuple[range, ...]:
         return ()
     found = re.findall(r"^([^:\n]+):([0-9]{1,10}):([0-9]{1,10})\s*$", text, re.MULTILINE)
     return tuple(range(int(first), int(first) + int(count)) for who, first, count in found if who in (user, name))
+
+
+_SCRATCH = "sifmod-scratch-"
+_FRESH = 60  # seconds in which a directory may be there and not be locked yet
+
+
+@contextmanager
+def scratch_directory() -> Iterator[Path]:
+    """A new directory below that for temporary files, which is gone afterwards.
+
+    What runs of this user that were killed have left there goes too: nobody holds the lock of it.
+    """
+    import fcntl
+    import shutil
+    import tempfile
+
+    top = Path(tempfile.gettempdir())
+    for old in top.glob(f"{_SCRATCH}*"):
+        with suppress(OSError):
+            _remove_left(old)
+    place = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=top))
+    held = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        os.close(held)
+
+
+def _remove_left(place: Path) -> None:
+    """Remove a directory of this user's whose process is gone. Raises OSError for any other."""
+    import fcntl
+    import shutil
+    import time
+
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _FRESH:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(place)
+    finally:
+        os.close(descriptor)

@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import TypedDict
@@ -14,6 +13,7 @@ from sifmod.config.hook import Hook, Moment
 from sifmod.config.shown import shown
 from sifmod.config.site import Site
 from sifmod.errors import HookError
+from sifmod.system import scratch_directory
 
 if TYPE_CHECKING:
     from sifmod.image.artifact import Artifact
@@ -138,8 +138,8 @@ def _run(hook: Hook, data: Mapping[str, object], say: Callable[[str], None] | No
     if why := distrusted(hook):
         hint = f"root or you must own it and {hook.said_in}, and the directories above; chmod go-w takes others' rights"
         raise HookError(f"{name} was not run: {why}; {after}", hint)
-    with TemporaryDirectory(prefix="sifmod-hook-") as directory:
-        file = Path(directory, "data.json")
+    with scratch_directory() as directory:
+        file = directory / "data.json"
         file.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
         start = ("/bin/sh", "-c", 'exec "$1" <"$2"', "sh", hook.program, str(file))
         ended = run_child(start, cwd=Path("/"), env=os.environ, limit=hook.seconds)

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from sifmod.imports.cost import CannotImportError, Imported, Value
 from sifmod.imports.easybuild import read_easybuild
 from sifmod.imports.modulefile import Naming, read_modulefile
 from sifmod.imports.shpc import read_shpc
+from sifmod.system import scratch_directory
 
 _ORDER = (
     *("name", "version", "versionsuffix", "description", "homepage", "docurls", "whatis", "moduleclass", "license"),
@@ -129,8 +129,8 @@ def _convert(imported: Imported, source: Path, site: LoadedSite, taken: Mapping[
     if _letters(imported.keys) > _MOST_LETTERS:
         raise CannotImportError(f"makes an easyconfig of more than {_MOST_LETTERS} letters")
     text = easyconfig_text(imported, str(source))
-    with tempfile.TemporaryDirectory(prefix="sifmod-") as directory:
-        path = Path(directory) / "imported.yaml"
+    with scratch_directory() as directory:
+        path = directory / "imported.yaml"
         while True:
             path.write_text(text, encoding="utf-8")
             try:

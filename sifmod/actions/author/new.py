@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import line
 from sifmod.image.reference import Reference, after_scheme
 from sifmod.image.sources.source_kinds import parse
+from sifmod.system import scratch_directory
 
 _OCI = "org.opencontainers.image."
 _URL = re.compile(r"https?://[!-~]+")
@@ -243,8 +243,8 @@ def _source_of(base: str, site: LoadedSite) -> str:
 
 def _drafted(text: str, image: Path, site: LoadedSite, options: NewOptions) -> Draft:
     """Load the text. Raises OptionError for a name or a version of the command line that cannot be one."""
-    with tempfile.TemporaryDirectory(prefix="sifmod-") as directory:
-        path = Path(directory) / "new.yaml"
+    with scratch_directory() as directory:
+        path = directory / "new.yaml"
         path.write_text(text, encoding="utf-8")
         try:
             return Draft(text, load_easyconfig(path, site, None, {}, os.environ), image)

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple
 
 from sifmod import __version__
@@ -30,6 +29,7 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError, InstallError, OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
+from sifmod.system import scratch_directory
 from sifmod.tree.durable import sync_directory
 from sifmod.tree.layer import IMAGE as LAYER
 from sifmod.tree.layer import LOCK as LAYER_LOCK
@@ -216,6 +216,6 @@ def own_wheels(*, wanted: bool) -> Iterator[Path | None]:
     if not wanted:
         yield None
         return
-    with TemporaryDirectory(prefix="sifmod-wheels-") as place:
-        write_own_wheels(Path(place))
-        yield Path(place)
+    with scratch_directory() as place:
+        write_own_wheels(place)
+        yield place

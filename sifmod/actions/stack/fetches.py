@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
@@ -14,6 +12,7 @@ from sifmod.errors import SifmodError
 from sifmod.image.fetch import announced_size
 from sifmod.image.oci.image import open_image
 from sifmod.image.sources.source_kinds import references
+from sifmod.system import scratch_directory
 from sifmod.tree.layout import Workplace
 from sifmod.tree.locking import lock
 from sifmod.tree.store import Store
@@ -47,7 +46,7 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
     for step in plan.steps:
         if step.todo and step.todo.image and step.todo.image not in wanted:
             wanted[step.todo.image] = plan.decide(step)
-    with TemporaryDirectory(prefix="sifmod-") as place, lock(Workplace(Path(place)), "plan", 60, print) as held:
+    with scratch_directory() as place, lock(Workplace(place), "plan", 60, print) as held:
         others = [one for request in wanted.values() for one in (*request.options.stores, *request.site.site.stores)]
         store = Store(plan.layout, held, others=tuple(dict.fromkeys(others)))
         with ThreadPoolExecutor(8) as threads:

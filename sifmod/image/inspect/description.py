@@ -1,10 +1,8 @@
 """An ImageDescription: what an image says about itself. Others wrote all of it; what is in here is printable."""
 
-import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.image.oci.image import open_image
@@ -12,6 +10,7 @@ from sifmod.image.oci.manifest import ImageConfig, Manifest
 from sifmod.image.printable import LINE, block, line
 from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
+from sifmod.system import scratch_directory
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -111,8 +110,8 @@ def describe_image(reference: Reference, arch: str, settings: Settings) -> Image
 
     Raises FetchError where there is none, ImageError where it is damaged or not for `arch`.
     """
-    with tempfile.TemporaryDirectory(prefix="sifmod-") as workspace:  # for an archive that is compressed
-        image = open_image(reference, arch, settings, Path(workspace))
+    with scratch_directory() as workspace:  # for an archive that is compressed
+        image = open_image(reference, arch, settings, workspace)
     manifest, config = image.manifest, of_config(image.config)
     labels = {**dict(pairs(manifest.annotations)), **dict(config.labels)}
     return ImageDescription(
