@@ -12,9 +12,7 @@ _HEAD = re.compile(r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}")  # a path has bu
 _HOST = re.compile(r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)")
 
 # of any URL in a text what is in front of the host; a name alone is no login where the key of ssh is
-_LOGIN = re.compile(
-    r"(?i)\b([a-z][a-z0-9+.-]*://)([^\s/?#'\"<>@]*@|[^\s/?#'\"<>@:]*:(?![0-9]*(?:[/?#\s]|$))[^\s'\"<>@]*@)"
-)
+_LOGIN = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)([^\s/?#]*@|[^\s/?#@:]*:(?![0-9]*(?:[/?#\s]|$))\S*@)")
 _OF_SSH = re.compile(r"(?i)(git\+)?ssh://[^:@/]+@")
 
 

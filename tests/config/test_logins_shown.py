@@ -17,6 +17,9 @@ from sifmod.config.shown import has_login, without_logins
         ('url = "https://me:secret@host/x", hashes = 1', 'url = "https://host/x", hashes = 1'),
         ("a http://u:p@x/ and HTTPS://u:p@y/", "a http://x/ and HTTPS://y/"),
         ("https://@host/x", "https://host/x"),
+        ("https://me:AA@BBsecret@host/x.whl", "https://host/x.whl"),
+        ("https://me:AA'sec\"r<et@host/x", "https://host/x"),
+        ("git+ssh://git@evil:secret@host/x.git", "git+ssh://host/x.git"),
     ],
 )
 def test_a_login(text: str, left: str) -> None:
