@@ -33,6 +33,7 @@ where = f"{os.environ['SLURMD_NODENAME']}, node {node}"
 said = f"rank {rank}, {os.environ['LOCAL_RANK']} of {os.environ['LOCAL_WORLD_SIZE']} on {where}: "
 os.write(1, f"{said}{total.item():.0f}, {os.environ['MASTER_ADDR']}\\n".encode())  # all at once: others write here too
 dist.destroy_process_group()
+os._exit(0)  # torch's threads now and then abort an interpreter that ends in its own time
 """
 STEP = """
 import os, torch, torch.distributed as dist
@@ -49,6 +50,7 @@ assert torch.allclose(change, torch.full((1, 8), (size + 1) / 2)), change
 image = os.environ["SINGULARITY_CONTAINER"]
 os.write(1, f"trained: rank {rank} of {size} on {where}, image {image}\\n".encode())
 dist.destroy_process_group()
+os._exit(0)
 """
 """A step of DDP; each rank says that it was trained, where, and in which image."""
 SHIPPED = ROOT / "easyconfigs" / "PyTorch" / "PyTorch-2.13.0.yaml"

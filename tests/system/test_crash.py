@@ -88,7 +88,8 @@ def test_a_failure_at_every_ninth_step(trial: Trial, verb: str) -> None:
     """As on a full disk or over quota, at each call that could meet it: an error, and all is as it was."""
     case = trial.cases[verb]
     failed = tried = 0
-    for step in some(1, case.steps, 9):
+    little = verb in ("rollback", "uninstall")  # few of their steps need room: that of locks is no error
+    for step in some(1, case.steps, 4 if little else 9):
         tried += 1
         trial.reset(case)
         before = visible(trial.prefix)
@@ -103,7 +104,7 @@ def test_a_failure_at_every_ninth_step(trial: Trial, verb: str) -> None:
             if verb != "gc":  # which may have removed a part
                 assert visible(trial.prefix) == before, outcome.stderr
         trial.check_and_finish(case)
-    assert failed >= (1 if verb in ("rollback", "uninstall") else tried / 3)  # locks need no room
+    assert failed >= (1 if little else tried / 3)
 
 
 @pytest.mark.parametrize("verb", VERBS)

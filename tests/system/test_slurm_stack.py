@@ -202,7 +202,9 @@ def test_the_spider_cache_is_made_once_by_the_last_element(
 ) -> None:
     """Of an array and of the views after it, whether the command waits for them or not."""
     monkeypatch.setenv("SLURM_CONF", str(slurm.configuration))
-    program = write(here / "lmod/update_lmod_system_cache_files", f"#!/bin/sh\nls '{here}/prefix/modules' >>calls\n")
+    program = write(
+        here / "lmod/update_lmod_system_cache_files", f"#!/bin/sh\nsleep 3\nls '{here}/prefix/modules' >>calls\n"
+    )
     program.chmod(0o755)
     monkeypatch.setenv("LMOD_DIR", str(program.parent))
     calls = here / "prefix/calls"

@@ -62,8 +62,8 @@ class Watch:
             told = stand
             self._ended |= {number: state for number, state in (known or {}).items() if state.over}
             tests = any(job.what == "test" for job in self._jobs)
-            if (known is not None and all(state.over for state in known.values())) or not (self._left or tests):
-                break
+            if all(state.over for state in known.values()) if known is not None else not (self._left or tests):
+                break  # not before: the last element decides defaults when the last module is there
             time.sleep(pause)
         # one that squeue has shown and forgotten between two looks
         self._ended = accounted([job.job for job in self._jobs]) | self._ended

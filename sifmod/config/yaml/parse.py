@@ -276,6 +276,8 @@ def _syntax_message(error: yaml.YAMLError, text: str, line: int, column: int) ->
         return f"a text that begins with {letter} must be quoted"
     if "mapping values are not allowed" in what:
         return "a second ': ' in one value: quote the text, or check the indentation"
+    if "maximum nesting depth" in what:  # libyaml has a bound of its own and looks ahead, before any event
+        return f"nested more than {MAX_DEPTH} deep"
     if "<document start>" in what:
         return "a second document begins here: a file holds one"
     context = getattr(error, "context", None)
