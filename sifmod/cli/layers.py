@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Words = tuple[str, ...]
 State = Literal["live", "stale", "unreadable", "removed"]
 _ABOUT = {
-    "stale": "for an image that is no longer installed",
+    "stale": "for an earlier image; `sifmod remove MODULE --stale` removes it",
     "unreadable": "used, but its layer.json cannot be read; `sifmod sync` with its pylock.toml makes it anew",
 }
 
@@ -51,7 +51,7 @@ def layers_command(module: str, prefix: str | None, as_json: bool) -> None:
         [
             (
                 row["module"],
-                row["layer"],
+                f"{row['layer']} (stale)" if row["state"] == "stale" else row["layer"],
                 size_text(row["size"]),
                 f"{row['file_count']} files",
                 row["ended"] or _ABOUT.get(row["state"], ", ".join(row["requirements"])),

@@ -11,8 +11,10 @@ _NO_CREDENTIALS = re.compile(r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/)
 _HEAD = re.compile(r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}")  # a path has but one slash
 _HOST = re.compile(r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)")
 
-# of any URL in a text what is in front of the host; a name alone is no login where the key of ssh is
-_LOGIN = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)([^\s/?#]*@|[^\s/?#@:]*:(?![0-9]*(?:[/?#\s]|$))\S*@)")
+# of any URL in a text what is in front of the host; a name alone is no login where the key of ssh is. Of the web's
+# schemes parsers take any number of slashes, either way round (https://url.spec.whatwg.org/#special-authority-slashes-state)
+_START = r"\b((?:[a-z][a-z0-9.-]*\+)?(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]*://)"
+_LOGIN = re.compile(rf"(?i){_START}([^\s/?#]*@|[^\s/?#@:]*:(?![0-9]*(?:[/?#\s]|$))\S*@)")
 _OF_SSH = re.compile(r"(?i)(git\+)?ssh://[^:@/]+@")
 
 

@@ -108,9 +108,10 @@ def test_a_lock_without_what_the_image_holds() -> None:
     for without in (
         LOCK.replace(', hashes = { sha256 = "bb" }', ""),
         LOCK.replace('hashes = { sha256 = "aa" }', "hashes = {}"),
+        LOCK.replace('hashes = { sha256 = "aa" }', 'hashes = { md5 = "aa" }'),
         LOCK.partition("wheels")[0],
     ):
-        with pytest.raises(OptionError, match=r"the lock has no digest for a file of new, so another one could come"):
+        with pytest.raises(OptionError, match=r"the lock has no SHA-256 for a file of new, so another one could come"):
             followed(python, without)
     archive = LOCK.replace("sdist", "archive").replace('version = "1.0"\n', "")
     assert pinned(archive.partition("[[packages]]")[2].partition("\n\n")[2]) == (

@@ -20,6 +20,10 @@ from sifmod.config.shown import has_login, without_logins
         ("https://me:AA@BBsecret@host/x.whl", "https://host/x.whl"),
         ("https://me:AA'sec\"r<et@host/x", "https://host/x"),
         ("git+ssh://git@evil:secret@host/x.git", "git+ssh://host/x.git"),
+        ("https:/me:secret@host/x", "https:/host/x"),
+        ("a @ https:me:secret@host/x", "a @ https:host/x"),
+        ("git+https:///me:secret@host/x", "git+https:///host/x"),
+        ("HTTPS:\\\\me:secret@host/x", "HTTPS:\\\\host/x"),
     ],
 )
 def test_a_login(text: str, left: str) -> None:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image.sources.build import inputs, inputs_digest
+from sifmod.errors import FetchError
+from sifmod.image.sources.build import definition_upon, inputs, inputs_digest
+from sifmod.module.plan import BuildPlan
 from support.config import write
 
 TEXT = """\
@@ -98,3 +100,12 @@ def test_what_a_shell_and_links_lead_to_goes_in_too(tmp_path: Path, monkeypatch:
         found = inputs_digest(definition)
         assert found not in before, name
         before.add(found)
+
+
+@pytest.mark.parametrize("path", ["/opt/a\n%setup\n touch /tmp/x", "/opt/a\n  %post"])
+def test_what_the_base_names_begins_no_section(path: str) -> None:
+    """%setup runs on the host."""
+    assert definition_upon(BuildPlan(path=("/opt/bin",)), "true\n").count("%") == 1
+    for build, post in ((BuildPlan(path=(path,)), "true\n"), (BuildPlan(), f"'{path}/bin/python' -m pip\n")):
+        with pytest.raises(FetchError, match=r"a line break and .%(setup|post)"):
+            definition_upon(build, post)

@@ -409,8 +409,10 @@ def test_files_that_are_not_there_and_requirements_that_are_none(tmp_path: Path,
         ({"requirements": f"{tmp_path}/none.txt"}, "there is no file"),
         ({"requirements": str(wanted)}, "names a place: packages come from an index"),
         ({"requirements": str(write(tmp_path / "o.txt", "--index-url http://x\n"))}, "--index-url is not read here"),
-        ({"requirements": str(write(tmp_path / "pylock.toml", "no lock"))}, "this is no lock of PEP 751"),
+        ({"requirements": str(write(tmp_path / "pylock.toml", "no lock"))}, "pylock.toml is no lock of PEP 751"),
         ({"requirements": str(write(tmp_path / "empty.toml", "\n"))}, "empty.toml is empty, and no lock"),
+        ({"requirements": str(write(tmp_path / "deep.toml", f"a = {'[' * 9000}"))}, "nested too deep"),
+        ({"requirements": str(write(tmp_path / "me.toml", _WITH_LOGIN))}, "https://host/a.whl was given with a login"),
         ({"requirements": str(write(tmp_path / "here.toml", _BY_DIRECTORY))}, "or one by its directory"),
         ({"files": ((str(_pipe(tmp_path)), "/a"),)}, "is neither a file nor a directory nor a link"),
         ({"files": ((str(wanted), "/opt"),)}, "/opt cannot be added: the base has a directory there"),
@@ -423,6 +425,7 @@ def test_files_that_are_not_there_and_requirements_that_are_none(tmp_path: Path,
 
 
 _BY_DIRECTORY = "[[packages]]\nname = 'own'\nversion = '1.0'\ndirectory={path = '/own'}\n"
+_WITH_LOGIN = "[[packages]]\nname = 'a'\narchive = {url = \"https:\\u002F/me:s3cret\\u0040host/a.whl\"}\n"
 
 
 def _pipe(directory: Path) -> Path:

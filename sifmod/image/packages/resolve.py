@@ -22,10 +22,11 @@ from sifmod.errors import FetchError, NoWheelError, OptionError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.image_python import Distribution, ImagePython, read_requirement
 from sifmod.image.packages.uv import Uv
-from sifmod.image.packages.wanted import Wanted, name_of
+from sifmod.image.packages.wanted import LOCK_AGAIN, Wanted, name_of
 
 LOCK = "pylock.toml"  # PEP 751
 _NO_DIGEST = "0" * 64
+_STRONG = frozenset({"sha256", "sha384", "sha512"})
 _NEEDS = re.compile(
     r"(?:all versions of )?(?P<who>[\w.-]+)(?P<version>[<>=!~]\S+)? depends? on"
     r" (?P<needs>[\w.-]+)(?P<bound>[<>=!~][^\s,]*(?:,[<>=!~][^\s,]*)*)"
@@ -103,7 +104,7 @@ def versions_of(lock: str) -> dict[str, str]:
         packages = tomllib.loads(lock).get("packages", [])
         return {normalized(one["name"]): str(Version(one["version"])) for one in packages if "version" in one}
     except (tomllib.TOMLDecodeError, InvalidVersion, KeyError, TypeError, AttributeError) as error:
-        raise OptionError(f"this is no lock of PEP 751: {error}") from error
+        raise OptionError(f"this is no lock of PEP 751: {error}", LOCK_AGAIN) from error
 
 
 def pinned(lock: str) -> str:
@@ -166,11 +167,17 @@ def _check_digests(lock: str) -> None:
     """Raise OptionError for a package whose files are not named by digests: what answers for them could give any."""
     for one in tomllib.loads(lock).get("packages", []):
         files = [*one.get("wheels", []), *(one[kind] for kind in ("sdist", "archive") if kind in one)]
-        if not (files or "vcs" in one) or not all(isinstance(file, dict) and file.get("hashes") for file in files):
+        if not (files or "vcs" in one) or not all(map(_has_digest, files)):
             raise OptionError(
-                f"the lock has no digest for a file of {one['name']}, so another one could come in its place",
-                "lock it again, from an index that gives digests",
+                f"the lock has no SHA-256 for a file of {one['name']}, so another one could come in its place",
+                LOCK_AGAIN,
             )
+
+
+def _has_digest(file: object) -> bool:
+    """Whether a file in a lock has a digest that nobody makes another file for, as pip has it, too."""
+    found = file.get("hashes") if isinstance(file, dict) else None
+    return isinstance(found, dict) and not _STRONG.isdisjoint(found)
 
 
 def _same(one: str, other: str) -> bool:

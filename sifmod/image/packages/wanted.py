@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
 
 FIND_LINKS = "--find-links="
+LOCK_AGAIN = "make it again: `uv pip compile --generate-hashes --format pylock.toml -o pylock.toml requirements.txt`"
 _LARGEST = 1 << 24  # bytes
 
 
@@ -49,6 +51,7 @@ def _place(text: str) -> str:
 
 def check_login(text: str, what: str) -> None:
     """Raise OptionError where a URL in the text has a login: what is written here is kept where others may read it."""
+    text = re.sub(r"[\t\r\n]", "", text)  # as parsers of URLs do
     if has_login(text):
         raise OptionError(
             f"{what}: {without_logins(text)[:200]} was given with a login, which would be kept where others read it",
@@ -114,8 +117,26 @@ def read_lock(path: Path) -> str:
     if text := _read(path).strip():
         for line in text.splitlines() if has_login(text) else ():
             check_login(line.strip(), str(path))
+        try:
+            for value in _texts(tomllib.loads(text)):  # whose spelling there may hide it: "me\\u0040host"
+                check_login(value, str(path))
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            why = "nested too deep" if isinstance(error, RecursionError) else str(error)
+            raise OptionError(f"{path} is no lock of PEP 751: {why}", LOCK_AGAIN) from error
         return f"{text}\n"
-    raise OptionError(f"{path} is empty, and no lock", "make it again")
+    raise OptionError(f"{path} is empty, and no lock", LOCK_AGAIN)
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts in what TOML holds, keys too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from (key, *_texts(each))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
 
 
 def _read(path: Path) -> str:

@@ -219,6 +219,9 @@ def definition_upon(build: BuildPlan, post: str) -> str:
     parts = ["Bootstrap: localimage\nFrom: base.sif\n"]
     parts += [f"%post\n{begin}{post}\n"] if post else []
     parts += [f"%test\n{begin}{build.test}\n"] if build.test else []
+    if section := re.search(r"(?m)^\s*%\S*", f"{begin}{post}\n{build.test}"):
+        what = f"a path of the base holds a line break and {section[0].strip()!r}"
+        raise FetchError(f"{what}, which a builder would take for a section of the definition")
     return "\n".join(parts)
 
 
