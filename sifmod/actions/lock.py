@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from sifmod import __version__
 from sifmod.config.find import SUFFIXES, shipped
 from sifmod.config.input import Input
+from sifmod.config.limits import bound, limits
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.prefix import settings_directories
 from sifmod.digest import sha256_bytes, sha256_file
@@ -202,7 +203,11 @@ def to_json(modules: Iterable[LockedModule]) -> str:
 def read_lock(path: Path) -> Lock:
     """Raises OptionError where there is none, or another file."""
     try:
-        fields = json.loads(path.read_bytes())
+        with path.open("rb") as file:
+            text = file.read(limits().lock_size + 1)
+        if len(text) > limits().lock_size:
+            raise OptionError(f"{path} has more bytes than {bound('lock_size')}")
+        fields = json.loads(text)
         if fields["format"] != _FORMAT:
             raise OptionError(f"{path} is of format {fields['format']}, and this sifmod reads {_FORMAT}")
         modules = tuple(_module(row) for row in fields["modules"])

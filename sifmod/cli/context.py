@@ -39,10 +39,16 @@ def reporter(speak: Callable[[str], None] = say, progress: "Progress | None" = N
 
 
 def load_context(options: Given) -> "LoadedSite":
-    """The site with the command line's options on top (design section 3); raises ConfigError, OptionError."""
+    """The site with the command line's options on top (design section 3), whose limits hold from now on.
+
+    Raises ConfigError, OptionError.
+    """
+    from sifmod.config.limits import use_limits
     from sifmod.config.load_site import load_site
 
-    return load_site({name: options[name] for name in SITE_KEYS if options.get(name) is not None}, os.environ)
+    loaded = load_site({name: options[name] for name in SITE_KEYS if options.get(name) is not None}, os.environ)
+    use_limits(loaded.site.limits)
+    return loaded
 
 
 def load_facts(options: Given) -> "LoadedSite":

@@ -63,9 +63,8 @@ def plan(file: Path, as_json: bool, locked: bool, **given: Any) -> int:
     from sifmod.actions.stack.fetches import fetches
     from sifmod.actions.stack.lives import lives
     from sifmod.actions.stack.stack_plan import plan_stack
-    from sifmod.config.stack import load_stack
 
-    planned, site = planned_stack(load_stack(file), given)
+    planned, site = planned_stack(file, given)
     if locked:
         planned = planned._replace(lock=read_lock(lock_beside(file.absolute())))
     made = chosen(plan_stack(planned))
@@ -119,7 +118,6 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     from sifmod.actions.stack.lives import apply_lives, lives
     from sifmod.actions.stack.stack_plan import plan_stack
     from sifmod.cli.progress import progress
-    from sifmod.config.stack import load_stack
 
     asked = asked_of_jobs()
     differ: tuple[str, ...] = ()
@@ -131,7 +129,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
         file, given, differ = _unbundled(bundled, given, quiet=quiet)
         locked = True
     assert file is not None  # noqa: S101 (for mypy: one of them is given)
-    planned, site = planned_stack(load_stack(file), given)
+    planned, site = planned_stack(file, given)
     if bundled:  # its layers lie beside the stack
         planned = planned._replace(options=replace(planned.options, stores=(file.parent,)))
     if locked:

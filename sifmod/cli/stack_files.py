@@ -40,11 +40,12 @@ def given_site(given: Given) -> dict[str, str]:
     return {name: in_full(name, given[name]) for name in SITE_KEYS if given.get(name) is not None}
 
 
-def planned_stack(stack: "Stack", given: Given) -> "tuple[Planned, LoadedSite]":
-    """The stack with what the command line says, and the site."""
+def planned_stack(stack: "Path | Stack", given: Given) -> "tuple[Planned, LoadedSite]":
+    """The stack, read from its file, with what the command line says, and the site."""
     from sifmod.actions.fetch_settings import fetch_settings
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.stack.stack_plan import Planned
+    from sifmod.config.stack import load_stack
     from sifmod.tree.provenance import CommandLine
 
     texts = given_site(given)
@@ -61,7 +62,9 @@ def planned_stack(stack: "Stack", given: Given) -> "tuple[Planned, LoadedSite]":
         asked=CommandLine(checked=not given["skip_sanity_check"]),
     )
     jobs = given.get("jobs") or fetch_settings(site.site).processors
-    return Planned(stack, tree(site.site.prefix), texts, options, jobs=jobs), site
+    return Planned(
+        load_stack(stack) if isinstance(stack, Path) else stack, tree(site.site.prefix), texts, options, jobs=jobs
+    ), site
 
 
 @click.command("init")
@@ -104,9 +107,8 @@ def outdated(file: Path, as_json: bool, **given: Any) -> None:
     """
     from sifmod.actions.stack.outdated import outdated as find
     from sifmod.actions.stack.stack_plan import plan_stack
-    from sifmod.config.stack import load_stack
 
-    planned, site = planned_stack(load_stack(file), {**given, "skip_sanity_check": True})
+    planned, site = planned_stack(file, {**given, "skip_sanity_check": True})
     plan = plan_stack(planned)
     found = find(plan, site)
     if as_json:
@@ -141,10 +143,11 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
 
     if forget and output:
         raise click.UsageError("--forget writes no lock: give no -o")
-    stack, site = load_stack(file), load_context(given_site(given)).site
+    site = load_context(given_site(given)).site
+    stack = load_stack(file)
     tree(site.prefix)
     path = output or lock_beside(file)
-    modules = () if forget else write_lock(stack, path, given, as_json=as_json)
+    modules = () if forget else write_lock(file, path, given, as_json=as_json)
     if forget or os.access(site.prefix, os.W_OK):
         keep_images(stack, images_of(modules), site, reporter())
     else:
@@ -155,7 +158,7 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
         say(f"{stack.name}: {site.prefix} keeps no image for its lock any more; `sifmod gc` shows what can go")
 
 
-def write_lock(stack: "Stack", path: Path, given: Given, *, as_json: bool) -> "tuple[LockedModule, ...]":
+def write_lock(stack: "Path | Stack", path: Path, given: Given, *, as_json: bool) -> "tuple[LockedModule, ...]":
     """Write the lock of a stack that is installed, and say where; gives the modules in it."""
     from sifmod.actions.author.new_file import write_text
     from sifmod.actions.lock import to_json
@@ -199,10 +202,9 @@ def bundle(file: Path, output: Path, without: Path | None, no_wheels: bool, as_j
     from sifmod.actions.stack.bundle import items, own_wheels, write_bundle
     from sifmod.actions.stack.decided import decided_here
     from sifmod.cli.progress import progress
-    from sifmod.config.stack import load_stack
 
-    stack = load_stack(file)
-    _, site = planned_stack(stack, {**given, "skip_sanity_check": True})
+    planned, site = planned_stack(file, {**given, "skip_sanity_check": True})
+    stack = planned.stack
     decided = decided_here(site, read_lock(lock_beside(stack.path)), stack.path.parent, os.environ)
     with own_wheels(wanted=not no_wheels) as wheels, progress(not as_json) as update:
         there = without.read_text("utf-8", "replace") if without else ""

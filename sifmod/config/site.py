@@ -2,7 +2,7 @@
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +12,7 @@ from sifmod.config.bind import BindItem, BindSpec
 from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, RunscriptEnv
 from sifmod.config.hook import Hook, HookKeys
 from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, Syntax
+from sifmod.config.limits import Limits
 from sifmod.config.text import (
     BindPath,
     Items,
@@ -23,6 +24,7 @@ from sifmod.config.text import (
     Text,
     expecting,
     number_as_written,
+    size_in_bytes,
     whole_number,
 )
 from sifmod.config.yaml.node import Number
@@ -45,21 +47,6 @@ PROTECTED = (
     *("torch", "torchvision", "torchaudio", "triton", "pytorch-triton*", "apex", "flash-attn*", "nvidia-*", "jaxlib"),
     *("jax-cuda*", "jax-rocm*", "tensorflow*", "transformer-engine*", "mpi4py", "cupy*"),
 )
-_SIZE = re.compile(r"([0-9]+)\s*([kMGT]i?B?|B)?")
-_UNITS = {"": 1, "B": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-
-
-def _bytes(value: object) -> object:
-    """`4MB`, `4MiB`, `4M` or a number, as bytes."""
-    text = value.text if isinstance(value, Number) else value
-    if not isinstance(text, str):
-        return value
-    found = _SIZE.fullmatch(text)
-    if not found:
-        raise ValueError(f"expected a size such as 512MB or 4GiB, got {text!r}")
-    unit = (found[2] or "").removesuffix("B")
-    factor = 1024 ** "kMGT".index(unit[0]) * 1024 if unit.endswith("i") else _UNITS[unit]
-    return int(found[1]) * factor
 
 
 class Accelerators(Model):
@@ -74,7 +61,7 @@ class StripingKeys(Model):
 
     count: Annotated[int, Field(ge=-1, le=2000), BeforeValidator(whole_number)] = -1
     """Over how many targets; -1 for all of them."""
-    size: Annotated[int, Field(ge=1 << 16, le=1 << 32), BeforeValidator(_bytes)] = 4 << 20
+    size: Annotated[int, Field(ge=1 << 16, le=1 << 32), BeforeValidator(size_in_bytes)] = 4 << 20
     """Bytes a stripe: a number, or 4MB and the like."""
 
 
@@ -155,6 +142,7 @@ class Site:
     spider_cache: SpiderCache | None
     extensions: tuple[str, ...] = ("*",)  # packages of contents that `module spider` finds
     hooks: tuple[Hook, ...] = ()  # programs that are run before and after what is done
+    limits: Limits = field(default_factory=Limits)
 
 
 def _extensions(value: object) -> object:
@@ -238,7 +226,7 @@ class SiteFile(Model):
     compression: Annotated[Line, _COMPRESSION] = "auto"
     connections: Annotated[int, Field(ge=1, le=32), BeforeValidator(whole_number)] = 4
     processors: Annotated[int | None, Field(ge=1, le=256), BeforeValidator(whole_number)] = None
-    memory: Annotated[int | None, Field(ge=64 << 20), BeforeValidator(_bytes)] = None
+    memory: Annotated[int | None, Field(ge=64 << 20), BeforeValidator(size_in_bytes)] = None
     mirrors: Annotated[tuple[tuple[str, tuple[Place, ...]], ...], Items(Place, tuple[Place, ...])] = ()
     insecure_registries: tuple[Place, ...] = ()
     token_servers: Annotated[tuple[tuple[str, tuple[Host, ...]], ...], Items(Host, tuple[Host, ...])] = ()
@@ -249,4 +237,5 @@ class SiteFile(Model):
     warn_without_version: bool = False
     spider_cache: SpiderCache | None = None
     hooks: HookKeys = HookKeys()
+    limits: Limits = Limits()
     detect: Detect = Detect()

@@ -15,17 +15,13 @@ from pydantic_core import PydanticCustomError
 from sifmod import __version__
 from sifmod.config.find import SUFFIXES
 from sifmod.config.input import Input, read_input
+from sifmod.config.limits import bound, limits, raised
 from sifmod.config.text import Items, Line, ModuleSpec, Name, NotEmpty, Pairs
 from sifmod.config.version import is_range, within
 from sifmod.config.yaml.node import Mark, Node, Number, join_key, problem_at
+from sifmod.config.yaml.parse import Bounds
 from sifmod.config.yaml.validate import Model, load_model
 from sifmod.errors import ConfigError, Problem, SifmodError
-
-MAX_NODES = 200_000  # a stack of ten thousand modules, each with all its keys
-_MAX_DEPTH = 11  # of files that include files
-_MOST_INCLUDED = 1000  # files, each as often as it is included
-_MOST_PLACES = 5_000  # directories that a pattern leads to, by every way
-_MOST_FOUND = 50_000  # files
 
 
 def _date(value: object) -> object:
@@ -181,9 +177,15 @@ class _Read(NamedTuple):
     problems: tuple[Problem, ...]
 
 
+def bounds() -> Bounds:
+    """Of a file of a stack: ten thousand modules with all their keys are some 200 000 values."""
+    size = limits().stack_size
+    return Bounds(size, size // 5, raised("stack_size"))
+
+
 def _read(path: Path, above: tuple[Path, ...], included_files: Iterator[int]) -> _Read:
     try:
-        file, document = load_model(StackFile, path, MAX_NODES)
+        file, document = load_model(StackFile, path, bounds())
     except ConfigError as error:
         return _Read(None, (), (), error.problems)
     node = document.node
@@ -199,12 +201,11 @@ def _read(path: Path, above: tuple[Path, ...], included_files: Iterator[int]) ->
         depth, wrong = len(above) + 1, ""
         if included in above or included == path:
             wrong = f"{word} includes itself"
-        elif depth > _MAX_DEPTH:
-            wrong = f"{word} is included at depth {depth}; the bound is {_MAX_DEPTH}"
-        elif next(included_files) > _MOST_INCLUDED:
-            raise ConfigError(
-                (problem_at(mark, f"include[{number}]", f"more than {_MOST_INCLUDED} files are included, with {word}"),)
-            )
+        elif depth > limits().include_depth:
+            wrong = f"{word} is included at depth {depth}, which is more than {bound('include_depth')}"
+        elif next(included_files) > limits().included_files:
+            what = f"with {word}, more files are included than {bound('included_files')}"
+            raise ConfigError((problem_at(mark, f"include[{number}]", what),))
         if wrong:
             found.append(problem_at(mark, f"include[{number}]", wrong))
             continue
@@ -245,11 +246,12 @@ def _bounded_glob(pattern: str, word: str) -> tuple[str, ...]:
     for depth, part in enumerate(parts[:-1], 1):
         if any(sign in part for sign in "*?["):
             for _ in iglob("/".join((*parts[:depth], "")), recursive=True):  # noqa: PTH207
-                if (looked_at := looked_at + 1) > _MOST_PLACES:
-                    raise ValueError(f"{word} leads to more than {_MOST_PLACES} directories")
-    found = tuple(islice(iglob(pattern, recursive=True), _MOST_FOUND + 1))  # noqa: PTH207
-    if len(found) > _MOST_FOUND:
-        raise ValueError(f"{word} finds more than {_MOST_FOUND} files")
+                if (looked_at := looked_at + 1) > limits().pattern_directories:
+                    raise ValueError(f"{word} leads to more directories than {bound('pattern_directories')}")
+    most = limits().pattern_files
+    found = tuple(islice(iglob(pattern, recursive=True), most + 1))  # noqa: PTH207
+    if len(found) > most:
+        raise ValueError(f"{word} finds more files than {bound('pattern_files')}")
     return found
 
 

@@ -19,6 +19,8 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # `,` and `:` separate bind paths, and the runtimes read `"` and `\` as quotes and escapes in them.
 _NOT_IN_BINDS = re.compile(r'[,:"\\]')
+_SIZE = re.compile(r"([0-9]+)\s*([kKMGT]i?B?|B)?")
+_UNITS = {"": 1, "B": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def _line(text: str) -> str:
@@ -115,6 +117,19 @@ def number_as_written(value: object) -> object:
 def whole_number(value: object) -> object:
     """A whole number that YAML reads as one."""
     return int(value.text) if isinstance(value, Number) and re.fullmatch("-?[0-9]+", value.text) else value
+
+
+def size_in_bytes(value: object) -> object:
+    """`4MB`, `4MiB`, `4M` or a number, as bytes."""
+    text = value.text if isinstance(value, Number) else value
+    if not isinstance(text, str):
+        return value
+    found = _SIZE.fullmatch(text)
+    if not found:
+        raise ValueError(f"expected a size such as 512MB or 4GiB, got {text!r}")
+    unit = (found[2] or "").removesuffix("B")
+    factor = 1024 ** "KMGT".index(unit[0].upper()) * 1024 if unit.endswith("i") else _UNITS[unit]
+    return int(found[1]) * factor
 
 
 def wrapper_item(value: object) -> tuple[str, str]:

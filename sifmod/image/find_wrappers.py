@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from sifmod.config.limits import bound, limits
 from sifmod.errors import ImageError
 from sifmod.image.guess import Guess, make_guess
 from sifmod.image.inspect.description import ImageDescription
@@ -14,7 +15,6 @@ from sifmod.image.inspect.python_environments import PythonEnvironment, activate
 from sifmod.image.inspect.rootfs import PYTHON_COMMANDS, Rootfs, search_path
 from sifmod.image.reference import Reference
 
-MOST = 2000  # wrappers of one module
 SCRIPTS = ("start-shell", "list-packages")  # that sifmod has for every image
 _BASE = ("/bin", "/usr/bin", "/sbin", "/usr/sbin")  # the distribution's
 _NOT_OF_THE_IMAGE = re.compile(r"/runscripts|/user-software(/.*)?|.*/condabin")
@@ -74,9 +74,9 @@ def find_wrappers(rootfs: Rootfs, described: ImageDescription, search: Search) -
         *software,
     ]
     names = [name for name in dict.fromkeys(wanted) if _is_name(name, search)]
-    if len(names) > MOST:
+    if len(names) > limits().wrappers:
         raise ImageError(
-            f"the image has {len(names)} commands, which are too many for wrappers (at most {MOST})",
+            f"the image has {len(names)} commands to make wrappers of, more than {bound('wrappers')}",
             "name those that are wanted in `wrappers`, instead of auto",
         )
     found = [(name, place) for name in names if (place := first_with(name, (*places, *path, *_BASE, *elsewhere)))]

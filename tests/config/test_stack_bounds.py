@@ -31,7 +31,7 @@ def test_includes_that_multiply(stack: Path, capfd: pytest.CaptureFixture[str]) 
     stack.write_text("include: ['0 0.yaml']\n")
     error = said(stack, capfd)
     assert f"{stack.parent}/" in error
-    assert "more than 1000 files are included" in error
+    assert "more files are included than 1000 (`limits: {included_files: N}`" in error
 
 
 def test_includes_that_are_nested(stack: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -40,7 +40,7 @@ def test_includes_that_are_nested(stack: Path, capfd: pytest.CaptureFixture[str]
     stack.write_text("include: [0.yaml]\n")
     error = said(stack, capfd)
     assert f"{stack.parent}/10.yaml" in error
-    assert "11.yaml is included at depth 12; the bound is 11" in error
+    assert "11.yaml is included at depth 12, which is more than 11 (`limits: {include_depth: N}`" in error
     assert "itself" not in error
 
 
@@ -54,4 +54,4 @@ def test_a_pattern_that_finds_no_end(stack: Path, pattern: str, capfd: pytest.Ca
     stack.write_text(f"easyconfigs: ['{pattern}']\n")
     error = said(stack, capfd)
     assert f"{stack}:1" in error
-    assert f"{pattern} leads to more than 5000 directories" in error
+    assert f"{pattern} leads to more directories than 5000 (`limits: {{pattern_directories: N}}`" in error

@@ -315,7 +315,7 @@ def test_a_large_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
     path.write_bytes(b"a: 1\n".ljust(MAX_BYTES, b"#"))
     assert load_yaml(path).node.entries["a"].raw == "1"
     path.write_bytes(b"[" * (MAX_BYTES + 1))
-    assert file_refusal(path) == "is larger than 1 MiB, the limit for a configuration file"
+    assert file_refusal(path) == "has more than 1048576 bytes, the most of a configuration file"
 
 
 PIECES = st.sampled_from(

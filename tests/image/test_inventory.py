@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.config import limits
+from sifmod.config.limits import Limits
 from sifmod.errors import ImageError
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.inspect import package
@@ -219,14 +221,15 @@ def test_a_database_that_is_none_or_runs_for_ever(tmp_path: Path) -> None:
 
 def test_what_would_take_too_long_or_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {f"{SITE}/a{number}-1.dist-info": None for number in range(30)}
-    with monkeypatch.context() as bound:
-        bound.setattr(package, "_MOST_PACKAGES", 10)
+    for own, said in (
+        (Limits(image_packages=10), "packages than 10 (`limits: {image_packages: N}`"),
+        (Limits(image_files=20), "files than 20 (`limits: {image_files: N}`"),
+    ):
+        monkeypatch.setattr(limits, "_current", own)
         found = inventory(tmp_path, files)
-        assert (len(found.packages), found.complete) == (10, False)
-        assert found.notes == ("it has 10 packages or more: the rest is not listed",)
-    with monkeypatch.context() as bound:
-        bound.setattr(package, "_MOST_ENTRIES", 20)
-        assert inventory(tmp_path, files).notes == ("it has more than 20 files: the rest is not listed",)
+        assert (len(found.packages) < 30, found.complete) == (True, False)
+        assert found.notes == (f"it has more {said} in the settings raises the bound): the rest is not listed",)
+    monkeypatch.setattr(limits, "_current", Limits())
     with monkeypatch.context() as bound:
         bound.setattr(package, "_LONGEST", 0.0)
         assert inventory(tmp_path, files).notes == ("reading it takes more than 0 seconds: the rest is not listed",)

@@ -265,7 +265,7 @@ def test_the_size_of_a_sparse_file() -> None:
     assert pax_size({b"GNU.sparse.size": b"5", b"GNU.sparse.realsize": b"7"}) == 7
     assert pax_size({b"GNU.sparse.size": b"%d" % TERA2}) == TERA2
     message = refusal(pax_size, {b"GNU.sparse.size": b"%d" % (TERA2 + 1)})
-    assert message == f"has a sparse file of {TERA2 + 1} bytes; up to {TERA2} are converted"
+    assert message.startswith(f"has a sparse file of {TERA2 + 1} bytes, more than {TERA2} (`limits: ")
 
 
 def blocks(*pieces: bytes) -> Callable[[], bytes]:

@@ -77,7 +77,7 @@ def check_parts(path: Path, parts: list[bytes | int]) -> None:
         ({"GNU.sparse.map": "0"}, "without a length"),
         ({"GNU.sparse.map": "0,x"}, "not a number"),
         ({"GNU.sparse.map": "0,-1"}, "not a number"),
-        ({"GNU.sparse.size": str(1 << 50)}, "sparse file of"),
+        ({"GNU.sparse.size": str(1 << 50)}, "(`limits: {sparse_file_size: N}`"),
     ),
 )
 def test_sparse_maps_that_lie(sparse: dict[str, str], why: str) -> None:

@@ -89,6 +89,14 @@ def test_one_of_a_retired_module_says_where_it_moves(tmp_path: Path, capfd: pyte
     assert json.loads(capfd.readouterr().out)[0]["successor"] == "PyTorch/2.13.0"
 
 
+def test_a_stale_one_is_shown_as_such(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    published(tmp_path)
+    assert sifmod(["layers", "--prefix", str(tmp_path)]) == 0
+    words = capfd.readouterr().out
+    assert "default (stale)" in words
+    assert "`sifmod remove MODULE --stale` removes it" in words
+
+
 def test_what_was_replaced_goes_and_what_is_live_stays(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     first, second = published(tmp_path), published(tmp_path, 2)

@@ -18,7 +18,7 @@ from sifmod.config.load_site import LoadedSite, load_site
 from sifmod.config.mpi_profile import profile_of
 from sifmod.config.quirk import QuirkFile, read_quirk
 from sifmod.config.site import SiteFile
-from sifmod.config.stack import MAX_NODES, Member, load_stack
+from sifmod.config.stack import Member, bounds, load_stack
 from sifmod.config.word import wanted_easyconfig
 from sifmod.config.yaml.node import Node, problem_at
 from sifmod.config.yaml.parse import load_yaml
@@ -129,7 +129,7 @@ def settings_kind(path: Path) -> Kind | None:
     if kind := DIRECTORIES.get(path.absolute().parent.name):
         return kind
     try:
-        node = load_yaml(path, MAX_NODES).node
+        node = load_yaml(path, bounds()).node
     except ConfigError:
         return None
     keys = {key.removesuffix("+") for key in node.entries}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.lock import read_lock
@@ -17,11 +17,13 @@ from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.bundle import FORMAT, HEAD, IMAGE, IMAGES, LOCK, copy_checked
 from sifmod.actions.stack.decided import is_taken
 from sifmod.actions.stack.own_wheels import own_digest
+from sifmod.config.limits import bound, limits
 from sifmod.config.load_site import DECIDED
 from sifmod.config.site import Site
 from sifmod.config.stack import is_reserved
 from sifmod.errors import OptionError
 from sifmod.image.artifact import Progress
+from sifmod.image.bounded_tar import RefusedMemberError, open_tar
 from sifmod.image.disk import writing
 from sifmod.system import reason
 from sifmod.tree.change import Change
@@ -32,11 +34,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.locking import lock as locked
 from sifmod.tree.store import Store
 
-_LARGEST = 1 << 22  # bytes of a file that is no image and no wheel
-_ALL = 1 << 28  # bytes of all of them
-_ENTRIES = 50_000  # files of a bundle
 _NAME = 1000  # characters of a name
-_HEADER = 1 << 16  # bytes of a member's extended header
 _MAKE = "`sifmod stack bundle` makes one"
 
 
@@ -100,16 +98,18 @@ def _leads(link: Path, text: str) -> bool:
 def _read(path: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
     """The head of a bundle, and its files but images and wheels. Raises OptionError for what is none."""
     content: dict[str, bytes] = {}
-    room = _ALL
+    room = limits().bundle_size
     for name, size, opened in _members(path):
         if name.startswith(("images/", "wheels/")) or name.endswith(f"/{LAYER}"):
             if name.startswith("images/"):
                 break  # they are the last
             continue
         room -= size
-        if size > _LARGEST or room < 0:
-            most = f"{_LARGEST} for a file and {_ALL} for all that are no images"
-            raise OptionError(f"{path} is no bundle: {name} has {size} bytes, and the bounds are {most}", _MAKE)
+        if size > limits().bundle_file_size:
+            raise OptionError(f"{path} is no bundle: {name} has more bytes than {bound('bundle_file_size')}", _MAKE)
+        if room < 0:
+            what = "its files that are no images have more bytes than"
+            raise OptionError(f"{path} is no bundle: {what} {bound('bundle_size')}", _MAKE)
         with _readable(path), opened() as file:
             content[name] = file.read()
     try:
@@ -175,28 +175,6 @@ def _opened(file: Path) -> IO[bytes]:
     return file.open("rb")
 
 
-class _Member(tarfile.TarInfo):
-    """A member of a bundle: a plain file, whose extended header is small."""
-
-    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        """Where tarfile goes on from a header: it would read one of any size into memory, and follow sparse maps."""
-        if self.type in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):
-            if self.size > _HEADER:
-                raise _Refused(f"the header of {self.name!r} has {self.size} bytes, and the bound is {_HEADER}")
-            file = cast("IO[bytes]", archive.fileobj)
-            start = file.tell()
-            if b"GNU.sparse" in file.read(self.size):
-                raise _Refused(f"{self.name!r} is a sparse file")
-            file.seek(start)
-        elif self.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
-            raise _Refused(f"{self.name!r} is not a plain file")
-        return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
-
-
-class _Refused(Exception):  # noqa: N818 (a reason, which an OptionError tells)
-    """Why a member has no place in a bundle."""
-
-
 def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
     """The name, size and content of each file of a bundle, in its order; what has no place in one is refused."""
     seen: set[str] = set()
@@ -208,8 +186,8 @@ def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
         if name in seen:
             raise OptionError(f"{path} is no bundle: {name} is in it twice", _MAKE)
         seen.add(name)
-        if len(seen) > _ENTRIES:
-            raise OptionError(f"{path} has more than {_ENTRIES} files, which is the bound of a bundle", _MAKE)
+        if len(seen) > limits().bundle_files:
+            raise OptionError(f"{path} has more files than {bound('bundle_files')}", _MAKE)
         yield name, size, opened
 
 
@@ -220,12 +198,13 @@ def _found(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
             for file in sorted(files, key=lambda file: file.parent == path / IMAGES):
                 yield str(file.relative_to(path)), file.stat().st_size, partial(_opened, file)
             return
-        with tarfile.open(path, "r:", tarinfo=_Member) as archive:
+        with open_tar(path) as archive:
             for member in archive:
+                if not member.isreg():
+                    raise RefusedMemberError(f"{member.name!r} is not a plain file")
                 yield member.name, member.size, partial(_extracted, archive, member)
-    except (_Refused, RecursionError) as error:
-        told = error if isinstance(error, _Refused) else "its headers are nested too deeply"
-        raise OptionError(f"{path} is no bundle: {told}", _MAKE) from error
+    except RefusedMemberError as error:
+        raise OptionError(f"{path} is no bundle: {error}", _MAKE) from error
     except OSError as error:
         raise OptionError(f"{path} cannot be read: {reason(error)}", _MAKE) from error
     except tarfile.TarError as error:

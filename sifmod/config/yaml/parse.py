@@ -19,12 +19,25 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import ConfigError, Problem
 
 MAX_NODES = 10_000  # with every alias followed
+MAX_BYTES = 1 << 20
 MAX_DEPTH = 50
 
 _RESOLVER = yaml.resolver.Resolver()
 _TAG = "tag:yaml.org,2002:"
 _MERGE = Number("<<", "merge key")
 _TRUE = ("yes", "true", "on")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much is read of one file, and what a message adds of how that is raised."""
+
+    bytes: int = MAX_BYTES
+    values: int = MAX_NODES
+    raised: str = ""
+
+
+OF_A_FILE = Bounds()
 
 
 @dataclass
@@ -48,8 +61,8 @@ class _Open:
 class Composer:
     """Takes events one by one and keeps the open containers on a list, so that nesting costs no recursion."""
 
-    def __init__(self, file: str, most: int = MAX_NODES) -> None:
-        """Compose the one document of `file`, a name for messages, of at most so many nodes."""
+    def __init__(self, file: str, most: "Bounds") -> None:
+        """Compose the one document of `file`, a name for messages."""
         self.file = file
         self.most = most
         self.problems: list[Problem] = []
@@ -157,8 +170,8 @@ class Composer:
 
     def _count(self, nodes: int, mark: Mark) -> None:
         self.nodes += nodes
-        if self.nodes > self.most:
-            self._stop(mark, f"more than {self.most} values when every alias is followed")
+        if self.nodes > self.most.values:
+            self._stop(mark, f"more than {self.most.values} values when every alias is followed{self.most.raised}")
 
     def _tag_problem(self, tag: str, mark: Mark) -> None:
         written = tag.replace(_TAG, "!!", 1)
@@ -189,8 +202,6 @@ def _scalar_value(tag: str, raw: str) -> Scalar:
             return raw
 
 
-MAX_BYTES = 1 << 20
-
 _NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.1, 5.1
 _LOADER: type[yaml.SafeLoader] | type[yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -204,14 +215,14 @@ class Document:
     input: Input
 
 
-def load_yaml(path: Path, most: int = MAX_NODES) -> Document:
-    """Read one file of at most 1 MiB and `most` values that holds one YAML mapping; raises ConfigError alone."""
-    data = _read(path)
+def load_yaml(path: Path, most: Bounds = OF_A_FILE) -> Document:
+    """Read one file that holds one YAML mapping; raises ConfigError alone."""
+    data = _read(path, most)
     node, problems = parse_yaml(data, str(path), most)
     return Document(node, problems, Input(os.path.abspath(path), sha256_bytes(data)))  # noqa: PTH100 (keeps symlinks)
 
 
-def parse_yaml(data: bytes, file: str, most: int = MAX_NODES) -> tuple[Node, tuple[Problem, ...]]:
+def parse_yaml(data: bytes, file: str, most: Bounds = OF_A_FILE) -> tuple[Node, tuple[Problem, ...]]:
     """A mapping and the problems that do not stop the reading (duplicate keys…); raises ConfigError for the rest."""
     try:
         text = data.decode("utf-8-sig")
@@ -232,7 +243,7 @@ def parse_yaml(data: bytes, file: str, most: int = MAX_NODES) -> tuple[Node, tup
     return composer.result()
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, most: Bounds) -> bytes:
     start = Mark(str(path), 1, 1)
     try:
         if path.is_dir():
@@ -240,12 +251,12 @@ def _read(path: Path) -> bytes:
         if path.exists() and not path.is_file():
             raise _failure(start, "is not a regular file, expected a YAML file")
         with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(most.bytes + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise _failure(start, f"cannot be read: {reason[:1].lower()}{reason[1:]}") from error
-    if len(data) > MAX_BYTES:
-        raise _failure(start, "is larger than 1 MiB, the limit for a configuration file")
+    if len(data) > most.bytes:
+        raise _failure(start, f"has more than {most.bytes} bytes, the most of a configuration file{most.raised}")
     return data
 
 

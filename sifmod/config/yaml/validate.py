@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from sifmod.config.yaml.node import Node, Number, base_key, join_key, kind, merge, problem_at
-from sifmod.config.yaml.parse import MAX_NODES, Document, load_yaml
+from sifmod.config.yaml.parse import OF_A_FILE, Bounds, Document, load_yaml
 from sifmod.errors import ConfigError, Problem
 
 M = TypeVar("M", bound=BaseModel)
@@ -31,7 +31,7 @@ def build(model: type[M], merged: Node) -> M | tuple[Problem, ...]:
         return _problems(model, merged, partial=False)
 
 
-def load_model(model: type[M], path: Path, most: int = MAX_NODES) -> tuple[M, Document]:
+def load_model(model: type[M], path: Path, most: Bounds = OF_A_FILE) -> tuple[M, Document]:
     """What a file of its own holds; raises ConfigError with all of its problems."""
     document = load_yaml(path, most)
     problems = {*document.problems, *check_layer(model, document.node)}

@@ -4,13 +4,12 @@ import time
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
+from sifmod.config.limits import bound, limits
 from sifmod.image.printable import line
 
 PackageKind = Literal["python", "conda", "deb", "rpm"]
 KINDS: tuple[PackageKind, ...] = get_args(PackageKind)
 
-_MOST_PACKAGES = 20_000
-_MOST_ENTRIES = 2_000_000  # files and directories that are looked at
 _LONGEST = 60.0  # seconds
 _LETTERS = 200  # of a name or a licence
 
@@ -59,8 +58,8 @@ class Found:
         if package.name and package.version:
             self._packages.setdefault(printable)
         self.check()
-        if len(self._packages) >= _MOST_PACKAGES:
-            raise TooMuchError(f"it has {_MOST_PACKAGES} packages or more")
+        if len(self._packages) > limits().image_packages:
+            raise TooMuchError(f"it has more packages than {bound('image_packages')}")
         return printable
 
     def leave_out(self, package: Package) -> None:
@@ -72,8 +71,8 @@ class Found:
         self._entries += 1
         if self._entries % 1024 == 0:
             self.check()
-        if self._entries > _MOST_ENTRIES:
-            raise TooMuchError(f"it has more than {_MOST_ENTRIES} files")
+        if self._entries > limits().image_files:
+            raise TooMuchError(f"it has more files than {bound('image_files')}")
 
     def check(self) -> None:
         """Raise TooMuchError where the time is over."""

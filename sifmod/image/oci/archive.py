@@ -4,14 +4,15 @@ import posixpath
 import tarfile
 from pathlib import Path
 
+from sifmod.config.limits import bound, limits
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.bounded_tar import RefusedMemberError, open_tar
 from sifmod.image.convert.layers.decompress import HEAD, is_compressed, uncompressed
 from sifmod.image.convert.layers.stream import Malformed
 from sifmod.image.disk import reading, writing
 from sifmod.image.oci.content import plain
 from sifmod.image.oci.image import Files, Stored
 
-_MOST_MEMBERS = 1_000_000
 _MOST_LINKS = 8  # to links
 
 
@@ -43,24 +44,24 @@ def _files(path: Path, tar: Path) -> Files:
     """What is in the archive at `path`; of two files with one name the last, links within the archive followed."""
     found: dict[str, Stored | str] = {}  # of a link the name that it leads to
     try:
-        with reading(path), tarfile.open(tar, "r:") as opened:
+        with reading(path), open_tar(tar) as opened:
             size = tar.stat().st_size
             for count, member in enumerate(opened):
                 opened.members = []  # type: ignore[attr-defined]  # it would keep them all
-                if count > _MOST_MEMBERS:
-                    raise ImageError(f"{path} has more than {_MOST_MEMBERS} files, which no image's archive has")
+                if count > limits().archive_files:
+                    raise ImageError(f"{path} has more files than {bound('archive_files')}")
                 name = posixpath.normpath(member.name)
                 found.pop(name, None)
                 if member.issym():
                     found[name] = posixpath.normpath(posixpath.join(posixpath.dirname(name), member.linkname))
                 elif member.islnk():
                     found[name] = posixpath.normpath(member.linkname)
-                elif member.issparse():
-                    raise ImageError(f"{path} holds {plain(name)} as a sparse file", "pack it again without --sparse")
                 elif member.isreg() and member.offset_data + member.size > size:
                     raise tarfile.ReadError(f"it ends in the middle of {name}")
                 elif member.isreg():
                     found[name] = Stored(tar, member.offset_data, member.size)
+    except RefusedMemberError as error:
+        raise ImageError(f"{path} is not read: {plain(str(error))}") from error
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         raise ImageError(f"{path} is not a complete tar archive: {plain(str(error))}") from error
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from sifmod.config.limits import bound, limits
 from sifmod.config.shown import has_login, without_logins
 from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
 
 FIND_LINKS = "--find-links="
 LOCK_AGAIN = "make it again: `uv pip compile --generate-hashes --format pylock.toml -o pylock.toml requirements.txt`"
-_LARGEST = 1 << 24  # bytes
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,10 @@ def read_lock(path: Path) -> str:
         try:
             for value in _texts(tomllib.loads(text)):  # whose spelling there may hide it: "me\\u0040host"
                 check_login(value, str(path))
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            why = "nested too deep" if isinstance(error, RecursionError) else str(error)
-            raise OptionError(f"{path} is no lock of PEP 751: {why}", LOCK_AGAIN) from error
+        except RecursionError as error:
+            raise OptionError(f"{path} is no lock of PEP 751: nested too deep", LOCK_AGAIN) from error
+        except tomllib.TOMLDecodeError:
+            pass  # who reads it says so
         return f"{text}\n"
     raise OptionError(f"{path} is empty, and no lock", LOCK_AGAIN)
 
@@ -141,8 +142,8 @@ def _texts(value: object) -> Iterator[str]:
 
 def _read(path: Path) -> str:
     try:
-        if path.stat().st_size > _LARGEST:
-            raise OptionError(f"{path} has more than {_LARGEST} bytes")
+        if path.stat().st_size > limits().lock_size:
+            raise OptionError(f"{path} has more bytes than {bound('lock_size')}")
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise OptionError(f"there is no file {path}") from error

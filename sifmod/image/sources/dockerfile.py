@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from posixpath import normpath
 
+from sifmod.config.limits import bound, limits
 from sifmod.digest import sha256_file
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Fetched, FetchRequest
@@ -29,7 +30,6 @@ from sifmod.module.plan import BuildPlan
 
 _NAMES = ("Containerfile", "Dockerfile")  # in the order in which buildah looks for them
 _IGNORES = (".containerignore", ".dockerignore")
-_MOST = 200_000  # files of a context
 _LINE = re.compile(
     r"^[ \t]*(?:FROM[ \t]+(?:--platform=\S+[ \t]+)?(?P<base>\S+)(?:[ \t]+AS[ \t]+(?P<stage>\S+))?"
     r"|ARG[ \t]+(?P<name>\w+)(?:=(?P<value>\S*))?|(?:COPY|ADD)[ \t][^\n]*?--from=(?P<other>\S+))",
@@ -57,8 +57,9 @@ def context_files(build: BuildPlan) -> tuple[Path, ...]:
             path = Path(directory, name)
             if not _is_ignored(str(path.relative_to(top)), rules):
                 found.add(path)
-            if len(found) > _MOST:
-                raise FetchError(f"{top} has more than {_MOST} files", "leave out what is not needed in .dockerignore")
+            if len(found) > limits().build_files:
+                what = f"{top} has more files than {bound('build_files')}"
+                raise FetchError(what, "leave out what is not needed in .dockerignore")
     return tuple(sorted(found))
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from posixpath import join, normpath
 
 from sifmod.config.build import place_in_image, requirement
+from sifmod.config.limits import bound, limits
 from sifmod.config.shown import shown
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import FetchError, ImageError, NoWheelError, OptionError, RuntimeMissingError
@@ -44,7 +45,6 @@ from sifmod.system import one_line, size_text
 _PLACE = ".singularity.d/build"
 _LABEL = "org.sifmod.build"
 _LAST = (1 << 32) - 1  # second that a squashfs can say
-_MOST = 200_000  # files of a recipe
 _REMOTE = ("docker://", "oras://", "library://", "https://", "http://")
 
 
@@ -65,8 +65,8 @@ def _files(build: BuildPlan) -> Iterator[tuple[str, Path]]:
             other = found.setdefault(place, path)
             if one_line(place) != place:  # each has a line of the definition that is kept
                 raise FetchError(f"{one_line(str(path))} has a control character in its name", "rename it")
-            if len(found) > _MOST:
-                raise FetchError(f"{source} has more than {_MOST} files")
+            if len(found) > limits().build_files:
+                raise FetchError(f"{source} has more files than {bound('build_files')}")
             if other is not path and not (other.is_dir() and path.is_dir()):
                 raise FetchError(
                     f"{other} and {path} would both be /{place} of the image", "give each a place of its own"

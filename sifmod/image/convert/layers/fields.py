@@ -9,6 +9,7 @@ import binascii
 from collections.abc import Callable, Mapping
 from urllib.parse import unquote_to_bytes
 
+from sifmod.config.limits import bound, limits
 from sifmod.image.convert.inode import Xattrs
 from sifmod.image.convert.layers.stream import Malformed, Warnings, shown
 
@@ -22,7 +23,6 @@ _MAP = {b"GNU.sparse.offset": 0, b"GNU.sparse.numbytes": 1}
 _ACL = b"SCHILY.acl."
 _XATTR_NAME, _XATTR_VALUE = 255, 65536  # bytes; what Linux takes
 MAP = 1 << 20  # bytes; the longest map of a sparse file that is read
-LARGEST = 1 << 41  # bytes of one sparse file: the writer's lists of blocks are held in memory
 Extents = tuple[tuple[int, int], ...]
 """Where a sparse file has data: offset and length, in ascending order, not overlapping; the rest is holes."""
 
@@ -204,6 +204,6 @@ def _paired(numbers: list[int]) -> Extents:
 
 
 def _bounded(size: int) -> int:
-    if not 0 <= size <= LARGEST:
-        raise Malformed(f"has a sparse file of {size} bytes; up to {LARGEST} are converted")
+    if not 0 <= size <= limits().sparse_file_size:
+        raise Malformed(f"has a sparse file of {size} bytes, more than {bound('sparse_file_size')}")
     return size

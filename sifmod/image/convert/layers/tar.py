@@ -5,6 +5,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 from zlib import adler32
 
+from sifmod.config.limits import bound, limits
 from sifmod.image.convert.inode import Content, Device, Fifo, Node, Symlink, Xattrs
 from sifmod.image.convert.layers.fields import (
     Extents,
@@ -165,7 +166,6 @@ def _identity(value: int) -> int:
 
 _ZERO = bytes(512)
 _NO_DEVICE = (0, 0)
-_HEADER = 1 << 20  # bytes; the longest extended header that is read
 _OLD_REGULAR, _CONTIGUOUS, _SPARSE = b"\x007S"
 _PAX, _PAX_SUN, _GLOBAL, _LONG_NAME, _LONG_TARGET = b"xXgLK"
 _EXTENDED = frozenset((_PAX, _PAX_SUN, _GLOBAL, _LONG_NAME, _LONG_TARGET))
@@ -312,8 +312,8 @@ class TarReader:
         self._next = end + 511 & -512
 
     def _extend(self, kind: int, size: int) -> None:
-        if size > _HEADER:
-            raise Malformed(f"is damaged: an extended header has {size} bytes; up to {_HEADER} are read")
+        if size > limits().header_size:
+            raise Malformed(f"is damaged: an extended header has {size} bytes, more than {bound('header_size')}")
         data = self.read(size)
         if kind == _GLOBAL:
             self._globals = in_force(self._globals, parse(data))

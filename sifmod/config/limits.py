@@ -1,0 +1,94 @@
+"""Bounds of the work that files of others can ask for, which a site can raise.
+
+They are this process's: a command reads its settings first (cli/context.py), and what reads a file of somebody else's
+is far from them.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from sifmod.config.text import size_in_bytes, whole_number
+from sifmod.config.yaml.validate import Model
+
+Count = Annotated[int, Field(ge=1, le=1 << 40), BeforeValidator(whole_number)]
+Size = Annotated[int, Field(ge=1 << 10, le=1 << 50), BeforeValidator(size_in_bytes)]
+LimitName = Literal[
+    "stack_size",
+    "include_depth",
+    "included_files",
+    "pattern_directories",
+    "pattern_files",
+    "lock_size",
+    "bundle_files",
+    "bundle_file_size",
+    "bundle_size",
+    "build_files",
+    "archive_files",
+    "header_size",
+    "sparse_file_size",
+    "image_packages",
+    "image_files",
+    "wrappers",
+]
+
+
+class Limits(Model):
+    """What is read at most of a file that somebody else may have made."""
+
+    stack_size: Size = 1 << 20
+    """Bytes of one file of a stack."""
+    include_depth: Count = 11
+    """Of files of a stack that include files."""
+    included_files: Count = 1000
+    """Files that a stack includes, each as often as it is included."""
+    pattern_directories: Count = 5_000
+    """Directories that a pattern in a stack leads to, by every way."""
+    pattern_files: Count = 50_000
+    """Files that a pattern in a stack finds."""
+    lock_size: Size = 64 << 20
+    """Bytes of a lock, of modules or packages, or of a requirements.txt."""
+    bundle_files: Count = 50_000
+    """Files in a bundle."""
+    bundle_file_size: Size = 64 << 20
+    """Bytes of a file in a bundle that is no image and no wheel."""
+    bundle_size: Size = 256 << 20
+    """Bytes of all of those."""
+    build_files: Count = 200_000
+    """Files of a recipe, or of the context of a Dockerfile."""
+    archive_files: Count = 1_000_000
+    """Files in an archive of an image (oci-archive, docker-archive)."""
+    header_size: Size = 1 << 20
+    """Bytes of an extended header in a layer of an image."""
+    sparse_file_size: Size = 1 << 41
+    """Bytes that a sparse file in a layer has by its own account; each 128 KiB take 4 bytes of memory."""
+    image_packages: Count = 20_000
+    """Packages that an image is searched for."""
+    image_files: Count = 2_000_000
+    """Files that are looked at on the way."""
+    wrappers: Count = 2000
+    """Wrappers of one module, with `wrappers: auto`."""
+
+
+_current = Limits()
+
+
+def limits() -> Limits:
+    """Those in force."""
+    return _current
+
+
+def use_limits(own: Limits) -> None:
+    """Let `own` be in force from now on."""
+    global _current
+    _current = own
+
+
+def bound(name: LimitName) -> str:
+    """What follows `more than`: the bound, and how it is raised."""
+    return f"{getattr(_current, name)}{raised(name)}"
+
+
+def raised(name: LimitName) -> str:
+    """How a bound is raised, for a message that has said what it is."""
+    return f" (`limits: {{{name}: N}}` in the settings raises the bound)"

@@ -1,0 +1,37 @@
+"""Tar archives of others, read by tarfile: headers have a bound, and no sparse map is followed."""
+
+import tarfile
+from pathlib import Path
+from typing import IO, cast
+
+from sifmod.config.limits import bound, limits
+
+_TEXTS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+
+
+class RefusedMemberError(tarfile.TarError):
+    """Why an archive is not read any further."""
+
+
+def open_tar(path: Path) -> tarfile.TarFile:
+    """The archive at `path`, not compressed. Raises OSError, and tarfile.TarError here and at each member."""
+    return tarfile.open(path, "r:", tarinfo=_Member)
+
+
+class _Member(tarfile.TarInfo):
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        """Where tarfile goes on from a header: it would read one of any size into memory."""
+        if self.type in _TEXTS:
+            if self.size > limits().header_size:
+                raise RefusedMemberError(f"the header of {self.name!r} has more bytes than {bound('header_size')}")
+            file = cast("IO[bytes]", archive.fileobj)
+            start = file.tell()
+            if self.type != tarfile.XGLTYPE and b"GNU.sparse" in file.read(self.size):
+                raise RefusedMemberError(f"{self.name!r} is a sparse file: pack it again without --sparse")
+            file.seek(start)
+        elif self.type == tarfile.GNUTYPE_SPARSE:
+            raise RefusedMemberError(f"{self.name!r} is a sparse file: pack it again without --sparse")
+        try:
+            return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
+        except RecursionError as error:
+            raise RefusedMemberError("its headers are nested too deeply") from error

@@ -1,0 +1,127 @@
+"""The key `limits`: each bound is in the documentation, is named by the error, and can be raised."""
+
+import re
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from sifmod.config.limits import Limits, use_limits
+from support.command import ROOT
+from support.config import write
+from support.images import Images
+
+EASYCONFIG = "name: Tiny\nversion: '1'\ndescription: none\naccelerator: none\nwrappers: []\nimage:\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "con fig"))
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "pre fix"))
+    return tmp_path
+
+
+def test_the_page_has_each_with_its_value() -> None:
+    page = (ROOT / "docs/site.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([0-9]+)(MiB|TiB|) \|$", page, re.MULTILINE)
+    factors = {"": 1, "MiB": 1 << 20, "TiB": 1 << 40}
+    assert {name: int(number) * factors[unit] for name, number, unit in rows} == Limits().model_dump()
+
+
+def a_stack(here: Path, images: Images) -> list[str]:
+    write(here / "Tiny-1.yaml", f"{EASYCONFIG}  sources: ['{images.tiny_sif}']\n")
+    write(here / "in.yaml", "easyconfigs: ['*/Tiny-*.yaml', Tiny-1.yaml]\n")
+    for number in range(3):
+        write(here / f"d{number}/Tiny-1{number}.yaml", f"extends: ../Tiny-1.yaml\nversion: '1{number}'\n")
+    write(here / "in 2.yaml", "include: [in.yaml]\n")
+    return ["stack", "plan", str(write(here / "st ack.yaml", "include: [in 2.yaml]\n"))]
+
+
+def a_large_stack(here: Path, images: Images) -> list[str]:
+    words = a_stack(here, images)
+    with (here / "st ack.yaml").open("a") as file:
+        file.write("#" * 2000)
+    return words
+
+
+def a_bundle(here: Path, images: Images) -> list[str]:
+    stack = a_stack(here, images)[-1]
+    bundle = str(here / "it.tar")
+    for words in (["apply", stack], ["lock", stack], ["bundle", stack, "-o", bundle]):
+        assert run(["stack", *words]) == 0
+    return ["stack", "apply", "--bundle", bundle, "--prefix", str(here / "another")]
+
+
+def a_lock(here: Path, images: Images) -> list[str]:
+    a_bundle(here, images)
+    return ["stack", "apply", str(here / "st ack.yaml"), "--locked"]
+
+
+def a_recipe(here: Path, images: Images) -> list[str]:
+    for number in range(3):
+        write(here / f"data/{number}", "x")
+    text = f"{EASYCONFIG}  build: {{from: '{images.tiny_sif}', files: {{data: /data}}}}\n"
+    return ["install", str(write(here / "Tiny-1.yaml", text)), "--skip-sanity-check"]
+
+
+def an_archive(here: Path, images: Images) -> list[str]:  # noqa: ARG001
+    with tarfile.open(here / "x.tar", "w") as archive:
+        for name in ("oci-layout", "index.json", "b", "c"):
+            member = tarfile.TarInfo(name)
+            member.pax_headers = {"comment": "x" * 2000}
+            archive.addfile(member)
+    text = f"{EASYCONFIG}  sources: ['oci-archive:{here}/x.tar']\n"
+    return ["install", "-q", str(write(here / "Tiny-1.yaml", text))]
+
+
+CASES: dict[str, tuple[Callable[[Path, Images], list[str]], str]] = {
+    "stack_size": (a_large_stack, "1KiB"),
+    "include_depth": (a_stack, "1"),
+    "included_files": (a_stack, "1"),
+    "pattern_directories": (a_stack, "2"),
+    "pattern_files": (a_stack, "2"),
+    "bundle_files": (a_bundle, "3"),
+    "bundle_file_size": (a_bundle, "1KiB"),
+    "bundle_size": (a_bundle, "1KiB"),
+    "lock_size": (a_lock, "1KiB"),
+    "build_files": (a_recipe, "2"),
+    "archive_files": (an_archive, "1"),
+    "header_size": (an_archive, "1KiB"),
+}
+ELSEWHERE = {  # and the tests that have it
+    "image_packages": "test_inventory.py",
+    "image_files": "test_inventory.py",
+    "wrappers": "test_find_wrappers.py",
+    "sparse_file_size": "test_layers_sparse.py",
+}
+
+
+def test_each_is_tried() -> None:
+    assert {*CASES, *ELSEWHERE} == {*Limits.model_fields}
+    assert all(name in (ROOT / "tests/image" / file).read_text() for name, file in ELSEWHERE.items())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_error_names_it_and_raising_it_helps(
+    here: Path, images: Images, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make, low = CASES[name]
+    use_limits(Limits())
+    words = make(here, images)
+    settings = write(here / "con fig/sifmod/config.yaml", f"limits: {{{name}: {low}}}\n")
+    capfd.readouterr()
+    assert run(words) in (2, 5, 10, 11)
+    assert f"(`limits: {{{name}: N}}` in the settings raises the bound)" in capfd.readouterr().err
+    settings.write_text(f"limits: {{{name}: 10000000}}\n")
+    run(words)
+    assert "limits:" not in capfd.readouterr().err
+
+
+def test_a_large_requirements_file(here: Path, images: Images, capfd: pytest.CaptureFixture[str]) -> None:
+    write(here / "wanted.txt", f"six\n{'#' * 2000}\n")
+    text = f"{EASYCONFIG}  build: {{from: '{images.tiny_sif}', requirements: wanted.txt}}\n"
+    write(here / "con fig/sifmod/config.yaml", "limits: {lock_size: 1KiB}\n")
+    assert run(["install", str(write(here / "Tiny-1.yaml", text)), "--skip-sanity-check"]) != 0
+    assert "wanted.txt has more bytes than 1024 (`limits: {lock_size: N}`" in capfd.readouterr().err
