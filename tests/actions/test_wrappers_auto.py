@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from sifmod.config import limits
 from sifmod.errors import ImageError
-from sifmod.image import find_wrappers as inspected
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.find_wrappers import Found, Search, find_wrappers
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
@@ -176,8 +176,8 @@ def test_nothing_in_the_image_can_steer_a_script(images: Images) -> None:
 
 
 def test_too_many_are_not_given(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspected, "MOST", 5)
-    with pytest.raises(ImageError, match="6 commands, which are too many"):
+    monkeypatch.setattr(limits, "_current", limits.Limits(wrappers=5))
+    with pytest.raises(ImageError, match="6 commands to make wrappers of, more than 5 "):
         found(images, conda("a", "b", "c"), path=PATH)
 
 

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import stat
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -160,7 +161,10 @@ class Storm:
         """Each of the users in turn removes a copy of all that is there."""
         for member in self.members[:SETTLERS]:
             copy = self.prefix.with_name("copy")
-            run(("cp", "-a", self.prefix, copy)).ok()
+            if run(("cp", "-a", self.prefix, copy)).code != 0:  # what a killed one has started removes its remains
+                time.sleep(1)
+                shutil.rmtree(copy)
+                run(("cp", "-a", self.prefix, copy)).ok()
             call_as(member.user, lambda copy=copy: remove_as_owner(copy))  # type: ignore[misc]
             left = [str(path.relative_to(copy)) for path in copy.rglob("*") if not path.is_dir()]
             left += [str(path.relative_to(copy)) for path in copy.glob("*")]

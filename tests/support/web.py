@@ -78,7 +78,11 @@ def answer(status: int, body: bytes = b"", headers: Mapping[str, str] | None = N
 
     def send(handler: Handler) -> None:
         handler.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), "Connection": "close", **(headers or {})}.items():
+        for name, value in {
+            "Content-Length": str(len(body)),
+            **({"Connection": "close"} if handler.close_connection else {}),
+            **(headers or {}),
+        }.items():
             handler.send_header(name, value)
         handler.end_headers()
         handler.wfile.write(body)
