@@ -66,6 +66,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-alphafold-rocm-5.5.3-python-3.9-alphafold-69afc4d-dockerhash-ef2047abfaaa.sif",
       },
       image_variables = { "SIF", "SIFALPHAFOLD" },
+      python_key = "857e0ddf",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/usr/lib64/libjansson.so.4", optional = true },

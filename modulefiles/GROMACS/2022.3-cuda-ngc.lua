@@ -65,6 +65,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/GROMACS-2022.3-cuda-ngc.sif",
       },
       image_variables = { "SIF", "SIFGROMACS" },
+      python_key = "ed5cd96c",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

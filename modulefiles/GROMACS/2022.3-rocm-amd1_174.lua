@@ -66,6 +66,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/GROMACS-2022.3-rocm-amd1_174.sif",
       },
       image_variables = { "SIF", "SIFGROMACS" },
+      python_key = "ed5cd96c",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/var/spool/slurmd", optional = true },

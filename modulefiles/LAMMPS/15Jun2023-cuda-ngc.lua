@@ -65,6 +65,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/LAMMPS-15Jun2023-cuda-ngc.sif",
       },
       image_variables = { "SIF", "SIFLAMMPS" },
+      python_key = "3d125aa9",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

@@ -66,6 +66,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/LAMMPS-4May2022-rocm-amd130.sif",
       },
       image_variables = { "SIF", "SIFLAMMPS" },
+      python_key = "3d125aa9",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/var/spool/slurmd", optional = true },

@@ -63,6 +63,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/Lightning-2.2.0-cuda-12.3-python-3.10-ngc-24.01.sif",
       },
       image_variables = { "SIF", "SIFLIGHTNING" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

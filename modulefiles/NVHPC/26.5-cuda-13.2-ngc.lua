@@ -65,6 +65,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/NVHPC-26.5-cuda-13.2-ngc.sif",
       },
       image_variables = { "SIF", "SIFNVHPC" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

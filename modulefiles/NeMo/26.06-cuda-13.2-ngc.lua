@@ -64,6 +64,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/NeMo-26.06-cuda-13.2-ngc.sif",
       },
       image_variables = { "SIF", "SIFNEMO" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

@@ -64,6 +64,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/PhysicsNeMo-25.06-cuda-12.9-python-3.12-ngc.sif",
       },
       image_variables = { "SIF", "SIFPHYSICSNEMO" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

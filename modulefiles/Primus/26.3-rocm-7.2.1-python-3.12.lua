@@ -69,6 +69,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/Primus-26.3-rocm-7.2.1-python-3.12.sif",
       },
       image_variables = { "SIF", "SIFPRIMUS" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/var/spool/slurmd", optional = true },

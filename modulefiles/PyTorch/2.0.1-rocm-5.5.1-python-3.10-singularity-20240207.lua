@@ -67,6 +67,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.5.1-python-3.10-pytorch-v2.0.1-dockerhash-5313d0148234.sif",
       },
       image_variables = { "SIF", "SIFPYTORCH" },
+      python_key = "220558be",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/usr/lib64/libjansson.so.4", optional = true },

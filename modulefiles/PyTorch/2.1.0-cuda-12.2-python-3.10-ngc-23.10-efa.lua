@@ -65,6 +65,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/PyTorch-2.1.0-cuda-12.2-python-3.10-ngc-23.10-efa.sif",
       },
       image_variables = { "SIF", "SIFPYTORCH" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

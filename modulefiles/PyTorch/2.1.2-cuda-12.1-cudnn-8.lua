@@ -64,6 +64,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/PyTorch-2.1.2-cuda-12.1-cudnn-8.sif",
       },
       image_variables = { "SIF", "SIFPYTORCH" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

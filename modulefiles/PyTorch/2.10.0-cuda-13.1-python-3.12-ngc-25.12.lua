@@ -65,6 +65,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/PyTorch-2.10.0-cuda-13.1-python-3.12-ngc-25.12.sif",
       },
       image_variables = { "SIF", "SIFPYTORCH" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

@@ -65,6 +65,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/PyTorch-2.14.0-cuda-13.4-python-3.12-ngc-26.08.sif",
       },
       image_variables = { "SIF", "SIFPYTORCH" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

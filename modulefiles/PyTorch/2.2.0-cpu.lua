@@ -63,6 +63,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/PyTorch-2.2.0-cpu.sif",
       },
       image_variables = { "SIF", "SIFPYTORCH" },
+      python_key = "593c54fa",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

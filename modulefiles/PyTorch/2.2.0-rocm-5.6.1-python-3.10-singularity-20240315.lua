@@ -69,6 +69,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-7392c9d4dcf7.sif",
       },
       image_variables = { "SIF", "SIFPYTORCH" },
+      python_key = "f4e2fcca",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/usr/lib64/libjansson.so.4", optional = true },

@@ -69,6 +69,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-6.2.0-python-3.10-pytorch-v2.3.0-dockerhash-187f41102477.sif",
       },
       image_variables = { "SIF", "SIFPYTORCH" },
+      python_key = "f4e2fcca",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/usr/lib64/libjansson.so.4", optional = true },

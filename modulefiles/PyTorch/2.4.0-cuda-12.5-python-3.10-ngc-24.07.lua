@@ -65,6 +65,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/PyTorch-2.4.0-cuda-12.5-python-3.10-ngc-24.07.sif",
       },
       image_variables = { "SIF", "SIFPYTORCH" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

@@ -69,6 +69,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1-dockerhash-64804c7ab71a.sif",
       },
       image_variables = { "SIF", "SIFPYTORCH" },
+      python_key = "f4e2fcca",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/usr/lib64/libjansson.so.4", optional = true },

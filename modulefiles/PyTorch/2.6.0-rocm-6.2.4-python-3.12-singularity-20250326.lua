@@ -68,6 +68,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.6.0-dockerhash-33fb441e91f5.sif",
       },
       image_variables = { "SIF", "SIFPYTORCH" },
+      python_key = "d67a6bbc",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/var/spool/slurmd", optional = true },

@@ -71,6 +71,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-multitorch-full-u24r64f21m43t29-20251219_144046.sif",
       },
       image_variables = { "SIF", "SIFPYTORCH" },
+      python_key = "5be1bca4",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/var/spool/slurmd", optional = true },

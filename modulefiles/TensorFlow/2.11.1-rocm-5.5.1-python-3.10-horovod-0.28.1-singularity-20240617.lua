@@ -67,6 +67,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-tensorflow-rocm-5.5.1-python-3.10-tensorflow-2.11.1-horovod-0.28.1-dockerhash-40e06197e97b.sif",
       },
       image_variables = { "SIF", "SIFTENSORFLOW" },
+      python_key = "61ea6d70",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/usr/lib64/libjansson.so.4", optional = true },

@@ -67,6 +67,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-tensorflow-rocm-6.2.0-python-3.10-tensorflow-2.16.1-horovod-0.28.1-dockerhash-8c75f24cfffc.sif",
       },
       image_variables = { "SIF", "SIFTENSORFLOW" },
+      python_key = "61ea6d70",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/var/spool/slurmd", optional = true },

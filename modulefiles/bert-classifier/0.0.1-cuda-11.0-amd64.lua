@@ -64,6 +64,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/bert-classifier-0.0.1-cuda-11.0-amd64.sif",
       },
       image_variables = { "SIF", "SIFBERTMINCLASSIFIER" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

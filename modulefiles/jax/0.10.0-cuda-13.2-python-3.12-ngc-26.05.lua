@@ -65,6 +65,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/jax-0.10.0-cuda-13.2-python-3.12-ngc-26.05.sif",
       },
       image_variables = { "SIF", "SIFJAX" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

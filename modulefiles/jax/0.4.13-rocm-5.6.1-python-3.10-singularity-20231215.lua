@@ -67,6 +67,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-jax-rocm-5.6.1-python-3.10-jax-0.4.13-dockerhash-1e625e0cfb23.sif",
       },
       image_variables = { "SIF", "SIFJAX" },
+      python_key = "316818e0",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/usr/lib64/libjansson.so.4", optional = true },

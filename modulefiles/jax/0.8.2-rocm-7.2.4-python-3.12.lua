@@ -68,6 +68,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/jax-0.8.2-rocm-7.2.4-python-3.12.sif",
       },
       image_variables = { "SIF", "SIFJAX" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/var/spool/slurmd", optional = true },

@@ -69,6 +69,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-jax-rocm-6.2.4-python-3.12-jax-community-0.5.0-dockerhash-67b47a3e813c.sif",
       },
       image_variables = { "SIF", "SIFJAX" },
+      python_key = "c76372ea",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/var/spool/slurmd", optional = true },

@@ -65,6 +65,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-mpi4py-rocm-5.4.5-python-3.10-mpi4py-3.1.4-dockerhash-7fd741532a9f.sif",
       },
       image_variables = { "SIF", "SIFMPI4PY" },
+      python_key = "3ec6b3b9",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/usr/lib64/libjansson.so.4", optional = true },

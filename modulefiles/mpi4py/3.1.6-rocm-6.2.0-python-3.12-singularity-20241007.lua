@@ -65,6 +65,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6-dockerhash-f049c8bd4669.sif",
       },
       image_variables = { "SIF", "SIFMPI4PY" },
+      python_key = "3ec6b3b9",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/var/spool/slurmd", optional = true },

@@ -62,6 +62,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/nbody-12.4.1-cuda-12.4.sif",
       },
       image_variables = { "SIF", "SIFNBODY" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

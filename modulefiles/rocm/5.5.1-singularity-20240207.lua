@@ -66,6 +66,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-rocm-rocm-5.5.1-dockerhash-eede462411b7.sif",
       },
       image_variables = { "SIF", "SIFROCM" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/usr/lib64/libjansson.so.4", optional = true },

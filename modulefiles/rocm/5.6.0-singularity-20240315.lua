@@ -66,6 +66,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-rocm-rocm-5.6.0-dockerhash-2fc2f9a6a17d.sif",
       },
       image_variables = { "SIF", "SIFROCM" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/var/spool/slurmd", optional = true },

@@ -66,6 +66,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/lumi-rocm-rocm-5.6.1-dockerhash-44ecb24471c4.sif",
       },
       image_variables = { "SIF", "SIFROCM" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/var/spool/slurmd", optional = true },

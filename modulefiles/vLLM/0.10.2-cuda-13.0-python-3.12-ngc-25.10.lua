@@ -65,6 +65,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/vLLM-0.10.2-cuda-13.0-python-3.12-ngc-25.10.sif",
       },
       image_variables = { "SIF", "SIFVLLM" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },

@@ -68,6 +68,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          "/appl/local/containers/easybuild-sif-images/vLLM-0.11.2-rocm-7.0.0.sif",
       },
       image_variables = { "SIF", "SIFVLLM" },
+      python_key = "f04d559e",
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
          { "/var/spool/slurmd", optional = true },

@@ -12,7 +12,7 @@ from sifmod.module import quote
 from sifmod.module.jobscript import JOB, JobOptions, job_of, job_script, to_json
 from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
 from sifmod.module.scripts import environment, numbered, scripts
-from sifmod.module.variables import host_variables, image_variables, record_key
+from sifmod.module.variables import host_variables, image_variables, python_key, record_key
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
 _PATHS = {  # as the modulefiles spell them; see plan.ROOT
@@ -92,6 +92,7 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
         "key": record_key(plan),
         "reinstall": plan.reinstall(PREFIX),
         "image_variables": image_variables(plan.module) if plan.image else (),
+        "python_key": python_key(plan),
         "images": plan.images_of(ROOT),
         "binds": plan.binds_of(ROOT),
         "user_software": plan.user_software_of(ROOT),

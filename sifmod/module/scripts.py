@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sifmod.digest import sha256_bytes
 from sifmod.module.plan import LAYER_TARGET, PREFIX, ROOT, USER_SOFTWARE_TARGET, VENVS, File, Plan, Wrapper
 from sifmod.module.quote import shell
-from sifmod.module.variables import host_variables, image_variables, own_variables, state_key
+from sifmod.module.variables import host_variables, image_variables, own_variables, python_key, python_path, state_key
 
 LAUNCHER = "share/launch.sh"
 _ANY = 10**40  # the number of no generation, in texts that are rendered once and then get each number
@@ -119,6 +119,8 @@ def _launcher(plan: Plan, number: int) -> str:
         user_software=plan.user_software_of(ROOT),
         path=":".join(plan.prepend_path),
         plain_path=":".join(plan.path),
+        python_key=python_key(plan),
+        python_path=":".join(python_path(plan)),
         kept_out=tuple(name for name in _KEPT_OUT if name in plain),
         env=tuple((name, value, plain[name]) for name, value in plan.container_env),
         loaded=f"_SIFMOD_GENERATION_{state_key(plan.module)}",

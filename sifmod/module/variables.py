@@ -3,7 +3,8 @@
 import re
 
 from sifmod.config.name import ModuleName
-from sifmod.module.plan import Plan
+from sifmod.digest import sha256_bytes
+from sifmod.module.plan import RUNSCRIPTS_TARGET, Plan
 
 
 def own_variables(plan: Plan, root: str) -> dict[str, str]:
@@ -42,3 +43,13 @@ def record_key(plan: Plan) -> str:
 def state_key(module: ModuleName) -> str:
     """The module's name within names of variables, one spelling for one name: other signs as `_` and their code."""
     return re.sub("[^A-Za-z0-9]", lambda sign: f"_{ord(sign[0]):02X}", module.name)
+
+
+def python_key(plan: Plan) -> str:
+    """What is the same for modules that start the same Python of an image, as far as their own settings choose it."""
+    return sha256_bytes(repr((plan.activation.command, python_path(plan))).encode())[:8]
+
+
+def python_path(plan: Plan) -> tuple[str, ...]:
+    """The directories in front of PATH inside by which it is found."""
+    return tuple(directory for directory in plan.path if directory != RUNSCRIPTS_TARGET)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from plans import Published, plan, publish
+from sifmod.config.name import ModuleName
 from sifmod.module.plan import Activation, Bind, Plan, Runtime, Wrapper
 from support.command import Result, run
 
@@ -350,14 +351,80 @@ def called(inside: Published, path: str, **variables: str) -> Result:
 
 
 @pytest.mark.parametrize("name", ["APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"])
-def test_in_a_container_already_the_command_itself_is_run(inside: Published, tmp_path: Path, name: str) -> None:
+def test_in_its_own_container_the_command_itself_is_run(inside: Published, tmp_path: Path, name: str) -> None:
     (tmp_path / "sing").mkdir()
     stable = Path(inside.plan.prefix) / "software" / str(inside.plan.module) / "bin"
     (tmp_path / "link").symlink_to(inside.root / "bin")
+    (tmp_path / "a l*nk.sif").symlink_to(inside.image)
     rest = f"{tmp_path}/us*r bin:/usr/bin:/bin"
     for wrappers in (inside.root / "bin", stable, tmp_path / "link", f"{inside.root}/bin/"):
-        found = called(inside, f"{wrappers}:{rest}:{wrappers}", **{name: "/x.sif"}).ok()
+        found = called(inside, f"{wrappers}:{rest}:{wrappers}", **{name: f"{tmp_path}/a l*nk.sif"}).ok()
         assert (found.stdout.splitlines(), found.stderr) == (["real", rest, "a b", "c*", ""], "")
+
+
+KEY = "0123456789abcdef"
+
+
+def said_inside(published: Published, **variables: str) -> str:
+    """SIFMOD_CONTAINER, as a wrapper outside has the runtime set it."""
+    (published.root / "share" / "image").write_text(f"{KEY}\n/usr/bin/apptainer\n")
+    return str(told(published, **variables).both("ENV_SIFMOD_CONTAINER"))
+
+
+def test_a_wrapper_says_inside_which_container_it_starts(place: Path, runtime: Path) -> None:
+    names = (ModuleName("PyTorch", version) for version in "1234")
+    one, other = (publish(wanted(place, runtime, module=next(names))) for _ in range(2))
+    conda = publish(wanted(place, runtime, module=next(names), path=("/opt/conda/bin",)))
+    activated = publish(wanted(place, runtime, module=next(names), activation=Activation("x", "source x")))
+    python = said_inside(one).split(":")[1]
+    assert said_inside(one, SINGULARITYENV_SIFMOD_CONTAINER="of:another:/module") == f"{KEY}:{python}:{one.image}"
+    assert said_inside(other).split(":")[:2] == [KEY, python]
+    assert len({said_inside(each).split(":")[1] for each in (one, conda, activated)}) == 3
+
+
+@pytest.fixture
+def another(inside: Published, tmp_path: Path) -> Published:
+    """The module in a container of another image, in which no runtime is."""
+    (inside.root / "share" / "image").write_text(f"{KEY}\n/usr/bin/apptainer\n")
+    (tmp_path / "sing").mkdir()
+    (tmp_path / "other.sif").touch()
+    Path(inside.plan.runtime.path).rename(tmp_path / "kept")
+    return inside
+
+
+def test_in_the_container_of_another_image_it_fails(another: Published, tmp_path: Path) -> None:
+    path, other = f"{another.root}/bin:{tmp_path}/us*r bin", f"{tmp_path}/other.sif"
+    python = "0" * 8
+    for variables in (
+        {},
+        {"SIFMOD_CONTAINER": f"{KEY}:{python}:{other}"},  # another Python
+        {"SIFMOD_CONTAINER": f"{'f' * 16}:{python}:{other}"},
+        {"SIFMOD_CONTAINER": f"{'f' * 16}:{python}:"},
+        {"SIFMOD_CONTAINER": "::"},
+    ):
+        found = called(another, path, APPTAINER_CONTAINER=other, **variables)
+        assert (found.code, found.stdout) == (127, "")
+        assert found.stderr.startswith(
+            f"{another.plan.module}: this is the container of {other}, and tool is of another"
+        )
+        assert found.stderr.endswith("SIFMOD_ANY_CONTAINER=1 runs what is called tool in this one\n")
+    there = called(another, path, APPTAINER_CONTAINER=other, SIFMOD_ANY_CONTAINER="1").ok()
+    assert there.stdout.startswith("real\n")
+
+
+def test_a_copy_and_another_module_of_the_image_are_its_own(another: Published, tmp_path: Path) -> None:
+    path, other = f"{another.root}/bin:{tmp_path}/us*r bin", f"{tmp_path}/other.sif"
+    path += ":/usr/bin:/bin"
+    (tmp_path / "kept").rename(another.plan.runtime.path)
+    (tmp_path / "sing").rmdir()
+    python = str(Told(called(another, path)).both("ENV_SIFMOD_CONTAINER")).split(":")[1]
+    (tmp_path / "sing").mkdir()
+    for place in (other, ""):
+        said = f"{KEY}:{python}:{place}"
+        assert called(another, path, APPTAINER_CONTAINER=other, SIFMOD_CONTAINER=said).ok().stdout.startswith("real\n")
+    stale = f"{KEY}:{python}:/the/image/outside.sif"  # and then another container was started by hand
+    started = Told(called(another, path, APPTAINER_CONTAINER=other, SIFMOD_CONTAINER=stale))
+    assert started.words[:3] == ["-q", "exec", str(another.image)]  # there is a runtime
 
 
 def test_a_variable_or_a_directory_alone_is_no_container(inside: Published, tmp_path: Path) -> None:

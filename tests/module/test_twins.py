@@ -1,5 +1,6 @@
 """modulefiles/: the twins are what is rendered now, and a load of them gives what is written down here by hand."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -91,6 +92,7 @@ def test_a_load_gives_what_is_written_here(
     file = prefix / "modules" / "PyTorch" / (f"{version}.lua" if module_tool.syntax == "lua" else version)
     file.parent.mkdir(parents=True)
     text = (TWINS / "PyTorch" / file.name).read_text().replace("/opt/sifmod", str(prefix))
+    (python,) = re.findall(r'python_key\W+"?([0-9a-f]{8})\b', text)
     file.write_text(text if module_tool.syntax == "lua" else f"#%Module\n{text}")
 
     before, loaded, unloaded = module_tool.session(
@@ -114,6 +116,7 @@ def test_a_load_gives_what_is_written_here(
         expected[f"{name}_BINDPATH"] = f"{root}/runscripts:/runscripts:ro"
         expected[f"{name}ENV_PREPEND_PATH"] = path
         expected |= {f"{name}ENV_{key}": value for key, value in inside.items()}
+        expected[f"{name}ENV_SIFMOD_CONTAINER"] = f":{python}:{root}/{image}"
     changed = {key: value for key, value in loaded.environment.items() if before.environment.get(key) != value}
     assert {key: value for key, value in changed.items() if not own(key)} == expected
     left = {key: value for key, value in unloaded.environment.items() if not own(key)}

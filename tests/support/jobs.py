@@ -100,7 +100,5 @@ def before_parting(stderr: str) -> str:
     """What the launchers say but torch's own warnings of one that ends a moment after the launcher with the store."""
     records = re.split(r"^(?=\[?W\d{4} )", stderr, flags=re.MULTILINE)
     return "".join(
-        record
-        for record in records
-        if not re.search("TCPStore.cpp|dynamic_rendezvous.py", record.split("\n")[0])
+        record for record in records if not re.search("TCPStore.cpp|dynamic_rendezvous.py", record.split("\n")[0])
     )

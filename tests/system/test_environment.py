@@ -7,6 +7,7 @@ import pytest
 from loads import NAME, another, changes, unloads, users, visited
 from plans import Published, plan, publish
 from sifmod.module.plan import Runtime
+from sifmod.module.variables import python_key
 from support.module_tool import ModuleTool
 
 
@@ -26,6 +27,7 @@ def binds_of(published: Published, *more: str) -> str:
 
 
 def test_a_load_sets_every_variable_of_the_design(module_tool: ModuleTool, pytorch: Published) -> None:
+    (pytorch.root / "share" / "image").write_text("0123456789abcdef\n")
     before, after, _ = unloads(module_tool, pytorch.modules, f"module load {NAME}", f"module unload {NAME}")
     root = str(pytorch.root)
     activate = "source /opt/miniconda3/bin/activate pytorch"
@@ -37,7 +39,9 @@ def test_a_load_sets_every_variable_of_the_design(module_tool: ModuleTool, pytor
         "ENV_NCCL_DEBUG": "WARN",
         "ENV_PYTHONNOUSERSITE": "1",
         "ENV_WITH_CONDA": activate,
+        "ENV_SIFMOD_CONTAINER": f"0123456789abcdef:{python_key(pytorch.plan)}:{root}/pytorch-2.2.0.sif",
     }
+    (pytorch.root / "share" / "image").unlink()
     assert changes(before, after) == {
         "SIF": f"{root}/pytorch-2.2.0.sif",
         "SIFPYTORCH": f"{root}/pytorch-2.2.0.sif",

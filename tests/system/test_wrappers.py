@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sifmod.module.plan import Activation, Runtime, Wrapper
+from sifmod.config.name import ModuleName
+from sifmod.module.plan import Activation, Bind, Runtime, Wrapper
 from support.command import run
 from support.generation import SHELLS, make_generation
 from support.images import Images
@@ -153,7 +154,7 @@ def test_the_runtime_is_looked_for_on_path_when_it_has_moved(shared_tmp: Path, t
 def test_in_a_container_already_the_command_itself_is_run(switch: Path, tiny: Path) -> None:
     """Bound into a container and even first on PATH there, a wrapper finds the real command; it starts no other one."""
     root = switch.resolve()
-    inside = (RUNTIME.path, "-q", "exec", "-B", str(switch.parents[2]), tiny, "sh", "-c")
+    inside = (RUNTIME.path, "-q", "exec", "-B", f"{switch.parents[2]},{tiny.parent}", tiny, "sh", "-c")
     script = (
         f"PATH='{switch}/bin:{root}/bin':$PATH; export PATH; "
         "show 'a b'; "
@@ -162,6 +163,32 @@ def test_in_a_container_already_the_command_itself_is_run(switch: Path, tiny: Pa
     result = run((*inside, script))
     assert result.stdout == "a b\0inside\n7\n127\n"
     assert "no-such-command" in result.stderr
+
+
+def test_in_the_container_of_another_image_a_wrapper_starts_nothing_of_it(
+    somebody: Somebody, shared_tmp: Path, images: Images
+) -> None:
+    """Three modules with one command, two of them of one image: from each to each."""
+    prefix = shared_tmp / "pre fix"
+    made: dict[str, Path] = {}
+    for name, image in (("one", "first"), ("two", "first"), ("three", "second")):
+        file = Path(shutil.copyfile(images.tiny(image), shared_tmp / f"{image}.sif"))
+        bind = Bind(str(prefix), str(prefix))
+        switch = make_generation(tiny_plan(prefix, module=ModuleName("Tiny", name), binds=(bind,)), file)
+        (switch / "share").resolve().joinpath("image").write_text(f"{image:0>16}\n")
+        made[name] = switch
+    for outer, out in made.items():
+        for inner, switch in made.items():
+            words = (out / "bin" / "in-sh", "-c", f"'{switch}/bin/in-sh' -c 'echo $APPTAINER_CONTAINER'")
+            found = somebody.run(words)
+            if (outer == "three") == (inner == "three"):
+                assert (found.code, found.stderr) == (0, "")
+                assert found.stdout.endswith("/tiny.sif\n")
+            else:
+                assert (found.code, found.stdout) == (127, "")
+                assert f"Tiny/{inner}: this is the container of {out.resolve()}/tiny.sif, and sh is of" in found.stderr
+                forced = somebody.run(words, env={"APPTAINERENV_SIFMOD_ANY_CONTAINER": "1"})
+                assert forced.stdout == f"{out.resolve()}/tiny.sif\n"
 
 
 def test_an_activation_command_is_run_by_bash_inside(somebody: Somebody, shared_tmp: Path, images: Images) -> None:

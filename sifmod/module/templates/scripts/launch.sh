@@ -20,8 +20,10 @@ esac
 sifmod_prefix=${sifmod_root%"$sifmod_generation"}
 
 launch() {
-  if [ -d /.singularity.d ] && [ -n "${APPTAINER_CONTAINER-}${SINGULARITY_CONTAINER-}" ]; then
-    sifmod_run_here "$@"
+  sifmod_container=${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER-}}
+  if [ -d /.singularity.d ] && [ -n "$sifmod_container" ]; then
+    if sifmod_is_own; then sifmod_run_here "$@"; fi
+    sifmod_refuse_without_runtime "$1"
   fi
   {% if plan.layers %}
   # activated over the module, whose python goes on where the environment's own is a link to nothing on this host
@@ -39,6 +41,7 @@ launch() {
   esac
   sifmod_find_image
   sifmod_find_runtime
+  sifmod_read_key
   sifmod_forget_modules
   sifmod_set_binds
   sifmod_set_environment
@@ -46,7 +49,45 @@ launch() {
   exec "$sifmod_runtime" -q {{ plan.verb }} "$sifmod_image" "$@"
 }
 
-# In a container already: the command itself, found without the wrappers.
+# Whether the container that this runs in is of this module's image, with its Python. Loads and wrappers say inside which one
+# they have started, in SIFMOD_CONTAINER: key of the image, key of the Python, path; where that is of another start, the files are asked.
+sifmod_is_own() {
+  if [ -n "${SIFMOD_ANY_CONTAINER-}" ]; then return 0; fi
+  sifmod_read_key
+  case ${sifmod_key:+${SIFMOD_CONTAINER-}} in
+    "$sifmod_key:{{ python_key }}:" | "$sifmod_key:{{ python_key }}:$sifmod_container") return 0 ;;
+    *?":$sifmod_container") return 1 ;;
+  esac
+  for sifmod_image in \
+    {{ images | map("here") | join(" \\\n    ") }}; do
+    # shellcheck disable=SC3013
+    if [ "$sifmod_image" -ef "$sifmod_container" ]; then
+      {% if python_path %}
+      case :$PATH: in *:{{ python_path | shell }}:*) return 0 ;; esac
+      {% else %}
+      return 0
+      {% endif %}
+    fi
+  done
+  return 1
+}
+
+# sifmod_refuse_without_runtime COMMAND: another container may have one, which then starts this module's image.
+sifmod_refuse_without_runtime() {
+  for sifmod_runtime in {{ plan.runtime.candidates | map("shell") | join(" ") }}; do
+    if command -v "$sifmod_runtime" >/dev/null; then return; fi
+  done
+  sifmod_fail "this is the container of $sifmod_container, and $1 is of another image or Python; no runtime is installed in here" \
+    "leave the container first; SIFMOD_ANY_CONTAINER=1 runs what is called $1 in this one"
+}
+
+# The key of the image, in sifmod_key; none where it cannot be read.
+sifmod_read_key() {
+  sifmod_key=
+  if [ -r "$sifmod_root/share/image" ]; then read -r sifmod_key <"$sifmod_root/share/image"; fi
+}
+
+# In its own container already: the command itself, found without the wrappers.
 sifmod_run_here() {
   sifmod_path=
   IFS=:
@@ -87,10 +128,10 @@ sifmod_find_runtime() {
 sifmod_forget_modules() {
   sifmod_noted=
   IFS=:
-  for sifmod_key in ${_SIFMOD_LOADED-}; do
-    case $sifmod_key in
+  for sifmod_loaded in ${_SIFMOD_LOADED-}; do
+    case $sifmod_loaded in
       *[!A-Za-z0-9_]* | _VIEW_*) ;;
-      *) eval "sifmod_forget \"\${_SIFMOD_WANT_$sifmod_key-}\"" ;;
+      *) eval "sifmod_forget \"\${_SIFMOD_WANT_$sifmod_loaded-}\"" ;;
     esac
   done
   unset IFS
@@ -171,8 +212,7 @@ sifmod_set_binds() {
 sifmod_find_layer() {
   sifmod_layer=
   sifmod_name=${SIFMOD_LAYER-default}
-  if [ -z "$sifmod_name" ] || [ ! -r "$sifmod_root/share/image" ]; then return; fi
-  read -r sifmod_key <"$sifmod_root/share/image"
+  if [ -z "$sifmod_name" ] || [ -z "$sifmod_key" ]; then return; fi
   sifmod_other=
   sifmod_own=${HOME-}/.local/share
   case ${XDG_DATA_HOME-} in /*) sifmod_own=$XDG_DATA_HOME ;; esac
@@ -306,6 +346,12 @@ sifmod_set_environment() {
   # a runtime that is told of a GPU warns where there is none
   if [ ! -e /dev/nvidiactl ]; then unset SINGULARITY_NV APPTAINER_NV SINGULARITY_NVCCLI APPTAINER_NVCCLI; fi
   if [ ! -e /dev/kfd ]; then unset SINGULARITY_ROCM APPTAINER_ROCM; fi
+  case $sifmod_image in
+    *[\`\$\"\\]*) sifmod_value= ;; # the runtime would evaluate it
+    *) sifmod_value=$sifmod_image ;;
+  esac
+  sifmod_value=$sifmod_key:{{ python_key }}:$sifmod_value
+  export SINGULARITYENV_SIFMOD_CONTAINER="$sifmod_value" APPTAINERENV_SIFMOD_CONTAINER="$sifmod_value"
   {% for flag, device in gpus %}
   if [ -e {{ device }} ]; then sifmod_set _{{ flag }} 1; fi
   {% endfor %}

@@ -132,6 +132,16 @@ local function prefixes(module)
    return module.runtime == "apptainer" and { "SINGULARITY", "APPTAINER" } or { "SINGULARITY" }
 end
 
+-- What a wrapper in a container knows it by, as launch.sh has it; the runtime evaluates some signs, which no path then has.
+local function container(module, image)
+   local file, key = io.open(module.root .. "/share/image"), nil
+   if file then
+      key = file:read("*l")
+      file:close()
+   end
+   return ("%s:%s:%s"):format(key or "", module.python_key, image:find('[`$"\\]') and "" or image)
+end
+
 -- Every variable of the module that is not a list, name → text.
 local function variables(module, image)
    local values = {}
@@ -166,8 +176,12 @@ local function load(module)
          myModuleFullName(), table.concat(missing, ", ")))
    end
    lfs.touch(join(module.root, "share/mark")) -- where there is one: see sifmod/tree/mark.py
+   local set = variables(module, image)
+   for _, prefix in ipairs(image and prefixes(module) or {}) do
+      set[prefix .. "ENV_SIFMOD_CONTAINER"] = container(module, image)
+   end
    environment(module).load(module.key, { runtime = module.runtime, binds = binds, path_inside = module.path_inside,
-                                          set = variables(module, image), default = module.default_env,
+                                          set = set, default = module.default_env,
                                           generation = module.root })
    if module.layer then prepend_path("PATH", module.layer .. "/bin") end
    if module.warn_without_version and myModuleUsrName() ~= myModuleFullName() and on_terminal() then

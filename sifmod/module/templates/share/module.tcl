@@ -12,12 +12,26 @@ proc sifmod_prefixes {module} {
     return SINGULARITY
 }
 
+# What a wrapper in a container knows it by, as launch.sh has it; the runtime evaluates some signs, which no path then has.
+proc sifmod_container {module image} {
+    set key {}
+    if {![catch {open [dict get $module root]/share/image} file]} {
+        gets $file key
+        close $file
+    }
+    if {[regexp {[`$"\\]} $image]} {set image {}}
+    return $key:[dict get $module python_key]:$image
+}
+
 # Every variable of the module that is not a list, with its text.
 proc sifmod_variables {module image} {
     set values [dict get $module env]
     foreach prefix [sifmod_prefixes $module] {
         foreach flag [dict get $module flags] {dict set values ${prefix}_$flag 1}
         dict for {name text} [dict get $module env_inside] {dict set values ${prefix}ENV_$name $text}
+        if {[llength [dict get $module image]]} {
+            dict set values ${prefix}ENV_SIFMOD_CONTAINER [sifmod_container $module $image]
+        }
     }
     foreach name [dict get $module image_variables] {dict set values $name $image}
     return $values
@@ -195,6 +209,7 @@ proc sifmod_show {module} {
     dict for {name text} [sifmod_or $module {} default_env] {
         if {[sifmod_or [array get ::env] $text $name] eq $text} {dict set values $name [sifmod_or $values $text $name]}
     }
+    foreach name [lsort [dict keys $values *ENV_SIFMOD_CONTAINER]] {dict unset values $name}
     foreach name [lsort [dict keys $values]] {setenv $name [dict get $values $name]}
     foreach list [sifmod_lists] {
         lassign $list separator field
