@@ -8,7 +8,7 @@ import requests
 
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Remote
-from sifmod.image.download.pieces import Head, Piece, Pieces, Ranges, Restart, read_head, why_restart
+from sifmod.image.download.pieces import Head, Piece, Pieces, Ranges, Restart, if_range, read_head, why_restart
 
 DATE = "Tue, 15 Nov 1994 12:45:26 GMT"
 
@@ -60,12 +60,13 @@ def test_a_length_of_what_is_compressed_on_its_way_says_nothing(encoding: str, e
         ({}, ""),
         ({"ETag": ' "a" '}, '"a"'),
         ({"ETag": '""'}, '""'),
-        ({"ETag": '"a"', "Last-Modified": DATE}, '"a"'),
-        ({"ETag": 'W/"a"', "Last-Modified": DATE}, ""),  # a weak one: a date is no better
+        ({"ETag": '"a"', "Last-Modified": DATE}, f'"a"\n{DATE}'),
+        ({"ETag": 'W/"a"', "Last-Modified": DATE}, f'W/"a"\n{DATE}'),
+        ({"ETag": 'W/"a"'}, 'W/"a"'),
         ({"ETag": '"a" x'}, ""),
         ({"ETag": '"a b"'}, ""),
-        ({"ETag": "", "Last-Modified": f" {DATE} "}, DATE),
-        ({"Last-Modified": "x" * 63}, "x" * 63),
+        ({"ETag": "", "Last-Modified": f" {DATE} "}, f"\n{DATE}"),
+        ({"Last-Modified": "x" * 63}, "\n" + "x" * 63),
         ({"Last-Modified": "x" * 64}, ""),
         ({"Last-Modified": "\u00fc"}, ""),
         ({"Last-Modified": "a\x01b"}, ""),
@@ -77,10 +78,40 @@ def test_what_the_content_is_known_by(headers: dict[str, str], validator: str) -
 
 @pytest.mark.parametrize(
     ("one", "other", "differs"),
-    [('"a"', '"b"', True), ('"a"', '"a"', False), ('"a"', "", False), ("", '"a"', False), ("", "", False)],
+    [
+        ('"a"', '"b"', True),
+        ('"a"', '"a"', False),
+        ('"a"', "", False),
+        ("", '"a"', False),
+        ("", "", False),
+        ('W/"a"', 'W/"b"', True),
+        ('W/"a"', '"a"', True),
+        ("", 'W/"a"', True),  # If-Range takes no weak one
+        ("", 'W/"a"\nMonday', False),
+        ('"a"\nMonday', '"a"\nSunday', True),
+        ('"a"', '"a"\nSunday', False),
+        ("\nMonday", "\nSunday", True),
+        ("\nSunday", "\nSunday", False),
+        ("\nSunday", '"a"\nSunday', True),
+    ],
 )
-def test_who_says_nothing_does_not_differ(one: str, other: str, differs: bool) -> None:
+def test_what_differs(one: str, other: str, differs: bool) -> None:
     assert Head(200, 0, None, None, one, False).differs(other) is differs
+
+
+@pytest.mark.parametrize(
+    ("validator", "asked"),
+    [
+        ("", ""),
+        ('"a"\nMonday', '"a"'),
+        ('"a"', '"a"'),
+        ('W/"a"\nMonday', "Monday"),
+        ('W/"a"', ""),
+        ("\nMonday", "Monday"),
+    ],
+)
+def test_what_is_asked_with(validator: str, asked: str) -> None:
+    assert if_range(validator) == asked
 
 
 def remote(size: int | None = None, *, by_digest: bool = False) -> Remote:
@@ -112,6 +143,8 @@ NOTHING = known(None, "", False, Ranges.UNKNOWN)
 TAKE = None
 CHANGED = Restart("the content changed")
 OTHER = Restart("it sends another range than was asked for", True)
+UNNAMED = Restart("it does not say which content it is", True)
+PROMISED = Remote("x.sif", lambda _: nullcontext(requests.Response()), 100, "sha256:x")
 NO_RANGES = Restart("it gives no ranges", True)
 NO_LENGTH = Restart("it does not say how long the whole is", True)
 
@@ -121,6 +154,10 @@ NO_LENGTH = Restart("it does not say how long the whole is", True)
     [
         (ranged(), ASKED, KNOWN, TAKE),
         (ranged(), ASKED, NOTHING, TAKE),
+        (ranged(validator=""), FIRST, NOTHING, UNNAMED),
+        (ranged(validator=""), ASKED, NOTHING, UNNAMED),
+        (ranged(0, 16, 16, validator=""), FIRST, NOTHING, TAKE),
+        (ranged(0, 16, validator=""), FIRST, known(None, "", False, Ranges.UNKNOWN, PROMISED), TAKE),
         (ranged(end=12), ASKED, KNOWN, TAKE),  # less than was asked for
         (ranged(total=16), ASKED, NOTHING, TAKE),
         (ranged(total=None), ASKED, KNOWN, TAKE),

@@ -86,7 +86,7 @@ class PartialFile:
 
 @dataclass(frozen=True)
 class Record:
-    """The state of a partial file. `validator` is the server's strong ETag or date of the content, "" without one."""
+    """The state of a partial file. `validator` is the content's, as Head has it."""
 
     size: int  # bytes of the whole
     digest: str  # sha256:…, "" without a promise

@@ -142,7 +142,7 @@ def cut(spans: tuple[Span, ...], length: int) -> tuple[Span, ...]:
 
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII)
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
-_STRONG = re.compile(r'"[\x21\x23-\x7e]*"')
+_ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]*"')
 
 
 @dataclass(frozen=True)
@@ -156,12 +156,18 @@ class Head:
     start: int | None
     end: int | None
     total: int | None
-    validator: str  # of the content, for If-Range: a strong ETag, else a date; "" without any
+    validator: str  # of the content: its ETag, also a weak one, and its date, each in a line; "" without any
     encoded: bool
 
     def differs(self, validator: str) -> bool:
-        """Whether it is of other content than `validator`; False where one of the two is empty."""
-        return bool(validator and self.validator and validator != self.validator)
+        """Whether it is of other content than `validator`, False where that is empty.
+
+        A response that says nothing is of the same content where If-Range has asked for that: RFC 9110, 15.3.7.
+        """
+        if not validator or not self.validator:
+            return bool(validator) and not if_range(validator)
+        (own, date), (etag, before) = (text.partition("\n")[::2] for text in (self.validator, validator))
+        return own != etag or bool(date and before and date != before)
 
 
 @dataclass(frozen=True)
@@ -173,6 +179,7 @@ class Restart:
 
 
 _CHANGED = Restart("the content changed")
+_UNNAMED = Restart("it does not say which content it is", whole=True)
 _OTHER_RANGE = Restart("it sends another range than was asked for", whole=True)
 
 
@@ -191,11 +198,15 @@ def read_head(response: requests.Response) -> Head:
 
 
 def _validator(headers: Mapping[str, str]) -> str:
-    etag = headers.get("ETag", "").strip()
-    if etag:
-        return etag if _STRONG.fullmatch(etag) else ""
-    date = headers.get("Last-Modified", "").strip()
-    return date if date.isascii() and date.isprintable() and len(date) < 64 else ""
+    etag, date = (headers.get(name, "").strip() for name in ("ETag", "Last-Modified"))
+    date = date if date.isascii() and date.isprintable() and len(date) < 64 else ""
+    return f"{etag if _ETAG.fullmatch(etag) else ''}\n{date}".rstrip("\n")
+
+
+def if_range(validator: str) -> str:
+    """What may be asked with of a validator: a strong ETag, else the date; "" without either."""
+    etag, _, date = validator.partition("\n")
+    return date if not etag or etag.startswith("W/") else etag
 
 
 def why_restart(head: Head, asked: Piece, known: Pieces) -> Restart | None:
@@ -226,6 +237,8 @@ def why_restart(head: Head, asked: Piece, known: Pieces) -> Restart | None:
 
 
 def _judge_range(head: Head, asked: Piece, known: Pieces) -> Restart | None:
+    if not (known.remote.digest or head.validator or known.validator) and head.total != head.end:
+        return _UNNAMED
     if asked.end is None or head.encoded or head.start != asked.start or head.end is None:
         return _OTHER_RANGE
     if not asked.start < head.end <= min(asked.end, head.total or asked.end):

@@ -26,7 +26,7 @@ from sifmod.image.disk import NoSpaceError
 from sifmod.image.download import journal
 from sifmod.image.download.arriving_file import STEP, ArrivingFile, Shared
 from sifmod.image.download.journal import PartialFile
-from sifmod.image.download.pieces import Head, Piece, Pieces, Ranges, read_head, why_restart
+from sifmod.image.download.pieces import Head, Piece, Pieces, Ranges, if_range, read_head, why_restart
 from sifmod.image.registry.network import PATIENCE, Attempts, Patience, SlowError, TransientError
 from sifmod.image.settings import Settings
 
@@ -135,7 +135,7 @@ class Transfer(ArrivingFile):
         """
         pieces = self._pieces
         if restart := why_restart(head, piece, pieces):
-            raise self._start_over(restart.why, whole=restart.whole)
+            raise self._start_over(restart.why, whole=restart.whole or self._restarts > 0)
         if head.total == 0 and self._remote.check is not None:
             self._remote.check(b"")
         if pieces.size is None and head.total is not None:
@@ -202,8 +202,8 @@ class Transfer(ArrivingFile):
         headers: dict[str, str] = {}
         if self._pieces.ranges is not Ranges.NONE and piece.end is not None:
             headers["Range"] = f"bytes={piece.start}-{piece.end - 1}"
-            if self._pieces.validator and not self._remote.by_digest:
-                headers["If-Range"] = self._pieces.validator
+            if not self._remote.by_digest and (same := if_range(self._pieces.validator)):
+                headers["If-Range"] = same
         with self._remote.get(headers) as response:
             head = read_head(response)
             with self.shared.changed:
