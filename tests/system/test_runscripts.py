@@ -259,3 +259,23 @@ def test_a_shell_in_an_image_without_bash(images: Images, tmp_path: Path) -> Non
     inside = (RUNTIME.path, "-q", "exec", "-B", f"{directory}:/runscripts", images.tiny_sif)
     result = run((*inside, "/runscripts/start-shell", "-c", 'echo "$0 $1"', "sh", "a b")).ok()
     assert (result.stdout, result.stderr) == ("sh a b\n", "")
+
+
+def test_a_shell_reads_the_hosts_settings_where_it_is_told_to(images: Images, tmp_path: Path) -> None:
+    """As `conda init` leaves ~/.bashrc: there `python` is the host's."""
+    directory = Runscripts(tmp_path, plan(accelerator="none", wrappers=())).directory
+    home = tmp_path / "ho me"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "python").write_text("#!/bin/sh\necho the hosts\n")
+    (home / "bin" / "python").chmod(0o755)
+    for name in (".bashrc", "env"):
+        (home / name).write_text('PATH="$HOME/bin:$PATH"\n')
+    ask = ("-i", "-c", "python -c 'print(\"the images\")'")
+    for image, env in ((images.python_sif, ()), (images.tiny_sif, ("--env", f"ENV={home}/env"))):
+        inside = (RUNTIME.path, "-q", "exec", *env, "--home", home, "-B", f"{directory}:/runscripts", image)
+        path = ("env", "PATH=/opt/miniconda3/envs/pytorch/bin:/usr/bin:/bin", "/runscripts/start-shell")
+        if image == images.python_sif:
+            assert run((*inside, *path, *ask)).ok().stdout == "the images\n"
+        else:
+            assert run((*inside, *path, *ask)).code == 127
+        assert run((*inside, *path, "--rc", *ask)).ok().stdout.splitlines()[-1] == "the hosts"
