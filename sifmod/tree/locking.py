@@ -105,14 +105,14 @@ class Held:
                 if not is_full(error):
                     raise
                 # The notes of the dead are empty files, and stay. A beat has a block too.
-                for remains in _fence(self.directory.parent, self.name, self._number):
+                for remains in _fence(self.directory, self.name, self._number):
                     for path in remains.iterdir():
                         if path.is_dir() or path.lstat().st_size:
                             remove_tree(path, self.top)
                 leases.thin(self._chain, self._number)
                 make_directory(self.directory, self.top)
             self.check()
-            self.remains = _fence(self.directory.parent, self.name, self._number)
+            self.remains = _fence(self.directory, self.name, self._number)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -223,11 +223,15 @@ def _entries(staging: Path) -> Iterator[_Entry]:
                 yield _Entry(staging / name, owner, int(number), bool(fenced))
 
 
-def _fence(staging: Path, name: str, number: int) -> tuple[Path, ...]:
-    """Put the directories of all earlier holders of the lock out of their reach: where those are now."""
+def _fence(own: Path, name: str, number: int) -> tuple[Path, ...]:
+    """Put the directories of all earlier holders of the lock out of their reach: where those are now.
+
+    One of the same number is of a holder that could not remove it (NFS keeps what is open) before the lock was
+    forgotten, whose numbers then began again.
+    """
     fenced = []
-    for entry in _entries(staging):
-        if entry.owner != spelled(name) or entry.number >= number:
+    for entry in _entries(own.parent):
+        if entry.owner != spelled(name) or entry.number > number or entry.path == own:
             continue
         if entry.fenced:
             fenced.append(entry.path)

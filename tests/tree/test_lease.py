@@ -258,7 +258,7 @@ def test_remains_of_earlier_holders_are_out_of_reach_and_go(place: Path) -> None
         holder = claimed(chain)
     leases.free(chain, 3)
     ours = ("A@1.1.a", "A@1.2.b.fenced", "A@1.3.c")
-    others = ("A@1.4.d", "A@1.x.e", "A@2.1.f", "notes", "A@1.txt")
+    others = ("A@1.5.d", "A@1.x.e", "A@2.1.f", "notes", "A@1.txt")
     for name in (*ours, *others):
         (staging / name / "inner").mkdir(parents=True)
     with lock(Workplace(place), "A/1", LEASE, nobody) as held:
