@@ -41,6 +41,7 @@ def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
             _builders(site),
             _squashfs(),
             _accelerators(site),
+            _home(environ),
             _module_tool(environ),
             _slurm(),
             _space(site),
@@ -143,6 +144,12 @@ def _accelerators(site: Site) -> Iterator[Finding]:
     if not nvidia and not render:
         yield Finding("GPUs", "note", "none on this node; on a login node that is usual")
     yield Finding("accelerator", "ok", f"{site.accelerator} (site {site.name})")
+
+
+def _home(environ: Mapping[str, str]) -> Iterator[Finding]:
+    home = environ.get("HOME", "")
+    if home.startswith("/") and (real := os.path.realpath(home)) != os.path.normpath(home):
+        yield Finding("home", "ok", f"{home} leads to {real}; containers of loaded modules and wrappers have both")
 
 
 def _module_tool(environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -111,7 +111,7 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     directories = (*dict.fromkeys(Path(str(node.value)) for node in robot_paths), shipped())
     facts = _facts(environ, kept, _names_site((*files, *options)), file.runtime)
     resolved = resolve(file, directories, environ, dict(facts), hidden)
-    site = replace(resolved.site, hooks=hooks_of(file.hooks, merged), limits=file.limits)
+    site = replace(resolved.site, hooks=hooks_of(file.hooks, merged))
     read = dict.fromkeys((*inputs, *base.inputs, *variables_read(layers, local), *resolved.inputs))
     origins = _origins(merged, robot_paths, resolved, base)
     quirks = tuple(directory / "quirks" for directory in (shipped(), *settings_directories(environ)))

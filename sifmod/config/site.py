@@ -38,7 +38,7 @@ MARK_DAYS = 180.0
 # the keys that decide about a module's files, wherever its tree is: a bundle brings its own
 DECIDING = (
     *("name", "description", "accelerator", "accelerators", "binds", "env", "host_env", "runscript_env"),
-    *("gpu_selection", "gpus_per_node", "mpi", "mpi_profile", "cpus_per_gpu", "cpu_bind", "cache_directory"),
+    *("gpu_selection", "gpus_per_node", "mpi", "mpi_profile", "cpus_per_gpu", "cpu_bind", "cache_directory", "scratch"),
     *("module_syntax", "arch", "extensions", "protected", "warn_without_version"),
 )
 
@@ -119,6 +119,7 @@ class Site:
     cpus_per_gpu: int  # 0: not said
     cpu_bind: str  # for srun, one task for each GPU of a node; "" for Slurm's own choice
     cache_directory: str  # of compilers and kernels, on the node; "" when it is decided at run time
+    scratch: tuple[str, ...]  # places of the user's, `$USER` in them
     module_syntax: tuple[Syntax, ...]
     link: Link
     lock_lease: float  # seconds
@@ -214,6 +215,9 @@ class SiteFile(Model):
     cpus_per_gpu: Annotated[int, Field(ge=0, le=1024), BeforeValidator(whole_number)] = 0
     cpu_bind: Annotated[Line, _CPU_BIND] = ""
     cache_directory: Annotated[Line, expecting("(/[^$]*)?", "an absolute path without variables")] = ""
+    scratch: tuple[
+        Annotated[Line, expecting(r"(/(\$USER|[^/$,:\"\\]+))+", "an absolute path, in which $USER may stand")], ...
+    ] = ()
     module_syntax: Literal["auto", "lua", "tcl", "both"] = "auto"
     link: Link = "copy"
     lock_lease: Annotated[float, Field(ge=1, le=3600), BeforeValidator(_seconds)] = 30.0

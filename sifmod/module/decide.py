@@ -85,6 +85,7 @@ def make_plan(
         cpus_per_gpu=site.cpus_per_gpu,
         cpu_bind=site.cpu_bind,
         cache_directory=site.cache_directory,
+        scratch=site.scratch,
         default_env=_merged(easyconfig.default_env),
         depends_on=tuple(dict.fromkeys((*easyconfig.modules, *easyconfig.depends_on))),
         protected=easyconfig.protected,

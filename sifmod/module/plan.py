@@ -228,6 +228,7 @@ class Plan:
     gpus_per_node: int = 4  # as Slurm counts them; for job scripts, as the next two
     cpus_per_gpu: int = 0  # 0: the site does not say
     cpu_bind: str = ""  # for srun, one task for each GPU of a node
+    scratch: tuple[str, ...] = ()  # places of the user's, `$USER` in them
     cache_directory: str = ""  # of compilers and kernels, on the node; "": decided at run time
     default_env: tuple[tuple[str, str], ...] = ()  # on the host, where the user has none of that name; sorted by name
     depends_on: tuple[str, ...] = ()  # modules that are loaded with this one

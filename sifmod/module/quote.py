@@ -55,6 +55,11 @@ def shell(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
+def users_place(path: str) -> str:
+    """A path of the user's as a word of a POSIX shell: where it has `$USER`, the user's name."""
+    return "/".join('"${USER-}"' if part == "$USER" else shell(part) if part else "" for part in path.split("/"))
+
+
 def _balanced(text: str) -> bool:
     depth = 0
     for sign in text:

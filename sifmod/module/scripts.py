@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sifmod.digest import sha256_bytes
 from sifmod.module.plan import LAYER_TARGET, PREFIX, ROOT, USER_SOFTWARE_TARGET, VENVS, File, Plan, Wrapper
-from sifmod.module.quote import shell
+from sifmod.module.quote import shell, users_place
 from sifmod.module.variables import host_variables, image_variables, own_variables, python_key, python_path, state_key
 
 LAUNCHER = "share/launch.sh"
@@ -53,7 +53,7 @@ def environment(**more: Any) -> Environment:
 
 
 TEMPLATES = environment(lstrip_blocks=True, keep_trailing_newline=True)  # shell: every value goes through its filter
-TEMPLATES.filters |= {"shell": shell, "here": _here}
+TEMPLATES.filters |= {"shell": shell, "here": _here, "scratch": users_place}
 
 
 @lru_cache(maxsize=256)

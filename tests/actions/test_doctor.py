@@ -336,3 +336,12 @@ def test_what_is_printed(
     assert ("[ok] module tool      Lmod 8.7" in lines) == well
     assert ("[!!] module tool      `module` is not set up in this shell" in lines) != well
     assert lines[-1] == "[ok] settings         0 site files, quirks and MPI profiles beside the shipped ones"
+
+
+def test_a_home_that_is_a_link(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    found = machine.findings({"HOME": f"{tmp_path}/link"})["home"]
+    said = f"{tmp_path}/link leads to {tmp_path}/real; containers of loaded modules and wrappers have both"
+    assert (found.status, found.text) == ("ok", said)
+    assert "home" not in machine.findings({"HOME": f"{tmp_path}/real"})

@@ -203,6 +203,11 @@ sifmod_set_binds() {
     sifmod_add_bind "$sifmod_layer/tree:{{ layer_target }}:ro"
   fi
   {% endif %}
+  sifmod_bind_real "${HOME-}"
+  {% for place in plan.scratch %}
+  if sifmod_is_users {{ place | scratch }}; then sifmod_add_bind {{ place | scratch }}; fi
+  sifmod_bind_real {{ place | scratch }}
+  {% endfor %}
   unset SINGULARITY_BIND APPTAINER_BIND
   export SINGULARITY_BINDPATH="${sifmod_binds#,}" APPTAINER_BINDPATH="${sifmod_binds#,}"
 }
@@ -284,6 +289,35 @@ sifmod_take_binds() {
     esac
   done
   unset IFS
+}
+
+# sifmod_bind_real PLACE: where a home or a place of scratch is that is reached through links: commands that follow them, and
+# Slurm, say that path, and the runtime mounts the other. The same in module.lua and module.tcl.
+sifmod_bind_real() {
+  case $1 in
+    /*) sifmod_rest=$1 ;;
+    *) return ;;
+  esac
+  while [ -n "$sifmod_rest" ] && [ ! -L "$sifmod_rest" ]; do sifmod_rest=${sifmod_rest%/*}; done
+  if [ -z "$sifmod_rest" ]; then return; fi
+  for sifmod_told in "${SINGULARITY_NO_HOME-}" "${APPTAINER_NO_HOME-}" "${SINGULARITY_CONTAIN-}" "${APPTAINER_CONTAIN-}" \
+    "${SINGULARITY_CONTAINALL-}" "${APPTAINER_CONTAINALL-}"; do
+    case $sifmod_told in
+      '' | 0 | [fF] | false | False | FALSE) ;;
+      *) return ;;
+    esac
+  done
+  sifmod_real=$(CDPATH='' cd -P "$1" 2>/dev/null && pwd -P)
+  if sifmod_is_users "$sifmod_real"; then sifmod_add_bind "$sifmod_real"; fi
+}
+
+# sifmod_is_users PLACE: whether it is a directory of the user's that can be bound.
+sifmod_is_users() {
+  case $1 in
+    *[,:\\\"]* | /usr | /usr/* | /etc/* | /bin/* | /sbin/* | /lib*/* | /boot/* | /dev/* | /proc/* | /sys/* | /run/*) return 1 ;;
+    /?*) [ -d "$1" ] && [ -O "$1" ] ;;
+    *) return 1 ;;
+  esac
 }
 
 # sifmod_bind SOURCE BIND: a bind of the module's, `source[:target[:options]]`.

@@ -22,6 +22,64 @@ local function user_software(module)
    end
 end
 
+local function on(name)
+   for _, prefix in ipairs({ "SINGULARITY_", "APPTAINER_" }) do
+      local told = (os.getenv(prefix .. name) or ""):lower()
+      if told ~= "" and told ~= "0" and told ~= "f" and told ~= "false" then return true end
+   end
+end
+
+-- A path without links; nil for one that does not end.
+local function real(path)
+   local done, links = "", 0
+   while path ~= "" do
+      local part, rest = path:match("^/*([^/]*)(.*)$")
+      path = rest
+      if part == ".." then
+         done = done:match("^(.*)/[^/]*$") or ""
+      elseif part ~= "" and part ~= "." then
+         local target = lfs.symlinkattributes(done .. "/" .. part, "mode") == "link"
+            and lfs.symlinkattributes(done .. "/" .. part, "target")
+         links = links + (target and 1 or 0)
+         if links > 40 then return end
+         if not target then done = done .. "/" .. part
+         else
+            if target:sub(1, 1) == "/" then done = "" end
+            path = target .. path
+         end
+      end
+   end
+   return done
+end
+
+local SYSTEM = { usr = true, etc = true, bin = true, sbin = true, boot = true, dev = true, proc = true, sys = true, run = true }
+
+-- Whether it is a directory of the user's that can be bound.
+local function is_users(place)
+   local top = place:match("^/([^/]+)")
+   return top and not SYSTEM[top] and not top:find("^lib") and not place:find('[,:\\"]')
+      and lfs.attributes(place, "mode") == "directory" and lfs.attributes(place, "uid") == lfs.attributes("/proc/self", "uid")
+end
+
+-- Where the home and places of scratch are that are reached through links, and those places; the same as in launch.sh.
+local function places_of_user(module)
+   local found, home = {}, os.getenv("HOME") or ""
+   local closed = on("NO_HOME") or on("CONTAIN") or on("CONTAINALL")
+   local function take(place) if is_users(place) then found[#found + 1] = place end end
+   local function take_real(place)
+      local where = not closed and place:sub(1, 1) == "/" and real(place)
+      if where and where ~= place:gsub("/+", "/"):gsub("(.)/$", "%1") then take(where) end
+   end
+   take_real(home)
+   for _, place in ipairs(module.scratch or {}) do
+      local name = (os.getenv("USER") or ""):gsub("%%", "%%%%")
+      place = place:gsub("%$USER", name)
+      take(place)
+      take_real(place)
+   end
+   return found
+end
+
 -- The binds whose sources are there, and the sources of required ones that are not.
 local function existing(module)
    local there, missing = {}, {}
@@ -30,6 +88,7 @@ local function existing(module)
       elseif not bind.optional then missing[#missing + 1] = bind[1]:match("^[^:]*") end
    end
    there[#there + 1] = user_software(module)
+   for _, place in ipairs(module.image[1] and places_of_user(module) or {}) do there[#there + 1] = place end
    return there, missing
 end
 

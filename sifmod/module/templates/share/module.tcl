@@ -50,6 +50,38 @@ proc sifmod_user_software {module} {
     }
 }
 
+proc sifmod_on {name} {
+    foreach prefix {SINGULARITY_ APPTAINER_} {
+        if {[info exists ::env($prefix$name)] && [string tolower $::env($prefix$name)] ni {{} 0 f false}} {return 1}
+    }
+    return 0
+}
+
+# Whether it is a directory of the user's that can be bound.
+proc sifmod_is_users {place} {
+    return [expr {[regexp {^/[^/]} $place] && ![regexp {[,:\\"]} $place]
+        && ![regexp {^/((usr|etc|bin|sbin|boot|dev|proc|sys|run)(/|$)|lib)} $place]
+        && [file isdirectory $place] && [file owned $place]}]
+}
+
+# Where the home and places of scratch are that are reached through links, and those places; the same as in launch.sh.
+proc sifmod_places_of_user {module} {
+    set found {}
+    set places {}
+    if {[info exists ::env(HOME)]} {lappend places $::env(HOME) 0}
+    foreach place [sifmod_or $module {} scratch] {
+        lappend places [string map [list {$USER} [expr {[info exists ::env(USER)] ? $::env(USER) : {}}]] $place] 1
+    }
+    foreach {place itself} $places {
+        if {$itself && [sifmod_is_users $place]} {lappend found $place}
+        if {![string match /* $place] || [sifmod_on NO_HOME] || [sifmod_on CONTAIN] || [sifmod_on CONTAINALL]} {continue}
+        set real [file dirname [file normalize $place/x]]
+        regsub -all {/+} $place / plain
+        if {$real ne $plain && "$real/" ne $plain && [sifmod_is_users $real]} {lappend found $real}
+    }
+    return $found
+}
+
 # The places where layers may be, the first one first; the same as in launch.sh.
 proc sifmod_layer_directories {module} {
     array set have [array get ::env]
@@ -135,6 +167,7 @@ proc sifmod_want {module} {
         if {[file exists $source]} {lappend binds $bind} elseif {$need eq "required"} {lappend missing $source}
     }
     lappend binds {*}[sifmod_user_software $module]
+    if {[llength [dict get $module image]]} {lappend binds {*}[sifmod_places_of_user $module]}
     if {[llength $missing]} {
         sifmod_fail "[module-info name] needs [join $missing {, }], which this machine does not have; nothing was changed"
     }
