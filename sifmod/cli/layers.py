@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sifmod.cli.outputs.use import LayerData
     from sifmod.tree.layer import Layer
 
+_no_import = click.option("--no-import", is_flag=True, help="Do not try whether what is added can be imported.")
+
 Words = tuple[str, ...]
 State = Literal["live", "stale", "unreadable", "removed"]
 _ABOUT = {
@@ -169,6 +171,7 @@ def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> 
 @click.option("--unpacked", is_flag=True, help="Keep a directory, which can be edited, and not one file.")
 @places_options
 @click.option("--no-build-isolation", is_flag=True, help="Compile with what the image and the layer hold (flash-attn).")
+@_no_import
 @layer_options
 @prefix_option
 @json_option
@@ -192,7 +195,8 @@ def add_command(
     projects = tuple(directory_of(one, "--editable") for one in editable)
     words = words_of(given["find_links"], no_index=given["no_index"], no_build_isolation=given["no_build_isolation"])
     wanted = Wanted(asked, projects, words)
-    change = LayerChange(given["layer"], wanted, upgrade=given["upgrade"], unpacked=given["unpacked"])
+    kind = {"upgrade": given["upgrade"], "unpacked": given["unpacked"], "tried": not given["no_import"]}
+    change = LayerChange(given["layer"], wanted, **kind)
     changed(onto or module, change, given, of=module if onto else None)
 
 
@@ -218,7 +222,8 @@ def remove_command(module: str, names: Words, everything: bool, stale: bool, **g
     if not names and not everything:
         raise OptionError("there is nothing to remove", "name packages, or --all for the whole layer")
     words = words_of(given["find_links"], no_index=given["no_index"])
-    changed(module, LayerChange(given["layer"], Wanted(words=words), remove=names, everything=everything), given)
+    change = LayerChange(given["layer"], Wanted(words=words), remove=names, everything=everything, tried=False)
+    changed(module, change, given)
 
 
 @click.command("sync")
@@ -226,6 +231,7 @@ def remove_command(module: str, names: Words, everything: bool, stale: bool, **g
 @click.argument("lock", metavar="LOCK")
 @places_options
 @click.option("--unpacked", is_flag=True, help="Keep a directory and not one file.")
+@_no_import
 @layer_options
 @prefix_option
 @json_option
@@ -237,5 +243,6 @@ def sync_command(module: str, lock: str, unpacked: bool, **given: Any) -> None:
     from sifmod.image.packages.wanted import Wanted, read_lock, words_of
 
     words = words_of(given["find_links"], no_index=given["no_index"])
-    change = LayerChange(given["layer"], Wanted(words=words), lock=read_lock(Path(lock)), unpacked=unpacked)
+    followed, tried = read_lock(Path(lock)), not given["no_import"]
+    change = LayerChange(given["layer"], Wanted(words=words), lock=followed, unpacked=unpacked, tried=tried)
     changed(module, change, given)

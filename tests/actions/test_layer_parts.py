@@ -22,8 +22,9 @@ from sifmod.config.site import PROTECTED
 from sifmod.errors import ImageError, InstallError, OptionError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.convert.packed import More, pack
+from sifmod.image.packages.added import told
 from sifmod.image.packages.image_python import Distribution, ImagePython, image_python
-from sifmod.image.packages.resolve import followed, pinned, versions_of
+from sifmod.image.packages.resolve import Resolved, followed, pinned, versions_of
 from sifmod.image.packages.uv import bytecode_cache
 from sifmod.image.packages.wanted import name_of, read_requirements
 from sifmod.module.render import render
@@ -93,6 +94,28 @@ def test_what_the_image_asks_of_what_is_added() -> None:
 def test_what_an_image_says_amiss(text: str) -> None:
     with pytest.raises(ImageError, match="does not say what it holds"):
         image_python(text, PROTECTED)
+
+
+_STRANGE = "not in the image, and may not be built for the image's torch "
+
+
+@pytest.mark.parametrize(
+    ("added", "warning"),
+    [
+        ({"new": "1"}, ""),
+        (
+            {"torchvision": "0.2", "new": "1"},
+            f"torchvision 0.2 is {_STRANGE}",
+        ),
+        (
+            {"nvidia-nccl-cu12": "2", "torchaudio": "1", "torchvision": "3"},
+            f"nvidia-nccl-cu12 2 and 2 more of its kind are {_STRANGE}",
+        ),
+    ],
+)
+def test_one_warning_for_packages_of_a_kind(added: dict[str, str], warning: str) -> None:
+    said = [line for line in told(image_python(HELD, PROTECTED), Resolved("", added, ())) if "warning" in line]
+    assert (len(said), "".join(said)[9 : 9 + len(warning)]) == (bool(warning), warning)
 
 
 def test_a_lock_without_what_the_image_holds() -> None:

@@ -27,7 +27,7 @@ SAME_PLACES = """
 --json --quiet --yes --offline --site --prefix --robot-paths --image-dirs --accelerator --runtime
 --module-syntax --processors --compression --keep-blobs --fail-fast --jobs --only --wait --variant --source
 --arch --sha256 --from --pip --name --version --name-from --module-tree --editable --requirement --onto
---no-build-isolation --layer --dir --unpacked --without --title --force --locked --robot --local-settings
+--no-build-isolation --no-import --layer --dir --unpacked --without --title --force --locked --robot --local-settings
 --rebuild --account --partition --nodes --time --timeout --style --bcast --minimum --network --origins --keys
 --signature --format --until --successor --days --marks --hooks --stack
 --fail-on-held --then-decide

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from sifmod.actions.layer.imports import tried_imports
 from sifmod.actions.layer.inside import Inside, python_wrapper
 from sifmod.actions.layer.make import make
 from sifmod.actions.log import record_layer
@@ -38,6 +39,7 @@ class LayerChange:
     lock: str | None = None  # the text of a lock to follow, in the place of a resolution
     upgrade: bool = False  # take newer versions than those of the layer
     unpacked: bool = False
+    tried: bool = True  # what is added is imported once
 
 
 def change_layer(
@@ -75,8 +77,8 @@ def change_layer(
             for line in told(python, resolved):
                 reporter.say(line)
             # that of the module's commands, which need not be that of this user's settings
-            named = Path(installation.root, "share", "image").read_text().splitlines()[1:]
-            program = ask("".join(named[:1]) or site.runtime_path)
+            runtime = Path(installation.root, "share", "image").read_text().splitlines()[1:2]
+            program = ask("".join(runtime) or site.runtime_path)
             binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
             kept = tuple((one.name, one.version) for one in python.protected.values())
             layer = Layer(
@@ -87,7 +89,14 @@ def change_layer(
             asked = (resolved.lock, layer.editable, layer.packed)
             if before and (before.lock, before.editable, before.packed) == asked and not verify_layer(before):
                 return before, "unchanged"
-            layer = make(layer, resolved.lock, inside, wanted, (python, program, site))
+            named = dict.fromkeys(map(name_of, change.add.requirements or resolved.requirements))
+            names = tuple(name for name in named if resolved.added.get(name))
+
+            def tried() -> None:
+                for line in tried_imports(inside, python, resolved, names) if names and change.tried else ():
+                    reporter.say(line)
+
+            layer = make(layer, resolved.lock, inside, wanted, (python, program, site), tried)
         layer = publish_layer(layers, layer, inside.directory, held)
         record_layer(layers, layer, before, site.lock_lease, reporter)
         remove_old(layers, layer, _KEPT_GENERATIONS, held)

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import zipfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -34,9 +35,16 @@ _NO_HINT = "hint: Build failures"  # uv's own, after which ours would be a secon
 
 
 def make(
-    layer: Layer, lock: str, inside: Inside, wanted: Wanted, here: tuple[ImagePython, Program | None, Site]
+    layer: Layer,
+    lock: str,
+    inside: Inside,
+    wanted: Wanted,
+    here: tuple[ImagePython, Program | None, Site],
+    tried: Callable[[], None],
 ) -> Layer:
     """Fill the directory of `inside` with a generation of the layer; gives the layer with its size and digest.
+
+    `tried` is called when the packages are in `lib`, and may refuse them.
 
     Raises InstallError with what uv said where it cannot install, OptionError where that hides what the image keeps,
     OSError as the file system does.
@@ -49,6 +57,7 @@ def make(
         (place / "lib").mkdir()
         _install(inside, python, layer, lock, wanted)
         check_hides_nothing(place / "lib", python)
+        tried()
         more = bytecode(inside, jobs, held)
         shutil.rmtree(directory / "work")
         _arrange(place, python)

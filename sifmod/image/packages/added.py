@@ -184,9 +184,16 @@ def told(python: ImagePython, resolved: Resolved) -> Iterator[str]:
     stays = f"the image keeps {first.name} {first.version}{others}; " if first else ""
     count = len(resolved.added)
     yield f"{stays}{count} package{' is' if count == 1 else 's are'} added"
+    strangers = []
     for key, version in resolved.added.items():
         if held := python.distributions.get(key):
             yield f"{key} {version} is used in the place of the image's {held.version}"
         elif python.is_protected_name(key):
-            yield f"warning: {key} {version} is not in the image; it may be built for another torch"
+            strangers.append(f"{key} {version}")
+    if strangers:
+        of = next((one for one in strangers if one.startswith("torch ")), strangers[0])
+        more = f" and {len(strangers) - 1} more of its kind" if len(strangers) > 1 else ""
+        fits = f"the image's {first.name} {first.version}" if first else "the drivers and libraries of this machine"
+        are = "are" if len(strangers) > 1 else "is"
+        yield f"warning: {of}{more} {are} not in the image, and may not be built for {fits}"
     yield from (f"warning: {line}" for line in python.broken_by(dict(resolved.added)))

@@ -1,0 +1,83 @@
+"""Whether what was added to a layer can be imported: once, in the image, before anybody loads it."""
+
+import json
+import re
+from collections.abc import Iterator
+
+from sifmod.actions.layer.inside import Inside
+from sifmod.errors import OptionError
+from sifmod.image.packages.image_python import ImagePython
+from sifmod.image.packages.resolve import Resolved
+
+_SECONDS = 20
+# in a home that is removed, without GPUs, and without any connection to somewhere else
+_CODE = """
+import sys, os, signal, tempfile, json, site
+seconds, lib, answer, *names = sys.argv[1:]
+home = tempfile.mkdtemp(dir=os.path.dirname(answer))
+os.environ.update(HOME=home, XDG_CACHE_HOME=home, XDG_CONFIG_HOME=home, XDG_DATA_HOME=home, MPLCONFIGDIR=home)
+os.environ.update(dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), ""))
+def refuse(event, arguments):
+    away = event in ("socket.connect", "socket.sendto") and not isinstance(arguments[-1], (str, bytes))
+    if away or event == "socket.getaddrinfo":
+        raise OSError("there is no network while an import is tried")
+sys.addaudithook(refuse)
+before = list(sys.path)
+site.addsitedir(lib)
+added = [place for place in sys.path if place not in before]
+first = [i for i, place in enumerate(before) if place.endswith(("site-packages", "dist-packages"))] or [len(before)]
+sys.path[:] = before[:first[0]] + added + before[first[0]:]
+import importlib, importlib.metadata
+def modules(name):
+    found = []
+    for file in importlib.metadata.distribution(name).files or ():
+        top = file.parts[0]
+        if len(file.parts) == 1 and top.endswith((".py", ".so")):
+            found.append(top.split(".")[0])
+        elif len(file.parts) == 2 and file.parts[1] == "__init__.py":
+            found.append(top)
+    return [each for each in dict.fromkeys(found) if each.isidentifier()]
+signal.alarm(int(seconds))
+told = {}
+for name in names:
+    told[name] = "it takes more than %s seconds" % seconds
+    json.dump(told, open(answer, "w"))
+    try:
+        for module in modules(name):
+            importlib.import_module(module)
+        del told[name]
+    except BaseException as error:
+        told[name] = "%s: %s" % (type(error).__name__, error)
+    json.dump(told, open(answer, "w"))
+os._exit(0)
+"""
+# of what was compiled for another version of what the image has
+_MISFIT = re.compile(r"undefined symbol|symbol not found|operator \S+ does not exist|ABI version|binary incompatib")
+
+
+def tried_imports(inside: Inside, python: ImagePython, resolved: Resolved, names: tuple[str, ...]) -> Iterator[str]:
+    """What the user is to hear of the packages `names`, which lie in `lib`.
+
+    Raises OptionError for one that was built for another version of what the image has.
+    A library of a driver that is not here, or an import that takes longer than 20 seconds, decides nothing.
+    """
+    answer = inside.directory / "work" / "imports.json"
+    answer.write_text("{}")
+    place = f"{inside.target}/work/{answer.name}"
+    ended = inside.python("-c", _CODE, str(_SECONDS), f"{inside.target}/lib", place, *names)
+    try:
+        told = {str(name): str(why) for name, why in json.loads(answer.read_text()).items()}
+    except (ValueError, AttributeError):
+        told = {}
+    if not told and ended.code != 0:
+        yield f"warning: the imports could not be tried: {' '.join(ended.lines[-1:])}"
+    for name, why in told.items():
+        reason = " ".join(why.split())[:300]
+        if (first := python.first) and _MISFIT.search(reason):
+            raise OptionError(
+                f"{name} {resolved.added[name]} was built for something else than"
+                f" the image's {first.name} {first.version}: {reason}",
+                "name a version that goes with it, or the index that has packages for it (UV_INDEX=URL);"
+                " --no-import adds it as it is",
+            )
+        yield f"warning: {name} cannot be imported here: {reason}"

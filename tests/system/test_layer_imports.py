@@ -1,0 +1,68 @@
+"""What was added to a layer is imported once, in the image: what cannot fit is refused, the rest is told."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from support.images import Images
+from support.layered import NAME, PLAIN, Machine, make_machine
+from support.wheels import wheel
+
+
+@pytest.fixture
+def machine(shared_tmp: Path, images: Images) -> Machine:
+    """Its image is built around pip."""
+    made = make_machine(shared_tmp / "ma chine", images)
+    made.install(images.python_sif, rest=f"{PLAIN}\nprotected: [pip]\n")
+    return made
+
+
+MISFITS = {
+    "misfit": "raise RuntimeError('operator torchvision::nms does not exist')",
+    "symbol": "raise ImportError('/x/_C.so: undefined symbol: _ZN3c106detail14torchCheckFail')",
+}
+CURIOSITIES = {
+    "driver": ("raise ImportError('libcuda.so.1: cannot open shared object file')", "ImportError: libcuda.so.1"),
+    "leaves": ("import sys; sys.exit(3)", "SystemExit: 3"),
+    "caller": ("import socket; socket.create_connection(('192.0.2.1', 80), 5)", "OSError: there is no network while"),
+    "asks": ("import socket; socket.getaddrinfo('example.org', 80)", "OSError: there is no network while"),
+    "crashes": ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", ""),
+}
+GOOD = """
+import os, pathlib, helper
+if os.environ.get("CUDA_VISIBLE_DEVICES") == os.environ.get("ROCR_VISIBLE_DEVICES") == "":
+    pathlib.Path.home().joinpath("trace").touch()
+__version__ = "1.0"
+"""
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_what_was_built_for_something_else_is_refused(machine: Machine, name: str) -> None:
+    wheel(machine.wheels, name, files={f"{name}/__init__.py": MISFITS[name]})
+    before = machine.listing()
+    refused = machine.add(name)
+    assert (refused.code, machine.listing()) == (2, before)
+    assert f"error: {name} 1.0 was built for something else than the image's pip " in refused.stderr
+    assert "--no-import adds it as it is" in refused.stderr
+    machine.add(name, "--no-import").ok()
+
+
+def test_what_may_be_right_elsewhere_is_told(machine: Machine) -> None:
+    for name, (code, why) in CURIOSITIES.items():
+        wheel(machine.wheels, name, files={f"{name}/__init__.py": code})
+        said = machine.add(name).ok().stderr
+        assert f"warning: {name} cannot be imported here: {why}" in said
+    assert "warning" not in machine.sifmod("remove", NAME, *CURIOSITIES).ok().stderr
+
+
+def test_an_import_leaves_nothing_and_ends(machine: Machine) -> None:
+    wheel(machine.wheels, "good", requires=("helper",), files={"good/__init__.py": GOOD, "good.pth": ""})
+    wheel(machine.wheels, "endless", files={"endless/__init__.py": "while True: pass"})
+    wheel(machine.wheels, "data", empty=True, files={"data-1.0.data/data/share/x": "x"})
+    assert "warning" not in machine.add("good", "data").ok().stderr
+    assert machine.python("import good, helper; print(good.__version__)").ok().stdout == "1.0\n"
+    began = time.monotonic()
+    assert "endless cannot be imported here: it takes more than 20 seconds" in machine.add("endless").ok().stderr
+    assert time.monotonic() - began >= 20
+    assert list(machine.top.rglob("trace")) == []
