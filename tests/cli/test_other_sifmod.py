@@ -8,6 +8,7 @@ from pathlib import Path
 import sifmod
 from support.command import Result, run
 from support.config import write
+from support.disk_state import disk_state
 from support.images import Images
 
 SKIP = "--skip-sanity-check"
@@ -46,3 +47,36 @@ def test_install_and_lock_agree_after_sifmod_or_an_input_changed(tmp_path: Path,
         assert " [x] Good/1" in call("stack", "plan", "stack.yaml", SKIP).stdout
         assert call("stack", "lock", "stack.yaml").code == 0
         assert "nothing to do" in call("install", "Good-1.yaml", SKIP).stderr
+
+
+def test_an_earlier_sifmod_does_not_replace_what_a_later_one_made(tmp_path: Path, images: Images) -> None:
+    here, later = tmp_path / "a place", tmp_path / "later"
+    root = Path(sifmod.__file__).parent.parent
+    for name in ("sifmod", "easyconfigs"):
+        shutil.copytree(root / name, later / name, ignore=shutil.ignore_patterns("__pycache__"))
+    version = later / "sifmod/__init__.py"
+    version.write_text(version.read_text().replace(sifmod.__version__, "12.10.0"))
+    with (later / "sifmod/module/templates/modulefile.lua.j2").open("a") as file:
+        file.write("-- later\n")
+    image = f"image: {{sources: ['{images.tiny_sif}'], filename: tiny.sif}}\nwrappers: [sh]\n"
+    write(here / "Good-1.yaml", f"name: Good\nversion: '1'\n{image}")
+    write(here / "stack.yaml", "name: small\neasyconfigs: [Good-1.yaml]\n")
+    environ = {**os.environ, "SIFMOD_PREFIX": str(here / "a prefix"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def call(own: Path, *words: str) -> Result:
+        return run((sys.executable, "-m", "sifmod", *words), env={**environ, "PYTHONPATH": str(own)}, cwd=here)
+
+    call(later, "install", "Good-1.yaml", SKIP).ok()
+    before = disk_state(here / "a prefix/software")
+    said = f"sifmod 12.10.0 has installed Good/1, and this is {sifmod.__version__}, which would make other files"
+    for words in (("install", "Good-1.yaml", SKIP), ("stack", "apply", "stack.yaml", SKIP)):
+        refused = call(root, *words)
+        assert refused.code != 0
+        assert said in refused.stderr
+        assert disk_state(here / "a prefix/software") == before
+    assert said in call(root, "stack", "plan", "stack.yaml", SKIP).stdout
+    assert "nothing to do" in call(later, "install", "Good-1.yaml", SKIP).ok().stderr
+    call(root, "install", "Good-1.yaml", SKIP, "--rebuild").ok()
+    assert "nothing to do" in call(root, "install", "Good-1.yaml", SKIP).ok().stderr
+    call(later, "install", "Good-1.yaml", SKIP).ok()
+    assert "nothing to do" in call(later, "install", "Good-1.yaml", SKIP).ok().stderr

@@ -14,7 +14,9 @@ from sifmod.actions.install.request import InstallRequest
 from sifmod.config.find import own_path, places_before
 from sifmod.config.input import read_input
 from sifmod.config.shown import shown
+from sifmod.config.version import version_key
 from sifmod.digest import sha256_bytes
+from sifmod.errors import InstallError
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.history import read_history
@@ -41,6 +43,17 @@ def is_current(before: Installation, request: InstallRequest) -> bool:
     if locked and before.image_sha256 != locked.digest:
         return False
     return made.plan_digest == plan_digest(plan) and made.image.request == image_request(plan)
+
+
+def check_made_by(before: Installation | None, request: InstallRequest) -> None:
+    """Raise InstallError where a later sifmod has made what this one would replace; not with `rebuild`."""
+    made = before.provenance.sifmod if before else ""
+    if made and not request.options.rebuild and version_key(made) > version_key(__version__):
+        told = f"sifmod {made} has installed {request.plan.module}, and this is {__version__}"
+        raise InstallError(
+            f"{told}, which would make other files",
+            "update this sifmod; --rebuild installs the module with this one",
+        )
 
 
 def is_complete(layout: Layout, before: Installation, request: InstallRequest) -> bool:

@@ -14,6 +14,7 @@ from sifmod.actions.install.choose_image import (
     released,
 )
 from sifmod.actions.install.current import (
+    check_made_by,
     difference,
     is_complete,
     is_current,
@@ -68,6 +69,7 @@ def install(request: InstallRequest, reporter: Reporter) -> tuple[Installation, 
                 return before, False
             if before and _restored(layout, before, request, held, reporter):
                 return before, True
+            check_made_by(before, request)
             check_hold(layout, before, request)
             return _new_generation(layout, before, request, held, reporter)
 

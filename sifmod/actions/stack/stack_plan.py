@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from sifmod import __version__
 from sifmod.actions.install.choose_image import image_request
-from sifmod.actions.install.current import is_complete, provenance_to_write
+from sifmod.actions.install.current import check_made_by, is_complete, provenance_to_write
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
@@ -189,6 +189,7 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
             return Step(member, variant, " ", module, tuple(other), todo=todo)
         number = before.generation
         if not is_complete(layout, before, request):
+            check_made_by(before, request)
             check_hold(layout, before, request)
             return Step(member, variant, "R", module, (*_why(layout, before, request, around), *other), todo, number)
         lacks = (locked := request.options.locked) and not are_there(layout, before, locked)
