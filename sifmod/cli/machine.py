@@ -176,6 +176,7 @@ COMPLETION = {
     # without `compinit` zsh has no completion to add to
     "zsh": 'if (( $+commands[sifmod] && $+functions[compdef] )); then eval "$(_SIFMOD_COMPLETE=zsh_source sifmod)"; fi',
     "fish": "type -q sifmod; and _SIFMOD_COMPLETE=fish_source sifmod | source",
+    "tcsh": "",  # which click completes nothing for
 }
 
 
@@ -185,9 +186,11 @@ COMPLETION = {
 def init_command(shell: str, prefix: str | None) -> None:
     """Print the lines that make sifmod's modules and its completion available in SHELL.
 
-    Add them to ~/.bashrc, ~/.zshrc or ~/.config/fish/config.fish, or evaluate them:
+    Add them to ~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish or ~/.tcshrc, or evaluate them:
 
         eval "$(sifmod init bash)"
+
+    For tcsh there is no completion.
     """
     from sifmod.module.quote import shell as quoted
 
@@ -195,6 +198,9 @@ def init_command(shell: str, prefix: str | None) -> None:
     # a shell in which no module tool is set up yet has no `module`
     if shell == "fish":
         write(f"type -q module; and module use {modules}")
+    elif shell == "tcsh":  # where `module` is an alias
+        write(f"""if ("`alias module`" != "") then\n  module use {modules}\nendif""")
     else:
         write(f"if command -v module >/dev/null 2>&1; then module use {modules}; fi")
-    write(COMPLETION[shell])
+    if COMPLETION[shell]:
+        write(COMPLETION[shell])

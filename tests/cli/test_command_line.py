@@ -12,6 +12,7 @@ import pytest
 from sifmod import __version__
 from sifmod.cli.main import VERBS, run
 from sifmod.config.site import SiteFile
+from support.config import write
 from support.identity import call_as
 from support.images import Images
 from support.runtime import RUNTIME
@@ -171,18 +172,23 @@ def test_doctor_tells_of_spellings_that_differ(
     assert "SINGULARITY_BIND and APPTAINER_BIND are set differently" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
 def test_init_gives_a_shell_its_modules(shell: str, tmp_path: Path) -> None:
     program = shutil.which(shell)
     assert program, f"{shell} is missing: run scripts/provision"
     prefix = tmp_path / "a prefix"
     env = {**os.environ, "PATH": f"{Path(SIFMOD).parent}:/usr/bin:/bin", "SIFMOD_PREFIX": str(prefix)}
     lines = subprocess.run([SIFMOD, "init", shell], env=env, capture_output=True, text=True, check=True).stdout
-    module = "function module; echo module $argv; end" if shell == "fish" else 'module() { echo "module $*"; }'
+    modules = {
+        "fish": "function module; echo module $argv; end",
+        "tcsh": """alias module 'echo module \\!*'""",
+    }
+    module = modules.get(shell, 'module() { echo "module $*"; }')
     # zsh's completion needs its own system to have been started
     start = "autoload -Uz compinit; compinit -D" if shell == "zsh" else ""
-    script = "\n".join([module, start, lines])
-    result = subprocess.run([program, "-c", script], env=env, capture_output=True, text=True, check=False)
+    script = write(tmp_path / "script", "\n".join([module, start, lines]))
+    words = [program, "-f", str(script)] if shell == "tcsh" else [program, str(script)]
+    result = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     assert result.stdout == f"module use {prefix}/modules\n"
     assert (result.returncode, result.stderr) == (0, "")
 
