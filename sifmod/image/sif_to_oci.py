@@ -27,12 +27,17 @@ from sifmod.image.inspect.description import date
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import Documents, read_documents
 from sifmod.image.oci.manifest import OCI_MANIFEST, Descriptor, ImageConfig
+from sifmod.image.printable import line
 
 GZIP_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
 
 _LEVEL = 2  # of isa-l, whose output up to here does not depend on the processor
 _LONGEST = 1 << 17  # bytes of a variable that Linux takes
+_REMOVAL = b".wh."
+_REMOVES = re.compile(rb"\.wh\.(?!\.wh\.(?!\.opq\Z))")  # the others that begin so are notes of AUFS, which nobody heeds
+_LONGEST_REMOVED = 255 - len(_REMOVAL)  # bytes of a name
+_AS_SIF = "the SIF itself can be pushed (oras://…) and exported (--to sif)"
 _UNIT = 1 << 20
 # what each conversion to a SIF makes anew; a recipe's own documents stay
 _OF_THE_TOOLS = re.compile(rb"\.singularity\.d(/(?!build(/|$)).*)?", re.DOTALL)
@@ -88,6 +93,8 @@ def convert(path: Path, base: Base | None, take: Callable[[bytes, int], None]) -
     info = read_sif(path)
     documents = read_documents(path, info)
     content = Content(path) if base is None else _difference(path, base.path)
+    if any(len(name.rpartition(b"/")[2]) > _LONGEST_REMOVED for name in content.gone):
+        base, content = None, Content(path)  # the whiteout's own name would be too long
     plain, packed, size = hashlib.sha256(), hashlib.sha256(), 0
     for piece in _gzip(_tar(content), plain.update):
         packed.update(piece)
@@ -143,7 +150,7 @@ def opened(path: Path) -> Iterator[SquashfsReader]:
     if system != SQUASHFS:
         raise ImageError(
             f"the files of {path} cannot be read: they are in no squashfs, or encrypted",
-            "the SIF itself can be pushed (oras://…) and exported (--to sif)",
+            _AS_SIF,
         )
     with open_rootfs(path, info) as rootfs:
         yield rootfs.reader
@@ -154,8 +161,15 @@ def _walk(reader: SquashfsReader) -> Iterator[tuple[bytes, Stat, int]]:
     yield b".", reader.root, -1
     for path, stat, reference in reader.walk():
         of_the_tools = _OF_THE_TOOLS.fullmatch(path) or stat.target.startswith(b".singularity.d/")
-        if not of_the_tools and stat.kind in _KINDS:
-            yield path, stat, reference
+        if of_the_tools or stat.kind not in _KINDS:
+            continue
+        if _REMOVES.match(path.rpartition(b"/")[2]):
+            raise _unsaid(path, "a name that begins with .wh. removes another file there")
+        yield path, stat, reference
+
+
+def _unsaid(path: bytes, why: str) -> ImageError:
+    return ImageError(f"/{line(os.fsdecode(path))} cannot be in an OCI image: {why}", _AS_SIF)
 
 
 def _difference(path: Path, base: Path) -> Content:
@@ -204,7 +218,7 @@ def _tar(content: Content) -> Iterator[bytes]:
     """A further name of a file is a hard link to the first."""
     for name in content.gone:
         above, slash, last = name.rpartition(b"/")
-        yield _header(tarfile.TarInfo(os.fsdecode(above + slash + b".wh." + last)))
+        yield _header(tarfile.TarInfo(os.fsdecode(above + slash + _REMOVAL + last)))
     names: dict[int, bytes] = {}
     with opened(content.path) as reader:
         for path, stat, reference in _walk(reader):
@@ -220,6 +234,8 @@ def _tar(content: Content) -> Iterator[bytes]:
             info.type, info.linkname = _KINDS[stat.kind], os.fsdecode(stat.target)
             info.size = stat.size if stat.kind == "f" else 0
             info.devmajor, info.devminor = os.major(stat.device), os.minor(stat.device)
+            if any(not _is_text(name) for name, _ in reader.xattrs(stat)):
+                raise _unsaid(path, "the name of one of its attributes is not UTF-8")
             info.pax_headers = {
                 f"SCHILY.xattr.{os.fsdecode(name)}": os.fsdecode(value) for name, value in reader.xattrs(stat)
             }
@@ -228,6 +244,14 @@ def _tar(content: Content) -> Iterator[bytes]:
                 yield from _data(reader, stat)
                 yield bytes(-info.size % tarfile.BLOCKSIZE)
     yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _header(info: tarfile.TarInfo) -> bytes:

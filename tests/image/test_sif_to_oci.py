@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run as sifmod
+from sifmod.errors import ImageError
+from sifmod.image.convert.extend import Addition, extend
 from sifmod.image.oci.manifest import parse_config, parse_manifest
 from sifmod.image.sif_to_oci import Base, convert, layer_bytes
 from support.conversion import content
 from support.layer_stacks import MERGED
-from support.oci import write_layout
+from support.oci import Entry, layer, write_layout
+from support.tars import extended, header
 
 
 def sif_of(layout: Path) -> Path:
@@ -56,3 +59,34 @@ def test_nothing_new_is_an_empty_layer(tmp_path: Path) -> None:
     base = base_of(write_layout(tmp_path / "base", MERGED["hard-links"]()[:1]))
     made = convert(base.path, base, lambda _piece, _size: None)
     assert gzip.decompress(b"".join(layer_bytes(made.content, 0))) == bytes(1024)
+
+
+def no_piece(_piece: bytes, _size: int) -> None: ...
+
+
+@pytest.mark.parametrize("name", ["opt/.wh.data", "opt/.wh..wh..opq", ".wh.x/y"])
+def test_a_name_that_would_remove_another_file_is_refused(name: str, tmp_path: Path) -> None:
+    base = base_of(write_layout(tmp_path / "base", MERGED["hard-links"]()[:1]))
+    extend(base.path, Addition(documents=((name, b"text"),)), tmp_path / "new.sif", 2)
+    for below in (None, base):
+        with pytest.raises(ImageError, match=r"\.wh\.\S* cannot be in an OCI image: a name that begins with \.wh\."):
+            convert(tmp_path / "new.sif", below, no_piece)
+
+
+def test_a_whiteout_that_would_be_too_long_is_none(tmp_path: Path) -> None:
+    """Then the layer has everything, over no base."""
+    names = ("o/" + "a" * 251, "o/" + "b" * 252)
+    base = base_of(write_layout(tmp_path / "base", (layer([Entry(name, b"x") for name in names]),)))
+    for number, name in enumerate(names):
+        extend(base.path, Addition(removed=(name,)), tmp_path / f"{number}.sif", 2)
+        made = convert(tmp_path / f"{number}.sif", base, no_piece)
+        assert len(parse_manifest(made.manifest, "made").layers) == 2 - number
+        found = gzip.decompress(b"".join(layer_bytes(made.content, 0)))
+        assert (b".wh." in found) == (number == 0)
+
+
+def test_an_attribute_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
+    header_of_pax = extended(b"30 SCHILY.xattr.user.n\xff=value\n", b"x")
+    sif = sif_of(write_layout(tmp_path / "odd", (header_of_pax + header(name=b"file"),)))
+    with pytest.raises(ImageError, match="/file cannot be in an OCI image: the name of one of its attributes"):
+        convert(sif, None, no_piece)
