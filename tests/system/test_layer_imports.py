@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support.config import write
 from support.images import Images
 from support.layered import NAME, PLAIN, Machine, make_machine
 from support.wheels import wheel
@@ -45,7 +46,14 @@ def test_what_was_built_for_something_else_is_refused(machine: Machine, name: st
     assert (refused.code, machine.listing()) == (2, before)
     assert f"error: {name} 1.0 was built for something else than the image's pip " in refused.stderr
     assert "--no-import adds it as it is" in refused.stderr
-    machine.add(name, "--no-import").ok()
+    where = ("--no-index", "--find-links", str(machine.wheels))
+    machine.sifmod("add", NAME, name, "--no-import", *where).ok()
+    lock = write(machine.top / "pylock.toml", (machine.live() / "pylock.toml").read_text())
+    machine.sifmod("remove", NAME, "--all").ok()
+    before = machine.listing()
+    assert machine.sifmod("sync", NAME, str(lock), *where).code == 2
+    assert machine.listing() == before
+    machine.sifmod("sync", NAME, str(lock), "--no-import", *where).ok()
 
 
 def test_what_may_be_right_elsewhere_is_told(machine: Machine) -> None:
