@@ -149,7 +149,10 @@ def _accelerators(site: Site) -> Iterator[Finding]:
 def _home(environ: Mapping[str, str]) -> Iterator[Finding]:
     home = environ.get("HOME", "")
     if home.startswith("/") and (real := os.path.realpath(home)) != os.path.normpath(home):
-        yield Finding("home", "ok", f"{home} leads to {real}; containers of loaded modules and wrappers have both")
+        if Path(real).is_dir() and Path(real).stat().st_uid == os.geteuid():
+            yield Finding("home", "ok", f"{home} leads to {real}; containers of loaded modules and wrappers have both")
+        else:
+            yield Finding("home", "note", f"{home} leads to {real}, which is no directory of yours, and is not bound")
 
 
 def _module_tool(environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -419,12 +419,12 @@ def test_a_copy_and_another_module_of_the_image_are_its_own(another: Published, 
     (tmp_path / "sing").rmdir()
     python = str(Told(called(another, path)).both("ENV_SIFMOD_CONTAINER")).split(":")[1]
     (tmp_path / "sing").mkdir()
-    for place in (other, ""):
-        said = f"{KEY}:{python}:{place}"
-        assert called(another, path, APPTAINER_CONTAINER=other, SIFMOD_CONTAINER=said).ok().stdout.startswith("real\n")
-    stale = f"{KEY}:{python}:/the/image/outside.sif"  # and then another container was started by hand
-    started = Told(called(another, path, APPTAINER_CONTAINER=other, SIFMOD_CONTAINER=stale))
-    assert started.words[:3] == ["-q", "exec", str(another.image)]  # there is a runtime
+    said = f"{KEY}:{python}:{other}"
+    assert called(another, path, APPTAINER_CONTAINER=other, SIFMOD_CONTAINER=said).ok().stdout.startswith("real\n")
+    for place in ("/the/image/outside.sif", ""):  # and then another container was started by hand
+        stale = f"{KEY}:{python}:{place}"
+        started = Told(called(another, path, APPTAINER_CONTAINER=other, SIFMOD_CONTAINER=stale))
+        assert started.words[:3] == ["-q", "exec", str(another.image)]  # there is a runtime
 
 
 def test_a_variable_or_a_directory_alone_is_no_container(inside: Published, tmp_path: Path) -> None:

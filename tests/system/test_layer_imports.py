@@ -28,7 +28,7 @@ CURIOSITIES = {
     "leaves": ("import sys; sys.exit(3)", "SystemExit: 3"),
     "caller": ("import socket; socket.create_connection(('192.0.2.1', 80), 5)", "OSError: there is no network while"),
     "asks": ("import socket; socket.getaddrinfo('example.org', 80)", "OSError: there is no network while"),
-    "crashes": ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", ""),
+    "crashes": ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "Python ends with code"),
 }
 GOOD = """
 import os, pathlib, helper

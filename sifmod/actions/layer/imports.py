@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from collections.abc import Iterator
 
 from sifmod.actions.layer.inside import Inside
@@ -40,7 +41,7 @@ def modules(name):
 signal.alarm(int(seconds))
 told = {}
 for name in names:
-    told[name] = "it takes more than %s seconds" % seconds
+    told[name] = ""
     json.dump(told, open(answer, "w"))
     try:
         for module in modules(name):
@@ -72,7 +73,9 @@ def tried_imports(inside: Inside, python: ImagePython, resolved: Resolved, names
     if not told and ended.code != 0:
         yield f"warning: the imports could not be tried: {' '.join(ended.lines[-1:])}"
     for name, why in told.items():
-        reason = " ".join(why.split())[:300]
+        late = ended.code in (-signal.SIGALRM, 128 + signal.SIGALRM)
+        ends = f"it takes more than {_SECONDS} seconds" if late else f"Python ends with code {ended.code}"
+        reason = " ".join(why.split())[:300] or ends
         if (first := python.first) and _MISFIT.search(reason):
             raise OptionError(
                 f"{name} {resolved.added[name]} was built for something else than"

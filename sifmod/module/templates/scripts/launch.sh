@@ -55,7 +55,7 @@ sifmod_is_own() {
   if [ -n "${SIFMOD_ANY_CONTAINER-}" ]; then return 0; fi
   sifmod_read_key
   case ${sifmod_key:+${SIFMOD_CONTAINER-}} in
-    "$sifmod_key:{{ python_key }}:" | "$sifmod_key:{{ python_key }}:$sifmod_container") return 0 ;;
+    "$sifmod_key:{{ python_key }}:$sifmod_container") return 0 ;;
     *?":$sifmod_container") return 1 ;;
   esac
   for sifmod_image in \
@@ -313,9 +313,10 @@ sifmod_bind_real() {
 
 # sifmod_is_users PLACE: whether it is a directory of the user's that can be bound.
 sifmod_is_users() {
-  case $1 in
-    *[,:\\\"]* | /usr | /usr/* | /etc/* | /bin/* | /sbin/* | /lib*/* | /boot/* | /dev/* | /proc/* | /sys/* | /run/*) return 1 ;;
-    /?*) [ -d "$1" ] && [ -O "$1" ] ;;
+  case $1/ in
+    *[,:\\\"]* | /usr/* | /etc/* | /bin/* | /sbin/* | /lib*/* | /boot/* | /dev/* | /proc/* | /sys/* | /run/*) return 1 ;;
+    //*) return 1 ;;
+    /*) [ -d "$1" ] && [ -O "$1" ] ;;
     *) return 1 ;;
   esac
 }
