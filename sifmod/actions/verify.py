@@ -18,7 +18,7 @@ from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, live_number, read_receipt
 from sifmod.tree.state import additions
 
-Kind = Literal["missing", "changed", "unreadable", "added", "released", "moved"]
+Kind = Literal["missing", "changed", "unreadable", "added", "released"]
 
 
 class Finding(NamedTuple):
@@ -57,10 +57,6 @@ def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] =
     """
     root = Path(installation.root)
     findings: list[Finding] = []
-    if installation.made_for not in (None, installation.root):
-        findings.append(
-            Finding("moved", installation.root, "files that name it", f"files that name {installation.made_for}")
-        )
     for record in installation.files:
         findings += _file(root / record.path, record)
     for stub in installation.stubs:

@@ -106,9 +106,7 @@ def _say_what_helps(faults: "list[Finding]", layers: "tuple[Layer, ...]") -> Non
             words = f"--layer {layer.name}{'' if top.name == 'layers' else f' --dir {shell(str(top))}'}"
             say(f"`sifmod sync {layer.module} {shell(f'{layer.root}/pylock.toml')} {words}` makes the layer anew")
         faults = others
-    if any(finding.kind == "moved" for finding in faults):
-        say("the tree was moved; `sifmod install --module-only --installed` makes its modules use this place")
-    elif faults:
+    if faults:
         say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
 
 

@@ -80,7 +80,7 @@ class Layout(Workplace):
         return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}")
 
     def generation(self, module: ModuleName, number: int) -> Path:
-        """The root of one generation: its path in this prefix. Files of 0.1.0 name it; later files do not."""
+        """The root of one generation: its path in this prefix, which no file in it names."""
         return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}/{number}")
 
     def history(self, module: ModuleName) -> Path:

@@ -23,11 +23,11 @@ from sifmod.tree.durable import explain, is_full, make_directory, names, reporte
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.removal import removable, remove_tree
+from sifmod.tree.turn import Turn
 from sifmod.tree.umask import decided_umask
 
 FENCED = ".fenced"
 _DIRECTORY = re.compile(rf"([^@]+(?:@[^@]+)?)\.([0-9]{{1,18}})\.[0-9a-f]+({FENCED})?")
-_POLL = (0.02, 0.5)  # seconds, from the first look to the last
 _BEATS = 6  # per lease time
 
 
@@ -157,7 +157,8 @@ def lock(workplace: Workplace, name: str, lease: float, on_wait: Callable[[str],
             with reported(doing):
                 stack.enter_context(decided_umask(workplace.prefix))
                 make_directory(chain, workplace.prefix)
-                held = stack.enter_context(Held(workplace, name, *_acquire(chain, lease, on_wait)))
+                turn = stack.enter_context(Turn(chain))
+                held = stack.enter_context(Held(workplace, name, *_acquire(chain, lease, turn, on_wait)))
             yield held
     except BaseException:
         if first_ever:
@@ -242,22 +243,23 @@ def _fence(own: Path, name: str, number: int) -> tuple[Path, ...]:
     return tuple(fenced)
 
 
-def _acquire(chain: Path, seconds: float, on_wait: Callable[[str], None]) -> tuple[int, Holder]:
+def _acquire(chain: Path, seconds: float, turn: Turn, on_wait: Callable[[str], None]) -> tuple[int, Holder]:
     """Wait for the lock and claim it: the number of the new lease, and its holder."""
     seen, since = Lease(-1, "", b""), 0.0  # by this process's own clock
-    told, pause = "", _POLL[0]
+    announced = ""
     while True:
         lease = leases.newest(chain)
         if lease != seen:
             seen, since = lease, time.monotonic()
         last, vacant = lease.holder, lease.vacant
-        if vacant or time.monotonic() - since >= max(seconds, last.seconds if last else 0.0):
+        patience = max(seconds, last.seconds if last else 0.0)
+        if vacant or time.monotonic() - since >= patience:
             holder = leases.this_process(seconds)
             if leases.claim(chain, lease, holder):
+                turn.taken()
                 return lease.number + 1, holder
         who = str(last) if last and not vacant else "another process"
-        if who != told and not (vacant and not told):
-            told = who
+        if who != announced and not (vacant and not announced):
+            announced = who
             on_wait(who)
-        time.sleep(pause * (0.5 + os.urandom(1)[0] / 512))  # for those who began together would look together
-        pause = min(_POLL[1], pause * 1.3)
+        turn.wait(patience)

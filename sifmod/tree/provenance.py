@@ -11,11 +11,6 @@ from sifmod.config.input import Input
 
 Pairs = tuple[tuple[str, str], ...]
 
-# 0.1.0 keeps what are fields now as named pairs in `options`
-_SKIPPED = "--skip-sanity-check"
-_STATE = "state of "
-_FOUND = "commands found in "
-
 
 class CommandLine(NamedTuple):
     """What was asked for, as it was typed."""
@@ -86,14 +81,11 @@ def as_data(made: Provenance) -> dict[str, Any]:
 
 
 def from_data(fields: Mapping[str, Any]) -> Provenance:
-    """What `as_data` gave, or 0.1.0 wrote. Raises ValueError, KeyError or TypeError for anything else."""
-    if "options" in fields:
-        fields = {key: value for key, value in fields.items() if key != "options"} | _of_0_1_0(fields["options"])
+    """What `as_data` gave. Raises ValueError, KeyError or TypeError for anything else."""
     asked, image = fields["asked"], fields["image"]
     if type(asked["checked"]) is not bool or type(image["kept"]) is not bool:
         raise TypeError("neither true nor false")
     commands, mpi = image["commands"], image.get("mpi")
-    options = _pairs(asked["options"])  # earlier versions kept --prefix among them
     image = image | {
         "states": tuple([FileState(*state) for state in image["states"]]),
         "directories": tuple(image["directories"]),
@@ -103,7 +95,7 @@ def from_data(fields: Mapping[str, Any]) -> Provenance:
     typed = {
         "inputs": tuple([Input(path, sha256) for path, sha256 in fields["inputs"]]),
         "facts": _pairs(fields["facts"]),
-        "asked": CommandLine(**(asked | {"options": tuple([one for one in options if one[0] != "--prefix"])})),
+        "asked": CommandLine(**(asked | {"options": _pairs(asked["options"])})),
         "image": ImageChoice(**image),
     }
     return Provenance(**{**fields, **typed})
@@ -123,22 +115,3 @@ def texts(made: Provenance) -> list[str]:
 
 def _pairs(found: Any) -> Pairs:
     return tuple([(name, text) for name, text in found])
-
-
-def _of_0_1_0(options: Any) -> dict[str, Any]:
-    """What `asked` and `image` would have been in a receipt of 0.1.0."""
-    pairs = _pairs(options)
-    if not all(isinstance(name, str) for name, _ in pairs):
-        raise TypeError("an option without a name")
-    words = dict(pairs)
-    typed = tuple(pair for pair in pairs if pair[0].startswith("--") and pair[0] != _SKIPPED)
-    asked = {"name": "", "options": typed, "checked": _SKIPPED not in words}
-    found = [(name.removeprefix(_FOUND), text) for name, text in pairs if name.startswith(_FOUND)]
-    image = {
-        "request": words.get("image request", ""),
-        "kept": "image" in words,
-        "states": [(name.removeprefix(_STATE), state) for name, state in pairs if name.startswith(_STATE)],
-        "directories": [directory for directory in words.get("image directories", "").split(":") if directory],
-        "commands": found[0] if found else None,
-    }
-    return {"asked": asked, "image": image}

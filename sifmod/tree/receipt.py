@@ -19,7 +19,6 @@ from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.provenance import Provenance
 
 FORMAT = 2
-_OF_ONE_ROOT = 1  # the format of 0.1.0, whose files name the root that they were written for
 _NUMBER = re.compile("[1-9][0-9]{0,17}")
 _SHA256 = re.compile("[0-9a-f]{64}")
 _OUT = re.compile(r"(?:\A|\n)(?:/|\n|\Z)|(?:\A|[/\n])\.\.(?:[/\n]|\Z)")  # absolute, empty, or with ..
@@ -64,7 +63,6 @@ class Installation:
     files: tuple[FileRecord, ...]
     links: tuple[LinkRecord, ...]
     stubs: tuple[FileRecord, ...]
-    made_for: str | None = None  # the root that its files name, as those of 0.1.0 do; None: they work in any place
     modules: tuple[str, ...] = ()  # those that a view loads
 
     @property
@@ -126,9 +124,8 @@ def from_json(text: str | bytes, generation: str) -> Installation:
     has it. Raises ValueError, KeyError, TypeError or RecursionError for anything else.
     """
     fields = json.loads(text)
-    if fields["format"] not in (FORMAT, _OF_ONE_ROOT):
+    if fields["format"] != FORMAT:
         raise ValueError(f"format {fields['format']}, expected {FORMAT}")
-    roots = [fields["root"]] if fields["format"] == _OF_ONE_ROOT else []
     prefix, name, version, number = _place(generation)
     if (fields["name"], fields["version"], fields["generation"]) != (name, version, number):
         raise ValueError("it is the receipt of another generation")
@@ -137,11 +134,11 @@ def from_json(text: str | bytes, generation: str) -> Installation:
     files, stubs = _files(fields["files"]), _files(fields["stubs"])
     links = tuple([LinkRecord(path, target) for path, target in fields["links"]])
     _check_inside([link.path for link in links])
-    _check_texts([*provenances.texts(provenance), *(link.target for link in links), *modules, *roots])
+    _check_texts([*provenances.texts(provenance), *(link.target for link in links), *modules])
     if not {stub.path for stub in stubs} <= {stub_path(f"{name}/{version}", syntax) for syntax in SYNTAXES}:
         raise ValueError("a stub of another module")
-    module, made_for = ModuleName(name, version), next(iter(roots), None)
-    return Installation(module, number, generation, provenance, image, files, links, stubs, made_for, modules)
+    module = ModuleName(name, version)
+    return Installation(module, number, generation, provenance, image, files, links, stubs, modules)
 
 
 def _place(generation: str) -> tuple[str, str, str, int]:

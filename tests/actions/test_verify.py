@@ -228,7 +228,6 @@ def test_what_each_kind_of_finding_means() -> None:
         "unreadable": True,
         "added": False,
         "released": False,
-        "moved": True,
     }
 
 

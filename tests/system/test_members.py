@@ -138,8 +138,8 @@ def test_what_a_killed_run_has_left_another_cleans_up(group: Group, dies: int) -
     group.ok(dies, "verify")
 
 
-def test_what_an_earlier_sifmod_left_closed_stops_nobody(group: Group) -> None:
-    """A killed run of 0.1.0 under umask 077: its directory is closed to the others, and pins an image."""
+def test_what_a_killed_run_left_closed_stops_nobody(group: Group) -> None:
+    """A killed run under umask 077: its directory is closed to the others, and pins an image."""
     group.ok(1, *group.install("a"))
     closed = group.prefix / ".staging" / "Tiny@1.0.1.ab"
     (closed / "1.generation" / "bin").mkdir(parents=True)

@@ -30,7 +30,7 @@ def generation(root: Path) -> Installation:
     (root / "receipt.json").write_text("{}")
     records = tuple(FileRecord(path, hashlib.sha256(text.encode()).hexdigest(), 0o644) for path, text in files.items())
     return Installation(
-        MODULE, 1, str(root), MADE, IMAGE, records, tuple(LinkRecord(*one) for one in links.items()), (), str(root)
+        MODULE, 1, str(root), MADE, IMAGE, records, tuple(LinkRecord(*one) for one in links.items()), ()
     )
 
 

@@ -349,3 +349,43 @@ def _ended(pid: int) -> bool:
 
 def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+WAITING = 16
+
+
+def test_of_many_waiting_processes_one_looks_at_the_lease(layout: Layout, others: list[Other], tmp_path: Path) -> None:
+    """Each look costs the file server requests: without filelock all of them look, some thirty times a second."""
+    others.append(Other(layout.prefix, LEASE, name=NAME).take())
+    for number in range(WAITING):
+        trace = ("strace", "-f", "-ttt", "-e", "trace=openat", "-o", str(tmp_path / f"{number}.trace"))
+        others.append(Other(layout.prefix, LEASE, *trace, name=NAME))
+    for other in others[1:]:
+        assert other.heard().startswith("waiting")
+    time.sleep(3)  # the first process in the queue looks more often to begin with
+    began = time.time()
+    time.sleep(4)
+    ended = time.time()
+    looks = [
+        moment
+        for trace in tmp_path.glob("*.trace")
+        for line in trace.read_text().splitlines()
+        if f'/.locks/{NAME}"' in line and began < (moment := float(line.split()[1])) < ended
+    ]
+    assert 4 <= len(looks) <= 2 * 4 + 1, looks
+    for other in reversed(others):
+        other.tell("release")  # as soon as it holds the lock
+    for other in others[1:]:
+        other.take()
+
+
+def test_who_stops_in_front_of_the_queue_keeps_nobody_from_the_lock(layout: Layout, others: list[Other]) -> None:
+    holder = Other(layout.prefix, 1, name=NAME).take()
+    others.append(holder)
+    for _ in range(2):
+        others.append(waiting := Other(layout.prefix, 1, name=NAME))
+        assert waiting.heard().startswith("waiting")
+        time.sleep(0.3)
+    others[1].signal(signal.SIGSTOP)  # it has the turn
+    holder.tell("release")
+    others[2].take()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.provenance import CommandLine, FileState, FoundCommands, FoundMpi, ImageChoice, Provenance, from_data
+from sifmod.tree.provenance import CommandLine, FileState, FoundCommands, FoundMpi, ImageChoice, Provenance
 from sifmod.tree.receipt import (
     FileRecord,
     ImageRecord,
@@ -174,32 +174,3 @@ def test_a_receipt_of_another_format_is_none_that_can_be_read(tmp_path: Path) ->
     receipt.write_text(text.replace('"format":2', '"format":3'))
     assert receipt.read_text() != text
     assert read_receipt(root) is None
-
-
-STATES = (("state of /x.sif", "3 4 5"), ("state of /y", ""))
-BAG = (
-    *(("--site", "lumi-g"), ("--skip-sanity-check", ""), ("image request", "q"), *STATES),
-    ("commands found in one two", "python sh=/bin/sh"),
-    ("image", "kept by --module-only, whatever the easyconfig asks"),
-    ("image directories", "/a:/b"),
-)  # fmt: skip
-
-
-def of_0_1_0(options: object) -> Provenance:
-    names = ("sifmod", "easyconfig", "version", "variant", "site", "accelerator", "plan_digest")
-    return from_data({**dict.fromkeys(names, "x"), "inputs": [["/a", None]], "facts": [], "options": options})
-
-
-def test_what_0_1_0_kept_as_pairs_is_read_as_what_it_means() -> None:
-    found = of_0_1_0(BAG)
-    assert found.asked == CommandLine("", (("--site", "lumi-g"),), checked=False)
-    states = (FileState("/x.sif", "3 4 5"), FileState("/y", ""))
-    assert found.image == ImageChoice("q", True, states, ("/a", "/b"), FoundCommands("one two", "python sh=/bin/sh"))
-    nothing = of_0_1_0([])
-    assert (nothing.asked, nothing.image) == (CommandLine(), ImageChoice(""))
-
-
-@pytest.mark.parametrize("options", [3, [3], [[1, "x"]], [["a"]], [[["x"], "y"]], None])
-def test_pairs_that_are_none_are_a_damaged_receipt(options: object) -> None:
-    with pytest.raises((TypeError, ValueError)):
-        of_0_1_0(options)

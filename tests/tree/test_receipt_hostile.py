@@ -62,17 +62,6 @@ WRONG: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("root", [1, None, [], "a\0b"])
-def test_a_receipt_of_the_first_format_with_a_wrong_root_is_none(tmp_path: Path, root: object) -> None:
-    place = Path(install(Layout(tmp_path), "a").root)
-    fields = json.loads((place / RECEIPT).read_text()) | {"format": 1}
-    plant(place, json.dumps(fields | {"root": "/elsewhere"}).encode())
-    assert (found := read_receipt(place)) is not None
-    assert (found.root, found.made_for) == (str(place), "/elsewhere")
-    plant(place, json.dumps(fields | {"root": root}).encode())
-    assert read_receipt(place) is None
-
-
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG.keys())
 def test_a_receipt_with_a_wrong_value_is_none(tmp_path: Path, change: tuple[Any, ...]) -> None:
     layout = Layout(tmp_path)

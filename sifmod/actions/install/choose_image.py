@@ -44,7 +44,7 @@ def image_request(plan: Plan) -> str:
     image = plan.image
     if image is None:
         return ""
-    local = [(f"state of {path}", state) for path, state in _states(plan)]  # as 0.1.0 spells it: receipts hold it
+    local = [(f"state of {path}", state) for path, state in _states(plan)]
     return sha256_bytes(
         repr((image.sources, image.build and image.build.decisive, image.sha256, image.arch, local)).encode()
     )

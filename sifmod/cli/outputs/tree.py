@@ -12,7 +12,7 @@ class Finding(TypedDict):
     """One thing that is not as the receipt says."""
 
     kind: Annotated[
-        Literal["missing", "changed", "unreadable", "added", "released", "moved"],
+        Literal["missing", "changed", "unreadable", "added", "released"],
         Said("added and released are the user's doing, and no fault"),
     ]
     path: Path
