@@ -1,7 +1,7 @@
 """The Plan: everything that is decided before anything is done, and how the runtime is told of it."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sifmod.config.easyconfig import Accelerator, GpuSelection, Verb
 from sifmod.config.kinds import RUNTIMES, RuntimeKind, Syntax
@@ -115,14 +115,6 @@ class BuildPlan:
         added += [os.path.basename(path.rstrip("/")) for path, _ in self.files]  # noqa: PTH119 (text)
         base = str(self.base.build) if self.base.build else shown(self.base.sources[0])
         return f"{base} with {', '.join(added)}" if added else base
-
-    @property
-    def decisive(self) -> str:
-        """All that decides what is built, as a text; of a definition without arguments its path."""
-        if self == BuildPlan(definition=self.definition):
-            return self.definition
-        base = self.base and (self.base.sources, self.base.build and self.base.build.decisive, self.base.sha256)
-        return repr((base, replace(self, base=None)))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """A plan to the scripts of its generation: the wrappers in bin/, what they share, and the runscripts."""
 
+import json
 import re
 from collections.abc import Callable, Hashable
 from functools import lru_cache
@@ -9,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sifmod.digest import sha256_bytes
+from sifmod.module.deciding import image_data
 from sifmod.module.plan import LAYER_TARGET, PREFIX, ROOT, USER_SOFTWARE_TARGET, VENVS, File, Plan, Wrapper
 from sifmod.module.quote import shell, users_place
 from sifmod.module.variables import host_variables, image_variables, own_variables, python_key, python_path, state_key
@@ -147,6 +149,5 @@ def _runscript(plan: Plan, number: int, name: str) -> str:
         caches=(*_CACHES["any"], *_CACHES[plan.accelerator]),
     )
     # it tells the caches of one image from those of another
-    image = plan.own_image
-    key = repr((str(plan.module), number, image.sha256, image.sources, image.build and image.build.decisive))
+    key = json.dumps([str(plan.module), number, image_data(plan.own_image)], sort_keys=True)
     return text.replace(_CACHE_KEY, sha256_bytes(key.encode())[:12])

@@ -8,6 +8,7 @@ import pytest
 from sifmod.config.build import Build
 from sifmod.errors import ConfigError
 from sifmod.module.decide import Choices, make_plan
+from sifmod.module.deciding import build_data
 from sifmod.module.plan import BuildPlan, ImagePlan, Plan
 from support.config import Configuration, lines, write
 
@@ -83,7 +84,7 @@ protected: [torch]
         protected=("torch",),
     )
     offline = replace(plan.build, base=replace(base, offline=True, link="copy"))
-    assert offline.decisive == plan.build.decisive != replace(plan.build, pip=()).decisive
+    assert build_data(offline) == build_data(plan.build) != build_data(replace(plan.build, pip=()))
     told = f"{here}/base.sif with lightning==2.2.0, numpy; python_version > '3.8', more.txt, bert"
     assert str(plan.build) == told
 

@@ -1,5 +1,6 @@
 """The image of an install: the one that is there, or fetched."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from sifmod.image.fetch import announced_size
 from sifmod.image.signature.signatures import check_policy
 from sifmod.image.sources.source_kinds import local_files, parse
 from sifmod.image.startable import why_not_here
+from sifmod.module.deciding import FORMAT, image_data
 from sifmod.module.plan import ImagePlan, Plan
 from sifmod.module.quote import shell
 from sifmod.tree.generation import module_lock, tidy
@@ -44,10 +46,7 @@ def image_request(plan: Plan) -> str:
     image = plan.image
     if image is None:
         return ""
-    local = [(f"state of {path}", state) for path, state in _states(plan)]
-    return sha256_bytes(
-        repr((image.sources, image.build and image.build.decisive, image.sha256, image.arch, local)).encode()
-    )
+    return sha256_bytes(json.dumps([FORMAT, image_data(image), _states(plan)], sort_keys=True).encode())
 
 
 def _states(plan: Plan) -> tuple[FileState, ...]:

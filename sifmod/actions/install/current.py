@@ -1,8 +1,8 @@
 """Whether what is installed is what a request asks for, what its receipt says of that, and what an install would do."""
 
+import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from sifmod.config.shown import shown
 from sifmod.config.version import version_key
 from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError
+from sifmod.module.deciding import deciding
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.history import read_history
@@ -28,13 +29,13 @@ from sifmod.tree.state import edited, edited_stubs, missing
 
 
 def plan_digest(plan: Plan) -> str:
-    """One digest of everything that decides the installed files: the plan and what this sifmod renders from it.
+    """One digest of all that decides an installation: what this sifmod renders from the plan, and what `deciding` says.
 
-    The prefix decides none of them, so that a tree that was moved has what its easyconfigs ask for; nor does it whether
-    the network may be used.
+    The prefix decides nothing, so that a tree that was moved has what its easyconfigs ask for.
     """
-    anywhere = replace(plan, prefix="", image=plan.image and replace(plan.image, offline=False))
-    return sha256_bytes(repr((image_request(plan), anywhere, render(plan, 0), render_stub(plan))).encode())
+    files = [(file.path, file.text, file.executable) for file in (*render(plan, 0), *render_stub(plan))]
+    decided = {"image": image_request(plan), "files": files, **deciding(plan)}
+    return sha256_bytes(json.dumps(decided, sort_keys=True).encode())
 
 
 def is_current(before: Installation, request: InstallRequest) -> bool:

@@ -4,6 +4,7 @@ What is found is kept in the receipt, so that the plan can be completed from the
 same; the plan of the easyconfig, without it, stays what the receipt's digest is of.
 """
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,8 +108,9 @@ def srun_mpi(installation: Installation) -> str:
 def _commands_question(plan: Plan, sha256: str) -> str:
     """What is looked for, in which image: the same text means the same answer."""
     named = tuple(wrapper.name for wrapper in plan.wrappers)
-    asked = (_COMMAND_RULES, plan.path, plan.activation, plan.own_image.filename, named)
-    return f"{sha256} {sha256_bytes(repr(asked).encode())[:12]}"
+    active = (plan.activation.command, plan.activation.users_venv)
+    asked = (_COMMAND_RULES, plan.path, active, plan.own_image.filename, named)
+    return f"{sha256} {sha256_bytes(json.dumps(asked).encode())[:12]}"
 
 
 def _found_commands(plan: Plan, artifact: Artifact) -> tuple[FoundCommands, str]:
