@@ -80,9 +80,16 @@ class VariantError(SifmodError):
 
 
 class FetchError(SifmodError):
-    """An image could not be fetched from any of its sources, or not be pushed or exported."""
+    """An image could not be fetched from any of its sources, or not be pushed or exported.
+
+    `status` is the HTTP status with which a server answered; None where none did.
+    """
 
     exit_code = 10
+
+    def __init__(self, message: str, hint: str = "", status: int | None = None) -> None:
+        super().__init__(message, hint)
+        self.status = status
 
 
 class ImageError(FetchError):

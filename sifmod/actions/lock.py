@@ -228,7 +228,7 @@ def _module(row: dict[str, Any]) -> LockedModule:
     texts += (*row["inputs"].keys(), *row["inputs"].values(), *row["files"].keys(), *row["files"].values())
     contents = row.get("contents", {})
     texts += (*row["layers"].keys(), *row["layers"].values(), *contents.keys(), *contents.values())
-    texts += (*(commands or ()), *((mpi.question, mpi.told, *mpi.found) if mpi else ()))
+    texts += (*(commands or ()), *((mpi.question, mpi.told, mpi.used, *mpi.found) if mpi else ()))
     if len(parts) != 2 or not all(map(is_part, parts)) or not all(isinstance(text, str) for text in texts):
         raise ValueError("a text that is none")
     digests = (*row["inputs"].values(), *row["files"].values(), *((image["sha256"],) if image else ()))

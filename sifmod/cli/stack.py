@@ -14,7 +14,7 @@ from sifmod.cli.output import quiet as silent
 from sifmod.cli.shared_options import Given, conversion_options, json_option, site_options, yes_option
 from sifmod.cli.stack_files import bundle, catalogue, given_site, init, lock, outdated, planned_stack, stack_options
 from sifmod.cli.stack_job import asked_of_jobs, chosen, job_options, run_jobs
-from sifmod.cli.stack_told import counts, disk_needed, end, lines, stack_data, summary, tell
+from sifmod.cli.stack_told import counts, disk_needed, how_it_ended, lines, show_end, stack_data, summary, tell
 
 if TYPE_CHECKING:
     from sifmod.actions.stack.stack_plan import StackPlan
@@ -151,8 +151,12 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     applying = Applying(made, needed.shared if needed else {}, typed())
     ran = None
     if asked:
+
+        def ended(number: int) -> None:
+            show_end(number, applying, how_it_ended(number, applying), speak)
+
         asked = asked._replace(together=needed.together) if needed else asked
-        ran = run_jobs(asked, applying, site.site, speak, lambda number: end(number, applying, speak))
+        ran = run_jobs(asked, applying, site.site, speak, ended)
     else:
         with site_umask(site.site), progress(not quiet) as update:  # others of the group write into the same logs
             for event in applying.run(planned.jobs):

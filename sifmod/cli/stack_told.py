@@ -8,10 +8,11 @@ from sifmod.system import one_line, size_text
 
 if TYPE_CHECKING:
     from sifmod.actions.reporter import Reporter
-    from sifmod.actions.stack.apply import Applying
+    from sifmod.actions.stack.apply import Applying, NotTried
     from sifmod.actions.stack.fetches import Fetches
     from sifmod.actions.stack.lives import Lives
     from sifmod.actions.stack.stack_plan import StackPlan, Step
+    from sifmod.actions.stack.step_log import Line
     from sifmod.actions.workers import Event
     from sifmod.cli.progress import Display
     from sifmod.config.load_site import LoadedSite
@@ -65,38 +66,54 @@ def disk_needed(needed: "Fetches", site: "LoadedSite") -> Iterable[str]:
         yield f"warning: only {size_text(free)} are free in {place}"
 
 
-def tell(event: "Event", applying: "Applying", made: "StackPlan", reporter: "Reporter", update: "Display") -> None:
-    """What a worker says goes into the log of its module; what became of it is said here too."""
-    from sifmod.actions.stack.apply import note
+def tell(
+    event: "Event | NotTried", applying: "Applying", made: "StackPlan", reporter: "Reporter", update: "Display"
+) -> None:
+    """What a worker says goes into the log of its module; how the module ended is said here too."""
+    from sifmod.actions.stack.apply import NotTried
+    from sifmod.actions.stack.step_log import Line, write_line
     from sifmod.actions.workers import Progressed, Told
 
     step = made.steps[event.task]
     if isinstance(event, Progressed):
         update(event.what, event.done, event.total)
         return
-    text = event.text if isinstance(event, Told) else end(event.task, applying, reporter.say)
+    match event:
+        case Told(_, text):
+            line = Line("said", text)
+        case NotTried(task):
+            line = how_it_ended(task, applying)
+        case _:
+            line = how_it_ended(event.task, applying)
+            show_end(event.task, applying, line, reporter.say)
     try:
-        note(made.layout, made.stack, step, text)
+        write_line(made.layout, made.stack, step, line)
     except OSError as error:
         reporter.warn_once("the logs", f"the log of {step} cannot be written: {error.strerror or error}")
 
 
-def end(number: int, applying: "Applying", say: "Callable[[str], None]") -> str:
-    """Say what became of a module; gives it as its log has it."""
-    from sifmod.actions.stack.apply import told
+def how_it_ended(number: int, applying: "Applying") -> "Line":
+    """The line of its log that says so."""
+    from sifmod.actions.stack.step_log import Line
 
+    if error := applying.failed.get(number):
+        return Line("failed", error.message, exit_code=error.exit_code)
+    if held := applying.held.get(number):
+        return Line("held", f"{held.message}; {held.hint}")
+    became = applying.became[number]
+    if became.changed:
+        return Line("installed", f"installed, generation {became.generation}", became.generation)
+    return Line("unchanged", "there already", became.generation)
+
+
+def show_end(number: int, applying: "Applying", line: "Line", say: "Callable[[str], None]") -> None:
+    """Say how a module ended."""
     step = applying.plan.steps[number]
     if error := applying.failed.get(number):
         show_error(f"{step}: {error.message}", error.hint)
-        return told(error)
-    if held := applying.held.get(number):
-        text = f"{held.message}; {held.hint}"
-        say(f"{step}: {text}")
-        return text
-    became = applying.became[number]
-    text = f"installed, generation {became.generation}" if became.changed else "there already"
-    say(f"[{len(applying.became) + len(applying.failed)}/{applying.all}] {step}: {text}")
-    return text
+        return
+    ended = "" if line.what == "held" else f"[{len(applying.became) + len(applying.failed)}/{applying.all}] "
+    say(f"{ended}{step}: {line.text}")
 
 
 def summary(made: "StackPlan", applying: "Applying") -> Iterable[str]:

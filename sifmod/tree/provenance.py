@@ -5,7 +5,7 @@ With it a repeated install sees that nothing has changed, and parses no YAML.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sifmod.config.input import Input
 
@@ -42,12 +42,16 @@ class FoundCommands(NamedTuple):
     commands: str  # names, each with `=` and its path where PATH does not lead there
 
 
+MpiInUse = Literal["", "image", "host"]  # whose MPI programs of a module use; "": nothing is known
+
+
 class FoundMpi(NamedTuple):
     """The MPI that was found in an image. The same question gives the same answer."""
 
     question: str  # the image's digest, and where it was looked for
     found: tuple[str, ...] = ()  # the fields of an Mpi of image/inspect; () where there is none that can be told
     told: str = ""  # what the module says of it
+    used: MpiInUse = ""
 
 
 class ImageChoice(NamedTuple):
@@ -90,7 +94,7 @@ def from_data(fields: Mapping[str, Any]) -> Provenance:
         "states": tuple([FileState(*state) for state in image["states"]]),
         "directories": tuple(image["directories"]),
         "commands": None if commands is None else FoundCommands(*commands),
-        "mpi": None if mpi is None else FoundMpi(mpi[0], tuple(mpi[1]), mpi[2]),
+        "mpi": None if mpi is None else _found_mpi(*mpi),
     }
     typed = {
         "inputs": tuple([Input(path, sha256) for path, sha256 in fields["inputs"]]),
@@ -108,9 +112,13 @@ def texts(made: Provenance) -> list[str]:
     found = [made.sifmod, made.easyconfig, made.version, variant, made.site, made.accelerator, made.plan_digest]
     found += [asked.name, image.request, *image.directories, *(image.commands or ())]
     if image.mpi:
-        found += [image.mpi.question, *image.mpi.found, image.mpi.told]
+        found += [image.mpi.question, *image.mpi.found, image.mpi.told, image.mpi.used]
     found += [text for pair in (*made.facts, *asked.options, *image.states) for text in pair]
     return found + [text for seen in made.inputs for text in (seen.path, "" if seen.sha256 is None else seen.sha256)]
+
+
+def _found_mpi(question: str, found: Any, told: str, used: Any) -> FoundMpi:
+    return FoundMpi(question, tuple(found), told, used)
 
 
 def _pairs(found: Any) -> Pairs:

@@ -173,13 +173,21 @@ def test_a_view_waits_for_the_modules_that_it_loads(here: Path, program: Program
     ]
 
 
+LOG = """{"time": "2026-01-01T00:00:00Z", "what": "installed", "text": "", "generation": 1, "exit_code": 0}
+{"time": "2026-01-01T00:00:01Z", "what": "failed", "text": "the disk is full", "generation": 0, "exit_code": 18}
+{"time": "2026-01-01T00:00:02Z", "what": "said", "text": "failed (7): a sentence is no fact"}
+
+x
+"""
+
+
 def test_why_a_module_is_not_there(
     here: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sifmod.actions.stack.watch.LAG", 0.0)
     program("sbatch", "echo killed >sifmod-stack-9_0.log; echo 9")
     program("squeue", "echo '9_0|NODE_FAIL|NodeDown'; echo '9_1|COMPLETED|None'; echo '9_2|FAILED|NonZeroExitCode'")
-    log = write(here / "prefix/log/stacks/stack/C@1.log", "2026-01-01T00:00:00Z failed (18): the disk is full\n\nx\n")
+    log = write(here / "prefix/log/stacks/stack/C@1.log", LOG)
     assert run(["stack", "apply", "stack.yaml", "--job", "--wait"]) == 18
     err = capfd.readouterr().err
     assert f"A/1: its job 9_0 ended NODE_FAIL; {here}/sifmod-stack-9_0.log is its log" in err

@@ -46,4 +46,4 @@ def test_progress_starts_the_count_again() -> None:
 
 
 def test_the_server_decides_how_long_at_least() -> None:
-    assert Attempts().failed(TransientError("busy", "", 77.0), progress=False, answered=True) == 77
+    assert Attempts().failed(TransientError("busy", retry_after=77.0), progress=False, answered=True) == 77

@@ -24,7 +24,7 @@ from sifmod.image.sources.source_kinds import parse
 from sifmod.module.decide import SCRIPT_WRAPPERS, wrapper_of
 from sifmod.module.plan import Bind, Plan
 from sifmod.system import some
-from sifmod.tree.provenance import FoundCommands, FoundMpi
+from sifmod.tree.provenance import FoundCommands, FoundMpi, MpiInUse
 from sifmod.tree.receipt import Installation
 from sifmod.tree.store import StoredImage
 
@@ -51,10 +51,10 @@ def with_found(plan: Plan, before: Installation | None, image: ChosenImage) -> t
             notes.append(note)
         plan = _with_commands(plan, commands)
     mpi = _recorded_mpi(plan, before, artifact.sha256) or _search_mpi(plan, artifact)
-    plan = _with_mpi(plan, mpi)
+    plan, used = _with_mpi(plan, mpi)
     if plan.help.mpi:
         notes.append(f"MPI: {plan.help.mpi}")
-    choice = image.choice._replace(commands=commands, mpi=mpi._replace(told=plan.help.mpi))
+    choice = image.choice._replace(commands=commands, mpi=mpi._replace(told=plan.help.mpi, used=used))
     return plan, image._replace(choice=choice), notes
 
 
@@ -65,7 +65,7 @@ def with_recorded(plan: Plan, before: Installation | None) -> Plan:
     if commands := recorded_commands(plan, before, before.image_sha256):
         plan = _with_commands(plan, commands)
     mpi = _recorded_mpi(plan, before, before.image_sha256)
-    return _with_mpi(plan, mpi) if mpi else plan
+    return _with_mpi(plan, mpi)[0] if mpi else plan
 
 
 def with_locked(
@@ -86,7 +86,7 @@ def with_locked(
         if commands is None:
             return None
         plan = _with_commands(plan, commands)
-    return _with_mpi(plan, mpi) if mpi else None
+    return _with_mpi(plan, mpi)[0] if mpi else None
 
 
 def recorded_commands(plan: Plan, before: Installation | None, sha256: str) -> FoundCommands | None:
@@ -102,7 +102,7 @@ def srun_mpi(installation: Installation) -> str:
     """
     known = installation.provenance.image.mpi
     mpi = _mpi(known) if known else None
-    return mpi.pmi if known and mpi and known.told.startswith(_own(mpi)) else ""
+    return mpi.pmi if known and mpi and known.used == "image" else ""
 
 
 def _commands_question(plan: Plan, sha256: str) -> str:
@@ -172,20 +172,21 @@ def _search_mpi(plan: Plan, artifact: Artifact) -> FoundMpi:
     return FoundMpi(_mpi_question(plan, artifact.sha256), tuple(line(text, 4096) for text in found or ()))
 
 
-def _with_mpi(plan: Plan, known: FoundMpi) -> Plan:
+def _with_mpi(plan: Plan, known: FoundMpi) -> tuple[Plan, MpiInUse]:
+    """The plan with the MPI that it is to have, and whose that is."""
     mpi, wanted = _mpi(known), plan.mpi
     if mpi is None:
         if wanted.use == "host" and wanted.stated:
             raise InstallError(f"{plan.module}: mpi: host, but no MPI is found in its image", _INSTEAD)
-        return plan
+        return plan, ""
     own = _own(mpi)
     if wanted.profile is None:
-        return _told(plan, own)
+        return _told(plan, own), "image"
     if why := _unfit(mpi, wanted.profile):
         if wanted.use == "host":
             raise InstallError(f"{plan.module}: {why}", _INSTEAD)
-        return _told(plan, f"{own} (not the host's: {why})")
-    return _with_host(plan, mpi, wanted.profile)
+        return _told(plan, f"{own} (not the host's: {why})"), "image"
+    return _with_host(plan, mpi, wanted.profile), "host"
 
 
 def _mpi(known: FoundMpi) -> Mpi | None:

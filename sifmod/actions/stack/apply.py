@@ -1,13 +1,10 @@
 """stack apply: make a tree what a stack says; a module that fails leaves the others as they are to be."""
 
 import os
-import stat
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import site_umask
@@ -16,22 +13,20 @@ from sifmod.actions.install.install import install_with_layers
 from sifmod.actions.lock import Lock, images_of
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.record import change_record
-from sifmod.actions.stack.stack_plan import StackPlan, Step
-from sifmod.actions.workers import Event, Finished, Tell, Told, reporter_in_worker, run_workers
+from sifmod.actions.stack.stack_plan import StackPlan
+from sifmod.actions.workers import Event, Finished, Tell, reporter_in_worker, run_workers
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.site import Site
-from sifmod.config.stack import Stack
 from sifmod.digest import sha256_bytes
 from sifmod.errors import HeldError, SifmodError
 from sifmod.image.settings import SharedBlobs
-from sifmod.tree.durable import opened, reported
+from sifmod.tree.durable import reported
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.partial import open_partial
 from sifmod.tree.receipt import live_number
 from sifmod.tree.stack_record import Applied
 
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 FETCH = 10  # the exit code of what could not be fetched
 
 
@@ -40,6 +35,12 @@ class Became(NamedTuple):
 
     generation: int
     changed: bool
+
+
+class NotTried(NamedTuple):
+    """A module that fails without being tried, since its image could not be fetched."""
+
+    task: int
 
 
 class Applying:
@@ -68,7 +69,7 @@ class Applying:
         self.failed = {number: step.error for number, step in enumerate(plan.steps) if step.error}
         self.all = len(todo) + len(self.failed)
 
-    def run(self, jobs: int) -> Iterator[Event]:
+    def run(self, jobs: int) -> Iterator[Event | NotTried]:
         """Install what is to be installed; `became` and `failed` are complete at the end."""
         self._at_once = max(1, min(jobs, len(self._wanting)))
         if self._shared:
@@ -80,7 +81,7 @@ class Applying:
                 if isinstance(event, Finished):
                     tasks += self._finished(event)
                 yield event
-                yield from (Told(task, told(self.failed[task])) for task in self.failed.keys() - before - {event.task})
+                yield from (NotTried(task) for task in self.failed.keys() - before - {event.task})
 
     def _leads(self, number: int) -> bool:
         """Whether this module need not wait for another one that fetches the same image."""
@@ -152,33 +153,11 @@ def _shared(loaded: LoadedSite, images: int) -> LoadedSite:
     return replace(loaded, site=replace(loaded.site, processors=processors, memory=share)) if images > 1 else loaded
 
 
-def told(error: SifmodError) -> str:
-    """A failure, as the log of its module has it."""
-    return f"failed ({error.exit_code}): {error.message}"
-
-
 def failure(message: str, code: int) -> SifmodError:
     """An error of another module, or of a job."""
     error = SifmodError(message)
     error.exit_code = code
     return error
-
-
-def note(layout: Layout, stack: Stack, step: Step, text: str) -> None:
-    """Write a line at the end of a module's log of this stack, with the time. Raises OSError."""
-    path = log_of(layout, stack, step)
-    with opened(path.parent, layout.prefix, make=True) as directory:
-        descriptor = os.open(path.name, _APPEND, 0o666, dir_fd=directory)
-        with open(descriptor, "a", encoding="utf-8") as file:  # noqa: PTH123 (a descriptor)
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-                raise OSError(f"{path} is no regular file with one name")
-            file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}\n")
-
-
-def log_of(layout: Layout, stack: Stack, step: Step) -> Path:
-    """The file in which what an apply says of a module is kept."""
-    return layout.logs / "stacks" / stack.name / f"{str(step).strip('/').replace('/', '@')}.log"
 
 
 def clean_up(layout: Layout, site: Site, reporter: Reporter) -> None:

@@ -1,7 +1,6 @@
 """stack apply --wait: what becomes of the modules that jobs install, told as it is seen in the tree."""
 
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,16 +8,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.actions.slurm import LAG, State, accounted, states
-from sifmod.actions.stack.apply import Applying, Became, failure, log_of
+from sifmod.actions.stack.apply import Applying, Became, failure
 from sifmod.actions.stack.stack_plan import to_do
+from sifmod.actions.stack.step_log import last_end
 from sifmod.config.name import ModuleName
 from sifmod.errors import SifmodError
-from sifmod.tree.durable import read
 from sifmod.tree.receipt import live_number
 from sifmod.tree.stack_record import Submission
 
 _POLLS = (1.0, 15.0)  # seconds, from when something has changed to when nothing does
-_NOTE = re.compile(r"^[0-9T:-]+Z (?:(there already|installed, .*)|failed \(([0-9]{1,3})\): (.*))$", re.MULTILINE)
 
 
 class Tested(NamedTuple):
@@ -120,25 +118,15 @@ class Watch:
             why = f"its job {job.job}_{element} has installed it, and {self._plan.layout.prefix} does not have it here"
             return SifmodError(why, "choose a prefix that all nodes share")
         if state is None or state.name == "FAILED":  # by its own exit code: its log says of which module
-            there, code, message = self._last_note(number)
-            if there:
+            line = last_end(self._plan.layout, self._plan.stack, self._plan.steps[number])
+            if line and line.what in ("installed", "unchanged"):
                 return None
-            if code:
-                return failure(message, int(code))
+            if line and line.exit_code:
+                return failure(line.text, line.exit_code)
         log = job.log(self._plan.stack.name, element)
         said = f"; {log} is its log" if _is_there(log) else ""
         ended = state.name if state else "and Slurm does not know how"
         return SifmodError(f"its job {job.job}_{element} ended {ended}{said}", "the same command submits it again")
-
-    def _last_note(self, number: int) -> tuple[str, str, str]:
-        """What its log says last: that it is there, or with which exit code it failed, and why."""
-        layout = self._plan.layout
-        try:
-            text = read(log_of(layout, self._plan.stack, self._plan.steps[number]), top=layout.prefix)
-        except OSError:
-            return "", "", ""
-        found: list[tuple[str, str, str]] = _NOTE.findall(text.decode(errors="replace"))
-        return found[-1] if found else ("", "", "")
 
     def _tested(self, job: Submission, element: int) -> Tested:
         state, log = self._ended.get(f"{job.job}_{element}"), job.log(self._plan.stack.name, element)

@@ -309,8 +309,8 @@ def refusal(response: requests.Response, advice: str, said: str = "", *, final: 
     message = f"{Url.parse(response.url).place} answered {status} {plain(response.reason or '')}"
     message = f"{message.rstrip()}: {plain(said)}" if said else message.rstrip()
     if transient and (after is None or after <= _LONGEST_WAIT):
-        return TransientError(message, advice, after)
-    return FetchError(message, advice)
+        return TransientError(message, advice, status, after)
+    return FetchError(message, advice, status)
 
 
 def retry_after(response: requests.Response) -> float | None:

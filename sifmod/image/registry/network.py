@@ -157,8 +157,10 @@ BROKEN = (
 class TransientError(FetchError):
     """The same request may work later; `retry_after` is how many seconds the server wants us to wait, if it said."""
 
-    def __init__(self, message: str, hint: str = "", retry_after: float | None = None) -> None:
-        super().__init__(message, hint)
+    def __init__(
+        self, message: str, hint: str = "", status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, hint, status)
         self.retry_after = retry_after
 
 
@@ -250,7 +252,7 @@ class Attempts:
         self.fruitless = 0 if progress else self.fruitless + 1
         most = self._patience.attempts if answered else self._patience.first_attempts
         if self.fruitless >= most:
-            raise FetchError(f"{error.message} ({self.fruitless} attempts)", error.hint) from error
+            raise FetchError(f"{error.message} ({self.fruitless} attempts)", error.hint, error.status) from error
         longest = min(self._patience.delay * 2.0 ** max(0, self.fruitless - 1), self._patience.longest_delay)
         return max(longest * random.uniform(0.5, 1), error.retry_after or 0.0)  # noqa: S311  no secret
 
@@ -262,4 +264,4 @@ def patiently(ask: Callable[[], _Result], patience: Patience = PATIENCE) -> _Res
         try:
             return ask()
         except TransientError as error:
-            time.sleep(attempts.failed(error, progress=False, answered=" answered " in error.message))
+            time.sleep(attempts.failed(error, progress=False, answered=error.status is not None))

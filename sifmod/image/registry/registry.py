@@ -3,6 +3,7 @@
 import difflib
 import http.client
 import re
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TypeVar
@@ -22,7 +23,6 @@ from sifmod.image.registry.network import PATIENCE, Patience, SlowError, Transie
 from sifmod.image.registry.url import Url
 from sifmod.image.settings import Settings
 
-_OF_MIRROR = "\n    mirror "  # before what a mirror said, in an error of the registry itself
 _ACCEPT = ", ".join(ACCEPTED)
 _Result = TypeVar("_Result")
 
@@ -52,7 +52,8 @@ class Repository:
         """
         with within(self._http.timeouts.whole), self.get(path)({"Accept": accept}) as response:
             if response.status_code != 200:
-                raise FetchError(f"{self.place.server} answered {response.status_code} for the whole of {name}")
+                status = response.status_code
+                raise FetchError(f"{self.place.server} answered {status} for the whole of {name}", status=status)
             length = response.headers.get("Content-Length", "")
             announced = int(length) if re.fullmatch("[0-9]{1,18}", length) else 0
             raw = bytearray()
@@ -74,7 +75,8 @@ class Repository:
                 try:
                     response = stack.enter_context(self._resource("https", path, asked)(headers))
                 except FetchError as second:
-                    speaks = second.__cause__ is None or "certificate verify" in second.message
+                    cause, untrusted = second.__cause__, ssl.SSLCertVerificationError
+                    speaks = cause is None or any(isinstance(one, untrusted) for one in causes(cause))
                     raise second if speaks or isinstance(second, SlowError) else error from None
                 self._scheme = "https"
             if response.headers.get("Content-Type", "").lower().startswith("text/html"):
@@ -92,8 +94,8 @@ class Repository:
 
 def _may_speak_tls(error: FetchError) -> bool:
     """Whether a server that failed so over plain http may be one of TLS: it answers 400, resets, or talks no HTTP."""
-    if " answered 400" in error.message or error.__cause__ is None:
-        return " answered 400" in error.message
+    if error.status is not None or error.__cause__ is None:
+        return error.status == 400
     kinds = (ConnectionResetError, http.client.BadStatusLine)
     return any(type(seen) in kinds for seen in causes(error.__cause__))
 
@@ -124,7 +126,7 @@ class Registry:
         try:
             return self._first(self._resolve)
         except FetchError as error:
-            if " answered 404" in error.message.partition(_OF_MIRROR)[0] and (similar := self._similar_tags()):
+            if error.status == 404 and (similar := self._similar_tags()):
                 error.hint = f"{error.hint}; it has: {', '.join(similar)}"
             raise
 
@@ -154,7 +156,7 @@ class Registry:
             try:
                 found = ask(mirror)
             except FetchError as error:
-                failures.append(f"{_OF_MIRROR}{mirror.place}: {error.message}")
+                failures.append(f"\n    mirror {mirror.place}: {error.message}")
                 self._repositories.remove(mirror)
             else:
                 return found

@@ -56,7 +56,7 @@ def upload(repository: Repository, blob: Blob, told: Callable[[int], None]) -> i
             transfer.run()
         except TransientError as error:
             progress, furthest = transfer.offset > furthest, max(furthest, transfer.offset)
-            hopeful = transfer.answered and " answered 500" not in error.message  # else its disk may be full
+            hopeful = transfer.answered and error.status != 500  # which a full disk gives
             time.sleep(attempts.failed(error, progress=progress, answered=hopeful))
             transfer.take_less()
         else:
@@ -148,8 +148,9 @@ class _Upload:
                 self.offset = before + len(data)  # where it says nothing else
                 self._heard(response)
             else:
+                status = response.status_code
                 raise TransientError(
-                    f"{self._repository.place.host} answered {response.status_code} to a part of a blob"
+                    f"{self._repository.place.host} answered {status} to a part of a blob", status=status
                 )
         if self.offset <= before:
             raise TransientError(f"{self._repository.place.host} has taken nothing of {len(data)} bytes")

@@ -1,0 +1,60 @@
+"""The log of a stack's module: a line of JSON for each thing that an apply says of it, with the time."""
+
+import json
+import os
+import stat
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from sifmod.actions.stack.stack_plan import Step
+from sifmod.config.stack import Stack
+from sifmod.tree.durable import opened, read
+from sifmod.tree.layout import Layout
+
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+What = Literal["said", "installed", "unchanged", "held", "failed"]
+
+
+class Line(NamedTuple):
+    """What is said of a module; all but `said` ends an apply of it."""
+
+    what: What
+    text: str = ""  # for people
+    generation: int = 0
+    exit_code: int = 0
+
+
+def log_of(layout: Layout, stack: Stack, step: Step) -> Path:
+    """The file in which what an apply says of a module is kept."""
+    return layout.logs / "stacks" / stack.name / f"{str(step).strip('/').replace('/', '@')}.log"
+
+
+def write_line(layout: Layout, stack: Stack, step: Step, line: Line) -> None:
+    """Write a line at the end of a module's log of this stack. Raises OSError."""
+    path = log_of(layout, stack, step)
+    data = json.dumps({"time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", **line._asdict()}, ensure_ascii=False)
+    with opened(path.parent, layout.prefix, make=True) as directory:
+        descriptor = os.open(path.name, _APPEND, 0o666, dir_fd=directory)
+        with open(descriptor, "a", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 (a descriptor)
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+                raise OSError(f"{path} is no regular file with one name")
+            file.write(f"{data}\n")
+
+
+def last_end(layout: Layout, stack: Stack, step: Step) -> Line | None:
+    """How the last apply of a module ended; None where its log does not say that, or cannot be read."""
+    try:
+        text = read(log_of(layout, stack, step), top=layout.prefix).decode(errors="replace")
+    except OSError:
+        return None
+    found = None
+    for row in text.splitlines():
+        with suppress(ValueError, TypeError, RecursionError):  # others may write there
+            line = Line(**{name: value for name, value in json.loads(row).items() if name in Line._fields})
+            typed = type(line.text) is str and type(line.generation) is int and type(line.exit_code) is int
+            if typed and line.what in get_args(What) and line.what != "said":
+                found = line
+    return found
