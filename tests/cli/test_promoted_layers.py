@@ -165,6 +165,27 @@ def test_what_the_receipt_of_a_layer_says_is_locked_too(
     assert promotion.published() is None
 
 
+@pytest.mark.parametrize("part", ["layer.json", "pylock.toml"])
+def test_a_published_layer_that_was_changed_is_brought_again(promotion: Promotion, part: str) -> None:
+    """Its packages are those of the lock still: what else is in it counts too."""
+    promotion.lock()
+    assert promotion.apply() == 0
+    there = promotion.published()
+    assert there
+    good = (there / part).read_text()
+    (there / part).chmod(0o644)
+    (there / part).write_text(good.replace("/wheels", "/home/m/wheels").replace("'1.0'", "'1.1'"))
+    assert (there / part).read_text() != good
+    assert promotion.apply() == 0
+    again = promotion.published()
+    assert again
+    assert (again / part).read_text() == good
+    before = disk_state(again)
+    assert promotion.apply() == 0
+    assert promotion.published() == again
+    assert disk_state(again) == before
+
+
 def test_a_lock_of_an_earlier_sifmod_says_to_lock_again(
     promotion: Promotion, capfd: pytest.CaptureFixture[str]
 ) -> None:
