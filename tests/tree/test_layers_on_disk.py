@@ -16,7 +16,7 @@ from sifmod.actions.verify import verify_layer
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
-from sifmod.tree.layer import Layer, Layers, all_layers, image_key, old_layers, publish_layer, remove_layers
+from sifmod.tree.layer import Layer, Layers, all_layers, image_key, old_layers, publish_layer, remove_layers, remove_old
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, Retired, to_json
 from sifmod.tree.locking import lock
@@ -111,6 +111,19 @@ def test_what_was_replaced_goes_and_what_is_live_stays(tmp_path: Path) -> None:
     assert not os.path.exists(first.root)
     assert remove_layers(layout, [rows["2"]], LEASE, quiet) == []  # live after all
     assert disk_state(Path(second.root)) == before
+
+
+def test_a_number_is_never_used_twice(tmp_path: Path) -> None:
+    """Also when earlier generations are gone, as `add` removes all but three."""
+    layers = Layers(tmp_path / "layers", tmp_path)
+    place = layers.place(MODULE, "default", IMAGE)
+    for number in range(1, 7):
+        layer = published(tmp_path)
+        assert (layer.number, Path(layer.root).name, os.readlink(place / "live")) == (number, *[str(number)] * 2)
+        with lock(layers, str(MODULE), LEASE, quiet) as held:
+            remove_old(layers, layer, 3, held)
+        there = sorted(path.name for path in place.iterdir() if path.name != "live")
+        assert there == [str(one) for one in range(max(1, number - 2), number + 1)]
 
 
 def test_a_layer_of_a_module_that_is_gone_can_be_removed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
