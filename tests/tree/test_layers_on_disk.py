@@ -143,6 +143,22 @@ def test_a_layer_of_a_module_that_is_gone_can_be_removed(tmp_path: Path, capfd: 
     assert not (tmp_path / "layers" / str(MODULE) / "default").exists()
 
 
+def test_a_stale_layer_of_a_project_can_be_removed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """No load finds it without SIFMOD_LAYERS: its directory is named."""
+    own, project = published(tmp_path / "own", name="mine"), published(tmp_path / "pro ject")
+    words = ["remove", str(MODULE), "--stale", "--prefix", str(tmp_path / "own")]
+    assert sifmod(words) == 24
+    assert sifmod([*words, "--dir", str(tmp_path / "pro ject/layers"), "--name", "mine", "--json"]) == 0
+    capfd.readouterr()
+    assert list(all_layers(tmp_path / "own/layers")) == []
+    before = disk_state(Path(own.root))
+    assert sifmod([*words, "--dir", str(tmp_path / "pro ject/layers"), "--json"]) == 0
+    (row,) = json.loads(capfd.readouterr().out)
+    assert (row["path"], row["state"]) == (project.root, "removed")
+    assert list(all_layers(tmp_path / "pro ject/layers")) == []
+    assert disk_state(Path(own.root)) == before
+
+
 def test_one_of_two_with_a_name_is_used_and_that_is_said(tmp_path: Path) -> None:
     site, own, project = tmp_path / "site", tmp_path / "own", tmp_path / "project"
     tree, environ = Layout(site), {"HOME": "/h", "SIFMOD_PREFIX": str(own)}
