@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.actions.layer.places import found_layers, hidden, is_stale, withdrawn
+from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.verify import verify_layer
 from sifmod.cli.main import run as sifmod
@@ -20,6 +21,7 @@ from sifmod.tree.layer import Layer, Layers, all_layers, image_key, old_layers, 
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, Retired, to_json
 from sifmod.tree.locking import lock
+from sifmod.tree.log import Done, append, entry, read_log
 from support.disk_state import disk_state
 
 MODULE = ModuleName("PyTorch", "2.2.0")
@@ -179,3 +181,18 @@ def test_one_in_a_projects_directory_is_withdrawn_there(tmp_path: Path) -> None:
     withdrawn(layer, LEASE, Reporter(quiet))
     assert list(found_layers((), {"SIFMOD_LAYERS": str(tmp_path / "layers"), "HOME": str(tmp_path)})) == []
     assert image_key(IMAGE) == Path(layer.root).parent.name
+
+
+def test_one_elsewhere_is_no_change_of_the_tree(tmp_path: Path) -> None:
+    """The log of a shared module tells of its own layers, and not of those of its users' projects."""
+    layout = Layout(tmp_path / "tree")
+    append(layout, entry(Done("installed", MODULE, None, 1), "sifmod install"))
+    own, project = published(layout.prefix), published(tmp_path / "project", name="mine")
+    for layers, layer in (
+        (Layers(tmp_path / "project/layers", layout.prefix), project),
+        (Layers(layout.prefix / "layers", layout.prefix), own),
+    ):
+        record_layer(layers, layer, None, LEASE, Reporter(quiet))
+        record_layer(layers, None, layer, LEASE, Reporter(quiet))
+    told = [(one.done.what, one.done.layer) for one in read_log(layout, MODULE).entries]
+    assert told == [("installed", None), ("made", "default"), ("removed", "default")]
