@@ -268,6 +268,31 @@ def test_the_answer_on_a_terminal(prefix: Path, tmp_path: Path, answer: str, cod
     assert (disk_state(prefix) == before) == (answer == "n")
 
 
+def test_what_changes_while_it_is_asked_is_not_installed_unseen(prefix: Path, tmp_path: Path) -> None:
+    """The answer is for the difference that was shown; the other module's is as it was."""
+    change(tmp_path)
+    before = disk_state(prefix / "software/One", prefix / "modules/One")
+    ours, theirs = pty.openpty()
+    command = (sys.executable, "-m", "sifmod", "install", "--module-only")
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as started:
+        assert started.stderr is not None
+        said = b""
+        while b"Change them" not in said:
+            more = os.read(started.stderr.fileno(), 4096)
+            assert more, said
+            said += more
+        with (tmp_path / "ec/One/One-1.0.yaml").open("a") as file:
+            file.write("env: {UNSEEN: '1'}\n")
+        os.write(ours, b"y\n")
+        told = started.stderr.read().decode()
+    os.close(ours)
+    os.close(theirs)
+    assert started.returncode == 18, told
+    assert "One/1.0: its site, easyconfig or receipt has changed meanwhile\n\nhint: repeat the command" in told
+    assert disk_state(prefix / "software/One", prefix / "modules/One") == before
+    assert generations(prefix) == [1, 2]
+
+
 def test_two_at_once_make_one_generation(prefix: Path, tmp_path: Path) -> None:
     """Both have decided before either begins, as when one waits for the other's lock."""
     change(tmp_path)

@@ -18,6 +18,7 @@ from sifmod.system import user_name
 from sifmod.tree.layout import Layout
 from sifmod.tree.mark import LINK
 from sifmod.tree.receipt import LinkRecord
+from sifmod.tree.rights import give, others
 from support.config import Configuration, write
 from support.tree import install
 
@@ -113,6 +114,23 @@ def test_modes_are_told_and_repaired(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert any(text.startswith(f"{prefix} is drwx------") for text in found)
     for words in (("--modes", "Tiny"), ("--modes", "--signature"), ("--repair-modes", "--keys", "x")):
         assert run(["verify", *words]) == 2
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_what_has_taken_a_files_place_gets_no_rights(site: Site, swapped: bool) -> None:
+    """Since it was looked at: a member may put another file of the same owner there."""
+    layout, wanted = Layout(site.prefix), rights(site)
+    install(layout, "a")
+    stub = layout.modules / "Tiny/1.0.lua"
+    stub.chmod(0o600)
+    assert wanted
+    (found,) = (other for other in others(layout, wanted) if other.path == stub)
+    if swapped:
+        private = write(site.prefix.parent / "private", "a secret")
+        private.chmod(0o600)
+        private.replace(stub)
+    give(layout, wanted, found)
+    assert stat.S_IMODE(stub.stat().st_mode) == (0o600 if swapped else 0o644)
 
 
 def test_a_reference_that_somebody_planted_leads_nowhere(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -244,6 +245,20 @@ def test_what_an_element_is_told(here: Path, program: Program) -> None:
     assert shlex.split(line) == ["sifmod", "stack", "apply", f"{here}/stack.yaml", *told]
     asked = (here / "words").read_text().splitlines()
     assert {"--array=0-0", "--cpus-per-task=2", "--time=180", "--partition=small", "--requeue"} <= set(asked)
+
+
+@pytest.mark.parametrize("words", [(), ("--job-test-partition", "gpu")])
+def test_where_tests_run(here: Path, program: Program, words: tuple[str, ...]) -> None:
+    """In a partition of their own where one is named, by the same account."""
+    program("sbatch", 'echo "$*" >>words; wc -l <words')
+    asked = ("--job", "--job-test", "--job-partition", "small", "--job-account", "ours", *words)
+    assert run(["stack", "apply", "stack.yaml", "--only", "A/1", *asked]) == 0
+    partitions, accounts = (
+        [re.findall(f"--{option}=([a-z]+)", line) for line in (here / "words").read_text().splitlines()]
+        for option in ("partition", "account")
+    )
+    assert partitions == [["small"], ["gpu" if words else "small"]]
+    assert accounts == [["ours"], ["ours"]]
 
 
 def test_options_of_sbatch_in_the_environment_count(

@@ -95,6 +95,21 @@ def test_an_image_that_other_trees_refer_to_outlives_a_purge(
     assert images[str(layout.image(sha256))] == (False, True)
 
 
+def test_a_purge_asks_slurm_unless_the_user_knows_better(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a job may still use stays: here Slurm does not answer."""
+    monkeypatch.setenv("SLURM_CONF", str(write(tmp_path / "slurm.conf", "ClusterName=broken\n")))
+    roots = [str(layout.generation(MODULE, number)) for number in (1, 2)]
+    capfd.readouterr()
+    for options, stays in (((), True), (("--ignore-jobs",), False)):
+        purged = answer(capfd, ("uninstall", "--purge", *options, "Tiny/1.0"))["purged"]
+        rows = {row["path"]: row for row in purged if row["kind"] == "generation"}
+        assert [rows[root]["removed"] for root in roots] == [not stays] * 2
+        assert ["by a job: squeue failed" in (rows[root]["keep"] or "") for root in roots] == [stays] * 2
+        assert [Path(root).exists() for root in roots] == [stays] * 2
+
+
 def test_the_worst_code_of_several(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
     """Whichever comes last."""
     stub = next(layout.modules.glob("Tiny/1.0*"))

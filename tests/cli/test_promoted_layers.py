@@ -50,6 +50,26 @@ def test_what_a_member_writes_later_does_not_reach_what_was_published(promotion:
     assert promotion.verify() == 0
 
 
+@pytest.mark.usefixtures("needs_root")
+@pytest.mark.parametrize(("mode", "names"), [(0o444, 2), (0o644, 1), (0o464, 1), (0o400, 1)])
+def test_a_file_of_ones_own_is_shared_where_nobody_may_write_it(promotion: Promotion, mode: int, names: int) -> None:
+    """Who publishes what that user has made in staging, whose group, or later self, may write there."""
+    promotion.lock()
+    source = promotion.root / "layer.squashfs"
+    os.chown(source, 0, -1)
+    source.chmod(mode)
+    os.chown(promotion.root / "pylock.toml", 0, -1)
+    assert promotion.apply() == 0
+    there = promotion.published()
+    assert there
+    status = (there / "layer.squashfs").stat()
+    assert (status.st_mode & 0o777, status.st_nlink) == (0o444, names)
+    if mode & 0o222:
+        source.write_bytes(b"hsqs: later\n")
+    assert (there / "layer.squashfs").read_bytes() == PACKED
+    assert promotion.verify() == 0
+
+
 def test_a_command_that_nobody_locked_is_not_published(promotion: Promotion, capfd: pytest.CaptureFixture[str]) -> None:
     """S3: M's `bin/ls` was copied, and a command that M had changed."""
     promotion.lock()
@@ -163,6 +183,27 @@ def test_what_the_receipt_of_a_layer_says_is_locked_too(
     assert promotion.apply() == 18
     assert "the layer site of Good/1 is not as the lock says" in capfd.readouterr().err
     assert promotion.published() is None
+
+
+@pytest.mark.parametrize("part", ["layer.json", "pylock.toml"])
+def test_a_published_layer_that_was_changed_is_brought_again(promotion: Promotion, part: str) -> None:
+    """Its packages are those of the lock still: what else is in it counts too."""
+    promotion.lock()
+    assert promotion.apply() == 0
+    there = promotion.published()
+    assert there
+    good = (there / part).read_text()
+    (there / part).chmod(0o644)
+    (there / part).write_text(good.replace("/wheels", "/home/m/wheels").replace("'1.0'", "'1.1'"))
+    assert (there / part).read_text() != good
+    assert promotion.apply() == 0
+    again = promotion.published()
+    assert again
+    assert (again / part).read_text() == good
+    before = disk_state(again)
+    assert promotion.apply() == 0
+    assert promotion.published() == again
+    assert disk_state(again) == before
 
 
 def test_a_lock_of_an_earlier_sifmod_says_to_lock_again(

@@ -4,6 +4,7 @@ import hashlib
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,6 +173,28 @@ def test_a_hard_link_to_the_file_of_somebody_else_becomes_a_copy(
     assert f"it belongs to user {mine.stat().st_uid}" in artifact.notes[0]
     assert not os.path.samefile(artifact.path, mine)
     assert file_state(mine) == before
+
+
+def test_a_hard_link_to_what_has_taken_its_place_becomes_a_copy(
+    images: Images, prefix: Prefix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Owner and mode were another file's; of this one the owner writes into the store's image later."""
+    mine = own_copy(images.tiny_sif, tmp_path / "mine", mode=0o444)
+    other = own_copy(images.tiny_sif, tmp_path / "other", mode=0o644)
+    link = os.link
+
+    def linked(source: Path, target: Path, **options: Any) -> None:
+        if source == mine and other.exists():
+            other.replace(mine)
+        link(source, target, **options)
+
+    monkeypatch.setattr(os, "link", linked)
+    artifact = prefix.fetch(plan(mine, link="hardlink", sha256=digest(mine)))
+    assert not other.exists()
+    assert artifact.notes == (f"{mine} was copied, not hard-linked: it was replaced meanwhile",)
+    assert not os.path.samefile(artifact.path, mine)
+    assert artifact.path.stat().st_mode & 0o777 == 0o444
+    assert artifact.path.read_bytes() == images.tiny_sif.read_bytes()
 
 
 def test_a_hard_link_to_another_file_system_becomes_a_copy(images: Images, prefix: Prefix, tmp_path: Path) -> None:

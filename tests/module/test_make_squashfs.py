@@ -13,6 +13,7 @@ import pytest
 from sifmod.module.plan import Wrapper
 from sifmod.module.scripts import scripts
 from support.command import Result, run
+from support.config import write
 from support.disk_state import disk_state
 from support.generation import SHELLS, make_generation
 from support.user import OrdinaryUser
@@ -179,6 +180,40 @@ def test_a_link_that_a_colleague_has_planted_leads_nowhere(packer: Packer, share
     (planted,) = target.parent.glob("*.part-*")
     assert planted.is_symlink()
     planted.unlink()
+
+
+# a mkdir after which a colleague, who may write beside the user's place, is quicker than the script
+SWAPPED = """#!/bin/sh
+/bin/mkdir "$@" || exit
+for made; do :; done
+mv -T "$made" "$made-gone" && ln -s "$AIM" "$made"
+"""
+
+
+@pytest.mark.parametrize("name", ["make-squashfs", "unmake-squashfs"])
+def test_a_link_in_the_place_of_the_directory_just_made_leads_nowhere(
+    packer: Packer, shared_tmp: Path, name: str
+) -> None:
+    """To another directory of the user's: what is called `new` there is not what the script has made."""
+    place, mine, programs = packer.place, shared_tmp / "mine", shared_tmp / "programs"
+    write(mine / "new" / "work", "of years")
+    write(programs / "mkdir", SWAPPED).chmod(0o755)
+    packer.fill()
+    if name == "unmake-squashfs":
+        packer.run("make-squashfs").ok()
+        place.directory.rename(place.directory.with_name("elsewhere"))
+    if packer.somebody.ordinary is not None:
+        packer.somebody.ordinary.own(mine)
+    before, names = disk_state(mine), {path.name for path in place.directory.parent.iterdir()}
+    env = {"PATH": f"{programs}:{os.environ['PATH']}", "AIM": str(mine)}
+    ended = packer.somebody.run((packer.module / "bin" / name,), env)
+    assert disk_state(mine) == before
+    assert ended.code == 4
+    assert "no directory could be made beside" in ended.stderr
+    (gone,) = place.directory.parent.glob("*.part-*-gone")
+    gone.rmdir()
+    gone.with_name(gone.name.removesuffix("-gone")).unlink()
+    assert {path.name for path in place.directory.parent.iterdir()} == names
 
 
 @pytest.mark.usefixtures("place")

@@ -7,6 +7,7 @@ import shlex
 import signal
 import struct
 import subprocess
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from support.disk_state import disk_state
 from support.extending import base_of, contents, rich_tree, sif_of, taken_out
 from support.identity import call_as, call_on_small_disk
 from support.images import Images
+from support.oci import Entry, layer, write_layout
 from support.runtime import RUNTIME
 from support.squashfs_trees import mksquashfs, snapshot, unpacked
 from support.user import OrdinaryUser
@@ -159,6 +161,23 @@ def test_other_tools_read_the_archives(
     ordinary_user.run((RUNTIME.path, "build", built, f"{form}:{target}")).ok()
     said = ordinary_user.run((RUNTIME.path, "exec", built, "sh", "-c", "cat /etc/variant; echo $NEW")).ok().stdout
     assert said == "exported\nyes\n"
+
+
+@pytest.mark.parametrize("variant", ["", "v2"])
+def test_the_index_of_an_archive_says_for_which_machine_it_is(variant: str, tmp_path: Path, export: Export) -> None:
+    """Else a runtime takes an image for another variant of the architecture."""
+    layout = write_layout(tmp_path / "layout", [layer([Entry("x", b"x")])], variant=variant)
+    assert sifmod(["fetch", "-q", f"oci:{layout}", "-o", str(tmp_path / "image.sif")]) == 0
+    (tmp_path / "to").mkdir()
+    export(tmp_path / "image.sif", "oci-archive", tmp_path / "to" / "image.tar")
+    with tarfile.open(tmp_path / "to" / "image.tar") as archive:
+        files = {name: file.read() for name in archive.getnames() if (file := archive.extractfile(name))}
+    (listed,) = json.loads(files["index.json"])["manifests"]
+    manifest = json.loads(files[f"blobs/{listed['digest'].replace(':', '/')}"])
+    config = json.loads(files[f"blobs/{manifest['config']['digest'].replace(':', '/')}"])
+    said = {"variant": variant} if variant else {}
+    assert listed["platform"] == {"architecture": "amd64", "os": "linux", **said}
+    assert config.get("variant", "") == variant
 
 
 def test_the_squashfs_is_what_enroot_imports(rich: Path, tmp_path: Path, export: Export) -> None:

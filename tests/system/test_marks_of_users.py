@@ -1,12 +1,17 @@
 """The marks of a user's tree upon two images of a site's store, through all that becomes of a module."""
 
 import os
+import shlex
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sifmod.actions import references
 from sifmod.cli.main import run
+from sifmod.tree.mark import leave
+from support.command import SIFMOD
 from support.config import write
 from support.images import Images
 
@@ -71,6 +76,33 @@ def test_an_install_that_fails_takes_back_the_mark_that_it_left(tree: Tree, firs
     write(tree.top / "etc-sifmod.d/b.yaml", f"hooks: {{after_install: ['{program}']}}\n")
     assert tree.install(then, "--rebuild") != 0
     assert tree.marks() == left
+
+
+GC = ("gc", "--yes", "--now", "--ignore-jobs", "--prefix")
+
+
+@pytest.mark.parametrize("when", ["after the fetch", "before the mark"])
+def test_a_gc_of_the_site_that_was_faster_than_the_mark(
+    tree: Tree, when: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The image was looked at, and nothing kept it yet: no module is made that refers to what is gone."""
+    if when == "after the fetch":
+        words = shlex.join((*SIFMOD, *GC, str(tree.site)))
+        program = write(tree.top / "gc", f"#!/bin/sh\nexec {words}\n")
+        program.chmod(0o755)
+        write(tree.top / "etc-sifmod.d/b.yaml", f"hooks: {{after_fetch: ['{program}']}}\n")
+    else:
+
+        def late(*asked: Any) -> tuple[Path, bool]:
+            assert run([*GC, str(tree.site)]) == 0
+            return leave(*asked)
+
+        monkeypatch.setattr(references, "leave", late)
+    assert tree.install("a") == 10
+    assert "was removed by a gc meanwhile\n\nhint: repeat the command" in capfd.readouterr().err
+    assert list(tree.site.glob("images/sha256/*.sif")) == []
+    assert tree.marks() == ""
+    assert list(tree.own.glob("modules/*/*")) == list(tree.own.glob("software/*/*")) == []
 
 
 def test_a_gc_in_each_tree(tree: Tree) -> None:

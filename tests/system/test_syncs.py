@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from support.command import SIFMOD
+from support.command import SIFMOD, run
 from support.config import write
 from support.images import Images
-from support.promotion import Promotion
+from support.promotion import PACKED, Promotion
 from support.syncs import calls, mistakes, traced
 from support.trial import Place, make_place
 from support.user import OrdinaryUser
@@ -112,3 +112,26 @@ def test_a_promoted_layer_too(shared_tmp: Path, images: Images, ordinary_user: O
     result.ok()
     assert promotion.published()
     assert mistakes(lines, here) == []
+
+
+def test_a_layer_of_a_bundle_too(shared_tmp: Path, images: Images, ordinary_user: OrdinaryUser) -> None:
+    """And one that a crash has cut all the same is brought again."""
+    here = shared_tmp / "a place"
+    here.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        promotion = Promotion(here, images.tiny_sif, ordinary_user)
+        promotion.lock()
+        words = ("bundle", "stack.yaml", "--no-wheels", "-o", "it.tar", "--prefix", promotion.staging)
+        run((*SIFMOD, "stack", *words)).ok()
+        apply = (*SIFMOD, "stack", "apply", "--bundle", "it.tar", "--skip-sanity-check", "--prefix")
+        result, lines = traced(shared_tmp / "traces", (*apply, promotion.production), os.environ)
+        result.ok()
+        assert promotion.published()
+        assert mistakes(lines, here) == []
+        other = here / "another"
+        (there,) = (promotion.production / "stacks").rglob("layer.squashfs")
+        cut = other / there.relative_to(promotion.production)
+        write(cut, "").write_bytes(PACKED[:-1])
+        run((*apply, other)).ok()
+        assert cut.read_bytes() == PACKED

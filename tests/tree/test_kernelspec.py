@@ -1,6 +1,8 @@
 """The directories from which Jupyter starts kernels."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,44 @@ def test_what_a_killed_run_has_left_is_no_kernel_and_no_hindrance(tmp_path: Path
     assert write_kernelspec(tmp_path, TORCH, "#!/bin/sh\n")
     assert {path.name for path in place.iterdir()} == {"python", "kernel.json"}
     assert json.loads((place / "kernel.json").read_text())["argv"][0] == str(place / "python")
+
+
+def killed_at(step: int, spec: Kernelspec, kernels: Path, start: str) -> bool:
+    """Write it in a child that ends just before its change of this number; whether it came so far."""
+    if (pid := os.fork()) == 0:
+        left = step
+
+        def count(event: str, arguments: tuple[object, ...]) -> None:
+            nonlocal left
+            if event in ("os.rename", "os.mkdir", "os.remove") or (event == "open" and arguments[1] is None):
+                left -= 1
+                if not left:
+                    os._exit(9)
+
+        sys.addaudithook(count)
+        write_kernelspec(kernels, spec, start)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_killed_at_any_step_there_is_a_kernel_that_starts_or_none(tmp_path: Path, before: bool) -> None:
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    old, new, found = "#!/bin/sh\n# old\n", "#!/bin/sh\n# new\n", []
+    for step in range(1, 40):
+        kernels = tmp_path / str(step)
+        if before:
+            write_kernelspec(kernels, TORCH, old)
+        died = killed_at(step, TORCH, kernels, new)
+        all_of_it = KernelSpecManager(kernel_dirs=[str(kernels)], ensure_native_kernel=False).get_all_specs()
+        starts = [Path(one["spec"]["argv"][0]) for one in all_of_it.values()]
+        assert all(os.access(start, os.X_OK) for start in starts), f"at step {step}"
+        found.append("".join("new" if start.read_text() == new else "old" for start in starts))
+        if not died:
+            break
+        write_kernelspec(kernels, TORCH, new)
+        remove_kernelspec(kernels, TORCH)  # and all that the killed run has left
+        assert list(kernels.iterdir()) == []
+    assert found == sorted(found, key=["old" if before else "", "new"].index)
+    assert (len(found) > 4, found[0], found[-1]) == (True, "old" if before else "", "new")

@@ -11,15 +11,17 @@ from pathlib import Path
 import pytest
 
 from sifmod.actions.layer.places import found_layers, hidden, is_stale, withdrawn
+from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.verify import verify_layer
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
-from sifmod.tree.layer import Layer, Layers, all_layers, image_key, old_layers, publish_layer, remove_layers
+from sifmod.tree.layer import Layer, Layers, all_layers, image_key, old_layers, publish_layer, remove_layers, remove_old
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, Retired, to_json
 from sifmod.tree.locking import lock
+from sifmod.tree.log import Done, append, entry, read_log
 from support.disk_state import disk_state
 
 MODULE = ModuleName("PyTorch", "2.2.0")
@@ -113,6 +115,19 @@ def test_what_was_replaced_goes_and_what_is_live_stays(tmp_path: Path) -> None:
     assert disk_state(Path(second.root)) == before
 
 
+def test_a_number_is_never_used_twice(tmp_path: Path) -> None:
+    """Also when earlier generations are gone, as `add` removes all but three."""
+    layers = Layers(tmp_path / "layers", tmp_path)
+    place = layers.place(MODULE, "default", IMAGE)
+    for number in range(1, 7):
+        layer = published(tmp_path)
+        assert (layer.number, Path(layer.root).name, os.readlink(place / "live")) == (number, *[str(number)] * 2)
+        with lock(layers, str(MODULE), LEASE, quiet) as held:
+            remove_old(layers, layer, 3, held)
+        there = sorted(path.name for path in place.iterdir() if path.name != "live")
+        assert there == [str(one) for one in range(max(1, number - 2), number + 1)]
+
+
 def test_a_layer_of_a_module_that_is_gone_can_be_removed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     kept, stale = published(tmp_path, name="kept"), published(tmp_path)
     assert is_stale(stale, {})
@@ -128,6 +143,22 @@ def test_a_layer_of_a_module_that_is_gone_can_be_removed(tmp_path: Path, capfd: 
     assert row.root == Path(stale.root)
     assert remove_layers(Layout(tmp_path), [row], LEASE, quiet) == [row]
     assert not (tmp_path / "layers" / str(MODULE) / "default").exists()
+
+
+def test_a_stale_layer_of_a_project_can_be_removed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """No load finds it without SIFMOD_LAYERS: its directory is named."""
+    own, project = published(tmp_path / "own", name="mine"), published(tmp_path / "pro ject")
+    words = ["remove", str(MODULE), "--stale", "--prefix", str(tmp_path / "own")]
+    assert sifmod(words) == 24
+    assert sifmod([*words, "--dir", str(tmp_path / "pro ject/layers"), "--name", "mine", "--json"]) == 0
+    capfd.readouterr()
+    assert list(all_layers(tmp_path / "own/layers")) == []
+    before = disk_state(Path(own.root))
+    assert sifmod([*words, "--dir", str(tmp_path / "pro ject/layers"), "--json"]) == 0
+    (row,) = json.loads(capfd.readouterr().out)
+    assert (row["path"], row["state"]) == (project.root, "removed")
+    assert list(all_layers(tmp_path / "pro ject/layers")) == []
+    assert disk_state(Path(own.root)) == before
 
 
 def test_one_of_two_with_a_name_is_used_and_that_is_said(tmp_path: Path) -> None:
@@ -150,3 +181,18 @@ def test_one_in_a_projects_directory_is_withdrawn_there(tmp_path: Path) -> None:
     withdrawn(layer, LEASE, Reporter(quiet))
     assert list(found_layers((), {"SIFMOD_LAYERS": str(tmp_path / "layers"), "HOME": str(tmp_path)})) == []
     assert image_key(IMAGE) == Path(layer.root).parent.name
+
+
+def test_one_elsewhere_is_no_change_of_the_tree(tmp_path: Path) -> None:
+    """The log of a shared module tells of its own layers, and not of those of its users' projects."""
+    layout = Layout(tmp_path / "tree")
+    append(layout, entry(Done("installed", MODULE, None, 1), "sifmod install"))
+    own, project = published(layout.prefix), published(tmp_path / "project", name="mine")
+    for layers, layer in (
+        (Layers(tmp_path / "project/layers", layout.prefix), project),
+        (Layers(layout.prefix / "layers", layout.prefix), own),
+    ):
+        record_layer(layers, layer, None, LEASE, Reporter(quiet))
+        record_layer(layers, None, layer, LEASE, Reporter(quiet))
+    told = [(one.done.what, one.done.layer) for one in read_log(layout, MODULE).entries]
+    assert told == [("installed", None), ("made", "default"), ("removed", "default")]

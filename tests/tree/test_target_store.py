@@ -198,6 +198,40 @@ def test_a_neighbour_in_a_sticky_directory_decides_nothing(shared_tmp: Path, ima
         assert here.target.stat().st_uid == here.neighbour.uid
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run commands as two users")
+@pytest.mark.parametrize("verb", ["fetch", "export"])
+def test_a_neighbour_who_takes_the_name_before_the_lock_is_held(shared_tmp: Path, images: Images, verb: str) -> None:
+    """The directory was the user's when it was looked at; an earlier run of the user's has removed it since."""
+    sif = shared_tmp / "a.sif"
+    sif.write_bytes(images.tiny("neighbours").read_bytes())
+    here, refused = Sticky(shared_tmp, sif), 0
+
+    def plant() -> None:
+        here.planted.mkdir()
+        here.planted.chmod(0o777)
+
+    with Victim(here.env) as victim:
+        assert victim.warm(here.words(verb, "warm")).code == 0
+        (here.directory / "warm").unlink()
+        for step in range(1, 20):
+            outcome = victim.run(here.words(verb), "stopped", step, who=(here.user.uid, here.user.gid, 0o022))
+            taken = here.planted.is_dir() and not list(here.planted.iterdir())
+            if taken:
+                here.planted.rmdir()
+                call_as(here.neighbour, plant)
+            ended = victim.resume(outcome)
+            assert ended.code == 0 or (taken and ended.code == 25), ended.stderr
+            if ended.code:
+                refused += 1
+                assert f"{here.planted} belongs to user {here.neighbour.uid}" in ended.stderr
+            assert here.target.exists() == (ended.code == 0)
+            here.target.unlink(missing_ok=True)
+            assert not taken or list(here.planted.iterdir()) == []
+            for left in here.directory.iterdir():
+                left.rmdir()
+    assert refused
+
+
 class Hosts:
     """Two hosts that fetch one SIF into one file, whose directory both see."""
 

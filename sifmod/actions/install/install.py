@@ -30,6 +30,7 @@ from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
 from sifmod.actions.references import referring, renew
 from sifmod.actions.reporter import Reporter
+from sifmod.errors import FetchError
 from sifmod.module.plan import File, Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.generation import module_lock, publish, replace_provenance, restore, staged_generation, tidy
@@ -125,7 +126,9 @@ def _new_generation(
         check_files(options.locked, plan, own, request.differing)
     # where its user released the image (see image.kept_image) the site's copy stays in use
     gone = image and options.module_only and before and released(before, plan)
-    path = image.artifact.path if image and image.artifact.path.is_file() and not gone else None
+    path = image.artifact.path if image and not gone else None
+    if path and not path.is_file():
+        raise FetchError(f"{path} was removed by a gc meanwhile", "repeat the command")
     with referring(layout, plan.module, path, reporter) as mark:
         with staged_generation(layout, plan.module, held) as stage:
             stage.write((*render(plan, stage.number), *own))

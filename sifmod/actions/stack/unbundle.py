@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import stat
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from sifmod.image.bounded_tar import RefusedMemberError, open_tar
 from sifmod.image.disk import writing
 from sifmod.system import reason
 from sifmod.tree.change import Change
-from sifmod.tree.durable import move, read
+from sifmod.tree.durable import move, read, sync_file
 from sifmod.tree.layer import IMAGE as LAYER
 from sifmod.tree.layer import LIVE, RECEIPT
 from sifmod.tree.layout import Layout
@@ -88,6 +89,15 @@ def _has(path: Path, text: str, top: Path) -> bool:
         return False
 
 
+def _is_there(path: Path, size: int) -> bool:
+    """Whether a file of this size is there itself; one that a crash has cut is not."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size == size
+
+
 def _leads(link: Path, text: str) -> bool:
     try:
         return os.readlink(link) == text  # noqa: PTH115 (the exact text)
@@ -141,10 +151,11 @@ def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> Non
     """
     wanted = {one.image.sha256: one.image for one in read_lock(place / LOCK).modules.values() if one.image}
     for name, size, opened in _members(bundle):
-        if name.endswith(f"/{LAYER}") and not (place / name).is_file():
+        if name.endswith(f"/{LAYER}") and not _is_there(place / name, size):
             with store.incoming() as incoming, writing(incoming), opened() as source:
                 with incoming.open("wb") as file:
                     copy_checked(source, file, name, size, progress)
+                sync_file(incoming)
                 move(incoming, place / name, place.parents[1])
         found = IMAGE.fullmatch(name)
         image = wanted.get(found[1]) if found else None
