@@ -16,7 +16,7 @@ from typing import Any
 from support.command import ROOT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-AXE = ROOT / ".venv" / "axe-core" / "package" / "axe.min.js"  # scripts/venv brings it, with npm
+AXE = ROOT / ".venv" / "axe-core" / "axe_playwright_python" / "axe.min.js"  # scripts/venv brings it
 _LONGEST = 60.0  # seconds for one answer
 _OPTIONS = ("--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run")
 
@@ -111,7 +111,7 @@ class Page:
 @contextmanager
 def browser(profile: Path) -> Iterator[Page]:
     """A page of a Chromium of its own."""
-    assert CHROMIUM
+    assert CHROMIUM, "chromium is missing: run scripts/provision"
     theirs, to = os.pipe()
     answers, their_answers = os.pipe()
 
