@@ -10,14 +10,21 @@ from typing import Literal
 
 from sifmod.actions import sharing
 from sifmod.actions.author.check import DIRECTORIES, check_settings
+from sifmod.config.input import module_tools
+from sifmod.config.kinds import module_tool
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
 from sifmod.errors import ConfigError, FetchError, RuntimeMissingError, SifmodError
 from sifmod.image.builder import dockerfile_builder, way_to_build
 from sifmod.image.program import ask, limits
+from sifmod.module.quote import shell
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import live_modules
 
 Status = Literal["ok", "note", "missing"]
 GB = 10**9
+_FORM = {"lua": "Lua", "tcl": "Tcl"}
+_BOTH = "`module_syntax: both` in ~/.config/sifmod/config.yaml gives later installs both"
 _HANDED_ON = ("APPTAINER_BIND", "APPTAINER_BINDPATH")  # by the wrappers, to a SingularityCE
 
 
@@ -43,6 +50,7 @@ def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
             _accelerators(site),
             _home(environ),
             _module_tool(environ),
+            _modulefiles(site, environ),
             _slurm(),
             _space(site),
             _sharing(site),
@@ -165,6 +173,27 @@ def _module_tool(environ: Mapping[str, str]) -> Iterator[Finding]:
     else:
         hint = "log in again with Lmod or Environment Modules set up; the wrappers work without either"
         yield Finding("module tool", "missing", "`module` is not set up in this shell", hint)
+
+
+def _modulefiles(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Where a module tool of this machine does not see what is installed, or what will be."""
+    layout = Layout(site.prefix)
+    try:
+        modules = [module for module, _ in live_modules(layout)]
+        for syntax in module_tools(environ):
+            tool = module_tool(syntax)
+            if unseen := sum(not layout.module_file(module, syntax).exists() for module in modules):
+                text = f"{tool} does not see {unseen} of {len(modules)} modules in {site.prefix}"
+                own = f" --prefix {shell(str(site.prefix))}" if not site.prefix_is_default else ""
+                again = f"sifmod install --module-only --installed --module-syntax both{own}"
+                why = f"{text}: no {_FORM[syntax]} modulefile"
+                yield Finding("modulefiles", "note", why, f"`{again}` adds it; {_BOTH}")
+            elif syntax not in site.module_syntax:
+                yield Finding(
+                    "modulefiles", "note", f"{tool} is on this machine too, and does not see what you install", _BOTH
+                )
+    except OSError as error:
+        yield Finding("modulefiles", "note", f"{site.prefix} cannot be read: {error}")
 
 
 def _slurm() -> Iterator[Finding]:

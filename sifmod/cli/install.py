@@ -230,13 +230,15 @@ def _installed(target: Target, given: Given) -> "tuple[Installation, str]":
 
 
 def _report(installation: "Installation", state: str, quiet: bool) -> None:
-    from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
+    from sifmod.actions.install.how_to_load import commands_to_load, hidden_by, unseen_by
     from sifmod.cli.life import say_life
 
     if not quiet:
         say(f"{installation.module}: {state}{', nothing to do' if state == _THERE else ''}")
         if reason := hidden_by(installation, os.environ):
             say(reason)
+        if unseen := unseen_by(installation, os.environ):
+            say(unseen)
         say_life(installation)
     for line in commands_to_load(installation, os.environ):
         echo(line)

@@ -22,6 +22,15 @@ def stub_path(module: object, syntax: Syntax) -> str:
             return str(module)
 
 
+def module_tool(syntax: Syntax) -> str:
+    """The module tool whose modulefiles have this syntax."""
+    match syntax:
+        case "lua":
+            return "Lmod"
+        case "tcl":
+            return "Environment Modules"
+
+
 def syntax_of(stub: str) -> Syntax:
     """The syntax of a modulefile, by its path."""
     return "lua" if stub.endswith(".lua") else "tcl"
