@@ -16,33 +16,12 @@ from sifmod.actions.verify import verify_layer
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
-from sifmod.tree.layer import Layer, Layers, all_layers, image_key, old_layers, publish_layer, remove_layers
+from sifmod.tree.layer import all_layers, image_key, old_layers, remove_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, Retired, to_json
-from sifmod.tree.locking import lock
 from support.disk_state import disk_state
 from support.images import Images
-
-MODULE = ModuleName("PyTorch", "2.2.0")
-IMAGE = "ab" * 32
-LEASE = 30.0
-
-
-def quiet(_text: str) -> None:
-    """Nobody listens."""
-
-
-def published(
-    prefix: Path, number: int = 1, image: str = IMAGE, name: str = "default", module: ModuleName = MODULE
-) -> Layer:
-    layers = Layers(prefix / "layers", prefix)
-    with lock(layers, str(module), LEASE, quiet) as held:
-        directory = held.path("layer")
-        (directory / "tree").mkdir(parents=True)
-        (directory / "tree" / "file").write_bytes(b"12345")
-        (directory / "pylock.toml").write_text("lock\n")
-        made = Layer(module, name, image, number, "/opt", "3.11", ("demo",), (), (), (), (), packed=False)
-        return publish_layer(layers, made, directory, held)
+from support.published import IMAGE, LEASE, MODULE, published, quiet
 
 
 def test_one_whose_receipt_cannot_be_read_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
