@@ -10,6 +10,8 @@ from typing import Literal
 
 from sifmod.actions import sharing
 from sifmod.actions.author.check import DIRECTORIES, check_settings
+from sifmod.actions.layer.places import found_layers, is_stale, known, layouts
+from sifmod.actions.room import rooms
 from sifmod.config.input import module_tools
 from sifmod.config.kinds import module_tool
 from sifmod.config.prefix import settings_directories
@@ -18,6 +20,7 @@ from sifmod.errors import ConfigError, FetchError, RuntimeMissingError, SifmodEr
 from sifmod.image.builder import dockerfile_builder, way_to_build
 from sifmod.image.program import ask, limits
 from sifmod.module.quote import shell
+from sifmod.system import size_text
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live_modules
 
@@ -53,6 +56,8 @@ def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
             _modulefiles(site, environ),
             _slurm(),
             _space(site),
+            _rooms(site),
+            _stale_layers(site, environ),
             _sharing(site),
             _spellings(site, environ),
         )
@@ -217,6 +222,35 @@ def _space(site: Site) -> Iterator[Finding]:
         )
     else:
         yield Finding("prefix", "ok", text)
+
+
+def _rooms(site: Site) -> Iterator[Finding]:
+    """What caches and temporary files take, and what frees it."""
+    found = rooms(site)
+    for room in found:
+        if room.kind == "cache":
+            text = f"{room.path} takes {room.text}: {room.why}"
+            yield Finding(room.name, "note", text, f"`{room.command}` frees it")
+    if temporary := [room for room in found if room.kind == "temporary files"]:
+        size = size_text(sum(room.size for room in temporary))
+        what = f"{len(temporary)} directories of jobs and commands, such as {temporary[0].path}, take {size}"
+        yield Finding("temporary files", "note", what, "`sifmod gc` names each, with the command that frees it")
+
+
+def _stale_layers(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What layers take that fit no installed image."""
+    trees = layouts(site.prefix, environ)
+    modules = known(trees)
+    stale = [layer for layer in found_layers(trees, environ) if is_stale(layer, modules)]
+    if stale:
+        size = size_text(sum(layer.size for layer in stale))
+        text = f"{len(stale)} layers for images that are not installed any more take {size}"
+        yield Finding(
+            "stale layers",
+            "note",
+            text,
+            "`sifmod layers` names each, with the command that removes it; then `sifmod gc --yes --now`",
+        )
 
 
 def _sharing(site: Site) -> Iterator[Finding]:
