@@ -197,6 +197,16 @@ def test_user_namespaces_that_are_closed(machine: Machine, name: str, closed: st
     assert found.hint.startswith("a runtime installed with its setuid starter works without them")
 
 
+def test_a_configuration_that_forbids_binds(machine: Machine) -> None:
+    machine.program = replace(APPTAINER, forbids=("enable overlay = no", "enable underlay = no"))
+    text = (
+        "its configuration has `enable overlay = no` and `enable underlay = no`: what an image has no place for cannot"
+    )
+    assert machine.findings()["binds"].text == f"{text} be bound, a linked home among it"
+    machine.program = APPTAINER
+    assert "binds" not in machine.findings()
+
+
 def test_a_program_that_cannot_be_started(machine: Machine) -> None:
     program = Path(machine.runs("mksquashfs", ""))
     program.write_text("#!/no/such/interpreter\n")
