@@ -149,9 +149,9 @@ def _configuration(build: Mapping[str, str]) -> dict[str, str]:
 
 def _forbids(configuration: Mapping[str, str], *, setuid: bool) -> tuple[str, ...]:
     layers = ("enable overlay", "enable underlay")  # which make mount points that an image lacks
-    keys = layers if all(configuration.get(key) == "no" for key in layers) else ()
+    keys = list(layers) if all(configuration.get(key) == "no" for key in layers) else []
     if setuid and configuration.get("user bind control") == "no":
-        keys += ("user bind control",)
+        keys.append("user bind control")
     return tuple(f"{key} = no" for key in keys)
 
 
