@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.room import rooms
 from sifmod.cli.main import run
 from sifmod.config.load_site import load_site
 from support.disk_state import disk_state
@@ -74,6 +73,8 @@ def test_each_is_named_and_its_command_frees_it(
 def test_what_belongs_to_another_user_is_not_named(temporary: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root: to give a directory to another user")
+    from sifmod.actions.room import rooms
+
     theirs = fill(temporary / "sifmod-scratch-theirs/file")
     os.chown(theirs, 12345, 12345)
     site = load_site({}, os.environ).site
@@ -82,6 +83,8 @@ def test_what_belongs_to_another_user_is_not_named(temporary: Path) -> None:
 
 def test_counting_ends(own_home: Path) -> None:
     """And what could not be counted in time is named all the same."""
+    from sifmod.actions.room import rooms
+
     cache = fill(own_home / ".cache/uv/archive-v0/file").parent
     (found,) = (room for room in rooms(load_site({}, os.environ).site, seconds=0) if room.path == cache)
     assert not found.whole
