@@ -10,14 +10,24 @@ from typing import Literal
 
 from sifmod.actions import sharing
 from sifmod.actions.author.check import DIRECTORIES, check_settings
+from sifmod.actions.layer.places import found_layers, is_stale, known, layouts
+from sifmod.actions.room import rooms
+from sifmod.config.input import module_tools
+from sifmod.config.kinds import module_tool
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
 from sifmod.errors import ConfigError, FetchError, RuntimeMissingError, SifmodError
 from sifmod.image.builder import dockerfile_builder, way_to_build
 from sifmod.image.program import ask, limits
+from sifmod.module.quote import shell
+from sifmod.system import size_text
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import live_modules
 
 Status = Literal["ok", "note", "missing"]
 GB = 10**9
+_FORM = {"lua": "Lua", "tcl": "Tcl"}
+_BOTH = "`module_syntax: both` in ~/.config/sifmod/config.yaml gives later installs both"
 _HANDED_ON = ("APPTAINER_BIND", "APPTAINER_BINDPATH")  # by the wrappers, to a SingularityCE
 
 
@@ -43,8 +53,11 @@ def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
             _accelerators(site),
             _home(environ),
             _module_tool(environ),
+            _modulefiles(site, environ),
             _slurm(),
             _space(site),
+            _rooms(site),
+            _stale_layers(site, environ),
             _sharing(site),
             _spellings(site, environ),
         )
@@ -72,6 +85,10 @@ def _runtime(site: Site) -> Iterator[Finding]:
         yield Finding("runtime", "missing", missing, hint)
         return
     yield Finding("runtime", "ok", f"{program.said}, {program.installed} ({site.runtime_path})")
+    if program.forbids:
+        said = " and ".join(f"`{key}`" for key in program.forbids)
+        text = f"its configuration has {said}: what an image has no place for cannot be bound, a linked home among it"
+        yield Finding("binds", "note", text, "ask the administrator to allow it")
     for limit in limits(program):
         yield Finding("runtime", "note", f"{program.name} {limit.text}", limit.hint)
     if program.setuid and program.kernel_zstd is not True:
@@ -167,6 +184,27 @@ def _module_tool(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("module tool", "missing", "`module` is not set up in this shell", hint)
 
 
+def _modulefiles(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Where a module tool of this machine does not see what is installed, or what will be."""
+    layout = Layout(site.prefix)
+    try:
+        modules = [module for module, _ in live_modules(layout)]
+        for syntax in module_tools(environ):
+            tool = module_tool(syntax)
+            if unseen := sum(not layout.module_file(module, syntax).exists() for module in modules):
+                text = f"{tool} does not see {unseen} of {len(modules)} modules in {site.prefix}"
+                own = f" --prefix {shell(str(site.prefix))}" if not site.prefix_is_default else ""
+                again = f"sifmod install --module-only --installed --module-syntax both{own}"
+                why = f"{text}: no {_FORM[syntax]} modulefile"
+                yield Finding("modulefiles", "note", why, f"`{again}` adds it; {_BOTH}")
+            elif syntax not in site.module_syntax:
+                yield Finding(
+                    "modulefiles", "note", f"{tool} is on this machine too, and does not see what you install", _BOTH
+                )
+    except OSError as error:
+        yield Finding("modulefiles", "note", f"{site.prefix} cannot be read: {error}")
+
+
 def _slurm() -> Iterator[Finding]:
     srun = shutil.which("srun")
     version = _first_line(srun, "--version") if srun else "not on PATH"
@@ -188,6 +226,35 @@ def _space(site: Site) -> Iterator[Finding]:
         )
     else:
         yield Finding("prefix", "ok", text)
+
+
+def _rooms(site: Site) -> Iterator[Finding]:
+    """What caches and temporary files take, and what frees it."""
+    found = rooms(site)
+    for room in found:
+        if room.kind == "cache":
+            text = f"{room.path} takes {room.text}: {room.why}"
+            yield Finding(room.name, "note", text, f"`{room.command}` frees it")
+    if temporary := [room for room in found if room.kind == "temporary files"]:
+        size = size_text(sum(room.size for room in temporary))
+        what = f"{len(temporary)} directories of jobs and commands, such as {temporary[0].path}, take {size}"
+        yield Finding("temporary files", "note", what, "`sifmod gc` names each, with the command that frees it")
+
+
+def _stale_layers(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What layers take that fit no installed image."""
+    trees = layouts(site.prefix, environ)
+    modules = known(trees)
+    stale = [layer for layer in found_layers(trees, environ) if is_stale(layer, modules)]
+    if stale:
+        size = size_text(sum(layer.size for layer in stale))
+        text = f"{len(stale)} layers for images that are not installed any more take {size}"
+        yield Finding(
+            "stale layers",
+            "note",
+            text,
+            "`sifmod layers` names each, with the command that removes it; then `sifmod gc --yes --now`",
+        )
 
 
 def _sharing(site: Site) -> Iterator[Finding]:

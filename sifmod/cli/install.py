@@ -11,7 +11,7 @@ import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
 from sifmod.cli.context import layout_for, load_context, reporter
-from sifmod.cli.output import ask, echo, print_json, quiet, receipt_data, say
+from sifmod.cli.output import ask, echo, outgoing_data, print_json, quiet, receipt_data, say
 from sifmod.cli.shared_options import (
     Given,
     conversion_options,
@@ -28,6 +28,7 @@ from sifmod.tree.layout import Layout
 if TYPE_CHECKING:
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.install.request import InstallRequest
+    from sifmod.actions.layer.outgoing import OutgoingLayer
     from sifmod.tree.receipt import Installation
 
 _THERE = "already installed"
@@ -191,29 +192,31 @@ def _install(given: Given) -> Callable[[Target], Done]:
             from sifmod.actions.references import renew
 
             renew(layout, found)
-        installation, state = (found, _THERE) if found else _installed(target, given)
+        installation, state, layers = (found, _THERE, ()) if found else _installed(target, given)
         told = f"{installation.module} {state}"
         if given["as_json"]:
-            return Done(told, {**receipt_data(installation), "changed": state != _THERE})
-        _report(installation, state, quiet=given["quiet"])
+            rows = [outgoing_data(one) for one in layers]
+            return Done(told, {**receipt_data(installation), "changed": state != _THERE, "outgoing_layers": rows})
+        _report(installation, state, layers, quiet=given["quiet"])
         return Done(told, {})
 
     return install
 
 
-def _installed(target: Target, given: Given) -> "tuple[Installation, str]":
-    """What is installed, and what was done for it."""
+def _installed(target: Target, given: Given) -> "tuple[Installation, str, tuple[OutgoingLayer, ...]]":
+    """What is installed, what was done for it, and which layers fit its image no longer."""
     request = _request(target, given)
     from sifmod.actions.install.install import install_with_layers
+    from sifmod.actions.layer.outgoing import outgoing
     from sifmod.cli.progress import NOTHING_KEPT, progress
-    from sifmod.tree.receipt import live_number
+    from sifmod.tree.receipt import live
 
     show = not given["quiet"]
     speak = say if show else quiet
     for note in request.notes:
         speak(note)
     speak(f"{request.plan.module}: installing from {request.loaded.path}")
-    before = live_number(Layout(Path(request.plan.prefix)), request.plan.module)
+    before = live(Layout(Path(request.plan.prefix)), request.plan.module)
     try:
         with progress(show) as update:
             installation, changed = install_with_layers(request, reporter(speak, update))
@@ -225,19 +228,24 @@ def _installed(target: Target, given: Given) -> "tuple[Installation, str]":
             installation, changed = install_with_layers(request, reporter(speak, update))
     if given["keep_blobs"] and not update.used:
         speak(NOTHING_KEPT)
-    done = "restored" if installation.generation == before else "installed"
-    return installation, f"{done}, generation {installation.generation}" if changed else _THERE
+    done = "restored" if before and installation.generation == before.generation else "installed"
+    layers = outgoing(before, installation.image_sha256, os.environ) if before and changed else ()
+    return installation, f"{done}, generation {installation.generation}" if changed else _THERE, layers
 
 
-def _report(installation: "Installation", state: str, quiet: bool) -> None:
-    from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
+def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLayer, ...]", quiet: bool) -> None:
+    from sifmod.actions.install.how_to_load import commands_to_load, hidden_by, unseen_by
     from sifmod.cli.life import say_life
 
     if not quiet:
         say(f"{installation.module}: {state}{', nothing to do' if state == _THERE else ''}")
         if reason := hidden_by(installation, os.environ):
             say(reason)
+        if unseen := unseen_by(installation, os.environ):
+            say(unseen)
         say_life(installation)
+        for layer in layers:
+            say(f"the layer {layer.layer} is for the earlier image: `{layer.command}` makes it for this one")
     for line in commands_to_load(installation, os.environ):
         echo(line)
 
@@ -253,15 +261,23 @@ def _dry_run(given: Given) -> Callable[[Target], Done]:
         name, options = target.easyconfig, _options(given, target.variant)
         if given["dry_run_short"] and (found := find_unchanged(layout, name, options, surroundings)):
             path = name if Path(name).exists() else found.provenance.easyconfig
-            row: dict[str, object] = {"easyconfig": path, "module": str(found.module), "mark": "x"}
+            row: dict[str, object] = {
+                "easyconfig": path,
+                "module": str(found.module),
+                "mark": "x",
+                "outgoing_layers": [],
+            }
         else:
-            from sifmod.actions.install.current import overview, status_sign, texts
+            from sifmod.actions.install.current import outgoing_layers, overview, status_sign, texts
+            from sifmod.tree.receipt import live
 
             request = _request(target, given)
+            mark, before = status_sign(request), live(layout, request.plan.module)
             row = {
                 "easyconfig": str(request.loaded.path),
                 "module": str(request.plan.module),
-                "mark": status_sign(request),
+                "mark": mark,
+                "outgoing_layers": [outgoing_data(one) for one in outgoing_layers(before, request) if mark != "x"],
             }
         done = Done(f"{row['module']} [{row['mark']}]", row)
         if given["as_json"]:

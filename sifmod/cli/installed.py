@@ -27,6 +27,7 @@ from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from sifmod.actions.garbage import GcPlan
+    from sifmod.actions.room import Room
     from sifmod.actions.uninstall import Uninstalled
     from sifmod.cli.outputs.tree import Collected, Kind, Logged
     from sifmod.tree.log import Done, Entry
@@ -274,12 +275,13 @@ def gc_command(
     """Show, and with --yes remove, old generations, unused images, unfinished downloads, and layers that were replaced.
 
     What is live, what `rollback` would bring back, what a Slurm job may still use, the images that the lock of a stack
-    names, and what you added or changed stays.
-    A line for each old generation, image and download says why it stays.
+    names, and what you added or changed stays. Caches and temporary files of yours outside the prefix stay too, each
+    with the command that frees it. A line for each old generation, image and download says why it stays.
     """
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.garbage import plan_gc
     from sifmod.actions.gc import apply_gc
+    from sifmod.actions.room import rooms
 
     if not days >= 0:
         raise click.BadParameter(f"expected 0 or more days, got {days}", param_hint="--days")
@@ -288,6 +290,7 @@ def gc_command(
     mark_days = 0.0 if marks else site.mark_days
     plan = plan_gc(layout, 0.0 if now else days, ask_jobs=not ignore_jobs, rollbacks=rollbacks, mark_days=mark_days)
     rows = collected(plan)
+    rows += [_collected(room.kind, room.path, _frees(room), room.size) for room in rooms(site)]
     if not as_json:
         for row in rows:
             keep = row["keep"]
@@ -351,8 +354,13 @@ def _collected(
     }
 
 
-def _what(row: "Collected") -> str:
+def _frees(room: "Room") -> str:
+    """Why gc leaves what takes room outside the prefix, and which command frees it."""
+    less = "" if room.whole else "more than that: counting took too long; "
+    return f"{less}{room.why}; `{room.command}` frees it"
 
+
+def _what(row: "Collected") -> str:
     if row["module"]:
         return f"{row['module']} generation {row['generation']}"
     return row["kind"] if row["size"] is None else f"{row['kind']} {size_text(row['size'])}"

@@ -1,6 +1,7 @@
 """`sifmod layers`, `add`, `remove` and `sync`."""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -10,6 +11,7 @@ from sifmod.cli.output import echo, print_json, print_rows, say, shaped
 from sifmod.cli.shared_options import Given, json_option, layer_options, places_options, prefix_option
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError
+from sifmod.module.quote import shell
 from sifmod.system import size_text
 from sifmod.tree.layout import Layout
 
@@ -18,16 +20,14 @@ if TYPE_CHECKING:
 
     from sifmod.actions.layer.add import LayerChange
     from sifmod.cli.outputs.use import LayerData
+    from sifmod.config.site import Site
     from sifmod.tree.layer import Layer
 
 _no_import = click.option("--no-import", is_flag=True, help="Do not try whether what is added can be imported.")
 
 Words = tuple[str, ...]
 State = Literal["live", "stale", "unreadable", "removed"]
-_ABOUT = {
-    "stale": "for an earlier image; `sifmod remove MODULE --stale` removes it",
-    "unreadable": "used, but its layer.json cannot be read; `sifmod sync` with its pylock.toml makes it anew",
-}
+_UNREADABLE = "used, but its layer.json cannot be read; `sifmod sync` with its pylock.toml makes it again"
 
 
 @click.command("layers")
@@ -38,7 +38,8 @@ def layers_command(module: str, prefix: str | None, as_json: bool) -> None:
     """List the layers of packages: of which module, how large, what for, and whether its image is still used."""
     from sifmod.actions.layer.places import after_retired, found_layers, is_stale, known, layouts
 
-    trees = layouts(layout_for(prefix).prefix, os.environ)
+    layout = layout_for(prefix)
+    trees = layouts(layout.prefix, os.environ)
     modules = known(trees)
     rows: list[LayerData] = []
     for layer in found_layers(trees, os.environ):
@@ -56,13 +57,26 @@ def layers_command(module: str, prefix: str | None, as_json: bool) -> None:
                 f"{row['layer']} (stale)" if row["state"] == "stale" else row["layer"],
                 size_text(row["size"]),
                 f"{row['file_count']} files",
-                row["ended"] or _ABOUT.get(row["state"], ", ".join(row["requirements"])),
+                row["ended"] or _about(row, there=any(str(module) == row["module"] for module in modules)),
+                "" if Path(row["path"]).is_relative_to(layout.prefix) else f"in {row['path']}",
             )
             for row in rows
         ]
     )
     if not rows:
         echo(f"there is no layer{f' of {module}' if module else ''}; `sifmod add MODULE PACKAGE` makes one", err=True)
+
+
+def _about(row: "LayerData", *, there: bool) -> str:
+    """What a layer is for, or what is wrong with it and which command ends it. `there`: its module is installed."""
+    if row["state"] == "unreadable":
+        return _UNREADABLE
+    if row["state"] != "stale":
+        return ", ".join(row["requirements"])
+    named = "" if row["layer"] == "default" else f" --layer {row['layer']}"
+    if not there:
+        return f"its module is not installed; `sifmod remove {row['module']} --all{named}` removes it"
+    return f"for an earlier image; `sifmod remove {row['module']} --stale{named}` removes it"
 
 
 def layer_data(layer: "Layer", state: State, retired: tuple[str, str] = ("", "")) -> "LayerData":
@@ -84,11 +98,19 @@ def changed(name: str, change: "LayerChange", given: Given, of: str | None = Non
     site, directory, as_json = load_facts(given).site, given["directory"], given["as_json"]
     trees = layouts(site.prefix, os.environ)
     modules = known(trees)
+    environ = {**os.environ, **({"SIFMOD_LAYERS": directory} if directory else {})}
+    left = {layer.module for layer in found_layers(trees, environ)} - modules.keys()
     try:
-        module = resolve(name, modules)
+        module = resolve(name, {*modules, *left})
     except ModuleError as error:
         gone = ModuleName(*name.split("/", 1)) if "/" in name else None
         raise ModuleError(error.message, (gone and after_retired(gone, trees)[0]) or error.hint) from error
+    if module in left and change.everything:
+        removed_stale(str(module), given, site)
+        return
+    if module in left:
+        hint = f"install it again, or remove its layers: `sifmod remove {module} --all`"
+        raise ModuleError(f"{module} is not installed", after_retired(module, trees)[0] or hint)
     if retired := after_retired(module, trees)[0]:
         say(f"warning: {retired}")
     installation = installed(module, trees)
@@ -117,13 +139,12 @@ def changed(name: str, change: "LayerChange", given: Given, of: str | None = Non
             say(f"who wants it sets SIFMOD_LAYERS={layers.prefix}")
 
 
-def removed_stale(name: str, given: Given) -> None:
+def removed_stale(name: str, given: Given, site: "Site") -> None:
     """Take the layers of a module, which need not be installed, out of use that were made for other images."""
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.places import found_layers, is_stale, known, layouts, withdrawn
 
-    site, layer = load_facts(given).site, given["layer"]
-    trees = layouts(site.prefix, os.environ)
+    layer, trees = given["layer"], layouts(site.prefix, os.environ)
     modules = known(trees)
     more = {"SIFMOD_LAYERS": given["directory"]} if given["directory"] else {}
     stale = [one for one in found_layers(trees, {**os.environ, **more}) if is_stale(one, modules) and one.name == layer]
@@ -136,9 +157,19 @@ def removed_stale(name: str, given: Given) -> None:
     for one in going:
         with changing_prefix(for_layers(site, one.top)):
             withdrawn(one, site.lock_lease, reporter())
-        say(f"layer {one.name} of {module} for an earlier image: removed; `sifmod gc` frees its space")
+        why = "for an earlier image" if module in modules else "which is not installed"
+        say(f"layer {one.name} of {module}, {why}: removed; {_freed(one, site)}")
     if given["as_json"]:
         print_json([layer_data(one, "removed") for one in going])
+
+
+def _freed(layer: "Layer", site: "Site") -> str:
+    """What frees the space of a layer that was taken out of use."""
+    if layer.top == site.prefix / "layers":
+        return "`sifmod gc` frees its space"
+    if layer.top.name == "layers":
+        return f"`sifmod gc --prefix {shell(str(layer.top.parent))}` frees its space"
+    return f"its files stay in {Path(layer.root).parent} until you remove them"
 
 
 def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> "Iterator[str]":
@@ -183,8 +214,6 @@ def add_command(
     They are there at once for everything that the module starts, on every node. What the image is built around (torch,
     what is compiled against it, NVIDIA's and AMD's libraries, MPI) stays as it is; anything else may be newer.
     """
-    from pathlib import Path
-
     from sifmod.actions.layer.add import LayerChange
     from sifmod.image.packages.wanted import Wanted, read_requirements, words_of
     from sifmod.image.packages.wanted import directory as directory_of
@@ -217,7 +246,7 @@ def remove_command(module: str, names: Words, everything: bool, stale: bool, **g
     if stale:
         if names or everything:
             raise OptionError("--stale goes without packages and without --all")
-        removed_stale(module, given)
+        removed_stale(module, given, load_facts(given).site)
         return
     if not names and not everything:
         raise OptionError("there is nothing to remove", "name packages, or --all for the whole layer")
@@ -237,8 +266,6 @@ def remove_command(module: str, names: Words, everything: bool, stale: bool, **g
 @json_option
 def sync_command(module: str, lock: str, unpacked: bool, **given: Any) -> None:
     """Make a layer as a lock says (pylock.toml, which each layer has beside it): the same bytes on every machine."""
-    from pathlib import Path
-
     from sifmod.actions.layer.add import LayerChange
     from sifmod.image.packages.wanted import Wanted, read_lock, words_of
 

@@ -15,7 +15,9 @@ from sifmod.errors import ConfigError, InstallError, PermissionsError, SifmodErr
 from sifmod.system import FILE_LIMIT, harmless, meaning, one_line, reason
 
 if TYPE_CHECKING:
+    from sifmod.actions.layer.outgoing import OutgoingLayer
     from sifmod.cli.outputs.installed import Installed
+    from sifmod.cli.outputs.use import OutgoingLayerData
     from sifmod.cli.outputs.words import Error
     from sifmod.cli.outputs.words import Problem as ProblemData
     from sifmod.config.origin import Origin
@@ -140,6 +142,13 @@ def _converter(kind: Any) -> Callable[[Any], object]:
     if get_origin(kind) is dict:
         return dict
     return str if kind is str else lambda value: value
+
+
+def outgoing_data(layer: "OutgoingLayer") -> "OutgoingLayerData":
+    """A layer that goes out of use, as `--json` prints it."""
+    from sifmod.cli.outputs.use import OutgoingLayerData
+
+    return shaped(OutgoingLayerData, layer)
 
 
 def receipt_data(installation: "Installation") -> "Installed":

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from sifmod.cli.output import counted, error_data, show_error
+from sifmod.cli.output import counted, error_data, outgoing_data, show_error
 from sifmod.system import one_line, size_text
 
 if TYPE_CHECKING:
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 
 def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = False) -> Iterable[str]:
-    """A line for each module, and for what is no longer named."""
+    """A line for each module, for each layer that it leaves without its image, and for what is no longer named."""
+    from sifmod.actions.layer.outgoing import in_words
+
     for step in made.steps:
         if step.mark != "x" or all_of_them:
             reasons = (step.error.message.partition("; looked in")[0].partition("\n")[0],) if step.error else step.why
             yield one_line(f" [{step.mark}] {step}{': ' if reasons else ''}{'; '.join(reasons)}")
+            yield from in_words(step.outgoing)
     for module, what in decided.changes if decided else ():
         yield one_line(f" [D] {module}: {what}")
     for module in made.unnamed:
@@ -156,5 +159,6 @@ def _row(step: "Step", applying: "Applying | None", number: int) -> dict[str, ob
         "why": list(step.why),
         "generation": generation,
         "changed": bool(became and became.changed),
+        "outgoing_layers": [outgoing_data(one) for one in step.outgoing],
         **(error_data(error) if error else {}),
     }

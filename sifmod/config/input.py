@@ -10,15 +10,20 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from sifmod.config.bind_paths import matches, tops_of_links
-from sifmod.config.kinds import RUNTIMES
+from sifmod.config.kinds import RUNTIMES, Syntax
 from sifmod.digest import sha256_bytes, sha256_file
 
 PRESENT = "present"
 OWN_FILES = "files of sifmod"
 DEVICES = (("cuda", "/dev/nvidiactl"), ("rocm", "/dev/kfd"))
 # Lmod sets MODULESHOME too, so its own variables are asked first.
-_SYNTAX_VARIABLES = (("LMOD_CMD", "lua"), ("LMOD_VERSION", "lua"), ("MODULES_CMD", "tcl"), ("MODULESHOME", "tcl"))
-_SYNTAX_PLACES = (
+_SYNTAX_VARIABLES: tuple[tuple[str, Syntax], ...] = (
+    ("LMOD_CMD", "lua"),
+    ("LMOD_VERSION", "lua"),
+    ("MODULES_CMD", "tcl"),
+    ("MODULESHOME", "tcl"),
+)
+_SYNTAX_PLACES: tuple[tuple[str, Syntax], ...] = (
     ("/usr/share/lmod", "lua"),
     ("/opt/ohpc/admin/lmod", "lua"),
     ("/usr/share/modules", "tcl"),
@@ -89,15 +94,16 @@ def find_program(name: str, environ: Mapping[str, str]) -> str:
     return ""
 
 
-def module_syntax(environ: Mapping[str, str]) -> str:
+def module_tools(environ: Mapping[str, str]) -> tuple[Syntax, ...]:
+    """What the module tools that are seen here read, that of the tool in use first: Lmod, Environment Modules."""
+    named = [syntax for variable, syntax in _SYNTAX_VARIABLES if environ.get(variable)][:1]  # Lmod sets MODULESHOME too
+    there = [syntax for place, syntax in _SYNTAX_PLACES if Path(place).exists()]
+    return tuple(dict.fromkeys((*named, *there)))
+
+
+def module_syntax(environ: Mapping[str, str]) -> Syntax:
     """The syntax of the module tool in use: `lua` for Lmod, `tcl` for Environment Modules, `lua` where none is seen."""
-    for variable, syntax in _SYNTAX_VARIABLES:
-        if environ.get(variable):
-            return syntax
-    for place, syntax in _SYNTAX_PLACES:
-        if Path(place).exists():
-            return syntax
-    return "lua"
+    return next(iter(module_tools(environ)), "lua")
 
 
 @cache

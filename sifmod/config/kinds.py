@@ -9,6 +9,8 @@ Syntax = Literal["lua", "tcl"]  # Lmod's modulefiles, and those of Environment M
 RuntimeKind = Literal["apptainer", "singularity"]
 MpiUse = Literal["image", "host", "auto"]  # whose MPI a module has
 
+StaleLayer = Literal["warn", "quiet", "refuse"]  # what becomes of a start where a layer is for another image
+
 SYNTAXES: tuple[Syntax, ...] = get_args(Syntax)
 RUNTIMES: tuple[RuntimeKind, ...] = get_args(RuntimeKind)
 
@@ -20,6 +22,15 @@ def stub_path(module: object, syntax: Syntax) -> str:
             return f"{module}.lua"
         case "tcl":
             return str(module)
+
+
+def module_tool(syntax: Syntax) -> str:
+    """The module tool whose modulefiles have this syntax."""
+    match syntax:
+        case "lua":
+            return "Lmod"
+        case "tcl":
+            return "Environment Modules"
 
 
 def syntax_of(stub: str) -> Syntax:

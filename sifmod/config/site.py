@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from sifmod.config.bind import BindItem, BindSpec
 from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, RunscriptEnv
 from sifmod.config.hook import Hook, HookKeys
-from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, Syntax
+from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, StaleLayer, Syntax
 from sifmod.config.limits import Limits
 from sifmod.config.text import (
     BindPath,
@@ -39,7 +39,7 @@ MARK_DAYS = 180.0
 DECIDING = (
     *("name", "description", "accelerator", "accelerators", "binds", "env", "host_env", "runscript_env"),
     *("gpu_selection", "gpus_per_node", "mpi", "mpi_profile", "cpus_per_gpu", "cpu_bind", "cache_directory", "scratch"),
-    *("module_syntax", "arch", "extensions", "protected", "warn_without_version"),
+    *("module_syntax", "arch", "extensions", "protected", "stale_layer", "warn_without_version"),
 )
 
 # what an image is chosen for, and what must fit its drivers; `*` at the end: all that begin so
@@ -137,6 +137,7 @@ class Site:
     insecure_registries: tuple[str, ...]
     token_servers: tuple[tuple[str, tuple[str, ...]], ...]  # of a registry, which may have a login for it
     protected: tuple[str, ...]  # packages that no layer replaces, `*` at the end for all that begin so
+    stale_layer: StaleLayer  # unless SIFMOD_STALE_LAYER says otherwise at the load or start
     striping: StripingKeys | None
     signatures: Signatures
     warn_without_version: bool  # at a load that names none, on a terminal
@@ -236,6 +237,7 @@ class SiteFile(Model):
     token_servers: Annotated[tuple[tuple[str, tuple[Host, ...]], ...], Items(Host, tuple[Host, ...])] = ()
     protected: tuple[Package, ...] = PROTECTED
     extensions: Annotated[tuple[Line, ...], BeforeValidator(_extensions)] = ("*",)
+    stale_layer: StaleLayer = "warn"
     striping: StripingKeys | None = None
     signatures: Signatures = Signatures()
     warn_without_version: bool = False

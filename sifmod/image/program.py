@@ -6,6 +6,7 @@ import re
 import stat
 import tempfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ class Program:
     said: str = ""  # the line in which it says so
     setuid: bool = False  # its setuid starter is installed and allowed: images are mounted by the kernel
     kernel_zstd: bool | None = None  # what the kernel says of squashfs with zstd; None: unknown
+    forbids: tuple[str, ...] = ()  # keys of its configuration, as that says them, without which binds fail
 
     @property
     def name(self) -> str:
@@ -116,8 +118,12 @@ def _ask(path: str, _: tuple[int, int, int], system: Path) -> Program:
     if not found:
         return Program("unknown", (0, 0), said)
     kind: Kind = found[1]  # type: ignore[assignment]  # the pattern has the kinds
-    version, setuid = (int(found[2]), int(found[3])), _has_setuid(_answer(path, "buildcfg").lines)
-    return Program(kind, version, said, setuid, mounts_zstd(system))
+    build = dict(line.split("=", 1) for line in _answer(path, "buildcfg").lines if "=" in line)
+    configuration = _configuration(build)
+    setuid = _has_setuid(build, configuration)
+    return Program(
+        kind, (int(found[2]), int(found[3])), said, setuid, mounts_zstd(system), _forbids(configuration, setuid=setuid)
+    )
 
 
 def _answer(path: str, word: str) -> Ended:
@@ -131,9 +137,26 @@ def _answer(path: str, word: str) -> Ended:
         return run_child((path, word), cwd=Path(scratch), env=environment)
 
 
-def _has_setuid(buildcfg: tuple[str, ...]) -> bool:
+def _configuration(build: Mapping[str, str]) -> dict[str, str]:
+    """What its configuration says, by key; nothing where it cannot be read."""
+    name = build.get("PACKAGE_NAME", "").partition("-")[0]
+    try:
+        text = Path(build.get(f"{name.upper()}_CONF_FILE", "")).read_text(errors="replace")
+    except OSError:
+        return {}
+    return dict(re.findall(r"(?m)^[ \t]*([a-z][a-z ]*?)[ \t]*=[ \t]*(\w+)", text))
+
+
+def _forbids(configuration: Mapping[str, str], *, setuid: bool) -> tuple[str, ...]:
+    layers = ("enable overlay", "enable underlay")  # which make mount points that an image lacks
+    keys = list(layers) if all(configuration.get(key) == "no" for key in layers) else []
+    if setuid and configuration.get("user bind control") == "no":
+        keys.append("user bind control")
+    return tuple(f"{key} = no" for key in keys)
+
+
+def _has_setuid(said: Mapping[str, str], configuration: Mapping[str, str]) -> bool:
     """Whether the build's configuration leads to a starter that is root's and setuid, and which is allowed to be."""
-    said = dict(line.split("=", 1) for line in buildcfg if "=" in line)
     name = said.get("PACKAGE_NAME", "").partition("-")[0]
     try:
         starter = Path(said.get("LIBEXECDIR", ""), name, "bin", "starter-suid").stat()
@@ -141,11 +164,7 @@ def _has_setuid(buildcfg: tuple[str, ...]) -> bool:
         return False
     if not starter.st_mode & stat.S_ISUID or starter.st_uid != 0:
         return False
-    try:
-        configuration = Path(said.get(f"{name.upper()}_CONF_FILE", "")).read_text(errors="replace")
-    except OSError:
-        return True
-    return not re.search(r"(?m)^\s*allow setuid\s*=\s*no\b", configuration)
+    return configuration.get("allow setuid") != "no"
 
 
 def mounts_zstd(system: Path = Path("/")) -> bool | None:

@@ -90,6 +90,7 @@ def make_plan(
         depends_on=tuple(dict.fromkeys((*easyconfig.modules, *easyconfig.depends_on))),
         protected=easyconfig.protected,
         wrappers_auto=easyconfig.wrappers_auto,
+        stale_layer=site.stale_layer,
         warn_without_version=site.warn_without_version,
         modules=easyconfig.modules,
     )

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 
 from sifmod.config.easyconfig import Accelerator, GpuSelection, Verb
-from sifmod.config.kinds import RUNTIMES, RuntimeKind, Syntax
+from sifmod.config.kinds import RUNTIMES, RuntimeKind, StaleLayer, Syntax
 from sifmod.config.mpi_profile import IMAGES_OWN, WantedMpi
 from sifmod.config.name import ModuleName
 from sifmod.config.shown import shown
@@ -226,6 +226,7 @@ class Plan:
     depends_on: tuple[str, ...] = ()  # modules that are loaded with this one
     protected: tuple[str, ...] | None = None  # packages that layers leave as they are; None: those of the site
     wrappers_auto: bool = False  # more wrappers are found in the image
+    stale_layer: StaleLayer = "warn"
     warn_without_version: bool = False  # at a load that names none
     mpi: WantedMpi = IMAGES_OWN  # whose MPI, which the image decides with it
     modules: tuple[str, ...] = ()  # those that a view loads, which are in depends_on too

@@ -1,6 +1,8 @@
 """`sifmod doctor`: every finding, on machines that are made up of a few files, programs and variables."""
 
+import json
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,6 +17,7 @@ from sifmod.cli.main import run
 from sifmod.config.site import Site
 from sifmod.image.program import Program
 from support.config import Configuration, write
+from support.images import Images
 
 APPTAINER = Program("apptainer", (1, 4), "apptainer version 1.4.2", setuid=True, kernel_zstd=True)
 GB = 10**9
@@ -76,8 +79,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def without_builders(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """All but what the real machine can build."""
-    return tuple(one for one in findings if one.subject not in ("builds", "Dockerfiles"))
+    """All but what the real machine can build, and has in /tmp."""
+    return tuple(one for one in findings if one.subject not in ("builds", "Dockerfiles", "temporary files"))
 
 
 def test_what_can_build_here(machine: Machine) -> None:
@@ -194,6 +197,16 @@ def test_user_namespaces_that_are_closed(machine: Machine, name: str, closed: st
     assert found.hint.startswith("a runtime installed with its setuid starter works without them")
 
 
+def test_a_configuration_that_forbids_binds(machine: Machine) -> None:
+    machine.program = replace(APPTAINER, forbids=("enable overlay = no", "enable underlay = no"))
+    text = (
+        "its configuration has `enable overlay = no` and `enable underlay = no`: what an image has no place for cannot"
+    )
+    assert machine.findings()["binds"].text == f"{text} be bound, a linked home among it"
+    machine.program = APPTAINER
+    assert "binds" not in machine.findings()
+
+
 def test_a_program_that_cannot_be_started(machine: Machine) -> None:
     program = Path(machine.runs("mksquashfs", ""))
     program.write_text("#!/no/such/interpreter\n")
@@ -240,6 +253,50 @@ def test_amd_gpus_are_those_with_a_driver_for_computing(machine: Machine) -> Non
 def test_environment_modules(machine: Machine, variables: dict[str, str], named: str) -> None:
     found = machine.findings(variables)["module tool"]
     assert (found.status, found.text) == ("ok", f"Environment Modules ({named})")
+
+
+def test_a_second_module_tool_that_does_not_see_the_modules(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Installed under Lmod, looked at under Environment Modules; then for both."""
+    text = "name: App\nversion: '{}'\nimage: {{sources: ['{}']}}\nwrappers: [sh]\n"
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "pre fix"))
+    monkeypatch.setenv("LMOD_CMD", "/x")
+    for version, more in (("1", []), ("2", []), ("3", ["--module-syntax", "both"])):
+        path = write(tmp_path / f"App-{version}.yaml", text.format(version, images.tiny_sif))
+        assert run(["install", str(path), "--skip-sanity-check", *more]) == 0
+    monkeypatch.delenv("LMOD_CMD")
+    monkeypatch.setenv("MODULES_CMD", "/y")
+
+    def told() -> list[tuple[str, str]]:
+        capfd.readouterr()
+        run(["doctor", "--json"])
+        return [
+            (row["text"], row["hint"]) for row in json.loads(capfd.readouterr().out) if row["subject"] == "modulefiles"
+        ]
+
+    found = told()[0]
+    assert found[0] == f"Environment Modules does not see 2 of 3 modules in {tmp_path}/pre fix: no Tcl modulefile"
+    command = found[1].split("`")[1]
+    assert command == f"sifmod install --module-only --installed --module-syntax both --prefix '{tmp_path}/pre fix'"
+    assert run([*shlex.split(command)[1:], "--yes"]) == 0
+    assert not any("does not see 2" in text for text, _ in told())
+    monkeypatch.setenv("SIFMOD_MODULE_SYNTAX", "both")
+    assert told() == []
+
+
+def test_an_install_says_which_module_tool_will_not_see_it(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = f"name: App\nversion: '1'\nimage: {{sources: ['{images.tiny_sif}']}}\nwrappers: [sh]\n"
+    path = write(tmp_path / "App-1.yaml", text)
+    monkeypatch.setenv("MODULES_CMD", "/y")
+    words = ["install", str(path), "--skip-sanity-check", "--prefix", str(tmp_path / "prefix")]
+    assert run([*words, "--module-syntax", "lua"]) == 0
+    said = "does not see App/1: `--module-syntax both`, or `module_syntax: both` in the settings"
+    assert f"Environment Modules, which is on this machine too, {said}" in capfd.readouterr().err
+    assert run([*words, "--module-syntax", "both"]) == 0
+    assert "does not see" not in capfd.readouterr().err
 
 
 def test_the_room_for_images(machine: Machine) -> None:

@@ -69,7 +69,7 @@ def test_a_link_to_a_directory_of_the_root_has_that_as_top(links: Path) -> None:
 
 
 def test_only_places_that_exist_count_and_they_are_sorted(links: Path, shared_tmp: Path) -> None:
-    others = [Path(tempfile.mkdtemp(dir="/tmp", prefix=f"sifmod-test-{letter}")) for letter in "dcba"]
+    others = [Path(tempfile.mkdtemp(dir="/tmp", prefix=f"sifmod-tests-{letter}")) for letter in "dcba"]
     (links / "gone").symlink_to("/no-such-top/x/y")
     (links / "file").touch()
     for number, other in enumerate((*others, shared_tmp)):

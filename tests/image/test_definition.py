@@ -109,3 +109,16 @@ def test_what_the_base_names_begins_no_section(path: str) -> None:
     for build, post in ((BuildPlan(path=(path,)), "true\n"), (BuildPlan(), f"'{path}/bin/python' -m pip\n")):
         with pytest.raises(FetchError, match=r"a line break and .%(setup|post)"):
             definition_upon(build, post)
+
+
+def test_a_layout_or_archive_that_is_the_base_is_an_input_with_a_tag_too(tmp_path: Path) -> None:
+    layout = tmp_path / "layout"
+    layout.mkdir()
+    (index := layout / "index.json").write_text("{}")
+    for kind in ("oci", "oci-archive"):
+        for tag in ("", ":1.0"):
+            definition = write(tmp_path / "image.def", f"Bootstrap: {kind}\nFrom: layout{tag}\n")
+            before = inputs_digest(definition)
+            index.write_text(f"{kind}{tag}")
+            assert index in inputs(definition)
+            assert inputs_digest(definition) != before

@@ -58,6 +58,26 @@ def installed(directory: Path, version: str, setuid: bool = False, allowed: str 
     return str(program)
 
 
+@pytest.mark.parametrize(
+    ("says", "setuid", "forbids"),
+    [
+        ("enable overlay = no\nenable underlay = no\n", False, ("enable overlay = no", "enable underlay = no")),
+        ("enable overlay = no\nenable underlay = yes\n", False, ()),
+        ("# enable overlay = no\nenable underlay = no\n", False, ()),
+        ("user bind control = no\n", True, ("user bind control = no",)),
+        ("user bind control = no\n", False, ()),  # which counts with setuid alone
+    ],
+)
+def test_a_configuration_that_forbids_binds(tmp_path: Path, says: str, setuid: bool, forbids: tuple[str, ...]) -> None:
+    path = installed(tmp_path, "apptainer version 1.4.2", setuid)
+    with (tmp_path / "the.conf").open("a") as file:
+        file.write(says)
+    program = ask(path, tmp_path)
+    assert program
+    root = os.geteuid() == 0  # whose starter alone counts as setuid
+    assert (program.setuid, program.forbids) == (setuid and root, forbids if root or not setuid else ())
+
+
 def found(directory: Path, *how: object, kernel: str = "") -> Program:
     directory.mkdir()
     system = configured(directory, "proc/config.gz", kernel) if kernel else directory

@@ -229,3 +229,52 @@ def test_an_image_of_a_registry_is_installed_without_a_question(
     assert run(["install", str(easyconfig)]) == 0
     assert "would go to" not in capfd.readouterr().err
     assert list((own_home / ".local" / "share" / "sifmod" / "images" / "sha256").glob("*.sif"))
+
+
+LOCAL_BASES = {
+    "definition": ("x.def", "Bootstrap: localimage\nFrom: base.sif\n%files\n  data.bin /data.bin\n"),
+    "dockerfile": ("Dockerfile", "FROM scratch\nCOPY base.sif data.bin /\n"),
+}
+
+
+@pytest.mark.parametrize("key", LOCAL_BASES)
+@pytest.mark.parametrize("large", [False, True])
+def test_a_build_upon_what_is_here_is_as_large_as_that(
+    tmp_path: Path, own_home: Path, key: str, large: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    name, text = LOCAL_BASES[key]
+    context = tmp_path / "context"
+    context.mkdir()
+    (context / name).write_text(text)
+    for file, size in (("base.sif", 2_400_000_000 if large else 314_000_000), ("data.bin", 100_000_000)):
+        with (context / file).open("wb") as sparse:
+            sparse.truncate(size)
+    easyconfig = tmp_path / "Built-1.yaml"
+    easyconfig.write_text(f"name: Built\nversion: '1'\nimage: {{build: {{{key}: {context / name}}}}}\n")
+    before = disk_state(own_home)
+    code = run(["install", str(easyconfig)])
+    said = capfd.readouterr().err
+    assert "unknown size" not in said
+    assert ("2.5 GB large and would go to" in said) == large
+    assert (code == 2) == large, said
+    if large:
+        assert disk_state(own_home) == before
+
+
+def test_a_build_upon_what_a_registry_has_is_as_large_as_that(
+    tmp_path: Path, own_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = disk_state(own_home)
+    with announcing("docker", 2_500_000_000) as (_, source):
+        place = source.removeprefix("docker://")
+        (tmp_path / "x.def").write_text(f"Bootstrap: docker\nFrom: {place}\n%post\n  true\n")
+        (tmp_path / "Dockerfile").write_text(f"FROM {place}\n")
+        for build in ("{definition: x.def}", "{dockerfile: Dockerfile}"):
+            (tmp_path / "Built-1.yaml").write_text(f"name: Built\nversion: '1'\nimage: {{build: {build}}}\n")
+            assert run(["install", str(tmp_path / "Built-1.yaml")]) == 2
+            assert "is 2.5 GB large and would go to" in capfd.readouterr().err
+    (tmp_path / "x.def").write_text("Bootstrap: debootstrap\nOSVersion: bookworm\n%post\n  true\n")
+    (tmp_path / "Built-1.yaml").write_text("name: Built\nversion: '1'\nimage: {build: {definition: x.def}}\n")
+    assert run(["install", str(tmp_path / "Built-1.yaml")]) == 2
+    assert "is of unknown size (most are 2 to 20 GB)" in capfd.readouterr().err
+    assert disk_state(own_home) == before

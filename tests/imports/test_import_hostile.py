@@ -197,7 +197,7 @@ def test_a_damaged_file_becomes_an_easyconfig_or_a_reason(
     for place, taken, put in edits:
         at = len(data) * place // 1000
         data = data[:at] + put + data[at + taken :]
-    with tempfile.TemporaryDirectory(prefix="sifmod-test-") as directory:
+    with tempfile.TemporaryDirectory(prefix="sifmod-tests-") as directory:
         damaged, target = Path(directory) / source.name, Path(directory) / "out"
         damaged.write_bytes(data)
         target.mkdir()

@@ -348,7 +348,7 @@ def _users() -> dict[str, tuple[int, ...]]:
 @contextmanager
 def made_world(images: Images) -> Iterator[World]:
     """The machine, with no tree yet."""
-    with TemporaryDirectory(dir="/tmp", prefix="sifmod-test-", ignore_cleanup_errors=True) as directory:
+    with TemporaryDirectory(dir="/tmp", prefix="sifmod-tests-", ignore_cleanup_errors=True) as directory:
         Path(directory).chmod(0o755)
         top = Path(directory) / "a site"
         top.mkdir(mode=0o755)

@@ -9,6 +9,7 @@ import pytest
 from loads import NAME, users
 from plans import Published, plan, publish
 from sifmod.actions.layer.places import searched
+from sifmod.config.kinds import StaleLayer
 from sifmod.module.plan import Bind, Runtime, Wrapper
 from sifmod.tree.layout import Layout
 from support.command import run
@@ -47,18 +48,23 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
+    return made(tmp_path)
+
+
+def made(tmp_path: Path, stale_layer: StaleLayer = "warn") -> Site:
     runtime = tmp_path / "apptainer"
     runtime.write_text(SAYS)
     runtime.chmod(0o755)
-    made = publish(
+    published = publish(
         plan(
             prefix=str(tmp_path / "tree"), runtime=Runtime("apptainer", str(runtime)), binds=(Bind("/usr", "/x"),),
             env=(("PYTHONPATH", "/mod"),), wrappers=(Wrapper("python", ("python",)),), path=("/opt/bin",),
+            stale_layer=stale_layer,
         ),
         generation=7,
     )  # fmt: skip
-    (made.root / "share" / "image").write_text(f"{KEY}\n/usr/bin/apptainer\n")
-    return Site(tmp_path, made)
+    (published.root / "share" / "image").write_text(f"{KEY}\n/usr/bin/apptainer\n")
+    return Site(tmp_path, published)
 
 
 Bound = Callable[[Site, dict[str, str]], tuple[list[str], str]]  # BINDPATH, PYTHONPATH, PREPEND_PATH; and what is said
@@ -159,6 +165,36 @@ def test_a_layer_for_another_image(site: Site, bound: Bound, wish: str) -> None:
     again = f"`sifmod add {NAME} --onto {NAME}` makes it for this one"
     assert (again in said) == (wish != "quiet")
     assert ("the layer default was made for another image, and is not used; " in said) == (wish in ("", "warn"))
+
+
+@pytest.mark.parametrize("way", ["launcher", "lmod", "environment_modules"])
+@pytest.mark.parametrize(
+    ("says", "wish", "becomes"),
+    [
+        ("refuse", None, "refuse"), ("refuse", "", "refuse"), ("refuse", "warn", "warn"), ("refuse", "quiet", "quiet"),
+        ("quiet", None, "quiet"), ("quiet", "refuse", "refuse"), ("warn", "Refuse", "unknown"),
+    ],
+)  # fmt: skip
+def test_the_site_says_what_becomes_of_a_layer_for_another_image(
+    tmp_path: Path,
+    lmod: ModuleTool,
+    environment_modules: ModuleTool,
+    way: str,
+    says: StaleLayer,
+    wish: str | None,
+    becomes: str,
+) -> None:
+    """Unless the user's variable does, whose other words are refused. A layer that is named is an error in any case."""
+    site = made(tmp_path, says)
+    look = by_launcher if way == "launcher" else by_tool(lmod if way == "lmod" else environment_modules)
+    site.make("one", key="f" * 16)
+    given = {"SIFMOD_LAYERS": "@/one", **({} if wish is None else {"SIFMOD_STALE_LAYER": wish})}
+    for named in (False, True):
+        found, said = look(site, site.variables({**given, **({"SIFMOD_LAYER": "default"} if named else {})}))
+        fails = named or becomes in ("refuse", "unknown")
+        assert found in ([], ["", "", ""]) if fails else found == [site.binds, *NONE], said
+        assert ("made for another image" in said) == (becomes == "warn" or (fails and becomes != "unknown")), said
+        assert ("expected warn, quiet or refuse" in said) == (becomes == "unknown")
 
 
 @pytest.mark.parametrize("tool", ["lmod", "environment_modules"])

@@ -17,31 +17,14 @@ from sifmod.actions.verify import verify_layer
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
-from sifmod.tree.layer import Layer, Layers, all_layers, image_key, old_layers, publish_layer, remove_layers, remove_old
+from sifmod.tree.layer import Layers, all_layers, image_key, old_layers, remove_layers, remove_old
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, Retired, to_json
 from sifmod.tree.locking import lock
 from sifmod.tree.log import Done, append, entry, read_log
 from support.disk_state import disk_state
-
-MODULE = ModuleName("PyTorch", "2.2.0")
-IMAGE = "ab" * 32
-LEASE = 30.0
-
-
-def quiet(_text: str) -> None:
-    """Nobody listens."""
-
-
-def published(prefix: Path, number: int = 1, image: str = IMAGE, name: str = "default") -> Layer:
-    layers = Layers(prefix / "layers", prefix)
-    with lock(layers, str(MODULE), LEASE, quiet) as held:
-        directory = held.path("layer")
-        (directory / "tree").mkdir(parents=True)
-        (directory / "tree" / "file").write_bytes(b"12345")
-        (directory / "pylock.toml").write_text("lock\n")
-        made = Layer(MODULE, name, image, number, "/opt", "3.11", ("demo",), (), (), (), (), packed=False)
-        return publish_layer(layers, made, directory, held)
+from support.images import Images
+from support.published import IMAGE, LEASE, MODULE, published, quiet
 
 
 def test_one_whose_receipt_cannot_be_read_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +79,7 @@ def test_a_stale_one_is_shown_as_such(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert sifmod(["layers", "--prefix", str(tmp_path)]) == 0
     words = capfd.readouterr().out
     assert "default (stale)" in words
-    assert "`sifmod remove MODULE --stale` removes it" in words
+    assert f"its module is not installed; `sifmod remove {MODULE} --all` removes it" in words
 
 
 def test_what_was_replaced_goes_and_what_is_live_stays(tmp_path: Path) -> None:
@@ -159,6 +142,46 @@ def test_a_stale_layer_of_a_project_can_be_removed(tmp_path: Path, capfd: pytest
     assert (row["path"], row["state"]) == (project.root, "removed")
     assert list(all_layers(tmp_path / "pro ject/layers")) == []
     assert disk_state(Path(own.root)) == before
+
+
+def test_all_of_a_module_that_was_uninstalled_goes_and_no_other_module_is_meant(
+    tmp_path: Path, images: Images, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of two modules, one's name is the beginning of the other's."""
+    prefix = ["--prefix", str(tmp_path / "prefix")]
+    for version in ("1", "12"):
+        text = f"name: App\nversion: '{version}'\nimage: {{sources: ['{images.tiny_sif}']}}\nwrappers: [sh]\n"
+        (tmp_path / f"App-{version}.yaml").write_text(text)
+        assert sifmod(["install", str(tmp_path / f"App-{version}.yaml"), "-q", "--skip-sanity-check", *prefix]) == 0
+    sha256 = sha256_bytes(images.tiny_sif.read_bytes())
+    gone = published(tmp_path / "prefix", image=sha256, module=ModuleName("App", "1"))
+    other = published(tmp_path / "prefix", image=sha256, module=ModuleName("App", "12"))
+    assert sifmod(["uninstall", "App/1", *prefix]) == 0
+    capfd.readouterr()
+    assert sifmod(["add", "App/1", "six", *prefix]) == 24
+    said = capfd.readouterr().err
+    assert "App/1 is not installed" in said
+    assert "`sifmod remove App/1 --all`" in said
+    assert sifmod(["remove", "App/1", "--all", *prefix]) == 0
+    said = capfd.readouterr().err
+    assert said == "== layer default of App/1, which is not installed: removed; `sifmod gc` frees its space\n"
+    assert [layer.root for layer in all_layers(tmp_path / "prefix" / "layers")] == [other.root]
+    assert sifmod(["gc", "--yes", "--now", "--ignore-jobs", *prefix]) == 0
+    assert not Path(gone.root).exists()
+
+
+def test_a_layer_of_another_prefix_is_listed_with_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    here, there = published(tmp_path / "here"), published(tmp_path / "there", name="mine")
+    monkeypatch.setenv("SIFMOD_LAYERS", str(tmp_path / "there" / "layers"))
+    assert sifmod(["layers", "--prefix", str(tmp_path / "here")]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert [line.partition(" removes it")[2].strip() for line in lines] == [f"in {there.root}", ""]
+    assert "--all --layer mine`" in lines[0]
+    assert sifmod(["remove", str(MODULE), "--all", "--layer", "mine", "--prefix", str(tmp_path / "here")]) == 0
+    assert f"`sifmod gc --prefix {tmp_path}/there` frees its space" in capfd.readouterr().err
+    assert [one.root for top in ("here", "there") for one in all_layers(tmp_path / top / "layers")] == [here.root]
 
 
 def test_one_of_two_with_a_name_is_used_and_that_is_said(tmp_path: Path) -> None:

@@ -412,7 +412,7 @@ class Reinstall:
 
 @pytest.fixture(scope="module")
 def reinstall(images: Images) -> Iterator[Reinstall]:
-    with TemporaryDirectory(dir="/dev/shm", prefix="sifmod-test-") as directory:
+    with TemporaryDirectory(dir="/dev/shm", prefix="sifmod-tests-") as directory:
         place = make_place(images, Path(directory))
         with Victim(place.env) as victim:
             assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0

@@ -11,6 +11,7 @@ from sifmod.actions import sharing
 from sifmod.actions.install.choose_image import image_request
 from sifmod.actions.install.found_in_image import recorded_commands, with_recorded
 from sifmod.actions.install.request import InstallRequest
+from sifmod.actions.layer.outgoing import OutgoingLayer, in_words, outgoing
 from sifmod.config.find import own_path, places_before
 from sifmod.config.input import read_input
 from sifmod.config.shown import shown
@@ -96,12 +97,25 @@ def provenance_to_write(before: Installation, request: InstallRequest) -> Proven
     return made if writable and made != before.provenance else None
 
 
+def outgoing_layers(before: Installation | None, request: InstallRequest) -> tuple[OutgoingLayer, ...]:
+    """Layers of this user's that the request leaves without their image, as far as that is known beforehand."""
+    image, options = request.plan.image, request.options
+    if before is None or image is None or options.module_only:
+        return ()
+    if options.locked:
+        return outgoing(before, options.locked.digest, os.environ)
+    if not options.force and before.provenance.image.request == image_request(request.plan):
+        return ()
+    return outgoing(before, None if image.conversion else image.sha256, os.environ)
+
+
 def oddities(before: Installation | None, request: InstallRequest) -> Iterator[str]:
     """What a user should know before anything is done."""
     plan = request.plan
     yield from (f"warning: {oddity}" for oddity in sharing.oddities(request.site.site))
     if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(request.loaded.path):
         yield f"another easyconfig has given {plan.module} before: {before.provenance.easyconfig}"
+    yield from in_words(outgoing_layers(before, request))
     if not plan.runtime.path:
         yield f"neither apptainer nor singularity is here: {plan.module} can be installed and loaded, but not used here"
 
@@ -146,6 +160,7 @@ def overview(request: InstallRequest) -> tuple[str, ...]:
     plan = request.plan
     layout = Layout(Path(plan.prefix))
     runtime = f"{plan.runtime.kind} ({plan.runtime.path or 'not found here'})"
+    before = live(layout, plan.module)
     return (
         f"site         {request.site.site.name}, accelerator {plan.accelerator}, runtime {runtime}",
         f"variant      {request.loaded.variant or '-'}",
@@ -153,7 +168,8 @@ def overview(request: InstallRequest) -> tuple[str, ...]:
         f"software     {layout.switch(plan.module)}",
         *_image(plan),
         *(f"bind         {bind}{' (optional)' if bind.optional else ''}" for bind in plan.binds),
-        *((f"wrappers     {_wrappers(plan, live(layout, plan.module))}",) if plan.image else ()),
+        *((f"wrappers     {_wrappers(plan, before)}",) if plan.image else ()),
+        *in_words(outgoing_layers(before, request)),
     )
 
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from sifmod.config.input import module_tools
+from sifmod.config.kinds import module_tool, syntax_of
 from sifmod.tree.receipt import Installation
 
 SPIDER_CACHE_SECONDS = 86400  # Lmod's default for how long a user's own spider cache is believed
@@ -40,3 +42,15 @@ def hidden_by(installation: Installation, environ: Mapping[str, str]) -> str | N
                     f" --ignore_cache (or remove it: rm {shlex.quote(os.fspath(cache))})"
                 )
     return None
+
+
+def unseen_by(installation: Installation, environ: Mapping[str, str]) -> str:
+    """What is to be said where a module tool of this machine does not see the module; "" where each does."""
+    made = {syntax_of(stub.path) for stub in installation.stubs}
+    tools = [module_tool(syntax) for syntax in module_tools(environ) if syntax not in made]
+    both = "`--module-syntax both`, or `module_syntax: both` in the settings, makes modulefiles for both"
+    return (
+        f"{' and '.join(tools)}, which is on this machine too, does not see {installation.module}: {both}"
+        if tools
+        else ""
+    )

@@ -9,12 +9,13 @@ from typing import Any, Literal, NamedTuple
 
 from sifmod import __version__
 from sifmod.actions.install.choose_image import image_request
-from sifmod.actions.install.current import check_made_by, is_complete, provenance_to_write
+from sifmod.actions.install.current import check_made_by, is_complete, outgoing_layers, provenance_to_write
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
 from sifmod.actions.install.request import InstallRequest, decide, held_to, variants_here
 from sifmod.actions.install.unchanged import find_unchanged, made_by
+from sifmod.actions.layer.outgoing import OutgoingLayer
 from sifmod.actions.layer.places import are_there
 from sifmod.actions.lock import Lock
 from sifmod.actions.workers import in_order
@@ -56,6 +57,7 @@ class Step(NamedTuple):
     todo: Todo | None = None  # None where nothing is to be done, or nothing can be
     generation: int | None = None  # that is live now
     error: SifmodError | None = None
+    outgoing: tuple[OutgoingLayer, ...] = ()  # layers of this user's that will not fit its image
 
     def __str__(self) -> str:
         """The module, or what stands for it."""
@@ -191,7 +193,9 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
         if not is_complete(layout, before, request):
             check_made_by(before, request)
             check_hold(layout, before, request)
-            return Step(member, variant, "R", module, (*_why(layout, before, request, around), *other), todo, number)
+            why = (*_why(layout, before, request, around), *other)
+            leaves = outgoing_layers(before, request)
+            return Step(member, variant, "R", module, why, todo, number, outgoing=leaves)
         lacks = (locked := request.options.locked) and not are_there(layout, before, locked)
         needed = planned.anew or lacks or provenance_to_write(before, request)
         return Step(member, variant, "x", module, tuple(other), todo if needed else None, number)

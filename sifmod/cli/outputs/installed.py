@@ -4,6 +4,7 @@ from typing import Annotated, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from sifmod.cli.outputs.use import OutgoingLayerData
 from sifmod.cli.outputs.words import (
     Arch,
     Day,
@@ -241,6 +242,7 @@ class InstallDone(Installed):
     easyconfig: NotRequired[Easyconfig]
     variant: NotRequired[Variant | None]
     changed: Annotated[bool, Said("whether this run installed it")]
+    outgoing_layers: Annotated[list[OutgoingLayerData], Said("that the image of this run does not fit")]
 
 
 class EasyconfigError(Error):
@@ -257,6 +259,7 @@ class DryRun(TypedDict):
     variant: NotRequired[Variant | None]
     module: ModuleName
     mark: Annotated[Literal[" ", "x", "R", "F"], Said("x installed, R rebuilt, F fetched again")]
+    outgoing_layers: Annotated[list[OutgoingLayerData], Said("that the image of an install would not fit")]
 
 
 class FetchedFor(TypedDict):

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from sifmod.cli.outputs.use import OutgoingLayerData
 from sifmod.cli.outputs.words import (
     Arch,
     Easyconfig,
@@ -34,6 +35,7 @@ class StackModule(TypedDict):
     why: Annotated[list[str], Said("it is made anew, held, or left out")]
     generation: Annotated[Number | None, Said("that is live; null where none is")]
     changed: Annotated[bool, Said("whether this run has made it")]
+    outgoing_layers: Annotated[list[OutgoingLayerData], Said("that its next image does not fit")]
 
 
 class StackModuleError(StackModule, Error):

@@ -53,7 +53,7 @@ class Modes(TypedDict):
     repaired: Annotated[bool, Said("by this run")]
 
 
-Kind = Literal["generation", "image", "download", "layer", "remains of a run"]
+Kind = Literal["generation", "image", "download", "layer", "remains of a run", "cache", "temporary files"]
 
 
 class Collected(TypedDict):
@@ -62,7 +62,7 @@ class Collected(TypedDict):
     kind: Kind
     module: Annotated[ModuleName | None, Said("of a generation")]
     generation: Number | None
-    size: Annotated[Size | None, Said("bytes; of an image, a download or a layer")]
+    size: Annotated[Size | None, Said("bytes; of an image, a download, a layer, a cache or temporary files")]
     path: Path
     keep: Annotated[str | None, Said("why it stays; null: it goes")]
     removed: Annotated[bool, Said("by this run")]

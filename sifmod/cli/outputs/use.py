@@ -7,6 +7,16 @@ from typing_extensions import TypedDict
 from sifmod.cli.outputs.words import Hint, ModuleName, Notes, Number, Path, Said, Sha256, Size
 
 
+class OutgoingLayerData(TypedDict):
+    """A layer of this user's, made for an image that is replaced."""
+
+    module: ModuleName
+    layer: Annotated[str, Said("its name")]
+    path: Path
+    command: Annotated[str, Said("makes it for the new image, after the install")]
+    certain: Annotated[bool, Said("the new image is another one; false: it may be the same")]
+
+
 class StepData(TypedDict):
     """One thing that was tried."""
 

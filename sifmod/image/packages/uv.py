@@ -71,12 +71,17 @@ def _own_cache() -> Path:
     return Path(given) if given.startswith("/") else Path.home() / ".cache"
 
 
+def bytecode_place() -> Path:
+    """Where bytecode is kept, which need not be there."""
+    return _own_cache() / f"sifmod-bytecode-{os.geteuid()}"
+
+
 def bytecode_cache() -> Path:
     """Where bytecode is kept, which nothing holds against its source: a directory where this user alone may write.
 
     Raises InstallError where it is another's.
     """
-    place = _own_cache() / f"sifmod-bytecode-{os.geteuid()}"
+    place = bytecode_place()
     place.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         place.mkdir(0o700)

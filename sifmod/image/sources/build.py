@@ -7,14 +7,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from sifmod.config.text import Pairs
 from sifmod.digest import sha256_bytes
-from sifmod.errors import FetchError
+from sifmod.errors import FetchError, SifmodError
 from sifmod.image.artifact import Fetched, FetchRequest
 from sifmod.image.builder import Way, way_to_build
 from sifmod.image.disk import reading, writing
@@ -22,6 +22,7 @@ from sifmod.image.program import ask
 from sifmod.image.reference import Reference, SourceKind, nothing, says_nothing
 from sifmod.image.registry.registry import Registry
 from sifmod.image.sources.docker import DOCKER
+from sifmod.image.sources.oci import OCI
 from sifmod.image.sources.oras import ORAS
 from sifmod.image.sources.runtime import run_runtime
 from sifmod.image.stored import stored, to_bring
@@ -32,6 +33,7 @@ _WORD = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _ARGUMENT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _LOCAL = ("localimage", "oci", "oci-archive", "docker-archive")
+_TAGGED = ("oci", "oci-archive")  # their `From` is PATH:TAG, or PATH
 _REGISTRIES = ("docker", "oras")
 _ENVIRONMENT = ("/.singularity.d/env/10-docker2singularity.sh", "/.singularity.d/env/90-environment.sh")
 _MOST = 100_000  # files of one directory, and words of one pattern
@@ -122,13 +124,15 @@ def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str
             section = " ".join(line.split())
         elif key.lower() == "bootstrap":  # the header of a stage
             section, header = "", {"bootstrap": value.strip().lower()}
+            if header["bootstrap"] not in (*_LOCAL, *_REGISTRIES, "scratch"):
+                yield "unknown", header["bootstrap"]
         elif section.startswith("%arguments"):
             name, _, value = line.partition("=")
             arguments[name.strip()] = value.strip()
         elif not section:
             header[key.lower()] = value.strip()
             if key.lower() == "from" and header.get("bootstrap") in _LOCAL:
-                found.append(("file", value.strip()))
+                found.append(("layout" if header["bootstrap"] in _TAGGED else "file", value.strip()))
             elif key.lower() == "from" and header.get("bootstrap") in _REGISTRIES:
                 place = "/".join(filter(None, (header.get("registry"), header.get("namespace"), value.strip())))
                 found.append(("base", f"{header['bootstrap']}://{place}"))
@@ -137,7 +141,8 @@ def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str
     arguments.update(given)
     for what, line in found:
         if word := _WORD.match(_ARGUMENT.sub(lambda each: arguments.get(each[1], each[0]), line)):
-            yield what, word[1] or word[2] or word[0]
+            text = word[1] or word[2] or word[0]
+            yield ("file", OCI.reference(f"oci:{text}").location) if what == "layout" else (what, text)
 
 
 def remote_digests(request: FetchRequest, sources: tuple[str, ...]) -> str:
@@ -184,8 +189,30 @@ def _pinned(request: FetchRequest) -> Fetched | None:
 
 
 def _announced(request: FetchRequest) -> int | None:
-    made = _pinned(request)
-    return to_bring(made, request) if made else None
+    """Bytes of what the build begins with: its bases and files. What `%post` brings is not known beforehand."""
+    if made := _pinned(request):
+        return to_bring(made, request)
+    definition, arguments = _definition(request)
+    if any(what == "unknown" for what, _ in _read(definition, dict(arguments))):
+        return None
+    return size_of(
+        request, (file for file in inputs(definition, arguments) if file != definition), bases(definition, arguments)
+    )
+
+
+def size_of(request: FetchRequest, files: Iterable[Path], sources: tuple[str, ...]) -> int | None:
+    """Bytes of these files here and of the images of these sources; None where the size of one is not known."""
+    total = sum(file.stat().st_size for file in files if file.is_file())
+    for source in sources:
+        kind = ORAS if source.startswith("oras:") else DOCKER
+        try:
+            size = kind.announced(replace(request, reference=kind.reference(source)))
+        except SifmodError:  # the builder may know a way, and says what is wrong
+            size = None
+        if size is None:
+            return None
+        total += size
+    return total
 
 
 def _build(request: FetchRequest) -> Fetched:

@@ -21,10 +21,11 @@ from sifmod.image.child import run_child
 from sifmod.image.convert.oci_to_sif import convert
 from sifmod.image.disk import reading, writing
 from sifmod.image.reference import Reference, SourceKind, is_loopback, nothing, says_nothing
-from sifmod.image.sources.build import built_before, key_of, remote_digests
+from sifmod.image.sources.build import built_before, key_of, remote_digests, size_of
 from sifmod.image.sources.docker import DOCKER
 from sifmod.image.sources.oci import OCI
 from sifmod.image.sources.runtime import SHOWN
+from sifmod.image.stored import to_bring
 from sifmod.module.image_origin import NO_ORIGIN
 from sifmod.module.plan import BuildPlan
 
@@ -139,6 +140,13 @@ def _pinned(request: FetchRequest) -> Fetched | None:
     return built_before(request, *_known(request))
 
 
+def _announced(request: FetchRequest) -> int | None:
+    """Bytes of what the build begins with: the images of others in it and its context. What it installs is unknown."""
+    if made := _pinned(request):
+        return to_bring(made, request)
+    return size_of(request, context_files(request.build), base_images(request.build))
+
+
 def _fetch(request: FetchRequest) -> Fetched:
     program = dockerfile_builder()
     known = _known(request)
@@ -223,6 +231,6 @@ DOCKERFILE = SourceKind(
     open=None,
     describe=says_nothing,
     pinned=_pinned,
-    announced=nothing,
+    announced=_announced,
     fetch=_fetch,
 )

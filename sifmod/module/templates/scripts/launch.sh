@@ -245,15 +245,20 @@ sifmod_find_layer() {
   if [ -z "$sifmod_layer" ] && [ -n "$sifmod_other" ]; then sifmod_tell_stale; fi
 }
 
-# A layer that is asked for by name, or for which SIFMOD_STALE_LAYER is `refuse`, is not left out. Else it is said, where no load
-# of this generation has said it, and by one process of a run.
+# A layer that is asked for by name, or for which SIFMOD_STALE_LAYER (else the site) says `refuse`, is not left out. Else it is
+# said, where no load of this generation has said it, and by one process of a run.
 sifmod_tell_stale() {
+  sifmod_stale=${SIFMOD_STALE_LAYER:-{{ plan.stale_layer }}}
+  case $sifmod_stale in
+    warn | quiet | refuse) ;;
+    *) sifmod_fail "SIFMOD_STALE_LAYER is $sifmod_stale" 'expected warn, quiet or refuse' ;;
+  esac
   sifmod_again="sifmod add $sifmod_module --onto $sifmod_module"
   if [ "$sifmod_name" != default ]; then sifmod_again="$sifmod_again --layer $sifmod_name"; fi
-  if [ -n "${SIFMOD_LAYER-}" ] || [ "${SIFMOD_STALE_LAYER-}" = refuse ]; then
+  if [ -n "${SIFMOD_LAYER-}" ] || [ "$sifmod_stale" = refuse ]; then
     sifmod_fail "the layer $sifmod_name was made for another image" "\`$sifmod_again\` makes it for this one"
   fi
-  if [ "${SIFMOD_STALE_LAYER-}" = quiet ] || [ "${{ '{' }}{{ loaded }}-}" = "$sifmod_root" ]; then return; fi
+  if [ "$sifmod_stale" = quiet ] || [ "${{ '{' }}{{ loaded }}-}" = "$sifmod_root" ]; then return; fi
   case ${SLURM_PROCID-}${OMPI_COMM_WORLD_RANK-}${PMI_RANK-}${RANK-} in *[1-9]*) return ;; esac
   printf '%s: the layer %s was made for another image, and is not used; `%s` makes it for this one\n' \
     "$sifmod_module" "$sifmod_name" "$sifmod_again" >&2

@@ -135,12 +135,16 @@ end
 -- The same module with its layer in it, where there is one.
 local function with_layer(module)
    local live, other = find_layer(module)
-   local stale = os.getenv("SIFMOD_STALE_LAYER")
-   if other and mode() == "load" and stale ~= "quiet" then
+   local stale = os.getenv("SIFMOD_STALE_LAYER") or ""
+   if stale == "" then stale = module.stale_layer or "warn" end
+   if other and mode() == "load" and (stale ~= "quiet" or os.getenv("SIFMOD_LAYER")) then
       local name, full = os.getenv("SIFMOD_LAYER"), myModuleFullName()
       local again = ("`sifmod add %s --onto %s%s` makes it for this one"):format(
          full, full, name and name ~= "default" and " --layer " .. name or "")
       local told = ("%s: the layer %s was made for another image"):format(full, name or "default")
+      if stale ~= "warn" and stale ~= "quiet" and stale ~= "refuse" then
+         LmodError(("SIFMOD_STALE_LAYER is %s: expected warn, quiet or refuse; nothing was changed"):format(stale))
+      end
       if name or stale == "refuse" then LmodError(told .. "; nothing was changed; " .. again) end
       LmodMessage(told .. ", and is not used; " .. again)
    end

@@ -119,11 +119,16 @@ proc sifmod_find_layer {module} {
     }
     set stale {}
     if {[info exists ::env(SIFMOD_STALE_LAYER)]} {set stale $::env(SIFMOD_STALE_LAYER)}
-    if {$other ne {} && [module-info mode load] && $stale ne "quiet"} {
+    if {$stale eq {}} {set stale [expr {[dict exists $module stale_layer] ? [dict get $module stale_layer] : "warn"}]}
+    set named [info exists ::env(SIFMOD_LAYER)]
+    if {$other ne {} && [module-info mode load] && ($stale ne "quiet" || $named)} {
+        if {$stale ni {warn quiet refuse}} {
+            sifmod_fail "SIFMOD_STALE_LAYER is $stale: expected warn, quiet or refuse; nothing was changed"
+        }
         set full [module-info name]
         set again "`sifmod add $full --onto $full[expr {$name eq "default" ? "" : " --layer $name"}]` makes it for this one"
         set told "$full: the layer $name was made for another image"
-        if {$stale eq "refuse" || [info exists ::env(SIFMOD_LAYER)]} {
+        if {$stale eq "refuse" || $named} {
             sifmod_fail "$told; nothing was changed; $again"
         }
         puts stderr "$told, and is not used; $again"

@@ -1,0 +1,48 @@
+"""Layers that an install leaves without their image, named before it begins."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from sifmod.actions.layer.places import layers_for, layouts, searched, words_for
+from sifmod.config.name import ModuleName
+from sifmod.module.quote import shell
+from sifmod.tree.layer import DEFAULT, all_layers
+from sifmod.tree.receipt import Installation
+
+
+class OutgoingLayer(NamedTuple):
+    """A layer in use, made for the image that is installed now. `command` makes it for the next one."""
+
+    module: ModuleName
+    layer: str
+    path: str
+    command: str
+    certain: bool  # the next image is known to be another one
+
+
+def outgoing(before: Installation, digest: str | None, environ: Mapping[str, str]) -> tuple[OutgoingLayer, ...]:
+    """Layers of this user's over the image of `before`, which the one of this digest replaces (None: not known yet)."""
+    if before.image is None or digest == before.image_sha256:
+        return ()
+    module, own = before.module, layers_for(before, None, environ).prefix
+    found = (
+        layer
+        for place in searched(layouts(before.prefix, environ), environ)
+        for layer in all_layers(place, module)
+        if layer.image == before.image_sha256
+    )
+    rows = []
+    for layer in found:
+        more = "" if layer.name == DEFAULT else f" --layer {layer.name}"
+        more += "" if layer.top == own else f" --dir {shell(str(layer.top))}"
+        command = f"sifmod add {words_for(before, environ)} --onto {module}{more}"
+        rows.append(OutgoingLayer(module, layer.name, layer.root, command, digest is not None))
+    return tuple(rows)
+
+
+def in_words(layers: Iterable[OutgoingLayer]) -> Iterable[str]:
+    """A line for each layer, for people."""
+    for one in layers:
+        gets = "gets" if one.certain else "may get"
+        text = f"{one.module} {gets} another image, which its layer {one.layer} does not fit"
+        yield f"warning: {text}; afterwards `{one.command}` makes the layer for it"

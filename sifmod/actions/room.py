@@ -1,0 +1,108 @@
+"""What caches and temporary files of this user take on the disk, and the commands that free it. Removes nothing."""
+
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sifmod.actions.garbage import DAYS
+from sifmod.config.site import Site
+from sifmod.image.packages.uv import bytecode_place, uv_cache
+from sifmod.module.quote import shell
+from sifmod.system import size_text
+
+LARGE = 10**6  # bytes; what takes less is not named
+SECONDS = 2.0  # for which files are counted, of everything together
+_DAY = 86400.0
+_TEMPORARY = ("sifmod-{uid}-*", "sifmod-scratch-*", "sifmod-test-*", "sifmod-gpgv-*", "sifmod-image-*")
+
+
+@dataclass(frozen=True)
+class Room:
+    """Something that takes room. `why` says what it is, `command` frees it."""
+
+    kind: Literal["cache", "temporary files"]
+    name: str
+    path: Path
+    size: int  # bytes on the disk
+    whole: bool  # False: counting took too long, and it is more
+    why: str
+    command: str
+
+    @property
+    def text(self) -> str:
+        """Its size, for people."""
+        return f"{'' if self.whole else 'more than '}{size_text(self.size)}"
+
+
+def rooms(site: Site, seconds: float = SECONDS) -> tuple[Room, ...]:
+    """What caches and temporary files of this user take on this node; what was changed lately may be in use."""
+    end = time.monotonic() + seconds
+    return tuple(room for room in (*_caches(end), *_temporary(site, end)) if room.size >= LARGE or not room.whole)
+
+
+def _caches(end: float) -> Iterator[Room]:
+    from uv import find_uv_bin
+
+    if (uv := uv_cache()).is_dir():
+        program = "uv" if shutil.which("uv") else shell(find_uv_bin())
+        why = "what uv has downloaded, for `sifmod add` and for itself, and would download again"
+        yield _cache("uv's cache", uv, end, why, f"{program} cache clean --cache-dir {shell(str(uv))}")
+    if _is_own(own := bytecode_place()):
+        why = "what `sifmod add` has compiled, and would compile again"
+        yield _cache("bytecode", own, end, why, f"rm -r {shell(str(own))}")
+
+
+def _temporary(site: Site, end: float) -> Iterator[Room]:
+    places = (tempfile.gettempdir(), "/tmp", site.cache_directory)  # noqa: S108 (whose directories are this user's)
+    names = [name.format(uid=os.geteuid()) for name in _TEMPORARY]
+    for place in dict.fromkeys(os.path.realpath(one) for one in places if one):
+        for path in sorted({path for name in names for path in Path(place).glob(name)}):
+            if _is_own(path):
+                size, newest, whole = _counted(path, end)
+                why = f"not changed for {DAYS:g} days"
+                if not whole or time.time() - newest < DAYS * _DAY:
+                    why = f"changed within {DAYS:g} days; for when no job or command of yours uses it"
+                yield Room("temporary files", path.name, path, size, whole, why, f"rm -r {shell(str(path))}")
+
+
+def _cache(name: str, path: Path, end: float, why: str, command: str) -> Room:
+    size, _, whole = _counted(path, end)
+    return Room("cache", name, path, size, whole, why, command)
+
+
+def _is_own(path: Path) -> bool:
+    """Whether it is a directory of this user's, and no link."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def _counted(top: Path, end: float) -> tuple[int, float, bool]:
+    """Bytes that a directory takes, when anything in it was changed last, and whether there was time for all of it."""
+    size, newest, several, left = 0, 0.0, set[tuple[int, int]](), [str(top)]
+    while left:
+        try:
+            with os.scandir(left.pop()) as found:
+                for entry in found:
+                    status = entry.stat(follow_symlinks=False)
+                    newest = max(newest, status.st_mtime)
+                    if status.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
+                        if (status.st_dev, status.st_ino) in several:
+                            continue
+                        several.add((status.st_dev, status.st_ino))
+                    size += status.st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+                    if time.monotonic() > end:
+                        return size, newest, False
+        except OSError:  # what goes meanwhile, or is closed, is not counted
+            continue
+    return size, max(newest, top.lstat().st_mtime if top.exists() else 0.0), True
