@@ -1,6 +1,5 @@
 """How much reading one file may cost: steps, depth and letters, so that no file makes it slow or large."""
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,8 +81,6 @@ class CannotImportError(SifmodError):
 
     exit_code = 5
 
-    @property
-    def line(self) -> int | None:
-        """The line that the message begins with, as in `line 4: …`; None where it names none."""
-        found = re.match(r"line ([0-9]+): ", self.message)
-        return int(found[1]) if found else None
+    def __init__(self, message: str, hint: str = "", line: int | None = None) -> None:
+        super().__init__(message, hint)
+        self.line = line

@@ -53,7 +53,8 @@ class _Parser:
         if (text == "" and token.kind == "end") or (text and self.accept(text)):
             return
         raise CannotImportError(
-            f"line {token.line}: not Lua: expected {text or 'the end'}, got {token.text[:40] or 'the end'}"
+            f"line {token.line}: not Lua: expected {text or 'the end'}, got {token.text[:40] or 'the end'}",
+            line=token.line,
         )
 
     def names(self) -> tuple[str, ...]:
@@ -149,7 +150,7 @@ class _Parser:
                 return self.table()
             case "sign" if token.text == "...":
                 return Other("the arguments of the file")
-        raise CannotImportError(f"line {token.line}: not Lua: unexpected {token.text[:40] or 'end'}")
+        raise CannotImportError(f"line {token.line}: not Lua: unexpected {token.text[:40] or 'end'}", line=token.line)
 
     def table(self) -> Items:
         values: list[tuple[Expression | None, Expression]] = []
@@ -205,7 +206,7 @@ class _Parser:
                 if not (self.peek().kind == "end" or self.peek().text in ("end", "else", "elseif", "until", ";")):
                     self.expressions()
                 return Skipped(f"the end of what runs ({token.text})", (), token.line)
-        raise CannotImportError(f"line {token.line}: not Lua: unexpected {token.text}")
+        raise CannotImportError(f"line {token.line}: not Lua: unexpected {token.text}", line=token.line)
 
     def local(self, line: int) -> Statement:
         if self.accept("function"):
@@ -229,7 +230,7 @@ class _Parser:
             return targets[0]
         if isinstance(targets[0], Other):
             return Skipped(targets[0].what, (), line)
-        raise CannotImportError(f"line {line}: not Lua: a statement is expected")
+        raise CannotImportError(f"line {line}: not Lua: a statement is expected", line=line)
 
     def conditional(self) -> If:
         branches: list[tuple[Expression, tuple[Statement, ...]]] = []

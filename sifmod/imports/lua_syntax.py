@@ -293,11 +293,11 @@ def tokens(text: str) -> tuple[Token, ...]:
         if match := _LONG.match(text, position):
             found.append(Token("text", match[2].replace("\r\n", "\n"), line))
         elif _OPENS.match(text, position):
-            raise CannotImportError(f"line {line}: not Lua: a text or a comment in brackets is not closed")
+            raise CannotImportError(f"line {line}: not Lua: a text or a comment in brackets is not closed", line=line)
         elif match := _TOKEN.match(text, position):
             found.append(_token(match, line))
         else:
-            raise CannotImportError(f"line {line}: not Lua: {text[position : position + 20]!r}")
+            raise CannotImportError(f"line {line}: not Lua: {text[position : position + 20]!r}", line=line)
         line += match.group().count("\n")
         position = match.end()
     return (*found, Token("end", "", line))
@@ -313,7 +313,7 @@ def _token(match: re.Match[str], line: int) -> Token:
     try:
         data = _ESCAPE.sub(_escaped, text[1:-1].encode())
     except ValueError as error:
-        raise CannotImportError(f"line {line}: not Lua: the escape {error}") from None
+        raise CannotImportError(f"line {line}: not Lua: the escape {error}", line=line) from None
     return Token(kind, _NO_LETTERS.sub(HOLE, data.decode(errors="surrogateescape")), line, newer)
 
 

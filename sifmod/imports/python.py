@@ -23,7 +23,9 @@ def evaluate(text: str) -> "Constants":
             warnings.simplefilter("ignore")  # invalid escapes, which EasyBuild takes too
             tree = ast.parse(text)
     except SyntaxError as error:
-        raise CannotImportError(f"line {error.lineno or 1}: not Python's syntax: {error.msg}") from None
+        raise CannotImportError(
+            f"line {error.lineno or 1}: not Python's syntax: {error.msg}", line=error.lineno or 1
+        ) from None
     except (ValueError, RecursionError, MemoryError):
         raise CannotImportError("cannot be read: it holds a NUL, or is nested too deep") from None
     file = Constants(Budget())

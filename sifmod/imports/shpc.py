@@ -80,10 +80,11 @@ def _document(path: Path) -> dict[str, Node]:
     try:
         document = load_yaml(path)
     except ConfigError as error:
-        raise CannotImportError("; ".join(f"line {found.line}: {found.message}" for found in error.problems)) from error
+        message = "; ".join(f"line {found.line}: {found.message}" for found in error.problems)
+        raise CannotImportError(message, line=error.problems[0].line) from error
     if document.problems:
         problem = document.problems[0]
-        raise CannotImportError(f"line {problem.line}: {problem.key}: {problem.message}")
+        raise CannotImportError(f"line {problem.line}: {problem.key}: {problem.message}", line=problem.line)
     return dict(document.node.entries)
 
 
