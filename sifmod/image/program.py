@@ -6,6 +6,7 @@ import re
 import stat
 import tempfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ class Program:
     said: str = ""  # the line in which it says so
     setuid: bool = False  # its setuid starter is installed and allowed: images are mounted by the kernel
     kernel_zstd: bool | None = None  # what the kernel says of squashfs with zstd; None: unknown
+    configuration: str = ""  # the path of its configuration file, where it names one
 
     @property
     def name(self) -> str:
@@ -116,8 +118,10 @@ def _ask(path: str, _: tuple[int, int, int], system: Path) -> Program:
     if not found:
         return Program("unknown", (0, 0), said)
     kind: Kind = found[1]  # type: ignore[assignment]  # the pattern has the kinds
-    version, setuid = (int(found[2]), int(found[3])), _has_setuid(_answer(path, "buildcfg").lines)
-    return Program(kind, version, said, setuid, mounts_zstd(system))
+    built = dict(line.split("=", 1) for line in _answer(path, "buildcfg").lines if "=" in line)
+    configuration = built.get(f"{_package(built).upper()}_CONF_FILE", "")
+    version, setuid = (int(found[2]), int(found[3])), _has_setuid(built, configuration)
+    return Program(kind, version, said, setuid, mounts_zstd(system), configuration)
 
 
 def _answer(path: str, word: str) -> Ended:
@@ -131,21 +135,23 @@ def _answer(path: str, word: str) -> Ended:
         return run_child((path, word), cwd=Path(scratch), env=environment)
 
 
-def _has_setuid(buildcfg: tuple[str, ...]) -> bool:
+def _package(built: Mapping[str, str]) -> str:
+    return built.get("PACKAGE_NAME", "").partition("-")[0]
+
+
+def _has_setuid(built: Mapping[str, str], configuration: str) -> bool:
     """Whether the build's configuration leads to a starter that is root's and setuid, and which is allowed to be."""
-    said = dict(line.split("=", 1) for line in buildcfg if "=" in line)
-    name = said.get("PACKAGE_NAME", "").partition("-")[0]
     try:
-        starter = Path(said.get("LIBEXECDIR", ""), name, "bin", "starter-suid").stat()
+        starter = Path(built.get("LIBEXECDIR", ""), _package(built), "bin", "starter-suid").stat()
     except OSError:
         return False
     if not starter.st_mode & stat.S_ISUID or starter.st_uid != 0:
         return False
     try:
-        configuration = Path(said.get(f"{name.upper()}_CONF_FILE", "")).read_text(errors="replace")
+        allowed = Path(configuration).read_text(errors="replace")
     except OSError:
         return True
-    return not re.search(r"(?m)^\s*allow setuid\s*=\s*no\b", configuration)
+    return not re.search(r"(?m)^\s*allow setuid\s*=\s*no\b", allowed)
 
 
 def mounts_zstd(system: Path = Path("/")) -> bool | None:
