@@ -28,9 +28,7 @@ stack_options = several(
         "-j", "--jobs", metavar="N", type=click.IntRange(1, 64), help="Modules at the same time (default: processors)."
     ),
     click.option("--skip-sanity-check", is_flag=True, help="Do not look for commands in the images."),
-    click.option(
-        "--rebuild", is_flag=True, help="Install again, and check again, even where nothing has changed."
-    ),
+    click.option("--rebuild", is_flag=True, help="Install again, and check again, even where nothing has changed."),
     click.option("--offline", is_flag=True, help="Use only what is on this machine."),
     click.option("--only", metavar="MODULE", multiple=True, help="This module and no other; may be repeated."),
 )

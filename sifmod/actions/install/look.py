@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from sifmod.digest import sha256_bytes
 from sifmod.image.child import Ended
 from sifmod.image.program import ask
 from sifmod.module.plan import RUNSCRIPTS_TARGET, Activation, Plan
@@ -133,12 +134,12 @@ def question(plan: Plan, image: ImageRecord, directory: Path, environment: Mappi
     for prefix in plan.runtime.prefixes:
         variables |= {f"{prefix}_{name}": "" for name in _WORKSPACE}
         variables[f"{prefix}_BINDPATH"] = variables[f"{prefix}_BINDPATH"].replace(f"{directory}/", "")
-    program = ask(plan.runtime.path)
+    program = ask(plan.runtime.path)  # as it says itself
     configuration = program.configuration if program else ""
     binds = [(str(bind), _identity(bind.source)) for bind in plan.binds]
     decides = (
         *(LOOK, plan.verb, plan.activation.activated(("",)), image.sha256, _identity(directory / image.filename)),
-        *(plan.runtime.path, _identity(plan.runtime.path), repr(program), _identity(configuration)),
+        *(plan.runtime.path, _identity(plan.runtime.path), repr(program), _content(configuration)),
         *(binds, sorted(variables.items()), _machine(), os.geteuid(), os.getgroups()),
     )
     return json.dumps(decides)
@@ -163,3 +164,11 @@ def _identity(path: Path | str) -> tuple[str | int, ...]:
     if stat.S_ISDIR(status.st_mode):
         return (os.path.realpath(path), status.st_ino)
     return (os.path.realpath(path), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _content(path: str) -> str:
+    """A digest of a small file, else what is known of it."""
+    try:
+        return sha256_bytes(Path(path).read_bytes())
+    except OSError:
+        return repr(_identity(path))
