@@ -78,6 +78,12 @@ def user_name(uid: int) -> str:
         return f"user {uid}"
 
 
+def cache_home() -> Path:
+    """Where this user's programs keep what they can make again. Raises RuntimeError where there is no home."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(given) if given.startswith("/") else Path.home() / ".cache"
+
+
 def subordinate_ids(file: str = "/etc/subuid") -> tuple[range, ...]:
     """The ids that this user has in a user namespace beside the own one (subuid(5)), as `file` says."""
     user = str(os.geteuid())

@@ -1,6 +1,7 @@
 """`sifmod install`."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -40,7 +41,7 @@ _THERE = "already installed"
 @click.option("--dry-run", is_flag=True, help="Show what would be done, with every path.")
 @click.option("-x", "--extended-dry-run", is_flag=True, help="Show every file that would be written, with its text.")
 @click.option("-r", "--robot", is_flag=True, help="Accepted for EasyBuild's sake; it changes nothing.")
-@click.option("--rebuild", is_flag=True, help="Install again even where nothing has changed.")
+@click.option("--rebuild", is_flag=True, help="Install again, and check again, even where nothing has changed.")
 @click.option("-f", "--force", is_flag=True, help="As --rebuild, and fetch the image again.")
 @click.option("--module-only", is_flag=True, help="Render modulefile and scripts again, keep the installed image.")
 @click.option("--installed", is_flag=True, help="With --module-only: all that is installed. No FILE means the same.")
@@ -128,6 +129,7 @@ def _options(given: Given, variant: str | None) -> "InstallOptions":
         source=given["source"],
         rebuild=given["rebuild"] or given["force"] or given["module_only"],
         force=given["force"],
+        checked_since=time.time() if given["rebuild"] or given["force"] else 0.0,
         module_only=given["module_only"],
         offline=given["offline"],
         keep_blobs=given["keep_blobs"],

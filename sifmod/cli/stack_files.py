@@ -1,6 +1,7 @@
 """A stack as the command line means it; `sifmod stack init`, `outdated`, `lock`, `bundle` and `catalogue`."""
 
 import os
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ stack_options = several(
         "-j", "--jobs", metavar="N", type=click.IntRange(1, 64), help="Modules at the same time (default: processors)."
     ),
     click.option("--skip-sanity-check", is_flag=True, help="Do not look for commands in the images."),
-    click.option("--rebuild", is_flag=True, help="Install again even where nothing has changed."),
+    click.option("--rebuild", is_flag=True, help="Install again, and check again, even where nothing has changed."),
     click.option("--offline", is_flag=True, help="Use only what is on this machine."),
     click.option("--only", metavar="MODULE", multiple=True, help="This module and no other; may be repeated."),
 )
@@ -56,6 +57,7 @@ def planned_stack(stack: "Path | Stack", given: Given) -> "tuple[Planned, Loaded
             raise OptionError(f"--from: {store} is no tree of sifmod with images in it")
     options = InstallOptions(
         rebuild=given.get("rebuild", False),
+        checked_since=time.time() if given.get("rebuild") else 0.0,
         offline=given.get("offline", False),
         into_home=given.get("yes", False),
         stores=tuple(store.absolute() for store in stores),

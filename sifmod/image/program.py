@@ -30,6 +30,7 @@ class Program:
     setuid: bool = False  # its setuid starter is installed and allowed: images are mounted by the kernel
     kernel_zstd: bool | None = None  # what the kernel says of squashfs with zstd; None: unknown
     forbids: tuple[str, ...] = ()  # keys of its configuration, as that says them, without which binds fail
+    configuration: str = ""  # the path of its configuration file, where it names one
 
     @property
     def name(self) -> str:
@@ -119,11 +120,11 @@ def _ask(path: str, _: tuple[int, int, int], system: Path) -> Program:
         return Program("unknown", (0, 0), said)
     kind: Kind = found[1]  # type: ignore[assignment]  # the pattern has the kinds
     build = dict(line.split("=", 1) for line in _answer(path, "buildcfg").lines if "=" in line)
-    configuration = _configuration(build)
+    file = build.get(f"{_package(build).upper()}_CONF_FILE", "")
+    configuration = _configuration(file)
     setuid = _has_setuid(build, configuration)
-    return Program(
-        kind, (int(found[2]), int(found[3])), said, setuid, mounts_zstd(system), _forbids(configuration, setuid=setuid)
-    )
+    version, forbids = (int(found[2]), int(found[3])), _forbids(configuration, setuid=setuid)
+    return Program(kind, version, said, setuid, mounts_zstd(system), forbids, file)
 
 
 def _answer(path: str, word: str) -> Ended:
@@ -137,11 +138,14 @@ def _answer(path: str, word: str) -> Ended:
         return run_child((path, word), cwd=Path(scratch), env=environment)
 
 
-def _configuration(build: Mapping[str, str]) -> dict[str, str]:
+def _package(build: Mapping[str, str]) -> str:
+    return build.get("PACKAGE_NAME", "").partition("-")[0]
+
+
+def _configuration(file: str) -> dict[str, str]:
     """What its configuration says, by key; nothing where it cannot be read."""
-    name = build.get("PACKAGE_NAME", "").partition("-")[0]
     try:
-        text = Path(build.get(f"{name.upper()}_CONF_FILE", "")).read_text(errors="replace")
+        text = Path(file).read_text(errors="replace")
     except OSError:
         return {}
     return dict(re.findall(r"(?m)^[ \t]*([a-z][a-z ]*?)[ \t]*=[ \t]*(\w+)", text))
@@ -155,11 +159,10 @@ def _forbids(configuration: Mapping[str, str], *, setuid: bool) -> tuple[str, ..
     return tuple(f"{key} = no" for key in keys)
 
 
-def _has_setuid(said: Mapping[str, str], configuration: Mapping[str, str]) -> bool:
+def _has_setuid(build: Mapping[str, str], configuration: Mapping[str, str]) -> bool:
     """Whether the build's configuration leads to a starter that is root's and setuid, and which is allowed to be."""
-    name = said.get("PACKAGE_NAME", "").partition("-")[0]
     try:
-        starter = Path(said.get("LIBEXECDIR", ""), name, "bin", "starter-suid").stat()
+        starter = Path(build.get("LIBEXECDIR", ""), _package(build), "bin", "starter-suid").stat()
     except OSError:
         return False
     if not starter.st_mode & stat.S_ISUID or starter.st_uid != 0:

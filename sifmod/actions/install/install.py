@@ -24,8 +24,9 @@ from sifmod.actions.install.current import (
 )
 from sifmod.actions.install.found_in_image import with_found, with_locked
 from sifmod.actions.install.hold import check_hold
+from sifmod.actions.install.past_checks import PastChecks
 from sifmod.actions.install.request import InstallRequest, of_install, with_image
-from sifmod.actions.install.sanity_check import check_modules, sanity_check
+from sifmod.actions.install.sanity_check import Known, check_modules, sanity_check
 from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
 from sifmod.actions.references import referring, renew
@@ -146,7 +147,8 @@ def _new_generation(
                 stage.unlink(plan.own_image.filename)
         if options.asked.checked and path:
             with store.workspace() as workspace:
-                sanity_check(installation, plan, workspace, reporter.say)
+                known = Known(PastChecks(options.checked_since), options.beside)
+                sanity_check(installation, plan, workspace, reporter.say, known=known)
         return _published(layout, installation, request, held, reporter), True
 
 

@@ -42,4 +42,6 @@ class InstallOptions:
     locked: "LockedModule | None" = None  # it comes to exactly that, or fails
     stores: tuple[Path, ...] = ()  # prefixes that may have the locked image
     shared: "SharedBlobs | None" = None  # layers that other modules of this run want too
+    checked_since: float = 0.0  # a time: what sanity checks have found before it is looked for again
+    beside: tuple[str, ...] = ()  # commands and paths that other modules of this run want of the image
     asked: CommandLine = field(default_factory=CommandLine)  # what the receipt keeps of the command line

@@ -1,9 +1,24 @@
 """The sanity check: whether a generation does what its easyconfig promises, and the modules of a view are there."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from sifmod.actions.install.look import (
+    ANSWER,
+    LOOK,
+    MISSING,
+    SHELL,
+    beside,
+    is_known,
+    own_words,
+    question,
+    without_session,
+    words_of,
+)
+from sifmod.actions.install.past_checks import PastChecks
 from sifmod.actions.search import find_all
 from sifmod.config.find import name_of
 from sifmod.config.load_site import LoadedSite
@@ -12,19 +27,43 @@ from sifmod.image.child import LATE, Ended, run_child
 from sifmod.module.plan import Plan
 from sifmod.module.quote import shell
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import Installation, live_modules, meant
+from sifmod.tree.receipt import ImageRecord, Installation, live_modules, meant
 
-Run = Callable[..., Ended]
 # what a user may have set for his own runs
 USERS = tuple(f"{prefix}_{name}" for prefix in ("SINGULARITY", "APPTAINER") for name in ("BIND", "NO_EVAL"))
-MISSING = "not there: "
-SHELL = "/bin/sh"  # by its path: an environment inside may have a `sh` of its own
-# names what is missing; the words after it are the commands and the paths
-LOOK = f'for c; do case $c in /*) [ -e "$c" ] ;; *) command -v "$c" >/dev/null ;; esac || echo "{MISSING}$c"; done'
+_OTHERS = 4096  # words of other modules in one start, since a command line has an end
+
+
+class Known(NamedTuple):
+    """What need not be looked for in the image again, and what can be looked for in the same start."""
+
+    past: PastChecks  # what earlier checks have found
+    others: tuple[str, ...] = ()  # commands and paths that other modules of this run want of this image
+
+
+@dataclass(frozen=True)
+class _Image:
+    """The image of a generation, and how it is started."""
+
+    directory: Path  # of the generation
+    record: ImageRecord
+    plan: Plan
+    environment: Mapping[str, str]
+    limit: float | None  # seconds
+
+    def run(self, environment: Mapping[str, str], *words: str) -> Ended:
+        image = str(self.directory / self.record.filename)
+        start = (self.plan.runtime.path, "-q", self.plan.verb, image, *self.plan.activation.activated(words))
+        return run_child(start, cwd=Path("/"), env=environment, limit=self.limit, kept=ANSWER)
 
 
 def sanity_check(
-    installation: Installation, plan: Plan, workspace: Path, say: Callable[[str], None], limit: float | None = None
+    installation: Installation,
+    plan: Plan,
+    workspace: Path,
+    say: Callable[[str], None],
+    limit: float | None = None,
+    known: Known | None = None,
 ) -> None:
     """Look for every wrapper's command and every path, and run the easyconfig's commands inside the image.
 
@@ -41,15 +80,10 @@ def sanity_check(
         if plan.sanity_check.commands:
             say(f"sanity check: no {plan.runtime.kind} here, so its commands were not run")
         return
-    image, environment = directory / installation.own_image.filename, _environment(directory, workspace, plan)
-
-    def run(*command: str) -> Ended:
-        start = (plan.runtime.path, "-q", plan.verb, str(image), *plan.activation.activated(command))
-        return run_child(start, cwd=Path("/"), env=environment, limit=limit)
-
-    _look(run, plan, say)
-    for command in plan.sanity_check.commands:
-        result = run(SHELL, "-c", command)
+    image = _Image(directory, installation.own_image, plan, _environment(directory, workspace, plan), limit)
+    _look(image, say, known)
+    for command in plan.sanity_check.commands:  # each time, since they may ask for anything: a network, a GPU, a file
+        result = image.run(image.environment, SHELL, "-c", command)
         if result.code != 0:
             output = result.said.decode(errors="replace").strip()[-2000:]
             code = f"gave exit code {result.code}, expected 0"
@@ -60,20 +94,44 @@ def sanity_check(
             )
 
 
-def _look(run: Run, plan: Plan, say: Callable[[str], None]) -> None:
-    commands = [wrapper.command[0] for wrapper in plan.wrappers]
-    wanted = [*commands, *(path for path in plan.sanity_check.paths if path.startswith("/"))]
-    if not wanted:
+def _look(image: _Image, say: Callable[[str], None], known: Known | None) -> None:
+    words = words_of(image.plan)
+    if not words:
         return
-    result = run(SHELL, "-c", LOOK, "sh", *wanted)
+    environment = without_session(image.environment)
+
+    def asked() -> str:
+        return question(image.plan, image.record, image.directory, environment) if known else ""
+
+    before = asked()
+    if not known or not before:
+        _judge(image, image.run(image.environment, SHELL, "-c", LOOK, "sh", *words), say)
+        return
+    if is_known(words, known.past.found(before), image.directory):
+        return
+    with known.past.alone(before):
+        if is_known(words, known.past.found(before), image.directory):  # another process has looked meanwhile
+            return
+        needed = beside(image.plan.activation)
+        more = [word for word in dict.fromkeys((*needed, *known.others[:_OTHERS])) if word not in words]
+        result = image.run(environment, SHELL, "-c", LOOK, "sh", *words, *more)
+        found = own_words(result, (*words, *more))
+        if result.code == 0 and found.issuperset(needed) and asked() == before:
+            known.past.keep(before, found)
+    _judge(image, result, say, more)
+
+
+def _judge(image: _Image, result: Ended, say: Callable[[str], None], others: Sequence[str] = ()) -> None:
+    """Say that the image did not start; raise SanityCheckError where it lacks more than what only `others` want."""
     lines = result.lines
     if result.code != 0:
         why = lines[-1:] or (f"exit code {result.code}",)
         say(f"sanity check: the image could not be started here, its commands were not looked at ({why[0]})")
         return
-    if missing := [line.removeprefix(MISSING) for line in lines if line.startswith(MISSING)]:
+    lacking = (line.removeprefix(MISSING) for line in lines if line.startswith(MISSING))
+    if missing := [name for name in lacking if name not in others]:
         raise SanityCheckError(
-            f"sanity check of {plan.module}: not in the image: {', '.join(missing)}",
+            f"sanity check of {image.plan.module}: not in the image: {', '.join(missing)}",
             "take them out of `wrappers` or `sanity_check.paths`, or correct `conda`, `venv`, `activate` or `path`",
         )
 

@@ -59,6 +59,7 @@ class Applying:
         self._blobs = plan.layout.partials / sha256_bytes(own.encode())[:32]
         todo = {number: step.todo for number, step in enumerate(plan.steps) if step.todo}
         self._keys = {number: one.image for number, one in todo.items()}
+        self._beside = _words_of_images(plan)
         self._wanting: dict[str, list[int]] = {}  # the modules that want an image, the one that fetches it first
         self._views = deque(number for number, one in todo.items() if one.view)
         self._waiting = [number for number, one in todo.items() if not one.view and self._leads(number)]
@@ -136,13 +137,23 @@ class Applying:
     def _install(self, number: int, tell: Tell) -> Became:
         """In a worker."""
         request = self.plan.decide(self.plan.steps[number])
-        if digests := self._shared.get(self._keys[number]):
-            shared = SharedBlobs(self._blobs, digests)
-            request = replace(request, options=replace(request.options, shared=shared))
+        step, digests = self.plan.steps[number], self._shared.get(self._keys[number])
+        shared = SharedBlobs(self._blobs, digests) if digests else None
+        beside = self._beside[step.todo.asked] if step.todo else ()
+        request = replace(request, options=replace(request.options, shared=shared, beside=beside))
         if self._keys[number]:
             request = replace(request, site=_shared(request.site, self._at_once))
         installation, changed = install_with_layers(request, reporter_in_worker(number, tell, self._command))
         return Became(installation.generation, changed)
+
+
+def _words_of_images(plan: StackPlan) -> dict[str, tuple[str, ...]]:
+    """What is looked for in each image for any of the modules that want it, so that one start does for all."""
+    words: dict[str, dict[str, None]] = {}
+    for step in plan.steps:
+        if step.todo:
+            words.setdefault(step.todo.asked, {}).update(dict.fromkeys(step.todo.words))
+    return {image: tuple(each) for image, each in words.items()}
 
 
 def _shared(loaded: LoadedSite, images: int) -> LoadedSite:

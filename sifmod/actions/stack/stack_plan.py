@@ -12,6 +12,7 @@ from sifmod.actions.install.choose_image import image_request
 from sifmod.actions.install.current import check_made_by, is_complete, outgoing_layers, provenance_to_write
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import check_locked
+from sifmod.actions.install.look import words_of
 from sifmod.actions.install.options import InstallOptions, deciding
 from sifmod.actions.install.request import InstallRequest, decide, held_to, variants_here
 from sifmod.actions.install.unchanged import find_unchanged, made_by
@@ -44,6 +45,8 @@ class Todo(NamedTuple):
     image: str  # a digest of what decides which image is fetched; "" where it is there, and for a view
     view: bool
     gpus: int  # of a node for its test
+    asked: str  # the same digest, also where the image is there
+    words: tuple[str, ...]  # that its sanity check looks for in the image
 
 
 class Step(NamedTuple):
@@ -209,7 +212,8 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
 def _todo(plan: Plan, before: Installation | None) -> Todo:
     image = image_request(plan) if plan.image else ""
     there = before is not None and before.provenance.image.request == image
-    return Todo("" if there else image, plan.image is None, 0 if plan.accelerator == "none" else plan.gpus_per_node)
+    gpus = 0 if plan.accelerator == "none" else plan.gpus_per_node
+    return Todo("" if there else image, plan.image is None, gpus, image, words_of(plan))
 
 
 def _made_before(failed: Step, layout: Layout, options: Pairs | None) -> list[Step]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from sifmod.errors import ImageError, InstallError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.packages.uv_settings import config_words, uv_environment, write_config
-from sifmod.system import user_name
+from sifmod.system import cache_home, user_name
 
 _UNSAFE = re.compile("Skipping unsafe file name: (.*)")
 _LEFT_OUT_FILES = "left-out.txt"
@@ -63,17 +63,12 @@ def refuse_unsafe(uv: Uv, names: Iterable[str]) -> None:
 
 def uv_cache() -> Path:
     """Where uv keeps what it has downloaded."""
-    return Path(os.environ.get("UV_CACHE_DIR") or _own_cache() / "uv").absolute()
-
-
-def _own_cache() -> Path:
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    return Path(given) if given.startswith("/") else Path.home() / ".cache"
+    return Path(os.environ.get("UV_CACHE_DIR") or cache_home() / "uv").absolute()
 
 
 def bytecode_place() -> Path:
     """Where bytecode is kept, which need not be there."""
-    return _own_cache() / f"sifmod-bytecode-{os.geteuid()}"
+    return cache_home() / f"sifmod-bytecode-{os.geteuid()}"
 
 
 def bytecode_cache() -> Path:

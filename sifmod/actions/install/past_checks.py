@@ -1,0 +1,134 @@
+"""What sanity checks have found in images: kept in a directory of the user's own, so that it is looked for once."""
+
+import json
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.digest import sha256_bytes
+from sifmod.system import cache_home
+from sifmod.tree.durable import DIRECTORY, new_file
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_COUNTS = 30 * 24 * 3600.0  # seconds for which an answer counts
+_MOST = 4096  # answers that are kept
+_LARGEST = 1 << 20  # bytes of one
+_PATIENCE = 120.0  # seconds; then a second container is better than no install
+_LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class PastChecks:
+    """The answers of this user's checks, one file for each question; `since` (a time): older answers do not count.
+
+    What cannot be kept or read (a full disk, a directory that others may enter) is looked for again.
+    """
+
+    since: float = 0.0
+
+    def found(self, question: str) -> frozenset[str]:
+        """What has been found before."""
+        name = sha256_bytes(question.encode())
+        try:
+            with _opened() as directory:
+                return _read(directory, name, self.since)
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError):  # RuntimeError: no home; too deep a JSON
+            return frozenset()
+
+    def keep(self, question: str, found: frozenset[str]) -> None:
+        """Add to what has been found, and remove answers that no longer count."""
+        name = sha256_bytes(question.encode())
+        data = json.dumps({"of": name, "found": sorted(self.found(question) | found)}).encode()
+        if len(data) > _LARGEST:
+            return
+        with suppress(OSError, RuntimeError), _opened() as directory:
+            _write(directory, name, data)
+            _tidy(directory)
+
+    @contextmanager
+    def alone(self, question: str) -> Iterator[None]:
+        """While no other process answers this question; where there is no such lock, two may answer it."""
+        from filelock import FileLock  # not read by the many checks whose answer is there
+
+        # a few names for all questions, since a lock's file must stay
+        name = sha256_bytes(question.encode())[:2]
+        with ExitStack() as held:
+            with suppress(OSError, RuntimeError), _opened():
+                lock = FileLock(_place() / f"{name}{_LOCK}", timeout=_PATIENCE, fallback_to_soft=False)
+                held.enter_context(lock)
+            yield
+
+
+def _place() -> Path:
+    return cache_home() / f"sifmod-checks-{os.geteuid()}"
+
+
+@contextmanager
+def _opened() -> Iterator[int]:
+    """A descriptor of the directory, made if need be. Raises OSError where anyone else has a way into it."""
+    place = _place()
+    above = next(path for path in place.parents if path.is_dir())
+    if above.stat().st_uid != os.geteuid():
+        raise PermissionError(f"{above} belongs to another user")
+    place.parent.mkdir(0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        place.mkdir(0o700)
+    descriptor = os.open(place, DIRECTORY | os.O_NOFOLLOW)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise PermissionError(f"{place} is not closed to others")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _read(directory: int, name: str, since: float) -> frozenset[str]:
+    descriptor = os.open(name, _READ, dir_fd=directory)
+    try:
+        status = os.fstat(descriptor)
+        age = time.time() - status.st_mtime
+        mine = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_size <= _LARGEST
+        if not mine or status.st_mtime < since or not -1.0 <= age <= _COUNTS:
+            return frozenset()
+        data = json.loads(os.read(descriptor, status.st_size))
+    finally:
+        os.close(descriptor)
+    if data["of"] != name or not all(isinstance(word, str) for word in data["found"]):
+        return frozenset()
+    return frozenset(data["found"])
+
+
+def _write(directory: int, name: str, data: bytes) -> None:
+    new = f".{name}-{secrets.token_hex(8)}"
+    try:
+        descriptor = new_file(directory, new, data, 0o600)
+        try:
+            now = time.time()  # and not what the clock of a file server says
+            os.utime(descriptor, (now, now))
+        finally:
+            os.close(descriptor)
+        os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(new, dir_fd=directory)
+        raise
+
+
+def _tidy(directory: int) -> None:
+    """Remove what is too old to count, also what a killed run has left, and the oldest of too many."""
+    ages: list[tuple[float, str]] = []
+    for name in os.listdir(directory):
+        if not name.endswith(_LOCK):
+            with suppress(FileNotFoundError):
+                ages.append((os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime, name))
+    ages.sort()
+    for number, (changed, name) in enumerate(ages):
+        if len(ages) - number > _MOST or abs(time.time() - changed) > _COUNTS:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=directory)
