@@ -49,13 +49,10 @@ def serving(wheels: Path) -> Iterator[Index]:
             self.send_header("Content-Type", "text/html" if "/simple/" in self.path else "application/octet-stream")
             self.send_header("Content-Length", str(len(content or b"")))
             self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(content or b"")
+            self.wfile.write(content or b"")
 
-        do_HEAD = do_GET
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+        def log_message(self, *args: object) -> None:
+            """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         index.port = server.server_address[1]

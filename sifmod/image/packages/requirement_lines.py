@@ -142,10 +142,7 @@ def _taken_apart(path: Path, number: int, text: str, constrains: bool) -> Line:
     try:
         values, rest = _PARSER.parse_args(shlex.split(said), Values(_defaults()))
         if rest:
-            problem = (
-                problem
-                or f"{rest[0]!r} is neither an option nor the value of one; put it in quotation marks, or on a line of its own"
-            )
+            problem = problem or f"{rest[0]!r} is neither an option nor the value of one; give it its own line"
         options = tuple(_options(values))
     except (_RefusedError, OptionValueError, ValueError) as error:
         options, problem = (
