@@ -49,7 +49,11 @@ def serving(wheels: Path) -> Iterator[Index]:
             self.send_header("Content-Type", "text/html" if "/simple/" in self.path else "application/octet-stream")
             self.send_header("Content-Length", str(len(content or b"")))
             self.end_headers()
-            self.wfile.write(content or b"")
+            if self.command == "GET":
+                self.wfile.write(content or b"")
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
 
         def log_message(self, *args: object) -> None:
             """Say nothing."""
