@@ -100,6 +100,14 @@ class NoWheelError(FetchError):
     """A package has no wheel for an image, and would have to be compiled."""
 
 
+class NoPageError(FetchError):
+    """A page that packages are looked for on is not there."""
+
+    def __init__(self, message: str, url: str) -> None:
+        super().__init__(message)
+        self.url = url
+
+
 class SignatureError(ImageError):
     """A SIF's signature is missing, broken, or made by another key than the one asked for."""
 

@@ -88,7 +88,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          LD_PRELOAD = "",
          PIP_USER = "0",
          PYTHONNOUSERSITE = "1",
-         PYTHONPATH = "",
+         PYTHONPATH = "/runscripts/.pip",
          WITH_CONDA = "true",
       },
       env = {

@@ -106,7 +106,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          LD_PRELOAD = "/opt/rocm-5.6.1/lib/libpreload-me.so",
          PIP_USER = "0",
          PYTHONNOUSERSITE = "1",
-         PYTHONPATH = "",
+         PYTHONPATH = "/runscripts/.pip",
          VIRTUAL_ENV = "/user-software/venv/pytorch",
          WITH_CONDA = "source /opt/miniconda3/bin/activate pytorch",
          WITH_CONDA_VENV = "source /runscripts/init-conda-venv",

@@ -96,7 +96,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          LD_PRELOAD = "",
          PIP_USER = "0",
          PYTHONNOUSERSITE = "1",
-         PYTHONPATH = "",
+         PYTHONPATH = "/runscripts/.pip",
          VIRTUAL_ENV = "/user-software/venv/pytorch",
          WITH_CONDA = "true",
          WITH_CONDA_VENV = "true",

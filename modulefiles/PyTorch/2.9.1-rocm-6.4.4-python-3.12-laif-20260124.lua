@@ -103,7 +103,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          LD_PRELOAD = "/usr/lib/libfabric.so.1 /opt/rocm/lib/librccl.so.1",
          PIP_USER = "0",
          PYTHONNOUSERSITE = "1",
-         PYTHONPATH = "",
+         PYTHONPATH = "/runscripts/.pip",
          VIRTUAL_ENV = "/opt/venv",
          WITH_CONDA = "source /opt/venv/bin/activate",
       },

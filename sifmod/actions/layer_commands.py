@@ -68,4 +68,5 @@ def contents(layer: Layer, lock: bytes, commands: Iterable[str]) -> str:
     """The digest by which a stack's lock names a layer whole: what its receipt says, its lock, and its commands."""
     said = (layer.image, layer.python, layer.version, layer.requirements, layer.editable, layer.places, layer.added)
     rest = (layer.kept, layer.packed, layer.files, layer.size, layer.digest, sha256_bytes(lock), sorted(commands))
-    return sha256_bytes(json.dumps([*said, *rest]).encode())
+    asked = [one for one in (layer.words, layer.constraints, layer.digests) if one]  # which earlier ones have not
+    return sha256_bytes(json.dumps([*said, *rest, *asked]).encode())

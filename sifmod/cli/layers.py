@@ -194,11 +194,13 @@ def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> 
 @click.option(
     "-r", "--requirement", "files", multiple=True, metavar="FILE", help="Add what a requirements.txt asks for."
 )
+@click.option("-c", "--constraint", "constraints", multiple=True, metavar="FILE", help="Take versions that it allows.")
 @click.option(
     "-e", "--editable", multiple=True, metavar="DIRECTORY", help="Add a project of yours as it is being edited."
 )
 @click.option("--onto", metavar="MODULE", help="Make the layer of MODULE anew for this module or its new image.")
-@click.option("--upgrade", is_flag=True, help="Take newer versions of all that the layer holds.")
+@click.option("-U", "--upgrade", is_flag=True, help="Take newer versions of all that the layer holds.")
+@click.option("--pre", is_flag=True, help="Take versions before a release, too.")
 @click.option("--unpacked", is_flag=True, help="Keep a directory, which can be edited, and not one file.")
 @places_options
 @click.option("--no-build-isolation", is_flag=True, help="Compile with what the image and the layer hold (flash-attn).")
@@ -207,26 +209,42 @@ def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> 
 @prefix_option
 @json_option
 def add_command(
-    module: str, requirements: Words, files: Words, editable: Words, onto: str | None, **given: Any
+    module: str,
+    requirements: Words,
+    files: Words,
+    constraints: Words,
+    editable: Words,
+    onto: str | None,
+    **given: Any,
 ) -> None:
     """Add Python packages to a module, in a layer over its image.
 
-    They are there at once for everything that the module starts, on every node. What the image is built around (torch,
-    what is compiled against it, NVIDIA's and AMD's libraries, MPI) stays as it is; anything else may be newer.
+    A REQUIREMENT is what pip takes: a name with a version, a wheel or a project here (./x.whl, '.[dev]'), a URL,
+    git+https://…. They are there at once for everything that the module starts, on every node. What the image is built
+    around (torch, what is compiled against it, NVIDIA's and AMD's libraries, MPI) stays as it is; anything else may be
+    newer.
     """
-    from sifmod.actions.layer.add import LayerChange
-    from sifmod.image.packages.wanted import Wanted, read_requirements, words_of
-    from sifmod.image.packages.wanted import directory as directory_of
+    from dataclasses import replace
 
-    asked = (*requirements, *(line for file in files for line in read_requirements(Path(file))))
-    if not (asked or editable or onto or given["upgrade"]):
+    from sifmod.actions.layer.add import LayerChange
+    from sifmod.image.packages.asked import asked
+
+    if not (requirements or files or constraints or editable or onto or given["upgrade"]):
         raise OptionError("there is nothing to add", f"name packages: sifmod add {module} transformers")
-    projects = tuple(directory_of(one, "--editable") for one in editable)
-    words = words_of(given["find_links"], no_index=given["no_index"], no_build_isolation=given["no_build_isolation"])
-    wanted = Wanted(asked, projects, words)
+    wanted = asked(requirements, editable, map(Path, files), map(Path, constraints))
+    more = {"no_build_isolation": given["no_build_isolation"], "pre": given["pre"]}
+    wanted = replace(wanted, words=(*_words(given, **more), *wanted.words))
     kind = {"upgrade": given["upgrade"], "unpacked": given["unpacked"], "tried": not given["no_import"]}
     change = LayerChange(given["layer"], wanted, **kind)
     changed(onto or module, change, given, of=module if onto else None)
+
+
+def _words(given: Given, **more: bool) -> Words:
+    """The words of uv for where packages are looked for."""
+    from sifmod.image.packages.wanted import words_of
+
+    options = {"no_index": given["no_index"], **more}
+    return words_of(given["find_links"], given["index_url"], given["extra_index_url"], **options)
 
 
 @click.command("remove")
@@ -241,7 +259,7 @@ def add_command(
 def remove_command(module: str, names: Words, everything: bool, stale: bool, **given: Any) -> None:
     """Take packages out of a module's layer, and what only they needed; what the image holds is there again."""
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.image.packages.wanted import Wanted, words_of
+    from sifmod.image.packages.wanted import Wanted
 
     if stale:
         if names or everything:
@@ -250,8 +268,7 @@ def remove_command(module: str, names: Words, everything: bool, stale: bool, **g
         return
     if not names and not everything:
         raise OptionError("there is nothing to remove", "name packages, or --all for the whole layer")
-    words = words_of(given["find_links"], no_index=given["no_index"])
-    change = LayerChange(given["layer"], Wanted(words=words), remove=names, everything=everything, tried=False)
+    change = LayerChange(given["layer"], Wanted(words=_words(given)), remove=names, everything=everything, tried=False)
     changed(module, change, given)
 
 
@@ -265,11 +282,23 @@ def remove_command(module: str, names: Words, everything: bool, stale: bool, **g
 @prefix_option
 @json_option
 def sync_command(module: str, lock: str, unpacked: bool, **given: Any) -> None:
-    """Make a layer as a lock says (pylock.toml, which each layer has beside it): the same bytes on every machine."""
-    from sifmod.actions.layer.add import LayerChange
-    from sifmod.image.packages.wanted import Wanted, read_lock, words_of
+    """Make a layer as a lock says (pylock.toml, which each layer has beside it): the same bytes on every machine.
 
-    words = words_of(given["find_links"], no_index=given["no_index"])
-    followed, tried = read_lock(Path(lock)), not given["no_import"]
-    change = LayerChange(given["layer"], Wanted(words=words), lock=followed, unpacked=unpacked, tried=tried)
+    LOCK may be a requirements.txt in which every line has its digests: the layer then holds that, and nothing else.
+    """
+    from dataclasses import replace
+
+    from sifmod.actions.layer.add import LayerChange
+    from sifmod.image.packages.asked import asked
+    from sifmod.image.packages.wanted import Wanted, read_lock
+
+    name, tried = given["layer"], not given["no_import"]
+    if lock.endswith(".toml"):
+        change = LayerChange(
+            name, Wanted(words=_words(given)), lock=read_lock(Path(lock)), unpacked=unpacked, tried=tried
+        )
+    else:
+        wanted = asked(files=(Path(lock),), all_hashed=True)
+        wanted = replace(wanted, words=(*_words(given), *wanted.words))
+        change = LayerChange(name, wanted, replaces=True, unpacked=unpacked, tried=tried)
     changed(module, change, given)

@@ -60,6 +60,8 @@ yes_option = click.option(
 places_options = several(
     click.option("--find-links", multiple=True, metavar="PLACE", help="Look for wheels in this directory or page too."),
     click.option("--no-index", is_flag=True, help="Ask no index: only the places of --find-links."),
+    click.option("--index-url", "-i", metavar="URL", help="Ask this index in the place of uv's own."),
+    click.option("--extra-index-url", multiple=True, metavar="URL", help="Ask this index first."),
 )
 # which layer of a module: its name, and where it is made
 layer_options = several(

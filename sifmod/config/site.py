@@ -138,6 +138,7 @@ class Site:
     token_servers: tuple[tuple[str, tuple[str, ...]], ...]  # of a registry, which may have a login for it
     protected: tuple[str, ...]  # packages that no layer replaces, `*` at the end for all that begin so
     stale_layer: StaleLayer  # unless SIFMOD_STALE_LAYER says otherwise at the load or start
+    package_indexes: Pairs  # beginning of torch's local version: index of packages that are linked against it
     striping: StripingKeys | None
     signatures: Signatures
     warn_without_version: bool  # at a load that names none, on a terminal
@@ -190,6 +191,8 @@ _CPU_BIND = expecting(
 _COMPRESSION = expecting("auto|(zstd|gzip)(:[0-9]{1,2})?|lz4", "auto, zstd:LEVEL, gzip:LEVEL or lz4")
 Place = Annotated[str, AfterValidator(_place)]
 Host = Annotated[str, AfterValidator(_host)]
+LocalVersion = Annotated[str, expecting(r"[a-z0-9]+(\.[a-z0-9]+)*", "the beginning of a local version: cu126, cpu")]
+Index = Annotated[str, expecting(r"https?://[^\s@?#]+", "the URL of an index, without a login")]
 Umask = Annotated[str, BeforeValidator(number_as_written, json_schema_input_type=str | int), AfterValidator(_umask)]
 
 
@@ -236,6 +239,7 @@ class SiteFile(Model):
     insecure_registries: tuple[Place, ...] = ()
     token_servers: Annotated[tuple[tuple[str, tuple[Host, ...]], ...], Items(Host, tuple[Host, ...])] = ()
     protected: tuple[Package, ...] = PROTECTED
+    package_indexes: Annotated[Pairs, Items(LocalVersion, Index)] = ()
     extensions: Annotated[tuple[Line, ...], BeforeValidator(_extensions)] = ("*",)
     stale_layer: StaleLayer = "warn"
     striping: StripingKeys | None = None

@@ -203,6 +203,7 @@ def _image(easyconfigs: tuple[Easyconfig, ...], site: Site, choices: Choices) ->
             arguments=recipe.arguments,
             path=tuple(each for each in path if each != RUNSCRIPTS_TARGET) if bases else (),
             protected=(site.protected if easyconfig.protected is None else easyconfig.protected) if bases else (),
+            indexes=site.package_indexes if bases else (),
         )
     return ImagePlan(
         filename=image.filename,

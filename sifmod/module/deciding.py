@@ -39,6 +39,7 @@ def build_data(build: BuildPlan) -> Data:
         "arguments": build.arguments,
         "path": build.path,
         "protected": build.protected,
+        "indexes": build.indexes,
     }
 
 

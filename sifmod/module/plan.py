@@ -12,6 +12,7 @@ from sifmod.config.site import Link
 from sifmod.errors import ViewError
 
 RUNSCRIPTS_TARGET = "/runscripts"
+PIP_TARGET = f"{RUNSCRIPTS_TARGET}/.pip"  # what stands before the image's pip
 USER_SOFTWARE_TARGET = "/user-software"
 LAYER_TARGET = "/user-layer"  # what `sifmod add` has put over the image
 VENVS = ("/user-software/venv/*", "/user-software/venv", "/user-software/*", "/user-software")  # the first is taken
@@ -106,6 +107,7 @@ class BuildPlan:
     arguments: tuple[tuple[str, str], ...] = ()
     path: tuple[str, ...] = ()  # where the base's Python is looked for, before its own PATH
     protected: tuple[str, ...] = ()  # packages that stay as the base has them, `*` at the end for all that begin so
+    indexes: tuple[tuple[str, str], ...] = ()  # beginning of torch's local version: index of packages linked against it
 
     def __str__(self) -> str:
         """What it is built from, in a line."""
@@ -276,7 +278,10 @@ class Plan:
     def plain_env(self) -> tuple[tuple[str, str], ...]:
         """The variables inside the container with the values they have there, WITH_CONDA among them, sorted by name."""
         activation = {"WITH_CONDA": self.activation.with_conda} if self.image else {}
-        return tuple(sorted({**dict(self.env), **activation}.items()))
+        env = dict(self.env)
+        if self.layers and "PYTHONPATH" in env:  # else the image's own would be hidden
+            env["PYTHONPATH"] = ":".join(filter(None, (env["PYTHONPATH"], PIP_TARGET)))
+        return tuple(sorted({**env, **activation}.items()))
 
     @property
     def container_env(self) -> tuple[tuple[str, str], ...]:

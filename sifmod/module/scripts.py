@@ -5,13 +5,25 @@ import re
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 from pathlib import Path
+from posixpath import relpath
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sifmod.digest import sha256_bytes
 from sifmod.module.deciding import image_data
-from sifmod.module.plan import LAYER_TARGET, PREFIX, ROOT, USER_SOFTWARE_TARGET, VENVS, File, Plan, Wrapper
+from sifmod.module.plan import (
+    LAYER_TARGET,
+    PIP_TARGET,
+    PREFIX,
+    ROOT,
+    RUNSCRIPTS_TARGET,
+    USER_SOFTWARE_TARGET,
+    VENVS,
+    File,
+    Plan,
+    Wrapper,
+)
 from sifmod.module.quote import shell, users_place
 from sifmod.module.variables import host_variables, image_variables, own_variables, python_key, python_path, state_key
 
@@ -24,6 +36,7 @@ _KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's do not reach the containe
 _DEVICES = {"nv": "/dev/nvidiactl", "nvccli": "/dev/nvidiactl", "rocm": "/dev/kfd"}
 _NEEDS = {"conda-python-distributed": "get-master", "torchrun-distributed": "get-master"}  # one that calls another
 _SOURCED = ("init-conda-venv",)  # by a shell, and not to be run
+_PIP = f"runscripts/{relpath(PIP_TARGET, RUNSCRIPTS_TARGET)}/pip/__init__.py"
 _INSTALLERS = ("pip", "pip3")
 # where libraries keep what they compile at run time, and the directory for it
 _CACHES = {
@@ -82,6 +95,7 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
         *(() if plan.protected is None else (File(PROTECTED, "".join(f"{name}\n" for name in plan.protected)),)),
         *(File(f"runscripts/{name}", _runscript(plan, number, name), name not in _SOURCED) for name in runscripts),
         *(() if runscripts else (File("runscripts/README", NO_RUNSCRIPTS),)),
+        *((File(_PIP, rendered("scripts/pip", module=str(plan.module))),) if plan.layers else ()),
     )
 
 

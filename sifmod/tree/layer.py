@@ -89,6 +89,9 @@ class Layer:
     size: int = 0
     digest: str = ""  # SHA-256 of the squashfs; "" of a directory, and of one that was made earlier
     root: str = ""
+    words: tuple[str, ...] = ()  # of uv: indexes, and which files and versions are taken
+    constraints: tuple[str, ...] = ()
+    digests: tuple[tuple[str, tuple[str, ...]], ...] = ()  # SHA-256 of the files that may come, by normalized name
     made: tuple[tuple[str, str], ...] = ()  # SHA-256 of its lock and commands, by path; () of an earlier sifmod's
 
     @property

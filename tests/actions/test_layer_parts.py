@@ -23,10 +23,12 @@ from sifmod.errors import ImageError, InstallError, OptionError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.convert.packed import More, pack
 from sifmod.image.packages.added import told
+from sifmod.image.packages.asked import asked
 from sifmod.image.packages.image_python import Distribution, ImagePython, image_python
-from sifmod.image.packages.resolve import Resolved, followed, pinned, versions_of
+from sifmod.image.packages.package_lock import pinned, versions_of
+from sifmod.image.packages.resolve import Resolved, followed
 from sifmod.image.packages.uv import bytecode_cache
-from sifmod.image.packages.wanted import name_of, read_requirements
+from sifmod.image.packages.wanted import name_of
 from sifmod.module.render import render
 from sifmod.module.scripts import PROTECTED as PROTECTED_FILE
 from support.config import write
@@ -159,20 +161,21 @@ def test_files_of_requirements(tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("c @ https://host/c.whl#sha256=0a # why\n")
     file = tmp_path / "requirements.txt"
     file.write_text("# these\nA==1 ; python_version > '3'\n\nb[x] \\\n  >=2\t# why\n-r more.txt\n")
-    assert read_requirements(file) == ("A==1 ; python_version > '3'", "b[x]    >=2", "c @ https://host/c.whl#sha256=0a")
-    assert [name_of(text) for text in read_requirements(file)] == ["a", "b", "c"]
-    file.write_text("a\n--index-url https://host\n")
-    with pytest.raises(OptionError, match=r"requirements.txt:2: --index-url is not read here"):
-        read_requirements(file)
-    file.write_text("a==1 --hash=sha256:aa\n")
-    with pytest.raises(OptionError, match=r"requirements.txt:1: digests are not read here"):
-        read_requirements(file)
+    found = asked(files=(file,)).requirements
+    assert found == ("A==1 ; python_version > '3'", "b[x]   >=2", "c @ https://host/c.whl#sha256=0a")
+    assert [name_of(text) for text in found] == ["a", "b", "c"]
+    file.write_text("a\n--index-url nowhere\n")
+    with pytest.raises(OptionError, match=r"requirements.txt:2: --index-url: nowhere is no URL"):
+        asked(files=(file,))
+    file.write_text("a==1 --hash=md5:aa\n")
+    with pytest.raises(OptionError, match=r"requirements.txt:1: md5:aa is not taken: SHA-256 are"):
+        asked(files=(file,))
     file.write_text(f"-r {file}\n")
     with pytest.raises(OptionError, match="name each other"):
-        read_requirements(file)
+        asked(files=(file,))
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(OptionError, match=r"there is no file|cannot be read"):
-            read_requirements(path)
+            asked(files=(path,))
 
 
 def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:

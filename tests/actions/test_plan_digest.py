@@ -56,6 +56,7 @@ OTHERS: dict[str, Any] = {
     "protected": ("torch",),
     "wrappers_auto": True,
     "warn_without_version": True,
+    "stale_layer": "refuse",
     "mpi": WantedMpi("host", stated=True),
     "modules": ("Other/1",),
 }
@@ -83,6 +84,7 @@ OTHER_BUILDS: dict[str, Any] = {
     "arguments": (("A", "b"),),
     "path": ("/opt",),
     "protected": ("torch",),
+    "indexes": (("cu126", "https://packages.example.org/cu126"),),
 }
 
 

@@ -59,7 +59,7 @@ def test_a_launcher_heeds_no_variable_that_is_called_like_its_own(tmp_path: Path
 def test_no_lines_are_left_where_a_template_has_its_conditions() -> None:
     for wanted in (plan(), plan(runscripts=(), binds=(), env=(), family="mpi", conflict=("A",), depends_on=("B/1",))):
         for file in (*render(wanted, 1), *render_stub(wanted)):
-            assert "\n\n\n" not in file.text, file.path
+            assert "\n\n\n" not in file.text or file.path.endswith(".py"), file.path
             assert not re.search(r"(?m)[ \t]$", file.text), file.path
     text = next(file.text for file in render(plan(), 1) if file.path == "modulefile.lua")
     told = [line for line in text.splitlines() if line.startswith("whatis(")]

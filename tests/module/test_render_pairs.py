@@ -98,11 +98,20 @@ def test_the_help_names_what_the_runtime_reads(kind: Literal["apptainer", "singu
         assert (f'{kind} exec "$SIF" COMMAND' in text) or (f'{kind} exec \\"\\$SIF\\" COMMAND' in text)
 
 
+PIP = "runscripts/.pip/pip/__init__.py"
+
+
 @pytest.mark.parametrize("name", ["conda-python-distributed", "torchrun-distributed"])
 def test_a_runscript_brings_the_one_that_it_calls(name: str) -> None:
-    scripts = {path for path in texts(runscripts=(name,)) if path.startswith("runscripts/")}
+    scripts = {
+        path for path in texts(runscripts=(name,)) if path.startswith("runscripts/") and not path.endswith(".py")
+    }
     assert scripts == {f"runscripts/{name}", "runscripts/get-master"}
-    alone = {path for path in texts(runscripts=("conda-python-simple",)) if path.startswith("runscripts/")}
+    alone = {
+        path
+        for path in texts(runscripts=("conda-python-simple",))
+        if path.startswith("runscripts/") and not path.endswith(".py")
+    }
     assert alone == {"runscripts/conda-python-simple"}
 
 

@@ -46,6 +46,7 @@ BARE = plan(
     wrappers=(),
     runscripts=(),
 )
+PIP = "runscripts/.pip/pip/__init__.py"
 PLANS = {"usual": plan(runscripts=ALL, runscript_env=(("A", "1"), ("B", "2"))), "odd": ODD, "bare": BARE}
 
 
@@ -54,9 +55,9 @@ def test_every_script_is_clean_sh(wanted: Plan, tmp_path: Path) -> None:
     paths = []
     for file in scripts(wanted, 1):
         path = tmp_path / file.path
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.text)
-        if file.path == "runscripts/README":
+        if file.path in ("runscripts/README", PIP):  # no text of a shell
             continue
         paths.append(path)
         for shell in SHELLS:
@@ -81,6 +82,7 @@ def test_the_files() -> None:
         "share/launch.sh": False,
         "runscripts/conda-python-distributed": True,
         "runscripts/get-master": True,  # which the other one calls
+        PIP: False,  # what stands before the image's
     }
 
 

@@ -14,7 +14,7 @@ from support.module_tool import ModuleTool
 ROOT = Path(__file__).parents[2]
 TWINS = ROOT / "modulefiles"
 SHARE = ROOT / "sifmod" / "module" / "templates" / "share"
-PYTHON = {"LD_PRELOAD": "", "PIP_USER": "0", "PYTHONNOUSERSITE": "1", "PYTHONPATH": ""}
+PYTHON = {"LD_PRELOAD": "", "PIP_USER": "0", "PYTHONNOUSERSITE": "1", "PYTHONPATH": "/runscripts/.pip"}
 CONDA_BASE = {
     "CONDA_DEFAULT_ENV": "base",
     "CONDA_EXE": "/opt/conda/bin/conda",

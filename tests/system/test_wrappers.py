@@ -214,27 +214,3 @@ def test_an_activation_command_is_run_by_bash_inside(somebody: Somebody, shared_
 def test_a_shell_without_bash_in_the_image(somebody: Somebody, switch: Path) -> None:
     result = somebody.run((switch / "bin" / "start-shell", "-c", 'echo "$1"', "sh", "a b"))
     assert (result.code, result.stdout, result.stderr) == (0, "a b\n", "")
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "told"),
-    [
-        (("install", "-U", "x", "y>=2", "-r", "all.txt"), 1, True),
-        (("install", "x"), 0, False),
-        (("install", "x"), 255, False),  # the runtime's
-        (("install", "--target", "d", "x"), 1, False),
-        (("list",), 1, False),
-    ],
-)
-def test_pip_that_cannot_write_the_image_says_what_can(
-    shared_tmp: Path, images: Images, words: tuple[str, ...], code: int, told: bool
-) -> None:
-    show = f'echo "pip $* $PIP_CERT"; exit {code}'
-    pip = Wrapper("pip", ("sh", "-c", show, "pip"))
-    switch = make_generation(tiny_plan(shared_tmp / "prefix", wrappers=(pip,)), images.tiny_sif)
-    env = {**os.environ, "PIP_CERT": "/of/the/host.pem"}
-    result = run((switch / "bin" / "pip", *words), env=env)
-    assert (result.code, result.stdout) == (code, f"pip {' '.join(words)} \n")
-    command = "sifmod add PyTorch/2.2.0-rocm-5.6.1 x 'y>=2' -r all.txt"
-    hint = f"\nhint: the image is read-only; packages go over it with\n  {command}\n"
-    assert result.stderr == (hint if told else "")

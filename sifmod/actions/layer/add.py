@@ -1,6 +1,6 @@
 """add, remove and sync: what a layer is to hold, resolved against its image, made, and switched to."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -8,6 +8,7 @@ from typing import Literal
 from sifmod.actions.layer.imports import tried_imports
 from sifmod.actions.layer.inside import Inside, python_wrapper
 from sifmod.actions.layer.make import make
+from sifmod.actions.layer.projects import Projects
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.verify import verify_layer
@@ -16,8 +17,10 @@ from sifmod.config.site import Site
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.added import told
-from sifmod.image.packages.resolve import followed, resolve
-from sifmod.image.packages.wanted import Wanted, name_of, words_of
+from sifmod.image.packages.git_tree import Checkouts, GitSource
+from sifmod.image.packages.linked import TorchIndex, torch_index
+from sifmod.image.packages.resolve import Resolved, followed, resolve
+from sifmod.image.packages.wanted import Wanted, name_of, project, words_of
 from sifmod.image.program import ask, limits
 from sifmod.module.scripts import PROTECTED
 from sifmod.tree.layer import Layer, Layers, live_layer, publish_layer, remove_old, withdraw_layer
@@ -40,6 +43,7 @@ class LayerChange:
     upgrade: bool = False  # take newer versions than those of the layer
     unpacked: bool = False
     tried: bool = True  # what is added is imported once
+    replaces: bool = False  # `add` is all that the layer is to hold
 
 
 def change_layer(
@@ -55,7 +59,7 @@ def change_layer(
     with lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held:
         before = live_layer(layers, module, change.name, image)
         wanted = _wanted(before, change)
-        if not (wanted.requirements or wanted.editable or change.lock is not None):
+        if not (wanted.requirements or wanted.editable or change.add.unnamed or change.lock is not None):
             if before is None:
                 raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layers` lists those that there are")
             withdraw_layer(layers, before, held)
@@ -64,16 +68,17 @@ def change_layer(
         with held.changing(f"cannot make the layer {change.name} of {module}"):
             directory = held.path("layer")
             (directory / "work").mkdir(parents=True)
-            inside = Inside(python_wrapper(installation), directory, (*wanted.editable, *wanted.places))
+            inside = Inside(python_wrapper(installation), directory, _there((*wanted.local, *change.add.local)))
             python = inside.look(site.protected if (own := protected(Path(installation.root))) is None else own)
-            inside.check_seen(wanted.editable)
-            if change.lock is not None:
-                resolved = followed(python, change.lock)
-            else:
-                earlier = "" if before is None or change.upgrade else before.lock
-                # else uv takes one that an environment variable or a directory above names
-                words = ("--python", python.executable, *wanted.words)
-                resolved = resolve(python, replace(wanted, words=words), earlier, inside.resolver)
+            projects = Projects(inside, python, Checkouts(directory / "work" / "git"))
+            if change.add.unnamed:
+                change = replace(change, add=projects.named(change.add))
+                wanted = _wanted(before, change)
+            inside.check_seen(tuple(map(project, wanted.editable)))
+            index = torch_index(python, site.package_indexes)
+            resolved, places = _resolved(wanted, change, before, projects, index)
+            if linked := ", ".join(sorted(index.names & resolved.added.keys())):
+                reporter.say(f"{linked}: from {index.url}, for the image's torch +{index.local}")
             for line in told(python, resolved):
                 reporter.say(line)
             # that of the module's commands, which need not be that of this user's settings
@@ -85,22 +90,44 @@ def change_layer(
                 module, change.name, image, 0,
                 python.prefix, python.short, resolved.requirements, wanted.editable, wanted.places,
                 tuple(sorted(resolved.added.items())), kept, packed=binds and not (change.unpacked or wanted.editable),
+                words=wanted.lasting, constraints=wanted.constraints or (), digests=wanted.digests,
             )  # fmt: skip
-            asked = (resolved.lock, layer.editable, layer.packed)
-            if before and (before.lock, before.editable, before.packed) == asked and not verify_layer(before):
+            if before and _same(before, layer, resolved.lock) and not wanted.projects and not verify_layer(before):
                 return before, "unchanged"
             named = dict.fromkeys(map(name_of, change.add.requirements or resolved.requirements))
-            names = tuple(name for name in named if resolved.added.get(name))
+            names = tuple(name for name in named if name in resolved.added)
 
             def tried() -> None:
-                for line in tried_imports(inside, python, resolved, names) if names and change.tried else ():
+                for line in tried_imports(inside, python, resolved, names, index) if names and change.tried else ():
                     reporter.say(line)
 
-            layer = make(layer, resolved.lock, inside, wanted, (python, program, site), tried)
+            built = (*wanted.projects, *((name, places[source]) for name, source in resolved.repositories))
+            layer = make(layer, resolved.lock, inside, wanted, (python, program, site), built, tried)
         layer = publish_layer(layers, layer, inside.directory, held)
         record_layer(layers, layer, before, site.lock_lease, reporter)
         remove_old(layers, layer, _KEPT_GENERATIONS, held)
         return layer, "made"
+
+
+def _resolved(
+    wanted: Wanted, change: LayerChange, before: Layer | None, projects: Projects, index: TorchIndex
+) -> tuple[Resolved, Mapping[GitSource, str]]:
+    """What is to be added, and where the trees of those packages are that are in repositories."""
+    python = projects.python
+    if change.lock is not None:
+        resolved = followed(python, change.lock)
+        return resolved, dict(projects.tree(source) for _, source in resolved.repositories)
+    earlier = "" if before is None or change.upgrade else before.lock
+    trees = projects.trees(wanted, earlier)
+    newer = (f"--upgrade-package={name_of(text)}" for text in wanted.requirements if change.upgrade)
+    # else uv takes one that an environment variable or a directory above names
+    words = ("--python", python.executable, *newer)
+
+    def resolve_with(more: tuple[str, ...]) -> Resolved:
+        asked = replace(wanted, words=(*words, *wanted.words, *more))
+        return resolve(python, asked, earlier, projects.inside.resolver, trees)
+
+    return index.resolved(python, wanted, resolve_with), dict(trees.values())
 
 
 def check(installation: Installation, layer: str) -> None:
@@ -126,27 +153,53 @@ def protected(root: Path) -> tuple[str, ...] | None:
     return tuple(said.read_text().split()) if said.is_file() else None
 
 
+def _there(paths: Iterable[str]) -> tuple[str, ...]:
+    """The paths, once each. Raises OptionError for one that is gone."""
+    found = tuple(dict.fromkeys(path for path in paths if "://" not in path))
+    if gone := next((path for path in found if not Path(path).exists()), ""):
+        raise OptionError(
+            f"{gone}, which the layer is to hold, is gone", "bring it back, or `sifmod remove` the package first"
+        )
+    return found
+
+
+def _same(before: Layer, layer: Layer, lock: str) -> bool:
+    """Whether the layer in use is what the new one would be."""
+    fields = ("requirements", "editable", "packed", "words", "constraints", "digests")
+    return before.lock == lock and all(getattr(before, name) == getattr(layer, name) for name in fields)
+
+
 def _wanted(before: Layer | None, change: LayerChange) -> Wanted:
     """What the layer is asked to hold: as before, without what is removed, and with what is added in its place.
 
     Raises OptionError for a name to remove that was not added.
     """
-    if change.everything or change.lock is not None:
+    if change.everything or change.replaces or change.lock is not None:
         return change.add
     requirements = before.requirements if before else ()
     projects = before.editable if before else ()
-    names = {name_of(text) for text in requirements} | {Path(path).name for path in projects}
+    names = {name_of(text) for text in requirements} | {Path(project(path)).name for path in projects}
     for name in change.remove:
         if not {name, normalized(name)} & names:
             there = f"it holds {', '.join(sorted(names))}, and what these need" if names else "there is no such layer"
             raise OptionError(f"{name} was not added to the layer {change.name}", there)
     gone = {normalized(name) for name in change.remove} | {name_of(text) for text in change.add.requirements}
-    projects = tuple(path for path in projects if Path(path).name not in change.remove)
+    again = {project(path) for path in change.add.editable}
+    projects = tuple(
+        path for path in projects if Path(project(path)).name not in change.remove and project(path) not in again
+    )
     kept = (text for text in requirements if name_of(text) not in gone)
     # in one order, so that the same requirements make the same lock
     requirements = tuple(sorted(dict.fromkeys((*kept, *change.add.requirements)), key=name_of))
     projects = tuple(dict.fromkeys((*projects, *change.add.editable)))
-    return Wanted(requirements, projects, _with_places(before, change.add.words))
+    constraints = change.add.constraints
+    if constraints is None:
+        constraints = before.constraints if before else ()
+    held = {name_of(text) for text in (*requirements, *constraints)} - gone
+    digests = {name: found for name, found in (before.digests if before else ()) if name in held}
+    digests |= dict(change.add.digests)
+    words = _with_places(before, change.add.words)
+    return Wanted(requirements, (), projects, words, constraints, tuple(sorted(digests.items())))
 
 
 def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> LayerChange:
@@ -162,6 +215,8 @@ def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> Lay
 
 
 def _with_places(layer: Layer | None, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words for uv, and the places of the layer as far as they are still there."""
+    """The words for uv, those that the layer keeps to, and its places as far as they are still there."""
     there = (place for place in (layer.places if layer else ()) if "://" in place or Path(place).is_dir())
-    return tuple(dict.fromkeys((*words, *words_of(there))))
+    index = any(word.startswith("--index-url=") for word in words)
+    kept = (word for word in (layer.words if layer else ()) if not (index and word.startswith("--index-url=")))
+    return tuple(dict.fromkeys((*words, *kept, *words_of(there))))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from sifmod.actions.layer.inside import Inside
 from sifmod.errors import OptionError
 from sifmod.image.packages.image_python import ImagePython
+from sifmod.image.packages.linked import TorchIndex
 from sifmod.image.packages.resolve import Resolved
 
 _SECONDS = 20
@@ -56,7 +57,9 @@ os._exit(0)
 _MISFIT = re.compile(r"undefined symbol|symbol not found|operator \S+ does not exist|ABI version|binary incompatib")
 
 
-def tried_imports(inside: Inside, python: ImagePython, resolved: Resolved, names: tuple[str, ...]) -> Iterator[str]:
+def tried_imports(
+    inside: Inside, python: ImagePython, resolved: Resolved, names: tuple[str, ...], index: TorchIndex
+) -> Iterator[str]:
     """What the user is to hear of the packages `names`, which lie in `lib`.
 
     Raises OptionError for one that was built for another version of what the image has.
@@ -78,9 +81,18 @@ def tried_imports(inside: Inside, python: ImagePython, resolved: Resolved, names
         reason = " ".join(why.split())[:300] or ends
         if (first := python.first) and _MISFIT.search(reason):
             raise OptionError(
-                f"{name} {resolved.added[name]} was built for something else than"
+                f"{name} {resolved.added[name]}".rstrip() + " was built for something else than"
                 f" the image's {first.name} {first.version}: {reason}",
-                "name a version that goes with it, or the index that has packages for it (UV_INDEX=URL);"
-                " --no-import adds it as it is",
+                f"name a version that goes with it, or {_index(index)}; --no-import adds it as it is",
             )
         yield f"warning: {name} cannot be imported here: {reason}"
+
+
+def _index(index: TorchIndex) -> str:
+    """How people name the index that has packages for the image's torch."""
+    if not index.local or index.url:
+        return "the index that has packages for it: --extra-index-url URL"
+    return (
+        f"the index that has packages for {index.local}: --extra-index-url URL, or for everybody"
+        f" `package_indexes: {{{index.local}: URL}}` in the site's file"
+    )

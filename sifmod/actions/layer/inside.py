@@ -99,7 +99,7 @@ class Inside:
                 binds.append(f"{file}:{self.target}/work/{place}:ro")
                 environment[name] = f"{self.target}/work/{place}"
         environment.pop("SSL_CERT_DIR", None)
-        environment |= {"UV_CACHE_DIR": f"{self.target}/work/cache", "SIFMOD_LAYER": ""}
+        environment |= {"UV_CACHE_DIR": f"{self.target}/work/cache", "SIFMOD_LAYER": "", "SIFMOD_PIP": "1"}
         for prefix in ("SINGULARITY", "APPTAINER"):
             environment[f"{prefix}ENV_PYTHONHASHSEED"] = "0"  # before 3.11 it decides about the bytes of a frozenset
             users = environment.get(f"{prefix}_BIND", "")

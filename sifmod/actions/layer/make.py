@@ -19,11 +19,12 @@ from sifmod.image.convert.budget import threads
 from sifmod.image.convert.packed import More, pack
 from sifmod.image.packages.added import LEFT_BY_UV, check_hides_nothing
 from sifmod.image.packages.image_python import ImagePython
-from sifmod.image.packages.resolve import pinned
+from sifmod.image.packages.package_lock import pinned, without_repositories
 from sifmod.image.packages.uv import bytecode_cache
-from sifmod.image.packages.wanted import Wanted
+from sifmod.image.packages.wanted import Wanted, project
 from sifmod.image.program import Program
 from sifmod.image.startable import reads
+from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.layer import IMAGE, LOCK, TREE, Layer
 
 _NO_COMPILER = re.compile(r"No such file or directory: '[^']*(?:cc|\+\+)'|unable to execute '[^']*(?:cc|\+\+)'")
@@ -40,11 +41,13 @@ def make(
     inside: Inside,
     wanted: Wanted,
     here: tuple[ImagePython, Program | None, Site],
+    built: tuple[tuple[str, str], ...],
     tried: Callable[[], None],
 ) -> Layer:
     """Fill the directory of `inside` with a generation of the layer; gives the layer with its size and digest.
 
-    `tried` is called when the packages are in `lib`, and may refuse them.
+    `built` are the projects that are installed as they are, by normalized name: paths inside. `tried` is called when
+    the packages are in `lib`, and may refuse them.
 
     Raises InstallError with what uv said where it cannot install, OptionError where that hides what the image keeps,
     OSError as the file system does.
@@ -55,7 +58,7 @@ def make(
         place = inside.linked(held) if layer.packed else directory
         tree = place / TREE
         (place / "lib").mkdir()
-        _install(inside, python, layer, lock, wanted)
+        _install(inside, python, layer, lock, wanted, built)
         check_hides_nothing(place / "lib", python)
         tried()
         more = bytecode(inside, jobs, held)
@@ -82,6 +85,9 @@ def _arrange(place: Path, python: ImagePython) -> None:
     for pattern in LEFT_BY_UV:  # which say when and where it was
         for left in lib.glob(pattern):
             _forget(left)
+    for left in lib.glob("*.dist-info/direct_url.json"):
+        if f"{LAYER_TARGET}/work/" in left.read_text("utf-8", "replace"):  # a tree that git has brought
+            _forget(left)
     if (lib / "bin").is_dir():
         (lib / "bin").rename(tree / "bin")
     lib.rename(tree / "lib")
@@ -90,14 +96,24 @@ def _arrange(place: Path, python: ImagePython) -> None:
     (tree / "start" / "sitecustomize.py").write_text(start_file(python, jupyter=jupyter))
 
 
-def _install(inside: Inside, python: ImagePython, layer: Layer, lock: str, wanted: Wanted) -> None:
+def _install(
+    inside: Inside,
+    python: ImagePython,
+    layer: Layer,
+    lock: str,
+    wanted: Wanted,
+    built: tuple[tuple[str, str], ...],
+) -> None:
+    lock = without_repositories(lock)
     # a lock says where each file is, and uv goes there; where other places are named only the digests count
-    name, text = ("pinned.txt", pinned(lock)) if wanted.places else (LOCK, lock)
+    name, text = ("pinned.txt", pinned(lock)) if lock and wanted.places else (LOCK, lock)
     (inside.directory / "work" / name).write_text(text)
     words = ["pip", "install", "--python", python.executable, "--target", f"{inside.target}/lib"]
     words += ["--no-deps", "--quiet", "--link-mode", "hardlink" if layer.packed else "copy"]
-    calls = [("--requirements", f"{inside.target}/work/{name}")] if layer.added else []
-    calls += [("--editable", path) for path in layer.editable]
+    calls = [("--requirements", f"{inside.target}/work/{name}")] if lock else []
+    calls += [("--editable", path) for path in map(project, layer.editable)]
+    # uv would take what it has built of a directory whose pyproject.toml is older
+    calls += [(f"--refresh-package={key}", path) for key, path in built]
     for call in calls:
         ended = inside.uv(*words, *wanted.words, *call)
         if ended.code != 0:

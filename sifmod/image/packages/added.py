@@ -7,8 +7,8 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from posixpath import basename, dirname, join, normpath, relpath
@@ -17,7 +17,9 @@ from sifmod.errors import ImageError, OptionError
 from sifmod.image.inspect.rootfs import Rootfs
 from sifmod.image.packages.base_python import BasePython, files_in, files_of, recorded
 from sifmod.image.packages.image_python import ImagePython
-from sifmod.image.packages.resolve import Resolved, followed, pinned, resolve
+from sifmod.image.packages.linked import torch_index
+from sifmod.image.packages.package_lock import pinned
+from sifmod.image.packages.resolve import Resolved, followed, resolve
 from sifmod.image.packages.uv import Uv, refuse_unsafe
 from sifmod.image.packages.wanted import Wanted
 
@@ -38,7 +40,9 @@ class Added:
     notes: tuple[str, ...]
 
 
-def add_packages(base: BasePython, wanted: Wanted, given: str, uv: Uv, uv_prefix: Path) -> Added:
+def add_packages(
+    base: BasePython, wanted: Wanted, given: str, uv: Uv, uv_prefix: Path, indexes: Iterable[tuple[str, str]] = ()
+) -> Added:
     """What is `wanted`, or what the lock `given` says where it is not "", as files of the image, below `uv_prefix`.
 
     What the image has in another version is taken out as a whole. Raises OptionError for what does not go with the
@@ -46,10 +50,17 @@ def add_packages(base: BasePython, wanted: Wanted, given: str, uv: Uv, uv_prefix
     a package that would replace a part of what stays, and for one that leads out of its place.
     """
     python = base.python
-    wanted = Wanted(wanted.requirements, words=(*wanted.words, *_host(), *base.words))
-    resolved = followed(python, given) if given else resolve(python, wanted, "", uv)
+    wanted, index = replace(wanted, words=(*wanted.words, *_host(), *base.words)), torch_index(python, indexes)
+
+    def resolve_with(more: tuple[str, ...]) -> Resolved:
+        return resolve(python, replace(wanted, words=(*wanted.words, *more)), "", uv)
+
+    resolved = followed(python, given) if given else index.resolved(python, wanted, resolve_with)
+    _check_no_repository(resolved)
     lock = _LOCAL.sub('path = "', resolved.lock)  # the same wherever the files are
-    notes = (f"packages go to the Python in {python.prefix}", *told(python, resolved))
+    linked = ", ".join(sorted(index.names & resolved.added.keys()))
+    of = (f"{linked}: from {index.url}, for the image's torch +{index.local}",) if linked else ()
+    notes = (f"packages go to the Python in {python.prefix}", *of, *told(python, resolved))
     if not resolved.added:
         return Added(lock, (), (), notes)
     _install(uv, resolved, wanted, uv_prefix)
@@ -62,6 +73,15 @@ def add_packages(base: BasePython, wanted: Wanted, given: str, uv: Uv, uv_prefix
     removed = files_of(base, replaced)
     over = _over(base.rootfs, files, set(removed), kept)
     return Added(lock, tuple(sorted(files.items())), removed, (*notes, *over))
+
+
+def _check_no_repository(resolved: Resolved) -> None:
+    """Raise OptionError for a package in a repository: nothing of a base is started, and that has to be built."""
+    if resolved.repositories:
+        name = resolved.repositories[0][0]
+        raise OptionError(
+            f"the lock has {name} in a git repository", "a recipe takes packages from an index; `post` can build it"
+        )
 
 
 def _host() -> tuple[str, ...]:
@@ -187,7 +207,7 @@ def told(python: ImagePython, resolved: Resolved) -> Iterator[str]:
     strangers = []
     for key, version in resolved.added.items():
         if held := python.distributions.get(key):
-            yield f"{key} {version} is used in the place of the image's {held.version}"
+            yield f"{key} {version}".rstrip() + f" is used in the place of the image's {held.version}"
         elif python.is_protected_name(key):
             strangers.append(f"{key} {version}")
     if strangers:

@@ -106,7 +106,7 @@ class ImagePython:
         for one in self.distributions.values():
             for need in filter(None, map(read_requirement, one.requires)):
                 key = normalized(need.name)
-                if one.key in added or key not in added or (need.marker and not need.marker.evaluate({"extra": ""})):
+                if one.key in added or not added.get(key) or (need.marker and not need.marker.evaluate({"extra": ""})):
                     continue
                 before = self.distributions.get(key)
                 if need.specifier.contains(added[key], prereleases=True):

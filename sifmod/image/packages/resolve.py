@@ -12,26 +12,39 @@ import re
 import tomllib
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import quote
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from sifmod.config.shown import without_logins
-from sifmod.errors import FetchError, NoWheelError, OptionError
+from sifmod.errors import FetchError, NoPageError, NoWheelError, OptionError
 from sifmod.image.inspect.python_environments import normalized
+from sifmod.image.packages.git_tree import GitSource, git_source
 from sifmod.image.packages.image_python import Distribution, ImagePython, read_requirement
+from sifmod.image.packages.package_lock import (
+    LOCK,
+    block_of,
+    blocks,
+    check_digests,
+    held_block,
+    repositories,
+    vcs_of,
+    versions_of,
+)
 from sifmod.image.packages.uv import Uv
-from sifmod.image.packages.wanted import LOCK_AGAIN, Wanted, name_of
+from sifmod.image.packages.wanted import Wanted, name_of, path_of
 
-LOCK = "pylock.toml"  # PEP 751
 _NO_DIGEST = "0" * 64
-_STRONG = frozenset({"sha256", "sha384", "sha512"})
 _NEEDS = re.compile(
     r"(?:all versions of )?(?P<who>[\w.-]+)(?P<version>[<>=!~]\S+)? depends? on"
     r" (?P<needs>[\w.-]+)(?P<bound>[<>=!~][^\s,]*(?:,[<>=!~][^\s,]*)*)"
 )
 _NO_WHEEL = re.compile(r"([\w.-]+(?:==[^\s,]+)?) has no (?:usable wheels|wheels with a matching)")
+Trees = Mapping[GitSource, tuple[GitSource, str]]  # what a repository gave, and where uv finds it
+_NO_PAGE = re.compile(r"Failed to read `--find-links` URL: (\S+).*HTTP status client error \((?:403|404|410)\b")
 _UNKNOWN = re.compile(r"Because ([\w.-]+) was not found in the (?:package registry|provided package locations)")
 
 
@@ -40,14 +53,17 @@ class Resolved:
     """What is added: the lock of it as text, and its versions by normalized name."""
 
     lock: str
-    added: Mapping[str, str]
+    added: Mapping[str, str]  # "" for the version of a project here or in a repository
     requirements: tuple[str, ...]  # that it follows from
+    repositories: tuple[tuple[str, GitSource], ...] = ()  # of what is in the lock, by normalized name
 
 
-def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv) -> Resolved:
+def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv, trees: Trees = MappingProxyType({})) -> Resolved:
     """The distributions to add, in versions that go with the image's own; `earlier` is a lock to keep to, or "".
 
-    Raises OptionError where there are none, with the reason, and FetchError where an index cannot be asked.
+    `trees`: what each repository that is asked for gave, and where uv finds it. Raises OptionError where there are no
+    such distributions, or none of the digests that are asked for, with the reason, and FetchError where an index cannot
+    be asked.
     """
     work, place, kept = uv.directory, uv.place, python.protected
     in_image = python.distributions.values()
@@ -56,19 +72,32 @@ def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv) -> Resolv
     _write_metadata_wheels(told, work / "in_image")
     (work / LOCK).write_text(_preferences(python, earlier))
     (work / "kept.txt").write_text("".join(f"{key}=={one.version}\n" for key, one in kept.items()))
-    lines = (*wanted.requirements, *(f"-e {path}" for path in wanted.editable))
+    (work / "constraints.txt").write_text("".join(f"{line}\n" for line in wanted.constraints or ()))
+    lines = (*(_as_read(text, trees) for text in wanted.requirements), *(f"-e {path}" for path in wanted.editable))
     (work / "wanted.in").write_text("".join(f"{line}\n" for line in lines))
     words = ("pip", "compile", f"{place}/wanted.in", *wanted.words, "--no-header", "--quiet")
-    words += ("--constraints", f"{place}/kept.txt", "--find-links", f"{place}/in_image")
+    words += ("--constraints", f"{place}/kept.txt", "--constraints", f"{place}/constraints.txt")
+    words += ("--find-links", f"{place}/in_image", *(f"--refresh-package={name}" for name, _ in wanted.projects))
     ended = uv.run(*words, "--format", LOCK, "--output-file", f"{place}/{LOCK}")
     if ended.code != 0:
         raise _explained(ended.lines, kept)
     # uv writes down what a variable of an index says
-    return _without(python, without_logins((work / LOCK).read_text()), wanted.requirements)
+    lock = without_logins((work / LOCK).read_text())
+    sources = {name_of(text): trees[source][0] for text in wanted.requirements if (source := git_source(text))}
+    return _held_to(wanted, _without(python, lock, wanted, sources))
+
+
+def _as_read(requirement: str, trees: Trees) -> str:
+    """A requirement with the place of its tree where it names a repository."""
+    if (source := git_source(requirement)) is None:
+        return requirement
+    name, _, rest = requirement.partition("@ git+")
+    _, separator, marker = rest.partition(" ;")
+    return f"{name}@ file://{quote(trees[source][1])}{separator}{marker}"
 
 
 def _write_metadata_wheels(distributions: Iterable[Distribution], directory: Path) -> None:
-    directory.mkdir()
+    directory.mkdir(exist_ok=True)
     for one in distributions:
         stem = f"{one.key.replace('-', '_')}-{one.version}"
         metadata = [("Metadata-Version", "2.1"), ("Name", one.name), ("Version", one.version)]
@@ -95,46 +124,57 @@ def _preferences(python: ImagePython, earlier: str) -> str:
     return "\n".join(('lock-version = "1.0"\ncreated-by = "sifmod"\n', *(blocks if versions else ("packages = []\n",))))
 
 
-def versions_of(lock: str) -> dict[str, str]:
-    """The versions that a lock names, by normalized name; those of directories have none and are left out.
+def _without(python: ImagePython, lock: str, wanted: Wanted, sources: Mapping[str, GitSource]) -> Resolved:
+    """The lock without what the image holds in the same version, and with what was asked for in its table for tools.
 
-    Raises OptionError for a text that is no lock.
+    A tree of one of the `sources` is named by its repository and commit. Of a project here a lock says nothing.
     """
-    try:
-        packages = tomllib.loads(lock).get("packages", [])
-        return {normalized(one["name"]): str(Version(one["version"])) for one in packages if "version" in one}
-    except (tomllib.TOMLDecodeError, InvalidVersion, KeyError, TypeError, AttributeError) as error:
-        raise OptionError(f"this is no lock of PEP 751: {error}", LOCK_AGAIN) from error
-
-
-def pinned(lock: str) -> str:
-    """A lock as requirements with the digests of all files, which pip and uv hold what they find to."""
-    lines = []
-    for one in tomllib.loads(lock).get("packages", []):
-        files = [*one.get("wheels", []), *(one[kind] for kind in ("sdist", "archive") if kind in one)]
-        digests = sorted(f"{kind}:{value}" for file in files for kind, value in file.get("hashes", {}).items())
-        what = f"{one['name']} @ {one['archive']['url']}" if "archive" in one else f"{one['name']}=={one['version']}"
-        lines.append(" ".join((what, *(f"--hash={digest}" for digest in digests))))
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _without(python: ImagePython, lock: str, requirements: tuple[str, ...]) -> Resolved:
-    """The lock without what the image holds in the same version, and with what was asked for in its table for tools."""
     lock = lock.partition("\n[tool.sifmod]\n")[0].rstrip("\n") + "\n"
-    head, *blocks = re.split(r"^(?=\[\[packages\]\])", lock, flags=re.MULTILINE)
+    head, *packages = blocks(lock)
     versions, added, left = versions_of(lock), dict[str, str](), []
-    if len(blocks) != len(tomllib.loads(lock).get("packages", [])):
+    if len(packages) != len(tomllib.loads(lock).get("packages", [])):
         raise OptionError("the lock does not have its packages as [[packages]], one after the other, as uv writes them")
-    for block in blocks:
+    projects = dict(wanted.projects)
+    for block in packages:
         (package,) = tomllib.loads(block)["packages"]
         key = normalized(package["name"])
         own = python.distributions.get(key)
-        if "directory" not in package and not (own and key in versions and _same(own.version, versions[key])):
+        if "directory" in package:
+            if source := sources.get(key):
+                left.append(block_of({"name": package["name"], "vcs": vcs_of(source)}))
+            if source or key in projects:
+                added[key] = ""
+        elif not (own and key in versions and _same(own.version, versions[key])):
             added[key] = versions.get(key, "")
             left.append(block)
-    told = "".join(f"    {json.dumps(text)},\n" for text in requirements)
+    portable = (_portable(text, versions) for text in wanted.requirements)
+    told = "".join(f"    {json.dumps(text)},\n" for text in portable if text)
     tail = f"\n[tool.sifmod]\nrequirements = [\n{told}]\n"
-    return Resolved("".join((head, *left)).rstrip("\n") + "\n" + tail, added, requirements)
+    lock = "".join((head, *left)).rstrip("\n") + "\n" + tail
+    return Resolved(lock, added, wanted.requirements, tuple(sources.items()))
+
+
+def _portable(requirement: str, versions: Mapping[str, str]) -> str:
+    """A requirement as another machine can ask for it: a file here by its version, a project here not at all."""
+    if path_of(requirement) is None:
+        return requirement
+    version = versions.get(name_of(requirement))
+    return f"{requirement.partition(' @ ')[0]}=={version}" if version else ""
+
+
+def _held_to(wanted: Wanted, resolved: Resolved) -> Resolved:
+    """The same with no file but those whose digests are asked for.
+
+    As with pip, whatever comes has to have a digest where all that is asked for has. Raises OptionError.
+    """
+    if not wanted.digests:
+        return resolved
+    digests = dict(wanted.digests)
+    all_named = not wanted.editable and {name_of(text) for text in wanted.requirements} <= digests.keys()
+    head, *packages = blocks(resolved.lock.partition("\n[tool.sifmod]\n")[0] + "\n")
+    held = [held_block(block, digests, all_named=all_named) for block in packages]
+    tail = resolved.lock[resolved.lock.index("\n[tool.sifmod]\n") :]
+    return replace(resolved, lock="".join((head, *held)).rstrip("\n") + "\n" + tail)
 
 
 def followed(python: ImagePython, lock: str) -> Resolved:
@@ -142,8 +182,9 @@ def followed(python: ImagePython, lock: str) -> Resolved:
 
     Raises OptionError where it has another version of what the image keeps, or a file without a digest.
     """
-    kept = python.protected
-    if not (versions := versions_of(lock)) or any("directory" in one for one in tomllib.loads(lock)["packages"]):
+    kept, versions = python.protected, versions_of(lock)
+    sources = repositories(lock)
+    if not (versions or sources) or any("directory" in one for one in tomllib.loads(lock)["packages"]):
         raise OptionError(
             "the lock names no packages, or one by its directory",
             "lock packages that an index has; `sifmod add -e` adds a directory to a layer",
@@ -158,26 +199,10 @@ def followed(python: ImagePython, lock: str) -> Resolved:
         told = [name_of(text) and text for text in tomllib.loads(lock)["tool"]["sifmod"]["requirements"]]
     except (KeyError, TypeError):
         told = [f"{key}=={version}" for key, version in versions.items()]
-    resolved = _without(python, lock, tuple(told))
-    _check_digests(resolved.lock)
+        told += [f"{key} @ {source.spelled}" for key, source in sources.items()]
+    resolved = _without(python, lock, Wanted(tuple(told)), sources)
+    check_digests(resolved.lock)
     return resolved
-
-
-def _check_digests(lock: str) -> None:
-    """Raise OptionError for a package whose files are not named by digests: what answers for them could give any."""
-    for one in tomllib.loads(lock).get("packages", []):
-        files = [*one.get("wheels", []), *(one[kind] for kind in ("sdist", "archive") if kind in one)]
-        if not (files or "vcs" in one) or not all(map(_has_digest, files)):
-            raise OptionError(
-                f"the lock has no SHA-256 for a file of {one['name']}, so another one could come in its place",
-                LOCK_AGAIN,
-            )
-
-
-def _has_digest(file: object) -> bool:
-    """Whether a file in a lock has a digest that nobody makes another file for, as pip has it, too."""
-    found = file.get("hashes") if isinstance(file, dict) else None
-    return isinstance(found, dict) and not _STRONG.isdisjoint(found)
 
 
 def _same(one: str, other: str) -> bool:
@@ -207,6 +232,8 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
                 "leave it out, or take an image that has this version",
             )
     told = "\n".join(lines[-12:])
+    if missing := _NO_PAGE.search(text):
+        return NoPageError(f"uv could not resolve this:\n{told}", missing[1])
     if "No solution found" in text:
         return OptionError(f"no versions fit together:\n{told}")
     hint = "for a certificate of your site's own authority name its file in SSL_CERT_FILE, or set UV_SYSTEM_CERTS=1"

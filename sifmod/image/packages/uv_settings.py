@@ -56,7 +56,7 @@ def write_config(directory: Path) -> None:
         _merge(told, _read(path))
     (directory / _NAME).unlink(missing_ok=True)
     with open(os.open(directory / _NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
-        file.writelines(f"{key} = {_toml(value)}\n" for key, value in told.items())
+        file.writelines(f"{key} = {toml_value(value)}\n" for key, value in told.items())
 
 
 def config_words(place: str) -> tuple[str, ...]:
@@ -102,9 +102,10 @@ def _merge(told: dict[str, Any], later: Mapping[str, Any]) -> None:
             told[key] = [*before, *value]
 
 
-def _toml(value: object) -> str:
+def toml_value(value: object) -> str:
+    """A value of a uv.toml or a lock, as TOML spells it on one line."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items()) + " }"
+        return "{ " + ", ".join(f"{json.dumps(key)} = {toml_value(each)}" for key, each in value.items()) + " }"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     return json.dumps(value, ensure_ascii=False)  # of a text, a number, true and false TOML's own spelling too

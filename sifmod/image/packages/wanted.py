@@ -6,47 +6,94 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from sifmod.config.limits import bound, limits
 from sifmod.config.shown import has_login, without_logins
 from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
+from sifmod.image.packages.requirement_lines import read_text
 
 FIND_LINKS = "--find-links="
+_LASTING = ("--index-url=", "--extra-index-url=", "--prerelease=", "--no-binary=", "--only-binary=")
 LOCK_AGAIN = "make it again: `uv pip compile --generate-hashes --format pylock.toml -o pylock.toml requirements.txt`"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for: requirements as people write them, directories of projects, and where packages are looked for.
+    """What is asked for: requirements as PEP 508 spells them, directories of projects, and where to look for packages.
 
-    `words` are uv's: --no-index, --find-links=PLACE, --no-build-isolation.
+    A place in a requirement is absolute (`NAME @ file:///…`). `words` are uv's: --no-index, --find-links=PLACE, …
     """
 
     requirements: tuple[str, ...] = ()
-    editable: tuple[str, ...] = ()  # absolute paths
+    unnamed: tuple[str, ...] = ()  # the same behind the name, of projects whose name only their build says
+    editable: tuple[str, ...] = ()  # absolute paths, with extras
     words: tuple[str, ...] = ()
+    constraints: tuple[str, ...] | None = None  # None: nothing is said of them
+    digests: tuple[tuple[str, tuple[str, ...]], ...] = ()  # SHA-256 of the files that may come, by normalized name
 
     @property
     def places(self) -> tuple[str, ...]:
         """The directories and pages in which wheels are looked for, beside the index or in its place."""
         return tuple(word.removeprefix(FIND_LINKS) for word in self.words if word.startswith(FIND_LINKS))
 
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """The words that a layer keeps to when it is changed: its indexes, and which files and versions are taken."""
+        return tuple(word for word in self.words if word.startswith(_LASTING))
 
-def words_of(find_links: Iterable[str] = (), **options: bool) -> tuple[str, ...]:
+    @property
+    def local(self) -> tuple[str, ...]:
+        """The paths here that uv reads: of files, projects and directories of wheels."""
+        named = (path for text in (*self.requirements, *self.unnamed) if (path := path_of(text)))
+        return tuple(dict.fromkeys((*map(project, self.editable), *self.places, *map(str, named))))
+
+    @property
+    def projects(self) -> tuple[tuple[str, str], ...]:
+        """The directories that are installed as they are now, by normalized name."""
+        named = ((name_of(text), path) for text in self.requirements if (path := path_of(text)))
+        return tuple((name, str(path)) for name, path in named if path.is_dir())
+
+
+def words_of(
+    find_links: Iterable[str] = (), index_url: str | None = None, extra_index_url: Iterable[str] = (), **options: bool
+) -> tuple[str, ...]:
     """The words of uv for places to look in, as they were typed, and for the options that are set (`no_index`)."""
     options["no_index"] = options.get("no_index") or bool(os.environ.get("UV_NO_INDEX"))
+    pre = ("--prerelease=allow",) if options.pop("pre", False) else ()
     named = (f"--{name.replace('_', '-')}" for name, given in options.items() if given)
-    return (*named, *(f"{FIND_LINKS}{_place(text)}" for text in find_links))
+    indexes = (("--index-url", index_url), *(("--extra-index-url", text) for text in extra_index_url))
+    urls = (index_word(name, text) for name, text in indexes if text)
+    return (*named, *pre, *urls, *(f"{FIND_LINKS}{place(text)}" for text in find_links))
 
 
-def _place(text: str) -> str:
+def place(text: str) -> str:
+    """A place of --find-links: a URL, or a directory that is there. Raises OptionError for any other."""
     if "://" not in text:
         return directory(text, "--find-links")
     check_login(text, "--find-links")
     return text
+
+
+def index_word(name: str, text: str) -> str:
+    """The word for an index. Raises OptionError for what is no URL, or has a login."""
+    check_login(text, name)
+    if not re.match(r"(https?|file)://", text):
+        raise OptionError(f"{name}: {text} is no URL", "give the one of the index's `simple` pages")
+    return f"{name}={text}"
+
+
+def project(editable: str) -> str:
+    """The directory of a project that may be named with extras."""
+    return re.sub(r"\[[^\[\]]*\]$", "", editable)
+
+
+def path_of(requirement: str) -> Path | None:
+    """The path here that a requirement names as its place; None for any other."""
+    found = re.search(r"@ file://(/[^\s;#]*)", requirement)
+    return Path(unquote(found[1])) if found else None
 
 
 def check_login(text: str, what: str) -> None:
@@ -63,7 +110,7 @@ def directory(text: str, option: str) -> str:
     """The absolute path of a directory that is there, and can be bound. Raises OptionError."""
     path = Path(text).absolute()
     if not path.is_dir():
-        raise OptionError(f"{option}: there is no directory {path}")
+        raise OptionError(f"{option}: there is no directory {path}", "relative paths begin in the working directory")
     if set(str(path)) & set(",:"):
         raise OptionError(f"{option}: {path} holds a comma or a colon, which bind paths cannot express")
     return str(path)
@@ -76,45 +123,14 @@ def name_of(requirement: str) -> str:
         return normalized(Requirement(requirement).name)
     except InvalidRequirement as error:
         raise OptionError(
-            f"{requirement!r} is no requirement", "write it as for pip: transformers==4.57.1, or 'torchmetrics>=1.4'"
+            f"{requirement!r} is no requirement",
+            "write it as for pip: transformers==4.57.1, 'torchmetrics>=1.4', ./wheel.whl, git+https://host/project.git",
         ) from error
-
-
-def read_requirements(path: Path) -> tuple[str, ...]:
-    """The requirements of a requirements.txt, and of those that it names; OptionError for other options."""
-    found: list[str] = []
-    _take(path, found, 0)
-    return tuple(found)
-
-
-def _take(path: Path, found: list[str], depth: int) -> None:
-    if depth > 10:
-        raise OptionError(f"{path}: files of requirements name each other")
-    for number, line in enumerate(_read(path).replace("\\\n", " ").splitlines(), 1):
-        text = re.split(r"\s#", line)[0].strip()
-        if not text or text.startswith("#"):
-            continue
-        option, _, rest = text.partition(" ")
-        if option in ("-r", "--requirement"):
-            _take(path.parent / rest.strip(), found, depth + 1)
-        elif option.startswith("-"):
-            raise OptionError(
-                f"{path}:{number}: {option} is not read here",
-                "uv's own settings (uv.toml, UV_…) say where to look",
-            )
-        else:
-            if "--hash" in text:
-                raise OptionError(
-                    f"{path}:{number}: digests are not read here",
-                    "a lock (pylock.toml) has them, and can stand for this file",
-                )
-            check_login(text, f"{path}:{number}")
-            found.append(text)
 
 
 def read_lock(path: Path) -> str:
     """The text of a lock. Raises OptionError for one that is empty, which would stand for no lock."""
-    if text := _read(path).strip():
+    if text := read_text(path).strip():
         for line in text.splitlines() if has_login(text) else ():
             check_login(line.strip(), str(path))
         try:
@@ -138,14 +154,3 @@ def _texts(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for each in value:
             yield from _texts(each)
-
-
-def _read(path: Path) -> str:
-    try:
-        if path.stat().st_size > limits().lock_size:
-            raise OptionError(f"{path} has more bytes than {bound('lock_size')}")
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise OptionError(f"there is no file {path}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"{path} cannot be read: {error}") from error

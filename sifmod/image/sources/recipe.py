@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from posixpath import join, normpath
 
-from sifmod.config.build import place_in_image, requirement
+from sifmod.config.build import place_in_image
 from sifmod.config.limits import bound, limits
 from sifmod.config.shown import shown
 from sifmod.digest import sha256_bytes, sha256_file
@@ -30,13 +30,14 @@ from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.packages.added import Added, add_packages
 from sifmod.image.packages.base_python import BasePython, bytecode_of, glibc, read_base_python
-from sifmod.image.packages.resolve import LOCK, pinned, versions_of
+from sifmod.image.packages.package_lock import LOCK, versions_of
 from sifmod.image.packages.uv import linked_directory, uv_here
-from sifmod.image.packages.wanted import Wanted, read_lock, read_requirements
+from sifmod.image.packages.wanted import Wanted
 from sifmod.image.program import ask
 from sifmod.image.reference import Reference, SourceKind, no_files, nothing, says_nothing
 from sifmod.image.sources.build import build_upon, definition_upon
 from sifmod.image.sources.file import hashed
+from sifmod.image.sources.recipe_packages import compiled_from, compiling, package_files, packages_of, said_of
 from sifmod.image.stored import stored
 from sifmod.module.image_origin import ImageOrigin
 from sifmod.module.plan import BuildPlan
@@ -51,7 +52,7 @@ _REMOTE = ("docker://", "oras://", "library://", "https://", "http://")
 def recipe_files(build: BuildPlan) -> tuple[str, ...]:
     """The files here whose change means another image."""
     files = (str(path) for _, path in _files(build))
-    return (*((build.requirements,) if build.requirements else ()), *files)
+    return (*dict.fromkeys(package_files(build)), *files)
 
 
 def _files(build: BuildPlan) -> Iterator[tuple[str, Path]]:
@@ -113,20 +114,6 @@ def _described(path: Path) -> str:
         return f"{'program' if path.stat().st_mode & 0o100 else 'file'} sha256:{sha256_file(path)}"
 
 
-def _wanted(build: BuildPlan) -> tuple[tuple[str, ...], str]:
-    """The requirements, and the text of a lock in their place. Raises FetchError for what is neither."""
-    try:
-        if build.requirements.endswith(".toml"):
-            return (), read_lock(Path(build.requirements))
-        more = read_requirements(Path(build.requirements)) if build.requirements else ()
-    except OptionError as error:
-        raise FetchError(error.message, error.hint) from error
-    try:
-        return (*build.pip, *map(requirement, more)), ""
-    except ValueError as error:
-        raise FetchError(f"{build.requirements}: {error}") from error
-
-
 def _recipe(request: FetchRequest, base: Artifact) -> str:
     """The recipe as JSON: all that decides what is built, except for what an index has.
 
@@ -134,13 +121,13 @@ def _recipe(request: FetchRequest, base: Artifact) -> str:
     """
     build = request.build
     _check_room(request)
-    requirements, lock = _wanted(build)
+    wanted, lock = packages_of(build)
     sources = build.base.sources if build.base else ()
     said = {
         "from": next((shown(source) for source in sources if source.startswith(_REMOTE)), ""),
         "base": f"sha256:{base.sha256}",
         "path": build.path,
-        "requirements": requirements,
+        **said_of(wanted),
         "lock": f"sha256:{sha256_bytes(lock.encode())}" if lock else "",
         "files": {inside: _described(path) for inside, path in _files(build)},
         "env": dict(build.env),
@@ -153,7 +140,9 @@ def _recipe(request: FetchRequest, base: Artifact) -> str:
 
 def _key(request: FetchRequest, recipe: str) -> str:
     """What a built image is stored under. Which packages stay decides with the recipe what an index is asked for."""
-    return f"sha256:{sha256_bytes(json.dumps((recipe, request.build.protected)).encode())}"
+    build = request.build
+    decisive = (recipe, build.protected, *((build.indexes,) if build.indexes else ()))
+    return f"sha256:{sha256_bytes(json.dumps(decisive).encode())}"
 
 
 def _pinned(request: FetchRequest) -> Fetched | None:
@@ -177,20 +166,18 @@ def _fetch(request: FetchRequest) -> Fetched:
         rootfs = stack.enter_context(open_rootfs(base.path, info))
         place = f"{_PLACE}/{1 + len(rootfs.entries(f'/{_PLACE}'))}"
         documents, post = [(f"{place}/recipe.json", recipe.encode())], build.post
-        requirements, lock = _wanted(build)
+        wanted, lock = packages_of(build)
         added = Added("", (), (), ())
-        if requirements or lock:
+        if wanted.requirements or lock:
             base_python = _base_python(request, base, rootfs)
             try:
-                added = _packages(request, base_python, (requirements, lock), stack)
+                added = _packages(request, base_python, (wanted, lock), stack)
             except NoWheelError as error:
                 way = _way_to_compile(request, error)
                 added = Added("", (), (), (f"{error.message}; it is compiled inside",))
-                pins = (f"{key}=={one.version}\n" for key, one in base_python.python.protected.items())
-                lines = pinned(lock) if lock else "".join(f"{line}\n" for line in requirements)
-                documents += [(f"{place}/kept.txt", "".join(pins).encode())]
-                documents += [(f"{place}/requirements.txt", lines.encode())]
-                post = f"{_compiling(base_python.python.executable, place)}{post}"
+                read = compiled_from(wanted, lock, base_python.python.protected)
+                documents += [(f"{place}/{name}", content) for name, content in read]
+                post = f"{compiling(base_python.python.executable, place)}{post}"
         files = {path.lstrip("/"): here for path, here in added.files} | dict(_files(build))
         # bytecode of a file that another takes the place of would be run instead of it
         stale = (path.lstrip("/") for path in bytecode_of(rootfs, (f"/{path}" for path in files)))
@@ -235,16 +222,15 @@ def _base_python(request: FetchRequest, base: Artifact, rootfs: Rootfs) -> BaseP
     return read_base_python(rootfs, environment, build.path, base.arch, build.protected)
 
 
-def _packages(
-    request: FetchRequest, base_python: BasePython, wanted: tuple[tuple[str, ...], str], stack: ExitStack
-) -> Added:
+def _packages(request: FetchRequest, base_python: BasePython, wanted: tuple[Wanted, str], stack: ExitStack) -> Added:
     """What the packages bring that are wanted, or locked, as long as `stack` lasts."""
-    requirements, lock = wanted
+    packages, lock = wanted
     uv = uv_here(stack.enter_context(request.store.workspace()))
     uv_prefix = stack.enter_context(linked_directory())
     words = ("--offline",) if request.image.offline else ()
     try:
-        return add_packages(base_python, Wanted(requirements, words=words), lock, uv, uv_prefix)
+        packages = replace(packages, words=(*packages.words, *words))
+        return add_packages(base_python, packages, lock, uv, uv_prefix, request.build.indexes)
     except OptionError as error:
         raise ImageError(error.message, error.hint) from error
 
@@ -254,13 +240,6 @@ def _way_to_compile(request: FetchRequest, why: NoWheelError) -> Way:
         return way_to_build(ask(request.runtime.path))
     except (FetchError, RuntimeMissingError) as error:
         raise NoWheelError(f"{why.message}, and {error.message}", error.hint) from why
-
-
-def _compiling(python: str, place: str) -> str:
-    """The commands that install what has no wheel, and write down what there is then."""
-    program, place = shlex.quote(python), f"/{place}"
-    install = f"{program} -m pip install --no-cache-dir --constraint {place}/kept.txt"
-    return f"{install} --requirement {place}/requirements.txt\n{program} -m pip freeze >{place}/installed.txt\n"
 
 
 def _definition(recipe: str, lock: str) -> str:

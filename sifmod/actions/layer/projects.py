@@ -1,0 +1,73 @@
+"""Projects of a layer: those in repositories, which git brings, and those whose name only their build says."""
+
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sifmod.actions.layer.inside import Inside
+from sifmod.errors import OptionError
+from sifmod.image.packages.git_tree import Checkouts, GitSource, git_source
+from sifmod.image.packages.image_python import ImagePython
+from sifmod.image.packages.package_lock import repositories
+from sifmod.image.packages.placed import static_name
+from sifmod.image.packages.resolve import Trees
+from sifmod.image.packages.wanted import Wanted, name_of, path_of
+
+_NAMED = "pylock.named.toml"
+
+
+@dataclass(frozen=True)
+class Projects:
+    """What of a layer is built from source trees, and where they are."""
+
+    inside: Inside
+    python: ImagePython
+    checkouts: Checkouts
+
+    def named(self, wanted: Wanted) -> Wanted:
+        """The same with every project under its name. Raises OptionError for one that does not say it."""
+        found = tuple(f"{self._name(rest, wanted.words)}{rest}" for rest in wanted.unnamed)
+        return replace(wanted, requirements=(*wanted.requirements, *found), unnamed=())
+
+    def trees(self, wanted: Wanted, earlier: str) -> Trees:
+        """Each repository that is asked for, at the commit of the `earlier` lock where it has been asked for before."""
+        before = repositories(earlier)
+        found = {}
+        for text in wanted.requirements:
+            if asked := git_source(text):
+                known = before.get(name_of(text))
+                commit = known.commit if known and known.asked == asked else ""
+                found[asked] = self.tree(replace(asked, commit=commit))
+        return found
+
+    def tree(self, source: GitSource) -> tuple[GitSource, str]:
+        """A source with its commit, and the path inside of its tree."""
+        taken = self.checkouts.take(source)
+        place = self.checkouts.path(taken).relative_to(self.inside.directory)
+        return taken, f"{self.inside.target}/{place}"
+
+    def _name(self, rest: str, words: tuple[str, ...]) -> str:
+        here, place = path_of(rest), ""
+        if source := git_source(rest):
+            taken, place = self.tree(source)
+            here = self.checkouts.path(taken)
+        if here and (known := static_name(here)):
+            return known
+        work = self.inside.directory / "work"
+        (work / "named.in").write_text(f"{Path(place).as_uri() if place else here and here.as_uri()}\n")
+        inside = f"{self.inside.target}/work"
+        words = (
+            "pip",
+            "compile",
+            f"{inside}/named.in",
+            "--python",
+            self.python.executable,
+            *words,
+            "--no-deps",
+            "--refresh",
+        )
+        ended = self.inside.uv(*words, "--no-header", "--quiet", "--format", "pylock.toml", "-o", f"{inside}/{_NAMED}")
+        if ended.code == 0:
+            return str(tomllib.loads((work / _NAMED).read_text())["packages"][0]["name"])
+        said = "\n".join(ended.lines[-8:])
+        raise OptionError(f"{rest.partition('@ ')[2]} does not say its name:\n{said}", "write NAME @ PLACE")

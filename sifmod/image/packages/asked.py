@@ -1,0 +1,213 @@
+"""What people ask for, in words and in files of requirements: one value, or every problem at once."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from sifmod.errors import OptionError
+from sifmod.image.packages.placed import RECIPE, editable, placed
+from sifmod.image.packages.requirement_lines import Line, read_lines
+from sifmod.image.packages.wanted import FIND_LINKS, Wanted, check_login, index_word, name_of, place
+
+_NAMED = re.compile(r"([A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?)\s*@\s*(.+)", re.DOTALL)
+_SHA256 = re.compile("sha256:([0-9a-f]{64})")
+_FRAGMENT = re.compile("#(?:[^\\s]*&)?sha256=([0-9a-f]{64})")
+_AGAIN = "`uv pip compile --generate-hashes` writes a file in which every line has its digests"
+# what is read for the whole file, or is not taken: its remedy
+_REMEDIES = {
+    "--prefer-binary": "leave it out; --only-binary NAME takes wheels alone",
+    "--trusted-host": "leave it out; UV_INSECURE_HOST=HOST in the environment says so of a host",
+    "--use-feature": "leave it out: it is an option of pip itself",
+    "--global-option": "leave it out; variables of the environment reach the build",
+    "--config-settings": "leave it out; variables of the environment reach the build",
+}
+_NOT_IN_RECIPES = ("--editable", "--find-links", "--no-index", "--no-binary")
+
+
+@dataclass
+class _Asked:
+    """What was read so far, and what is wrong with it."""
+
+    recipe: bool = False
+    requirements: list[str] = field(default_factory=list)
+    unnamed: list[str] = field(default_factory=list)
+    editable: list[str] = field(default_factory=list)
+    constraints: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    digests: dict[str, list[str]] = field(default_factory=dict)
+    bare: list[tuple[str, str]] = field(default_factory=list)  # where, and what has no digest
+    hashed: bool = False
+    problems: list[str] = field(default_factory=list)
+    files: dict[Path, None] = field(default_factory=dict)
+
+    def read(self, path: Path, *, constrains: bool = False) -> None:
+        self.files[path] = None
+        for line in read_lines(path, constrains=constrains):
+            self.files[line.path] = None
+            try:
+                self._take(line)
+            except OptionError as error:
+                self.problems.append(_told(line.where, error))
+
+    def word(self, text: str) -> None:
+        try:
+            self.bare.append((text, self._require(text)))
+        except OptionError as error:
+            self.problems.append(_told("", error))
+
+    def project(self, text: str, where: str = "") -> None:
+        try:
+            self.editable.append(editable(text))
+            self.bare.append((where or f"-e {text}", text))
+        except OptionError as error:
+            self.problems.append(_told(where, error))
+
+    def _take(self, line: Line) -> None:
+        if line.problem:
+            raise OptionError(line.problem)
+        names = dict.fromkeys(name for name, _ in line.options)
+        for name in names:
+            check = _REMEDIES.get(name) or (RECIPE if self.recipe and name in _NOT_IN_RECIPES else "")
+            if check:
+                raise OptionError(f"{name} is not taken", check)
+            if line.requirement and name != "--hash":
+                raise OptionError(f"{name} behind a requirement is not taken", "give it a line of its own")
+        if line.requirement:
+            self._take_requirement(line)
+        elif "--hash" in names:
+            raise OptionError("a digest without a requirement", "end the line before it with a backslash")
+        for name, value in line.options:
+            self._take_option(line, name, value)
+
+    def _take_requirement(self, line: Line) -> None:
+        digests = line.values("--hash")
+        good = [found[1] for text in digests if (found := _SHA256.fullmatch(text))]
+        if digests and not good:
+            raise OptionError(f"{digests[0][:80]} is not taken: SHA-256 are, as sha256:HEX", _AGAIN)
+        if line.constrains:
+            check_login(line.requirement, "the constraint")
+            try:
+                name = Requirement(line.requirement)
+            except InvalidRequirement as error:
+                raise OptionError(f"{line.requirement!r} is no constraint", "write NAME<2") from error
+            if name.url or name.extras:
+                raise OptionError(
+                    f"{line.requirement} cannot be a constraint", "write NAME==VERSION, without extras or a place"
+                )
+            self.constraints.append(line.requirement)
+            what = line.requirement
+        else:
+            what = self._require(line.requirement)
+            if not digests and not _FRAGMENT.search(line.requirement):
+                self.bare.append((line.where, line.requirement))
+            elif what and not _is_pinned(what):
+                raise OptionError(f"{line.requirement} has a digest and no version", "write NAME==VERSION")
+        if good:
+            self.hashed = True
+            if not what:
+                raise OptionError(f"{line.requirement} has a digest and no name", "write NAME @ PLACE")
+            self.digests.setdefault(name_of(what), []).extend(good)
+
+    def _take_option(self, line: Line, name: str, value: str) -> None:
+        if name == "--editable":
+            self.project(value, line.where)
+        elif name == "--find-links":
+            beside = line.path.parent / value
+            self.words.append(f"{FIND_LINKS}{place(str(beside) if beside.exists() else value)}")
+        elif name in ("--index-url", "--extra-index-url"):
+            self.words.append(index_word(name, value))
+        elif name in ("--no-binary", "--only-binary"):
+            for each in filter(None, value.split(",")):
+                if each not in (":all:", ":none:"):
+                    name_of(each)
+                self.words.append(f"{name}={each}")
+        elif name == "--no-index":
+            self.words.append(name)
+        elif name == "--pre":
+            self.words.append("--prerelease=allow")
+        elif name == "--require-hashes":
+            self.hashed = True
+
+    def _require(self, text: str) -> str:
+        """Take a requirement, and give it as it is kept; "" where it has no name yet."""
+        check_login(text, "the requirement")
+        if "${" in text:
+            raise OptionError(f"{text}: a variable is replaced in a file only, once")
+        is_url = "://" in text.partition("@")[0] or text.startswith("file:")
+        found = None if is_url else _NAMED.fullmatch(text)
+        name, spelled = (found[1].replace(" ", ""), found[2]) if found else ("", text)
+        kept = placed(name, spelled, recipe=self.recipe) or text
+        if kept.startswith((" @", "[")):
+            name_of(f"unnamed{kept}")
+            self.unnamed.append(kept)
+            return ""
+        self.digests.setdefault(name_of(kept), []).extend(_FRAGMENT.findall(kept))
+        self.requirements.append(kept)
+        return kept
+
+    def checked(self) -> Wanted:
+        """What was read. Raises OptionError with all that is wrong."""
+        for where, text in self.bare if self.hashed else ():
+            told = f"{text} has no digest, as others do" if any(self.digests.values()) else f"{text} has no digest"
+            self.problems.append(f"{where}: {told}; {_AGAIN}" if where != text else f"{told}; add it by itself")
+        if len(self.problems) == 1:
+            raise OptionError(self.problems[0])
+        if self.problems:
+            listed = "\n".join(f"  {one}" for one in self.problems)
+            raise OptionError(f"{len(self.problems)} requirements cannot be taken:\n{listed}")
+        digests = ((name, tuple(dict.fromkeys(found))) for name, found in self.digests.items() if found)
+        return Wanted(
+            tuple(self.requirements), tuple(self.unnamed), tuple(self.editable), tuple(dict.fromkeys(self.words)),
+            tuple(self.constraints), tuple(digests),
+        )  # fmt: skip
+
+
+def asked(
+    requirements: Iterable[str] = (),
+    editable: Iterable[str] = (),
+    files: Iterable[Path] = (),
+    constraints: Iterable[Path] = (),
+    *,
+    all_hashed: bool = False,
+) -> Wanted:
+    """What a command asks for. Relative paths begin in the working directory, but for those of -r, -c and -f in files.
+
+    Raises OptionError with everything that cannot be taken, each line with its file and number.
+    """
+    found, limits = _Asked(hashed=all_hashed), tuple(constraints)
+    for text in requirements:
+        found.word(text)
+    for text in editable:
+        found.project(text)
+    for path in files:
+        if path.suffix == ".toml":
+            raise OptionError(
+                f"{path} is a lock or a project", "`sifmod sync MODULE LOCK` follows a lock; -e adds a project"
+            )
+        found.read(path)
+    for path in limits:
+        found.read(path, constrains=True)
+    wanted = found.checked()
+    return wanted if limits or wanted.constraints else replace(wanted, constraints=None)
+
+
+def asked_by_recipe(path: Path) -> tuple[Wanted, tuple[Path, ...]]:
+    """What a file of requirements asks for that a recipe names, and the files that were read.
+
+    Raises OptionError for all of it that is no package of an index.
+    """
+    found = _Asked(recipe=True)
+    found.read(path)
+    return found.checked(), tuple(found.files)
+
+
+def _told(where: str, error: OptionError) -> str:
+    return "; ".join(filter(None, (f"{where}: {error.message}" if where else error.message, error.hint)))
+
+
+def _is_pinned(requirement: str) -> bool:
+    read = Requirement(requirement)
+    return bool(read.url) or any(one.operator in ("==", "===") and "*" not in one.version for one in read.specifier)

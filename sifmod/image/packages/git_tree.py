@@ -1,0 +1,132 @@
+"""Projects in git repositories: brought by the git of this machine, so that an image needs none."""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import parse_qs, quote, unquote
+
+from sifmod.config.shown import without_logins
+from sifmod.errors import FetchError, OptionError
+from sifmod.image.child import Ended, run_child
+
+_URL = re.compile(r"(?:https?|ssh|git|file)://[^\s\0-\x1f]+")
+_COMMIT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_KEPT_OUT = re.compile("GIT_(?:DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|COMMON_DIR|NAMESPACE|PREFIX)")
+
+
+@dataclass(frozen=True)
+class GitSource:
+    """A project in a repository; `revision` as it was asked for, "" for what the repository has checked out."""
+
+    url: str
+    revision: str = ""
+    subdirectory: str = ""
+    commit: str = ""  # "" until it is looked up
+
+    def __post_init__(self) -> None:
+        """Raise OptionError for what git would not take as a repository and a revision."""
+        if not _URL.fullmatch(self.url):
+            raise OptionError(
+                f"{without_logins(self.url)} is no repository", "write git+https://…, git+ssh://… or git+file:///…"
+            )
+        if self.revision.startswith("-") or re.search(r"[\s\0-\x1f]", self.revision):
+            raise OptionError(f"{self.revision!r} is no revision of a repository")
+        if self.subdirectory.startswith("/") or ".." in self.subdirectory.split("/"):
+            raise OptionError(f"{self.subdirectory} is no directory within a repository")
+        if self.commit and not _COMMIT.fullmatch(self.commit):
+            raise OptionError(f"{self.commit!r} is no commit")
+
+    @property
+    def spelled(self) -> str:
+        """As a requirement names it, with its commit where that is known."""
+        revision = self.commit or self.revision
+        subdirectory = f"#subdirectory={quote(self.subdirectory)}" if self.subdirectory else ""
+        return f"git+{self.url}{f'@{revision}' if revision else ''}{subdirectory}"
+
+    @property
+    def asked(self) -> "GitSource":
+        return replace(self, commit="")
+
+
+def git_source(requirement: str) -> GitSource | None:
+    """What `git+…` of a requirement names; None for any other. Raises OptionError for what is no repository."""
+    found = re.search(r"(?:^|@ )git\+(\S+)", requirement)
+    if not found:
+        return None
+    url, _, fragment = found[1].partition("#")
+    subdirectory = parse_qs(fragment).get("subdirectory", [""])[-1]
+    head, scheme, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    path, _, revision = path.rpartition("@") if "@" in path else (path, "", "")
+    return GitSource(f"{head}{scheme}{host}{slash}{path}", unquote(revision), subdirectory)
+
+
+@dataclass
+class Checkouts:
+    """The trees that are checked out below `directory`, each once."""
+
+    directory: Path
+    made: dict[GitSource, GitSource] = field(default_factory=dict)
+
+    def take(self, asked: GitSource) -> GitSource:
+        """Check out what is asked for; gives it with its commit. Raises FetchError with what git said."""
+        if asked not in self.made:
+            self.made[asked] = self._take(asked)
+        return self.made[asked]
+
+    def path(self, source: GitSource) -> Path:
+        """Where the project of a source that was taken is."""
+        return self.directory / source.commit / source.subdirectory
+
+    def _take(self, asked: GitSource) -> GitSource:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        clone, revision = self.directory / "clone", asked.commit or asked.revision
+        shutil.rmtree(clone, ignore_errors=True)
+        filtered = () if asked.url.startswith("file:") else ("--filter=blob:none",)
+        self._git(asked, "clone", "--quiet", "--no-checkout", *filtered, "--", asked.url, str(clone))
+        commit = self._commit(clone, revision)
+        if not commit:  # a branch has none of it: a pull request, or a commit that was replaced
+            self._git(asked, "-C", str(clone), "fetch", "--quiet", "origin", "--", revision)
+            commit = self._commit(clone, "FETCH_HEAD")
+        source, within = replace(asked, commit=commit), self.directory / commit
+        self._git(asked, "-C", str(clone), "checkout", "--quiet", "--detach", commit, "--")
+        self._git(asked, "-C", str(clone), "submodule", "--quiet", "update", "--init", "--recursive")
+        shutil.rmtree(within, ignore_errors=True)
+        clone.rename(within)
+        if not self.path(source).resolve().is_relative_to(within.resolve()) or not self.path(source).is_dir():
+            raise OptionError(f"{without_logins(asked.url)} has no directory {asked.subdirectory}")
+        return source
+
+    def _commit(self, clone: Path, revision: str) -> str:
+        for name in (f"refs/remotes/origin/{revision}", f"refs/tags/{revision}", revision) if revision else ("HEAD",):
+            words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+            ended = _run(clone, *words)
+            if ended.code == 0 and ended.lines and _COMMIT.fullmatch(ended.lines[-1]):
+                return ended.lines[-1]
+        return ""
+
+    def _git(self, asked: GitSource, *words: str) -> None:
+        ended = _run(self.directory, *words)
+        if ended.code != 0:
+            what = f"{asked.url}{f' at {asked.commit or asked.revision}' if asked.commit or asked.revision else ''}"
+            said = "\n".join(ended.lines[-4:])
+            raise FetchError(
+                f"git cannot bring {what}:\n{said}",
+                "a login belongs into git's own credential helper or ~/.netrc, a key into ssh-agent",
+            )
+
+
+def _run(directory: Path, *words: str) -> Ended:
+    program = shutil.which("git")
+    if program is None:
+        raise OptionError("a package is in a git repository, and this machine has no git", "load a module that has git")
+    return run_child((program, *words), cwd=directory, env=_environment(os.environ))
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The user's, without what would name another repository; nothing is asked for on a terminal."""
+    kept = {name: value for name, value in environ.items() if not _KEPT_OUT.fullmatch(name)}
+    return {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", **kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}

@@ -1,0 +1,132 @@
+"""Locks of packages, as PEP 751 has them and uv writes them: what they name, and by which digests."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from sifmod.errors import OptionError
+from sifmod.image.inspect.python_environments import normalized
+from sifmod.image.packages.git_tree import GitSource
+from sifmod.image.packages.uv_settings import toml_value
+from sifmod.image.packages.wanted import LOCK_AGAIN
+
+LOCK = "pylock.toml"
+_STRONG = frozenset({"sha256", "sha384", "sha512"})
+
+
+def versions_of(lock: str) -> dict[str, str]:
+    """The versions that a lock names, by normalized name; those of directories have none and are left out.
+
+    Raises OptionError for a text that is no lock.
+    """
+    try:
+        packages = tomllib.loads(lock).get("packages", [])
+        return {normalized(one["name"]): str(Version(one["version"])) for one in packages if "version" in one}
+    except (tomllib.TOMLDecodeError, InvalidVersion, KeyError, TypeError, AttributeError) as error:
+        raise OptionError(f"this is no lock of PEP 751: {error}", LOCK_AGAIN) from error
+
+
+def pinned(lock: str) -> str:
+    """A lock as requirements with the digests of all files, which pip and uv hold what they find to."""
+    lines = []
+    for one in tomllib.loads(lock).get("packages", []):
+        if "vcs" in one:
+            continue
+        digests = sorted(f"{kind}:{value}" for file in _files(one) for kind, value in file.get("hashes", {}).items())
+        url = one.get("archive", {}).get("url")
+        what = f"{one['name']} @ {url}" if url else f"{one['name']}=={one['version']}"
+        lines.append(" ".join((what, *(f"--hash={digest}" for digest in digests))))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def without_repositories(lock: str) -> str:
+    """The lock without what git has brought already; "" where nothing is left of it."""
+    head, *packages = blocks(lock)
+    kept = [block for block in packages if "vcs" not in tomllib.loads(block)["packages"][0]]
+    return "".join((head, *kept)) if kept else ""
+
+
+def repositories(lock: str) -> dict[str, GitSource]:
+    """The packages of a lock that are in repositories, by normalized name.
+
+    Raises OptionError for one without its commit.
+    """
+    found = {}
+    for one in tomllib.loads(lock).get("packages", []):
+        if vcs := one.get("vcs"):
+            said = {str(key): str(value) for key, value in vcs.items()} if isinstance(vcs, dict) else {}
+            if said.get("type") != "git" or not said.get("commit-id"):
+                raise OptionError(f"the lock has no commit of a git repository for {one['name']}", LOCK_AGAIN)
+            where = (said.get("url", ""), said.get("requested-revision", ""), said.get("subdirectory", ""))
+            found[normalized(one["name"])] = GitSource(*where, said["commit-id"])
+    return found
+
+
+def blocks(lock: str) -> list[str]:
+    """The head of a lock, then each package."""
+    return re.split(r"^(?=\[\[packages\]\])", lock, flags=re.MULTILINE)
+
+
+def block_of(package: Mapping[str, object]) -> str:
+    """A package as a lock has it."""
+    return "".join(("[[packages]]\n", *(f"{key} = {toml_value(value)}\n" for key, value in package.items()), "\n"))
+
+
+def vcs_of(source: GitSource) -> dict[str, str]:
+    """A repository as a lock names it."""
+    said = {"type": "git", "url": source.url, "requested-revision": source.revision, "commit-id": source.commit}
+    return {key: value for key, value in {**said, "subdirectory": source.subdirectory}.items() if value}
+
+
+def held_block(block: str, digests: Mapping[str, tuple[str, ...]], *, all_named: bool) -> str:
+    """A package without the files that have none of its `digests`; `all_named`: it has to be among them.
+
+    Raises OptionError where none is left, or it is not.
+    """
+    (package,) = tomllib.loads(block)["packages"]
+    said = f"{package['name']} {package.get('version', '')}".strip()
+    if (asked := digests.get(normalized(package["name"]))) is None:
+        if all_named:
+            raise OptionError(
+                f"{said} comes with it and has no digest, as all that is asked for has",
+                "`uv pip compile --generate-hashes` writes a file that has all of them",
+            )
+        return block
+
+    def good(file: dict[str, Any]) -> bool:
+        file.pop("upload-time", None)  # which JSON cannot spell
+        return file.get("hashes", {}).get("sha256") in asked
+
+    wheels = {"wheels": [file for file in package.pop("wheels", []) if good(file)]}
+    others = {kind: package.pop(kind) for kind in ("sdist", "archive") if kind in package}
+    left = {kind: file for kind, file in {**wheels, **others}.items() if file and (kind == "wheels" or good(file))}
+    if not left:
+        raise OptionError(
+            f"no file of {said} has a digest that is asked for, where packages are looked for",
+            "ask who made the requirements; a file that was replaced since has another digest",
+        )
+    return block_of({**package, **left})
+
+
+def check_digests(lock: str) -> None:
+    """Raise OptionError for a package whose files are not named by digests: what answers for them could give any."""
+    for one in tomllib.loads(lock).get("packages", []):
+        files = _files(one)
+        if not (files or "vcs" in one) or not all(map(_has_digest, files)):
+            raise OptionError(
+                f"the lock has no SHA-256 for a file of {one['name']}, so another one could come in its place",
+                LOCK_AGAIN,
+            )
+
+
+def _files(package: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [*package.get("wheels", []), *(package[kind] for kind in ("sdist", "archive") if kind in package)]
+
+
+def _has_digest(file: object) -> bool:
+    """Whether a file in a lock has a digest that nobody makes another file for, as pip has it, too."""
+    found = file.get("hashes") if isinstance(file, dict) else None
+    return isinstance(found, dict) and not _STRONG.isdisjoint(found)

@@ -1,0 +1,108 @@
+"""Requirements that name a place: a file or a project here, a URL, a repository; as PEP 508 spells them, absolute."""
+
+import configparser
+import os
+import re
+import tomllib
+from pathlib import Path
+from urllib.parse import unquote
+
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+
+from sifmod.errors import OptionError
+from sifmod.image.packages.git_tree import git_source
+from sifmod.image.packages.wanted import directory
+
+RECIPE = "a recipe takes packages by name, from an index"
+_ARCHIVE = (".whl", ".tar.gz", ".zip", ".tgz", ".tar.bz2", ".tar.xz")
+_OTHERS = ("hg+", "svn+", "bzr+")
+
+
+def placed(name: str, spelled: str, *, recipe: bool) -> str:
+    """A requirement that names a place, absolute, without it where its name is not known; "" for any other."""
+    is_url = re.match(r"[a-z+]+://", spelled) is not None
+    target, separator, marker = spelled.partition(" ;" if is_url else ";")
+    target, marker = target.strip(), f" ; {marker.strip()}" if separator else ""
+    if target.startswith(_OTHERS):
+        raise OptionError(f"{target} is in a repository that is not git's", "clone it, and name its directory")
+    place_here = target.startswith("file:") or (not is_url and _is_path(target))
+    if recipe and (is_url or place_here):
+        raise OptionError(f"{target} names a place", f"{RECIPE}; `files` and `post` bring others")
+    if target.startswith("git+"):
+        source = git_source(target)
+        egg = re.search(r"[#&]egg=([A-Za-z0-9][\w.-]*(?:\[[^\]&]*\])?)", target)
+        where = re.sub(r"[#&]egg=[^&#]*", "", target)
+        where = where if "#" in where or not (source and source.subdirectory) else where.replace("&", "#", 1)
+        return f"{name or (egg[1] if egg else '')} @ {where}{marker}"
+    if place_here:
+        return f"{_here(name, target)}{marker}"
+    if not is_url:
+        return ""
+    known = name or _name_of_file(target.partition("#")[0].rpartition("/")[2])
+    if not known:
+        raise OptionError(f"{target} does not say which package it is", "write NAME @ URL")
+    return f"{known} @ {target}{marker}"
+
+
+def _is_path(text: str) -> bool:
+    plain = re.sub(r"\[[^\[\]]*\]$", "", text)
+    return plain.startswith((".", "/", "~/")) or "/" in plain or plain.endswith(_ARCHIVE)
+
+
+def _here(name: str, text: str) -> str:
+    """`NAME[EXTRAS] @ file:///…` of a file or a project here."""
+    found = re.fullmatch(r"(.+?)(\[[^\[\]]*\])?", text, re.DOTALL)
+    plain, extras = (found[1], found[2] or "") if found else (text, "")
+    if plain.startswith("file:"):
+        plain = unquote(plain.removeprefix("file:").removeprefix("//").removeprefix("localhost").partition("#")[0])
+    path = Path(os.path.abspath(Path(plain).expanduser()))  # noqa: PTH100 (as pip does)
+    if set(str(path)) & set(",:"):
+        raise OptionError(f"{path} holds a comma or a colon, which bind paths cannot express")
+    if path.is_file():
+        known = _name_of_file(path.name)
+    elif not path.is_dir():
+        raise OptionError(f"there is no file or directory {path}", "paths begin in the working directory, as for pip")
+    elif not any((path / one).is_file() for one in ("pyproject.toml", "setup.py")):
+        raise OptionError(f"{path} is no project: it has neither pyproject.toml nor setup.py")
+    else:
+        known = static_name(path)
+    if path.is_file() and not (known or name):
+        raise OptionError(f"{path} does not say which package it is", "write NAME @ PATH")
+    named = name or (f"{known}{extras}" if known else extras)
+    return f"{named} @ {path.as_uri()}"
+
+
+def _name_of_file(name: str) -> str:
+    """The package that a file is of, as its name says; "" where it says none."""
+    try:
+        if name.endswith(".whl"):
+            return str(parse_wheel_filename(name)[0])
+        return str(parse_sdist_filename(name)[0])
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        return ""
+
+
+def static_name(directory: Path) -> str:
+    """The name of a project, where a file says it; "" where only its build does."""
+    try:
+        said = tomllib.loads((directory / "pyproject.toml").read_text("utf-8"))
+        return str(said["project"]["name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    read = configparser.ConfigParser(interpolation=None)
+    try:
+        read.read(directory / "setup.cfg", "utf-8")
+        return read.get("metadata", "name").strip()
+    except (configparser.Error, ValueError, OSError):
+        return ""
+
+
+def editable(text: str) -> str:
+    """The absolute path of a project, with the extras that were asked for."""
+    found = re.fullmatch(r"(.+?)(\[[^\[\]]*\])?", text.removeprefix("file://"), re.DOTALL)
+    plain, extras = (found[1], found[2] or "") if found else (text, "")
+    if "+" in plain.partition("://")[0] and "://" in plain:
+        raise OptionError(
+            f"-e {text}: only a directory here can be edited", "clone it, and name its directory; or leave -e out"
+        )
+    return f"{directory(plain, '--editable')}{extras}"

@@ -1,0 +1,164 @@
+"""Lines of a requirements.txt: read, joined, expanded and taken apart as pip does.
+
+https://pip.pypa.io/en/stable/reference/requirements-file-format/. uv is given these values, never the file.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from optparse import OptionParser, OptionValueError, Values
+from pathlib import Path
+from typing import NoReturn
+
+from sifmod.config.limits import bound, limits
+from sifmod.errors import OptionError
+
+_COMMENT = re.compile(r"(^|\s+)#.*$")
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
+_DEEPEST = 10  # files that name each other
+# short and long; those of a whole file, then those of one requirement
+_TEXTS = (
+    *(("-i", "--index-url"), ("", "--pypi-url"), ("", "--extra-index-url"), ("-f", "--find-links")),
+    *(("-c", "--constraint"), ("-r", "--requirement"), ("-e", "--editable"), ("", "--no-binary")),
+    *(("", "--only-binary"), ("", "--trusted-host"), ("", "--use-feature"), ("", "--hash")),
+    *(("", "--global-option"), ("-C", "--config-settings"), ("", "--config-setting")),
+)
+_SYNONYMS = {"--pypi-url": "--index-url", "--config-setting": "--config-settings"}
+_FLAGS = ("--no-index", "--prefer-binary", "--require-hashes", "--pre")
+
+
+class _RefusedError(Exception):
+    """A line whose options are none of a requirements.txt."""
+
+
+class _Parser(OptionParser):
+    def error(self, msg: str) -> NoReturn:
+        raise _RefusedError(msg)
+
+
+def _parser() -> OptionParser:
+    parser = _Parser(add_help_option=False, usage="")
+    for short, long in _TEXTS:
+        parser.add_option(*filter(None, (short, long)), dest=long, action="append", default=[])
+    for name in _FLAGS:
+        parser.add_option(name, dest=name, action="store_true", default=False)
+    return parser
+
+
+_PARSER = _parser()
+
+
+@dataclass(frozen=True)
+class Line:
+    """One logical line: what is asked for, "" for a line of options alone, and its options, by their long names."""
+
+    path: Path
+    number: int
+    requirement: str
+    options: tuple[tuple[str, str], ...]
+    constrains: bool  # it is in a file of constraints
+    problem: str = ""  # why it cannot be read
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.number}"
+
+    def values(self, name: str) -> tuple[str, ...]:
+        return tuple(value for each, value in self.options if each == name)
+
+
+def read_lines(path: Path, *, constrains: bool = False) -> Iterator[Line]:
+    """The lines of a file of requirements, and of those that it names by -r and -c, relative to it.
+
+    Raises OptionError for a file that cannot be read, or that names itself.
+    """
+    yield from _lines(path, constrains, ())
+
+
+def _lines(path: Path, constrains: bool, above: tuple[Path, ...]) -> Iterator[Line]:
+    if len(above) > _DEEPEST or path.absolute() in above:
+        raise OptionError(f"{path}: files of requirements name each other")
+    for number, text in _logical(read_text(path)):
+        line = _taken_apart(path, number, text, constrains)
+        nested = [(name, value) for name, value in line.options if name in ("--requirement", "--constraint")]
+        if line.requirement or not nested:
+            yield line
+        for name, value in nested if not line.requirement else ():
+            said = ""
+            if "://" in value:
+                said = f"{name} {value}: a file on a server is not read; download it, and name it here"
+            else:
+                try:
+                    yield from _lines(path.parent / value, name == "--constraint", (*above, path.absolute()))
+                except OptionError as error:
+                    said = f"{error.message}; {name} in a file begins beside that file"
+            if said:
+                yield Line(path, number, "", (), constrains, said)
+
+
+def read_text(path: Path) -> str:
+    """The text of a lock or of requirements. Raises OptionError where it cannot be read."""
+    try:
+        if path.stat().st_size > limits().lock_size:
+            raise OptionError(f"{path} has more bytes than {bound('lock_size')}")
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise OptionError(f"there is no file {path}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"{path} cannot be read: {error}") from error
+
+
+def _logical(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments; one that ends in a backslash goes on in the next."""
+    begun, parts = 0, list[str]()
+    for number, line in enumerate(text.splitlines(), 1):
+        begun = begun if parts else number
+        if line.endswith("\\") and not _COMMENT.match(line):
+            parts.append(line.strip("\\"))
+            continue
+        whole = _COMMENT.sub("", "".join((*parts, f" {line}" if _COMMENT.match(line) else line))).strip()
+        parts = []
+        if whole:
+            yield begun, whole
+    if whole := _COMMENT.sub("", "".join(parts)).strip():
+        yield begun, whole
+
+
+def _taken_apart(path: Path, number: int, text: str, constrains: bool) -> Line:
+    missing = list[str]()
+
+    def value(found: re.Match[str]) -> str:
+        if not (said := os.environ.get(found[1])):
+            missing.append(found[1])
+        return said or found[0]
+
+    text = _VARIABLE.sub(value, text)
+    words = text.split(" ")
+    count = next((index for index, word in enumerate(words) if word.startswith("-")), len(words))
+    requirement, said = " ".join(words[:count]).strip(), " ".join(words[count:])
+    problem = f"the variable {missing[0]} is not set; export it, or write its value" if missing else ""
+    try:
+        values, rest = _PARSER.parse_args(shlex.split(said), Values(_defaults()))
+        if rest:
+            problem = problem or f"{rest[0]!r} is neither an option nor the value of one; give it its own line"
+        options = tuple(_options(values))
+    except (_RefusedError, OptionValueError, ValueError) as error:
+        options, problem = (
+            (),
+            problem or f"{said.split()[0]} is no option of a requirements.txt ({error}); leave it out",
+        )
+    return Line(path, number, requirement, options, constrains, problem)
+
+
+def _defaults() -> dict[str, object]:
+    return {long: [] for _, long in _TEXTS} | dict.fromkeys(_FLAGS, False)
+
+
+def _options(values: Values) -> Iterator[tuple[str, str]]:
+    for name, said in vars(values).items():
+        if isinstance(said, list):
+            yield from ((_SYNONYMS.get(name, name), one) for one in said)
+        elif said:
+            yield name, ""

@@ -1,0 +1,234 @@
+"""Requirements as people have them: whole files, digests, constraints, indexes, projects here and in repositories."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from uv import find_uv_bin
+
+from support.command import run
+from support.config import write
+from support.images import Images
+from support.layered import BACKEND, NAME, Machine, make_machine
+from support.package_index import serving
+from support.wheels import wheel
+
+SHOW = "import demo, helper; print(demo.__version__, helper.__version__)"
+WRONG = "0" * 64
+
+
+@pytest.fixture
+def machine(shared_tmp: Path, images: Images) -> Machine:
+    return make_machine(shared_tmp / "ma chine", images)
+
+
+def compiled(machine: Machine, *requirements: str) -> Path:
+    """A file with digests, as uv writes it."""
+    asked = write(machine.top / "asked.in", "".join(f"{line}\n" for line in requirements))
+    made = machine.top / "hashed.txt"
+    words = ("pip", "compile", "--generate-hashes", "--python", sys.executable, "--no-index", "--find-links")
+    run((find_uv_bin(), *words, machine.wheels, asked, "-o", made, "--no-config"), cwd=machine.top).ok()
+    return made
+
+
+def project(place: Path, name: str = "edited") -> Path:
+    """A project that is built without anything else."""
+    write(place / "backend.py", BACKEND.replace("Name: edited", f"Name: {name}").replace("edited-0.1", f"{name}-0.1"))
+    write(
+        place / "pyproject.toml",
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        f'[project]\nname = "{name}"\ndynamic = ["version"]\n',
+    )
+    return place
+
+
+def git(place: Path, *words: str) -> str:
+    """Run git on a repository, as nobody in particular."""
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+    return subprocess.run(("git", "-C", place, *who, *words), check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_digests_of_a_file_hold(machine: Machine) -> None:
+    """What `uv pip compile --generate-hashes` writes is one command; another file under the same name never comes."""
+    path = compiled(machine, "demo")
+    assert path.read_text().count("--hash=sha256:") == 2
+    machine.add("-r", str(path)).ok()
+    assert machine.python(SHOW).ok().stdout == "1.0 2.5\n"
+    lock = (machine.live() / "pylock.toml").read_text()
+    machine.sifmod("remove", NAME, "--all").ok()
+    where = ("--no-index", "--find-links", str(machine.wheels))
+    machine.sifmod("sync", NAME, str(path), *where).ok()
+    assert machine.python(SHOW).ok().stdout == "1.0 2.5\n"
+    assert (machine.live() / "pylock.toml").read_text() == lock
+
+    # they hold for what is added later, too
+    wheel(machine.wheels, "other")
+    before = machine.listing()
+    (machine.wheels / "demo-1.0-py3-none-any.whl").unlink()
+    wheel(machine.wheels, "demo", "1.0", requires=("helper>=2",), files={"demo/evil.py": ""})
+    refused = machine.add("other")
+    assert (refused.code, machine.listing()) == (2, before)
+    assert "error: no file of demo 1.0 has a digest that is asked for" in refused.stderr
+    for words in (("add", NAME, "-r", str(path), *where), ("sync", NAME, str(path), *where)):
+        assert machine.sifmod(*words).code == 2
+    assert machine.listing() == before
+
+    # and what comes along must have one, as with pip
+    write(path, re.sub(r"helper==2\.5(?s:.)*", "", path.read_text()))
+    refused = machine.add("-r", str(path), "--layer", "new")
+    assert (refused.code, machine.listing()) == (2, before)
+
+
+def test_a_wrong_digest_leaves_nothing(machine: Machine) -> None:
+    path = write(machine.top / "requirements.txt", f"helper==2.5 --hash=sha256:{WRONG}\n")
+    before = machine.listing()
+    with serving(machine.wheels) as index:
+        for words in (("--no-index", "--find-links", str(machine.wheels)), ("--index-url", index.url)):
+            refused = machine.sifmod("add", NAME, "-r", str(path), *words)
+            assert (refused.code, machine.listing()) == (2, before)
+            assert "no file of helper 2.5 has a digest that is asked for" in refused.stderr
+    # a line without one, a version that is left open, and a sync without digests
+    for text, where in (("demo\n", ":2: demo has no digest, as others do"), ("", "")):
+        path.write_text(f"helper==2.5 --hash=sha256:{WRONG}\n{text}" if text else "demo\n")
+        refused = machine.sifmod("sync", NAME, str(path))
+        assert refused.code == 2
+        assert (where or ":1: demo has no digest") in refused.stderr
+        assert "--generate-hashes" in refused.stderr
+    assert machine.listing() == before
+
+
+def test_a_file_with_constraints_and_an_index(machine: Machine) -> None:
+    """One command; what is added later keeps to both."""
+    wheel(machine.wheels, "helper", "3.0")
+    wheel(machine.wheels, "demo", "2.0b1", requires=("helper",))
+    wheel(machine.wheels, "later", requires=("helper",))
+    write(machine.top / "files" / "more" / "constraints.txt", "helper<3  # no newer\n")
+    with serving(machine.wheels) as index:
+        write(
+            machine.top / "files" / "requirements.txt",
+            "-r more/demo.txt\n-c more/constraints.txt\n--index-url ${INDEX}\nabsent==1; python_version < '3'\n",
+        )
+        write(machine.top / "files" / "more" / "demo.txt", "demo \\\n  >=1 # a comment\n")
+        machine.sifmod("add", NAME, "-r", "files/requirements.txt", env={"INDEX": index.url}).ok()
+        assert machine.python(SHOW).ok().stdout == "1.0 2.5\n"
+        assert "later" not in " ".join(index.asked)
+        machine.sifmod("add", NAME, "later", "--upgrade").ok()
+        assert machine.python(SHOW).ok().stdout == "1.0 2.5\n"
+        assert "/simple/later/" in index.asked
+        # given anew they replace those before
+        write(machine.top / "none.txt", "")
+        machine.sifmod("add", NAME, "-c", "none.txt", "--upgrade", "--pre").ok()
+        assert machine.python(SHOW).ok().stdout == "2.0b1 3.0\n"
+        refused = machine.sifmod("add", NAME, "demo==2.0b1", "-c", str(write(machine.top / "c.txt", "demo<2\n")))
+        assert refused.code == 2
+        before = machine.listing()
+        refused = machine.sifmod("add", NAME, "demo", "--index-url", "http://me:secret@127.0.0.1:1/simple/")
+        assert (refused.code, machine.listing()) == (2, before)
+        assert "--index-url: http://127.0.0.1:1/simple/ was given with a login" in refused.stderr
+
+
+def test_projects_and_wheels_by_path(machine: Machine) -> None:
+    """Paths begin in the working directory, also in a file, as for pip; a project is taken as it is now."""
+    home = machine.top / "home"
+    here = project(home / "a project")
+    write(here / "requirements.txt", "-e .\n")
+    write(here / "sub" / "requirements.txt", "-e .\n./wheel-house/helper-2.5-py3-none-any.whl\n")
+    (here / "wheel-house").symlink_to(machine.wheels)
+    words = (sys.executable, "-m", "sifmod", "add", NAME, "--no-index")
+    env = {**machine.env(), "HOME": str(home)}
+    run((*words, "-r", "sub/requirements.txt"), env=env, cwd=here).ok()
+    write(here / "inner.py", "VALUE = 1")
+    show = "import inner, helper; print(inner.VALUE, helper.__version__)"
+    assert machine.python(show, env=env).ok().stdout == "1 2.5\n"
+    machine.sifmod("remove", NAME, "--all").ok()
+
+    copied = project(home / "copied", "copied")
+    body = (copied / "backend.py").read_text()
+    for number in (1, 2):  # uv would take what it has built of the same pyproject.toml
+        content = f'file.writestr("copied.pth", "import sys; sys.copied = {number}")'
+        write(copied / "backend.py", re.sub(r"file\.writestr\(\"edited\.pth\".*", content, body))
+        run((*words, "."), env=env, cwd=copied).ok()
+        assert machine.python("import sys; print(sys.copied)", env=env).ok().stdout == f"{number}\n"
+    lock = (machine.live() / "pylock.toml").read_text()
+    assert "copied" not in lock
+    (copied / "pyproject.toml").rename(copied / "gone")
+    (copied).rename(home / "elsewhere")
+    before = machine.listing()
+    refused = machine.add("helper", env=env)
+    assert (refused.code, machine.listing()) == (2, before)
+    assert f"error: {copied}, which the layer is to hold, is gone" in refused.stderr
+    machine.sifmod("remove", NAME, "copied", env=env).ok()
+
+
+def test_a_repository_by_the_git_of_this_machine(machine: Machine) -> None:
+    """The image has none; the lock has the commit, which later changes keep to."""
+    assert machine.python("import shutil; print(shutil.which('git'))").ok().stdout == "None\n"
+    place = machine.top / "repository"
+    project(place / "in side", "fromgit")
+    git(machine.top, "init", "--quiet", str(place))
+    body = (place / "in side" / "backend.py").read_text()
+    commits = []
+    for number in (1, 2):
+        content = f'file.writestr("fromgit.pth", "import sys; sys.fromgit = {number}")'
+        write(place / "in side" / "backend.py", re.sub(r"file\.writestr\(\"edited\.pth\".*", content, body))
+        git(place, "add", ".")
+        git(place, "commit", "--quiet", "-m", "x")
+        commits.append(git(place, "rev-parse", "HEAD"))
+        git(place, "branch", "--force", "one", commits[0])
+    show = "import sys; print(sys.fromgit)"
+    url = f"git+{place.as_uri()}"
+    machine.add(f"{url}@one#subdirectory=in%20side").ok()
+    assert machine.python(show).ok().stdout == "1\n"
+    lock = (machine.live() / "pylock.toml").read_text()
+    assert f'"commit-id" = "{commits[0]}"' in lock
+    assert '"subdirectory" = "in side"' in lock
+
+    git(place, "branch", "--force", "one", commits[1])
+    machine.add("helper").ok()
+    assert machine.python(show).ok().stdout == "1\n"
+    machine.add("--upgrade").ok()
+    assert machine.python(show).ok().stdout == "2\n"
+    path = write(machine.top / "pylock.toml", lock)
+    machine.sifmod("sync", NAME, str(path), "--no-index", "--layer", "synced").ok()
+    assert machine.python(show, env={"SIFMOD_LAYER": "synced"}).ok().stdout == "1\n"
+    assert machine.python("import importlib.metadata as m; print(m.version('fromgit'))").ok().stdout == "0.1\n"
+
+    before = machine.listing()
+    for words, why in (
+        ((f"{url}@nothere",), "git cannot bring"),
+        ((f"{url}@one#subdirectory=nothere",), "has no directory nothere"),
+        ((f"{url}@--upload-pack=x",), "is no revision"),
+        ((f"x @ {url}@one#subdirectory=../..",), "is no directory within a repository"),
+        (("git+ext::sh -c x",), "is no repository"),
+    ):
+        refused = machine.add(*words)
+        assert (refused.code in (2, 10), why in refused.stderr) == (True, True), refused
+    assert machine.listing() == before
+
+
+def test_all_that_cannot_be_taken_is_said_at_once(machine: Machine) -> None:
+    write(
+        machine.top / "requirements.txt",
+        "--prefer-binary\n-e git+https://example.org/x\nhg+https://example.org/x\n./nothere\ndemo\n-f nowhere\n"
+        "https://example.org/unnamed\nx @ https://me:secret@example.org/x.whl\n-r nothere.txt\n--nope\n"
+        "https://${TOKEN}@example.org/x-1-py3-none-any.whl\n${UNSET}\nx[\n",
+    )
+    before = machine.listing()
+    refused = machine.sifmod("add", NAME, "-r", "requirements.txt", env={"TOKEN": "secret"})
+    assert (refused.code, machine.listing()) == (2, before)
+    said = re.findall(r"^  requirements\.txt:(\d+): .*; .*", refused.stderr, re.MULTILINE)
+    assert said == [str(number) for number in range(1, 14) if number != 5], refused.stderr
+    assert "secret" not in refused.stderr
+    locked = machine.sifmod("add", NAME, "-r", "pylock.toml")
+    assert "`sifmod sync MODULE LOCK` follows a lock" in locked.stderr
+
+
+def test_what_is_upgraded_may_be_newer_than_in_the_image(machine: Machine) -> None:
+    version = machine.python("import pip; print(pip.__version__)").ok().stdout.strip()
+    wheel(machine.wheels, "pip", "99.0")
+    machine.add("pip", "demo").ok()
+    assert machine.python("import pip; print(pip.__version__)").ok().stdout.strip() == version
+    machine.add("pip", "--upgrade").ok()
+    assert machine.python("import pip; print(pip.__version__)").ok().stdout == "99.0\n"
