@@ -11,6 +11,7 @@ from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.errors import FetchError
 from sifmod.image.export import write_archive, write_directory, write_sif, write_sqsh
+from sifmod.module.plan import Runtime
 from sifmod.tree.target_store import target_store
 
 Form = Literal["sif", "sqsh", "oci-archive", "docker-archive", "sandbox"]
@@ -55,13 +56,14 @@ def export(image: Path, form: Form, target: Path, site: Site, reporter: Reporter
 
 
 def _write(image: Path, form: Form, to: Path, site: Site, reporter: Reporter) -> tuple[str, ...]:
+    runtime = Runtime(site.runtime_kind, site.runtime_path)
     match form:
         case "sif":
             write_sif(image, to)
             return ()
         case "sqsh":
-            return write_sqsh(image, to, fetch_settings(site))
+            return write_sqsh(image, to, fetch_settings(site), runtime)
         case "sandbox":
             return write_directory(image, to, reporter.progress)
         case _:
-            return write_archive(image, to, form, reporter.progress)
+            return write_archive(image, to, form, runtime, reporter.progress)

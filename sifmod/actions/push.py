@@ -23,9 +23,9 @@ from sifmod.image.registry.mirrors import own_place, token_servers
 from sifmod.image.registry.network import patiently
 from sifmod.image.registry.registry import Registry, Repository
 from sifmod.image.registry.upload import Blob, put_manifest, read_manifest, upload
-from sifmod.image.settings import Settings
 from sifmod.image.sif_to_oci import Base, convert, descriptor_data, layer_bytes
 from sifmod.image.sources.source_kinds import parse as parse_source
+from sifmod.module.plan import Runtime
 from sifmod.tree.layout import Layout
 from sifmod.tree.store import has_its_size, read_stored
 
@@ -80,7 +80,7 @@ def push(path: Path, target: str, site: Site, options: PushOptions, reporter: Re
     servers = token_servers(place, settings.token_servers)
     repository = Repository(Http(settings.insecure_registries), place, servers, "pull,push")
     before = patiently(lambda: read_manifest(repository, tag))
-    image = _sif(path) if reference.kind.ready_made else _oci(path, repository, settings, reporter.progress)
+    image = _sif(path) if reference.kind.ready_made else _oci(path, repository, site, reporter.progress)
     digest = f"sha256:{sha256_bytes(image.manifest)}"
     top = _index(repository, image, before, force=options.force) if options.add_to_index else image.manifest
     if before not in (None, top) and not (options.force or options.add_to_index):
@@ -132,13 +132,13 @@ def _as_apptainer(descriptor: Descriptor) -> dict[str, object]:
     return {"mediaType": descriptor.media_type, "size": descriptor.size, "digest": descriptor.digest}
 
 
-def _oci(path: Path, repository: Repository, settings: Settings, progress: Progress) -> _Image:
+def _oci(path: Path, repository: Repository, site: Site, progress: Progress) -> _Image:
     """The image that the SIF was converted from, or that and one layer more; else one layer of all that is in it."""
-    lineage = _lineage(path)
+    lineage, runtime = _lineage(path), Runtime(site.runtime_kind, site.runtime_path)
     if lineage.source is None:
-        return _converted(path, None, (), (lineage.note,) if lineage.note else (), progress)
+        return _converted(path, None, (), (lineage.note,) if lineage.note else (), runtime, progress)
     place = own_place(lineage.source)
-    registry = Registry(lineage.source, settings, read_sif(path).arch)
+    registry = Registry(lineage.source, fetch_settings(site), read_sif(path).arch)
     try:
         manifest = registry.manifest()
         config = registry.config(manifest)
@@ -153,13 +153,18 @@ def _oci(path: Path, repository: Repository, settings: Settings, progress: Progr
         return _Image(manifest.raw, tuple(blobs.values()), config.arch or read_sif(path).arch, config.variant)
     del blobs[manifest.config.digest]
     base = Base(lineage.path, config, manifest.layers)
-    return _converted(path, base, tuple(blobs.values()), (), progress)
+    return _converted(path, base, tuple(blobs.values()), (), runtime, progress)
 
 
 def _converted(
-    path: Path, base: Base | None, below: tuple[Blob, ...], notes: tuple[str, ...], progress: Progress
+    path: Path,
+    base: Base | None,
+    below: tuple[Blob, ...],
+    notes: tuple[str, ...],
+    runtime: Runtime,
+    progress: Progress,
 ) -> _Image:
-    made = convert(path, base, lambda _, done: progress(f"packing {path.name}", done, None))
+    made = convert(path, base, runtime, lambda _, done: progress(f"packing {path.name}", done, None))
     config = Blob(made.config_descriptor, lambda start: iter((made.config[start:],)))
     layer = Blob(made.layer, partial(layer_bytes, made.content))
     return _Image(made.manifest, (*below, layer, config), made.arch, made.variant, (*notes, *made.notes))

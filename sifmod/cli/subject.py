@@ -178,7 +178,8 @@ def push_command(name: str, target: str, **given: Any) -> None:
 
     To oras://REGISTRY/REPOSITORY:TAG goes the SIF itself, its signatures in it. To docker://… goes an OCI image: the
     layers that the SIF was converted from, or was built upon and one more, where a registry has them; else one layer of
-    all its files. What the registry has already is not sent. Logins are those of fetch.
+    all its files. What the registry has already is not sent. Logins are those of fetch. Of variables that a definition
+    set the runtime tells the values: it starts the image twice, contained.
     """
     from sifmod.actions.push import PushOptions, push
     from sifmod.cli.outputs.installed import PushedImage
@@ -226,7 +227,8 @@ def export_command(name: str, to: "Form", output: Path | None, **given: Any) -> 
 
     sqsh is what enroot and pyxis start; oci-archive and docker-archive are for podman, docker and skopeo; sandbox is a
     directory with the files, for apptainer or to look into. Without -o it goes into the current directory, under the
-    name of the module or image.
+    name of the module or image. Of variables that a definition set the runtime tells the values: it starts the image
+    twice, contained.
     """
     from sifmod.actions.export import ENDINGS, export
     from sifmod.cli.progress import progress

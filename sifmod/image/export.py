@@ -22,7 +22,9 @@ from sifmod.image.disk import check_space, reading, writing
 from sifmod.image.inspect.sif import read_documents
 from sifmod.image.oci.manifest import OCI_MANIFEST, Descriptor
 from sifmod.image.settings import Settings
+from sifmod.image.sif_environment import sif_environment
 from sifmod.image.sif_to_oci import convert, descriptor_data, image_section, json_bytes, opened
+from sifmod.module.plan import Runtime
 from sifmod.system import one_line
 
 _METADATA = b".singularity.d"
@@ -56,7 +58,7 @@ def write_sif(path: Path, target: Path) -> None:
         copy_blocks(source, 0, file, 0, size)
 
 
-def write_sqsh(path: Path, target: Path, settings: Settings) -> tuple[str, ...]:
+def write_sqsh(path: Path, target: Path, settings: Settings, runtime: Runtime) -> tuple[str, ...]:
     """The squashfs that `enroot import` makes of the OCI image of the SIF at `path`. Returns notes.
 
     Its data blocks are the SIF's own. As enroot does it, all belongs to root and can be read by its owner, /dev is
@@ -65,7 +67,8 @@ def write_sqsh(path: Path, target: Path, settings: Settings) -> tuple[str, ...]:
     and writing raise.
     """
     info = read_sif(path)
-    section, said = image_section(read_documents(path, info))
+    read = read_documents(path, info)
+    section, said = image_section(read, sif_environment(path, read, runtime))
     documents, workdir, notes = _configure(section)
     check_space(target.parent, info.primary.size)
     with opened(path) as reader, path.open("rb") as source, writing(target), target.open("xb") as file:
@@ -154,7 +157,7 @@ def _words(given: object) -> str:
     return " ".join("'{}'".format(str(word).replace("'", "'\\''")) for word in words)
 
 
-def write_archive(path: Path, target: Path, form: str, told: Progress) -> tuple[str, ...]:
+def write_archive(path: Path, target: Path, form: str, runtime: Runtime, told: Progress) -> tuple[str, ...]:
     """The SIF at `path` as an OCI image in a tar: a layout (`oci-archive`), or as `docker save` has it. Returns notes.
 
     Its one layer is made and written in one pass. Raises as `write_sqsh` does.
@@ -170,7 +173,7 @@ def write_archive(path: Path, target: Path, form: str, told: Progress) -> tuple[
             file.write(piece)
             told(f"packing {path.name}", size, None)
 
-        made = convert(path, None, take)
+        made = convert(path, None, runtime, take)
         file.write(bytes(-made.layer.size % tarfile.BLOCKSIZE))
         layer, config = (one.digest.removeprefix("sha256:") for one in (made.layer, made.config_descriptor))
         if form == "oci-archive":

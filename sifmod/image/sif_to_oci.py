@@ -28,12 +28,13 @@ from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import Documents, read_documents
 from sifmod.image.oci.manifest import OCI_MANIFEST, Descriptor, ImageConfig
 from sifmod.image.printable import line
+from sifmod.image.sif_environment import SifEnvironment, sif_environment
+from sifmod.module.plan import Runtime
 
 GZIP_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
 
 _LEVEL = 2  # of isa-l, whose output up to here does not depend on the processor
-_LONGEST = 1 << 17  # bytes of a variable that Linux takes
 _REMOVAL = b".wh."
 _REMOVES = re.compile(rb"\.wh\.(?!\.wh\.(?!\.opq\Z))")  # the others that begin so are notes of AUFS, which nobody heeds
 _LONGEST_REMOVED = 255 - len(_REMOVAL)  # bytes of a name
@@ -84,14 +85,16 @@ class Converted:
     notes: tuple[str, ...]
 
 
-def convert(path: Path, base: Base | None, take: Callable[[bytes, int], None]) -> Converted:
+def convert(path: Path, base: Base | None, runtime: Runtime, take: Callable[[bytes, int], None]) -> Converted:
     """The OCI image of the SIF at `path`; over a `base` its layer is what was added, changed and removed.
 
-    Reads all of it; `take` is given each piece of the layer, and how many bytes there are with it. Raises ImageError
-    for a SIF that is damaged or whose file system is no squashfs.
+    Where a definition made its environment, `runtime` starts it to learn that. Reads all of it; `take` is given each
+    piece of the layer, and how many bytes there are with it. Raises ImageError for a SIF that is damaged or whose file
+    system is no squashfs.
     """
     info = read_sif(path)
     documents = read_documents(path, info)
+    environment = sif_environment(path, documents, runtime)
     content = Content(path) if base is None else _difference(path, base.path)
     if any(len(name.rpartition(b"/")[2]) > _LONGEST_REMOVED for name in content.gone):
         base, content = None, Content(path)  # the whiteout's own name would be too long
@@ -101,7 +104,7 @@ def convert(path: Path, base: Base | None, take: Callable[[bytes, int], None]) -
         size += len(piece)
         take(piece, size)
     layer = Descriptor(GZIP_LAYER, f"sha256:{packed.hexdigest()}", size)
-    config, notes = _config(documents, info, base, f"sha256:{plain.hexdigest()}")
+    config, notes = _config(documents, environment, info, base, f"sha256:{plain.hexdigest()}")
     raw = json_bytes(config)
     described = Descriptor(OCI_CONFIG, f"sha256:{sha256_bytes(raw)}", len(raw))
     layers = (*(base.layers if base else ()), layer)
@@ -259,11 +262,11 @@ def _header(info: tarfile.TarInfo) -> bytes:
 
 
 def _config(
-    documents: Documents, info: SifInfo, base: Base | None, diff_id: str
+    documents: Documents, environment: SifEnvironment, info: SifInfo, base: Base | None, diff_id: str
 ) -> tuple[dict[str, object], tuple[str, ...]]:
     """The config of the image, and notes about what an OCI image cannot say."""
     said = documents.config
-    section, notes = image_section(documents)
+    section, notes = image_section(documents, environment)
     history = json.loads(base.config.raw).get("history") if base else None
     created = date(info.created) or "1970-01-01T00:00:00Z"
     config: dict[str, object] = {
@@ -278,13 +281,13 @@ def _config(
     return config, notes
 
 
-def image_section(documents: Documents) -> tuple[dict[str, object], tuple[str, ...]]:
+def image_section(documents: Documents, environment: SifEnvironment) -> tuple[dict[str, object], tuple[str, ...]]:
     """How the image is to be started, as the `config` of an OCI image says it, and notes about what that cannot say."""
     said = documents.config
     whole = json.loads(said.raw) if said else {}
     section: dict[str, object] = dict(whole.get("config") or {})
-    env, notes = _environment(documents)
-    section["Env"] = [f"{name}={value}" for name, value in env.items()]
+    notes = environment.notes
+    section["Env"] = [f"{name}={value}" for name, value in environment.variables.items()]
     if said is None or (documents.runscript and "SINGULARITY_OCI_RUN" not in documents.runscript):
         entrypoint, note = _entrypoint(documents.runscript)
         section.update(Entrypoint=entrypoint, Cmd=None)
@@ -294,16 +297,6 @@ def image_section(documents: Documents) -> tuple[dict[str, object], tuple[str, .
     if labels:
         section["Labels"] = dict(sorted(labels.items()))
     return {name: value for name, value in section.items() if value is not None}, notes
-
-
-def _environment(documents: Documents) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What the image's scripts export, but for what only a shell can say."""
-    of_config = dict(text.partition("=")[::2] for text in (documents.config.env if documents.config else ()))
-    found = documents.environment(of_config, _LONGEST)
-    computed = [name for name, value in found.items() if value != of_config.get(name) and re.search(r"[$`]", value)]
-    kept = {name: value for name, value in found.items() if name not in computed}
-    named = ", ".join(sorted(computed))
-    return kept, (f"left out of the environment, for only a shell can compute it: {named}",) if computed else ()
 
 
 def _entrypoint(script: str) -> tuple[list[str] | None, tuple[str, ...]]:

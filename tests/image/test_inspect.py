@@ -14,7 +14,7 @@ from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.guess import make_guess
 from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.rootfs import open_rootfs
-from sifmod.image.inspect.sif import describe_sif, exported
+from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import block, line
 from sifmod.image.settings import Settings
 from sifmod.image.sources.source_kinds import parse
@@ -158,30 +158,6 @@ def test_a_url_says_nothing_before_it_is_fetched() -> None:
     with pytest.raises(FetchError, match="before it is fetched") as caught:
         described("https://host.example/x.sif")
     assert "sifmod show" in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [
-        ('export A="x y"\n', {"A": "x y"}),
-        ('export LANG="${LANG:-"C.UTF-8"}"\n', {"LANG": "C.UTF-8"}),
-        ("export A=${A:-'b c'}\n", {"A": "b c"}),
-        ("A=1\nB=2\nexport B\n", {"B": "2"}),
-        ("export A='it'\"'\"'s\nexport B=no'\nexport C=yes\n", {"A": "it's\nexport B=no", "C": "yes"}),
-        ('[ -n "${HOME:-}" ] || export HOME=/x\n', {"HOME": "/x"}),
-        ('export P="/opt/bin:$PATH"; export Q=1', {"P": "/opt/bin:$PATH", "Q": "1"}),
-        ('export A="a\\"b\\\\c\\n"', {"A": 'a"b\\c\\n'}),
-        ("echo export A=1\n", {}),
-        ("# export A=1\n", {}),
-    ],
-)
-def test_exports_are_read(script: str, expected: dict[str, str]) -> None:
-    assert exported(script) == expected
-
-
-@pytest.mark.parametrize("piece", ['${A:-"', "'", '"', "\\", "export A=", "${A:-", "export A='\n"])
-def test_a_hostile_script_ends(piece: str) -> None:
-    exported("export A=" + piece * 100_000)
 
 
 def test_texts_are_printable_and_bounded() -> None:

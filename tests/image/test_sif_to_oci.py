@@ -15,6 +15,7 @@ from sifmod.image.sif_to_oci import Base, convert, layer_bytes
 from support.conversion import content
 from support.layer_stacks import MERGED
 from support.oci import Entry, layer, write_layout
+from support.runtime import RUNTIME
 from support.tars import extended, header
 
 
@@ -42,7 +43,7 @@ def test_base_and_layer_give_the_files_of_the_sif(name: str, tmp_path: Path) -> 
     lower, *upper = MERGED[name]()
     base = base_of(write_layout(tmp_path / "base", (lower,)))
     whole = sif_of(write_layout(tmp_path / "whole", (lower, *upper)))
-    made = convert(whole, base, lambda _piece, _size: None)
+    made = convert(whole, base, RUNTIME.plan, lambda _piece, _size: None)
     blob = b"".join(layer_bytes(made.content, 0))
     assert (f"sha256:{hashlib.sha256(blob).hexdigest()}", len(blob)) == (made.layer.digest, made.layer.size)
     assert b"".join(layer_bytes(made.content, len(blob) - 7)) == blob[-7:]
@@ -57,7 +58,7 @@ def test_base_and_layer_give_the_files_of_the_sif(name: str, tmp_path: Path) -> 
 
 def test_nothing_new_is_an_empty_layer(tmp_path: Path) -> None:
     base = base_of(write_layout(tmp_path / "base", MERGED["hard-links"]()[:1]))
-    made = convert(base.path, base, lambda _piece, _size: None)
+    made = convert(base.path, base, RUNTIME.plan, lambda _piece, _size: None)
     assert gzip.decompress(b"".join(layer_bytes(made.content, 0))) == bytes(1024)
 
 
@@ -70,7 +71,7 @@ def test_a_name_that_would_remove_another_file_is_refused(name: str, tmp_path: P
     extend(base.path, Addition(documents=((name, b"text"),)), tmp_path / "new.sif", 2)
     for below in (None, base):
         with pytest.raises(ImageError, match=r"\.wh\.\S* cannot be in an OCI image: a name that begins with \.wh\."):
-            convert(tmp_path / "new.sif", below, no_piece)
+            convert(tmp_path / "new.sif", below, RUNTIME.plan, no_piece)
 
 
 def test_a_whiteout_that_would_be_too_long_is_none(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_a_whiteout_that_would_be_too_long_is_none(tmp_path: Path) -> None:
     base = base_of(write_layout(tmp_path / "base", (layer([Entry(name, b"x") for name in names]),)))
     for number, name in enumerate(names):
         extend(base.path, Addition(removed=(name,)), tmp_path / f"{number}.sif", 2)
-        made = convert(tmp_path / f"{number}.sif", base, no_piece)
+        made = convert(tmp_path / f"{number}.sif", base, RUNTIME.plan, no_piece)
         assert len(parse_manifest(made.manifest, "made").layers) == 2 - number
         found = gzip.decompress(b"".join(layer_bytes(made.content, 0)))
         assert (b".wh." in found) == (number == 0)
@@ -89,4 +90,4 @@ def test_an_attribute_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
     header_of_pax = extended(b"30 SCHILY.xattr.user.n\xff=value\n", b"x")
     sif = sif_of(write_layout(tmp_path / "odd", (header_of_pax + header(name=b"file"),)))
     with pytest.raises(ImageError, match="/file cannot be in an OCI image: the name of one of its attributes"):
-        convert(sif, None, no_piece)
+        convert(sif, None, RUNTIME.plan, no_piece)

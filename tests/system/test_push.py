@@ -199,7 +199,7 @@ def test_a_definitions_runscript_and_environment(
     run((RUNTIME.path, "build", sif, definition), env={**os.environ, **RUNTIME.userns}).ok()
     source = f"docker://{registry.address}/push/script:1"
     pushed = push(sif, source)
-    assert pushed["notes"] == ["left out of the environment, for only a shell can compute it: WHERE"]
+    assert pushed["notes"] == ["left out of the environment: WHERE (differs from user to user or from host to host)"]
     said = run((RUNTIME.path, "run", fetched(source), "you"), env={**os.environ, **RUNTIME.userns}).ok().stdout
     assert said == "hello there: you\n"
 

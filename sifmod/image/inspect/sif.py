@@ -5,6 +5,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from sifmod.digest import sha256_bytes
@@ -12,17 +13,15 @@ from sifmod.errors import ImageError
 from sifmod.image.convert.sif.header import DEFFILE, JSON, LABELS, PARTITION, SifInfo, SifObject, kind_of, read_sif
 from sifmod.image.disk import reading
 from sifmod.image.inspect.description import Config, ImageDescription, Part, date, of_config, pairs
+from sifmod.image.inspect.environment_scripts import ScriptedEnvironment, read_scripts
 from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
 from sifmod.image.oci.manifest import ImageConfig, parse_config
-from sifmod.image.printable import LINE, block, line
+from sifmod.image.printable import block, line
 from sifmod.image.signature.signatures import signatures
 from sifmod.image.startable import compression_of
 
-_ASSIGNED = re.compile(r"(?:^|[;&|\n])[ \t]*(export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)=")
-_EXPORTED = re.compile(r"(?:^|[;&\n])[ \t]*export((?:[ \t]+[A-Za-z_][A-Za-z0-9_]*)+)[ \t]*(?=$|[;&\n])")
-_DEFAULT = re.compile(r"\$\{(\w+):?-")
-_LARGEST_SCRIPT = 1 << 20  # letters of a script
-_DEEPEST = 8  # quotes in braces in quotes
+_MOST_SCRIPTS = 100
+_LARGEST_SCRIPT = 1 << 18  # bytes of a script of the environment
 _FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted squashfs"}
 _PARTITIONS = {1: "system", 2: "primary system", 3: "data", 4: "overlay"}
 _LARGEST = 4 << 20  # bytes of one document
@@ -30,7 +29,6 @@ _MOST_DOCUMENTS = 32
 _HOME = "/.singularity.d"
 _RECIPES = f"{_HOME}/build"  # of those that have built it, by number
 _OF_THE_RUNTIME = re.compile(r"(01-base|94-appsbase|95-apps|99-base|99-runtimevars)\.sh")
-_OF_OCI = "10-docker2singularity.sh"
 
 
 @dataclass
@@ -41,24 +39,16 @@ class Documents:
     labels: dict[str, str] = field(default_factory=dict)
     config: ImageConfig | None = None
     manifest: str = ""
-    scripts: dict[str, str] = field(default_factory=dict)  # of the environment, by name
+    scripts: dict[str, str | None] = field(default_factory=dict)  # of the environment, by name; None: it is too long
     runscript: str = ""
     bases: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 
-    def environment(self, environment: Mapping[str, str], longest: int = LINE) -> dict[str, str]:
-        """The config's variables, and what the scripts of the image add, in the order in which a runtime reads them.
-
-        Of each value at most `longest` letters.
-        """
-        result = dict(environment)
-        for name, script in sorted(self.scripts.items()):
-            if _OF_THE_RUNTIME.fullmatch(name) or (name == _OF_OCI and environment):
-                continue
-            for variable, value in exported(script).items():
-                before, value = result.get(variable, "")[:longest], value[:longest]
-                result[variable] = value.replace(f"${{{variable}}}", before).replace(f"${variable}", before)[:longest]
-        return result
+    @cached_property
+    def environment(self) -> ScriptedEnvironment:
+        """The config's variables, and what the scripts of the image add, in the order in which a runtime reads them."""
+        config = self.config.env if self.config else ()
+        return read_scripts(self.scripts, dict(text.partition("=")[::2] for text in config))
 
 
 def describe_sif(path: Path, name: str = "") -> ImageDescription:
@@ -90,8 +80,8 @@ def read_documents(path: Path, info: SifInfo) -> Documents:
 def _description(path: Path, info: SifInfo, found: Documents) -> ImageDescription:
     config = of_config(found.config) if found.config else Config()
     labels = {**dict(config.labels), **dict(pairs(found.labels.items()))}
-    environment = pairs(found.environment(dict(config.environment)).items())
-    config = config._replace(labels=tuple(sorted(labels.items())), environment=environment)
+    scripted = found.environment
+    config = config._replace(labels=tuple(sorted(labels.items())), environment=pairs(scripted.variables.items()))
     return ImageDescription(
         kind="SIF",
         arch=info.arch,
@@ -106,7 +96,7 @@ def _description(path: Path, info: SifInfo, found: Documents) -> ImageDescriptio
         runscript="" if config.entrypoint or config.cmd else block(found.runscript),
         definition=block(found.deffile),
         signers=tuple(one.fingerprint or f"a signature of the form {one.form}" for one in signatures(path, info)),
-        notes=tuple(line(note) for note in found.notes),
+        notes=tuple(line(note) for note in (*found.notes, *scripted.notes)),
     )
 
 
@@ -130,7 +120,11 @@ def _take(found: Documents, kind: int, raw: bytes) -> None:
         found.labels |= _texts(_child(attributes, "labels"))
         found.runscript = _texts(attributes).get("runscript", "")
         scripts = _texts(_child(attributes, "environment"))
-        found.scripts = {name.rpartition("/")[2]: text for name, text in scripts.items()}
+        found.scripts = {
+            name: text if len(text) <= _LARGEST_SCRIPT else None
+            for path, text in scripts.items()
+            if not _OF_THE_RUNTIME.fullmatch(name := path.rpartition("/")[2])
+        }
 
 
 def _take_files(found: Documents, rootfs: Rootfs) -> None:
@@ -140,9 +134,13 @@ def _take_files(found: Documents, rootfs: Rootfs) -> None:
     recipes = sorted((name for name in rootfs.entries(_RECIPES) if re.fullmatch("[0-9]{1,2}", name)), key=int)
     said = (_texts(_json(rootfs.read(f"{_RECIPES}/{name}/recipe.json", _LARGEST).encode())) for name in recipes)
     found.bases = tuple(line(f"{one.get('from', '')} {one.get('base', '')}".strip()) for one in said)
-    for name in rootfs.entries(f"{_HOME}/env")[:100]:
-        if name.endswith(".sh") and not _OF_THE_RUNTIME.fullmatch(name):
-            found.scripts[name] = rootfs.read(f"{_HOME}/env/{name}", 1 << 16)
+    names = [name for name in rootfs.entries(f"{_HOME}/env") if name.endswith(".sh")]
+    if names:  # the documents' have no effect
+        found.scripts = {}
+    for number, name in enumerate(name for name in names if not _OF_THE_RUNTIME.fullmatch(name)):
+        text = rootfs.data(f"{_HOME}/env/{name}", _LARGEST_SCRIPT + 1)
+        readable = number < _MOST_SCRIPTS and len(text) <= _LARGEST_SCRIPT
+        found.scripts[name] = text.decode("utf-8", "surrogateescape") if readable else None
 
 
 def _part(entry: SifObject) -> str:
@@ -176,44 +174,3 @@ def _child(content: Mapping[str, object], key: str) -> dict[str, object]:
 
 def _texts(content: Mapping[str, object]) -> dict[str, str]:
     return {name: value for name, value in content.items() if isinstance(value, str)}
-
-
-def exported(script: str) -> dict[str, str]:
-    """What `script` exports, in its order, without quotes; `NAME=${NAME:-"default"}` gives the default.
-
-    A value that needs a shell (`$PATH:…`, `$(…)`) stays as it is written. It is for people and for guesses: control
-    flow is not followed.
-    """
-    script = script[:_LARGEST_SCRIPT]
-    later = {name for match in _EXPORTED.finditer(script) for name in match[1].split()}
-    found: dict[str, str] = {}
-    at = 0
-    while match := _ASSIGNED.search(script, at):
-        value, at = _scan(script, match.end(), " \t\n;&|", match[2])
-        if match[1] or match[2] in later:
-            found[match[2]] = value
-    return found
-
-
-def _scan(script: str, at: int, ends: str, name: str, depth: int = 0) -> tuple[str, int]:
-    """The text up to one of `ends`, without its quotes, and the place of that end."""
-    parts: list[str] = []
-    while at < len(script) and (letter := script[at]) not in ends:
-        default = _DEFAULT.match(script, at) if letter == "$" else None
-        if letter == "\\":
-            kept = script[at + 1 : at + 2]
-            parts.append(kept if ends != '"' or kept in '"\\$`' else f"\\{kept}")
-            at += 2
-        elif letter == "'" and ends != '"':
-            end = script.find("'", at + 1)
-            parts.append(script[at + 1 : end] if end >= 0 else script[at + 1 :])
-            at = end + 1 if end >= 0 else len(script)
-        elif depth < _DEEPEST and (letter == '"' or (default and default[1] == name)):
-            begin, inner = (default.end(), "}") if default else (at + 1, '"')
-            text, at = _scan(script, begin, inner, name, depth + 1)
-            parts.append(text)
-            at += 1
-        else:
-            parts.append(letter)
-            at += 1
-    return "".join(parts), at

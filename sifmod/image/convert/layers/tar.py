@@ -338,7 +338,9 @@ class TarReader:
             raise Malformed(f"is cut: it ends inside a {'header' if block else 'file'}, at byte {self._stream.end}")
         if self._own:
             raise Malformed("is cut: it ends behind an extended header")
+        if block and any(self._stream.take(self._next + 512, 512)):  # two of them are the end, and one is none
+            raise Malformed(f"is damaged: there is one empty block at its byte {self._next}, and more behind it")
         # to the stream's end, always: damage there is damage too
-        if sum(len(view) - bytes(view).count(0) for view in self._stream.rest(self._next)):
+        if sum(len(view) - bytes(view).count(0) for view in self._stream.rest(self._next + len(block))):
             self._warnings.count("said", "a layer has data behind its end, which was not read")
         return False

@@ -65,8 +65,8 @@ if [ -n "${{SINGULARITY_NO_EVAL:-}}" ]; then
 else
     # without --no-eval the shell reads the arguments once more: a $NAME in them is the container's
     OCI_ARGUMENTS=
-    for argument in "$@"; do
-        OCI_ARGUMENTS="$OCI_ARGUMENTS \\"$argument\\""
+    for OCI_ARGUMENT in "$@"; do
+        OCI_ARGUMENTS="$OCI_ARGUMENTS \\"$OCI_ARGUMENT\\""
     done
 fi
 if [ $# -eq 0 ]; then
