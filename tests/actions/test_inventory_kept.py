@@ -100,6 +100,7 @@ def test_verify_tells_of_one_that_lists_something_else(here: Path) -> None:
     assert (finding.kind, finding.path, finding.fault) == ("changed", str(place), True)
 
 
+@pytest.mark.usefixtures("needs_root")
 def test_who_may_not_write_reads_the_image(here: Path, ordinary_user: OrdinaryUser) -> None:
     layout, tiny = installed(here)
     before = disk_state(layout.prefix)

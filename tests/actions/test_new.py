@@ -227,6 +227,7 @@ def test_no_file_is_ever_overwritten(images: Images, here: Path, capfd: pytest.C
     assert disk_state(here) == before
 
 
+@pytest.mark.usefixtures("needs_root")
 def test_a_directory_that_the_user_may_not_write_in(
     images: Images,
     ordinary_user: OrdinaryUser,

@@ -130,7 +130,7 @@ def test_why_a_module_is_made_anew_and_what_is_no_longer_named(here: Path, capfd
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     edited = here / "own/Own-1.yaml"
     edited.write_text(f"{edited.read_text()}env: {{A: b}}\n")
-    (here / "prefix/software/Own/2/bin/sh").chmod(0o644)
+    (here / "prefix/software/Own/2/bin").chmod(0o755)
     (here / "prefix/software/Own/2/bin/sh").unlink()
     (here / "common.yaml").write_text("easyconfigs: []\n")
     capfd.readouterr()

@@ -146,6 +146,7 @@ def test_where_nothing_can_build_the_way_out_is_told(tmp_path: Path, shell: Path
         assert prefix.state() == before
 
 
+@pytest.mark.usefixtures("needs_root")
 @pytest.mark.parametrize(("kind", "lacks"), [("apptainer", "user namespaces"), ("singularity-ce", "proot")])
 def test_what_a_user_lacks_is_found_out_beforehand(
     shared_tmp: Path, ordinary_user: OrdinaryUser, kind: str, lacks: str
@@ -262,6 +263,7 @@ def test_a_dockerfile_of_two_stages_is_built_once(tmp_path: Path, prefix: Prefix
     assert "there is no Dockerfile" in refused(prefix, dockerfile).message
 
 
+@pytest.mark.usefixtures("needs_root")
 def test_a_user_without_ids_cannot_build_a_dockerfile(ordinary_user: OrdinaryUser) -> None:
     def said() -> str:
         with pytest.raises(SifmodError) as caught:

@@ -24,6 +24,6 @@ def _describe(path: Path) -> tuple[object, ...]:
         return (status.st_mode, status.st_uid)
     content = os.readlink(path) if path.is_symlink() else ""
     if stat.S_ISREG(status.st_mode):
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        content = hashlib.sha256(path.read_bytes()).hexdigest() if os.access(path, os.R_OK) else "closed"
     owner = (status.st_uid, status.st_gid)
     return (status.st_mode, *owner, status.st_ino, status.st_nlink, status.st_size, status.st_mtime_ns, content)

@@ -78,7 +78,8 @@ def _root(images: Images) -> Path:
     def unpack(to: Path) -> None:
         with tarfile.open(base) as tar:
             members = [one for one in tar if _TAKEN.fullmatch(one.name) and not _SKIPPED.search(one.name)]
-            tar.extractall(to, members, filter="tar")
+            tar.extraction_filter = lambda member, _: member  # Debian 12's tarfile knows no filter by name
+            tar.extractall(to, members)
         for name in ("dev", "proc", "sys", "tmp", "root", "home", "opt", "run", "var/tmp", "usr/local/bin"):
             (to / name).mkdir(parents=True, exist_ok=True)
         for path in to.rglob("*"):

@@ -3,6 +3,8 @@
 import os
 import shutil
 import subprocess
+import tempfile
+import weakref
 from pathlib import Path
 
 from support.command import Result, run
@@ -11,14 +13,20 @@ from support.runtime import RUNTIME
 THEN = "20250101T000000"  # when keys are made, so that they can have expired since
 
 
+def _end(home: Path) -> None:
+    subprocess.run(("gpgconf", "--homedir", home, "--kill", "all"), check=False)
+    shutil.rmtree(home, ignore_errors=True)
+
+
 class Signer:
-    """One person, with a key of this algorithm in a directory of its own, whose path is short for gpg's sockets."""
+    """One person, with a key of this algorithm; gpg's own directory has a short path, for its sockets."""
 
     def __init__(self, directory: Path, name: str, algorithm: str = "ed25519") -> None:
         self.directory = directory
         self.user = f"{name} <{name.lower()}@example.org>"
-        self._home, keys = directory / "gpg", directory / "keys"
-        for path in (directory, self._home, keys):
+        self._home, keys = Path(tempfile.mkdtemp(dir="/tmp", prefix="sifmod-gpg-")), directory / "keys"
+        weakref.finalize(self, _end, self._home)
+        for path in (directory, keys):
             path.mkdir(mode=0o700)
         self._environment = {"PATH": os.environ["PATH"], "HOME": str(directory), "LC_ALL": "C.UTF-8"}
         self._environment |= {"GNUPGHOME": str(self._home), RUNTIME.keyring: str(keys), **RUNTIME.userns}

@@ -119,6 +119,11 @@ def listed(image: Path) -> list[str]:
     return os.fsdecode(done.stdout).split("\n")[:-1]
 
 
+def listed(top: Path) -> list[Path]:
+    """All below a directory; `rglob` of Debian 12's Python fails at a link to a name that is too long."""
+    return [Path(at, name) for at, directories, files in os.walk(top) for name in (*directories, *files)]
+
+
 def mksquashfs(source: Path, image: Path, *options: str) -> Path:
     """An image by mksquashfs."""
     command = ["mksquashfs", str(source), str(image), "-noappend", "-quiet", "-no-progress", *options]

@@ -62,7 +62,7 @@ def build(layout: Path) -> None:
     run((*AS_ROOT, "umoci", "new", "--image", image)).ok()
     for step in STEPS:
         run((*AS_ROOT, "umoci", "unpack", "--image", image, bundle)).ok()
-        run((*AS_ROOT, "sh", "-euc", step + AGED), cwd=bundle / "rootfs").ok()
+        run((*AS_ROOT, "sh", "-euc", f'cd "$0"\n{step}{AGED}', bundle / "rootfs")).ok()
         run((*AS_ROOT, "umoci", "repack", "--image", image, bundle)).ok()
         run((*AS_ROOT, "rm", "-rf", bundle)).ok()
     created = "2025-01-01T00:00:00Z"

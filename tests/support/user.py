@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+import pytest
+
 from support.command import Result, User, run
 from support.runtime import RUNTIME
 
 NAME = "sifmod-tester"
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk, and make what is another user's")
+"""For one parameter of a test; a test as a whole has the fixture `needs_root`."""
 
 
 @dataclass(frozen=True)

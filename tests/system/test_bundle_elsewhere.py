@@ -171,8 +171,7 @@ def test_what_a_sifmod_lacks_is_told_and_no_bundle_is_left(tmp_path: Path, image
     refused(clone / "easyconfigs", f"no site is called 'generic' in {clone}/easyconfigs/sites")
     refused(clone, "No module named 'sifmod")
     subprocess.run(bundle, env=env, cwd=here, check=True)
-    with tarfile.open(here / "it.tar") as archive:
-        archive.extractall(tmp_path, filter="data")
+    subprocess.run(("tar", "-xf", here / "it.tar", "-C", tmp_path), check=True)
     assert {path.name: path.read_bytes() for path in (tmp_path / "wheels").iterdir()} == {
         path.name: path.read_bytes() for path in wheels.iterdir()
     }

@@ -91,7 +91,7 @@ def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
 
 
 @pytest.fixture(scope="module")
-def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rich(needs_root: None, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: ARG001
     """A SIF with everything that a squashfs can hold."""
     top = tmp_path_factory.mktemp("rich")
     tree = rich_tree(top / "tree")

@@ -243,6 +243,7 @@ def test_the_other_vendors_gpu(tmp_path: Path) -> None:
             assert result.stderr.endswith(f"and the GPUs here are of {other}\n")
 
 
+@pytest.mark.usefixtures("needs_root")
 def test_devices_that_may_not_be_opened(machine: Machine) -> None:
     """As an ordinary user: root may open anything."""
     machine.nvidia("550.54.15", devices=2)

@@ -43,6 +43,12 @@ def moved(source: Path, target: Path) -> None:
 WAYS = {"cp": copied, "rsync": synchronised, "tar": archived, "mv": moved}
 
 
+def remove(tree: Path) -> None:
+    """With its read-only directories, which stop all but root."""
+    subprocess.run(("chmod", "-R", "u+rwX", tree), check=True)
+    shutil.rmtree(tree)
+
+
 @dataclass(frozen=True)
 class Kept:
     """A tree with its easyconfig as they were made, to be put in their place for each test."""
@@ -52,7 +58,7 @@ class Kept:
 
     def restore(self) -> None:
         if self.place.exists():
-            shutil.rmtree(self.place)
+            remove(self.place)
         copied(self.copy, self.place)
 
 
@@ -98,7 +104,7 @@ def other(request: pytest.FixtureRequest, original: Path, tmp_path: Path, monkey
     prefix = tmp_path / "another (place)"
     WAYS[request.param](original, prefix)
     if original.exists():
-        shutil.rmtree(original)
+        remove(original)
     monkeypatch.setenv("SIFMOD_PREFIX", str(prefix))
     return prefix
 

@@ -12,6 +12,7 @@ from support.tree import MODULE, install
 from support.user import OrdinaryUser
 
 
+@pytest.mark.usefixtures("needs_root")
 @pytest.mark.parametrize(
     "words",
     [("hide", str(MODULE)), ("retire", str(MODULE)), ("uninstall", str(MODULE))],

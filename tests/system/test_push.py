@@ -113,7 +113,6 @@ def test_a_signed_sif_goes_as_apptainer_pushes_it(
         assert pushed["reference"] == f"oras://{registry.address}/push/sif:1.0@{pushed['digest']}"
     finally:
         signer.expire()
-        run(("gpgconf", "--homedir", shared_tmp / "a" / "gpg", "--kill", "all"))
 
 
 def test_a_module_by_its_name(

@@ -14,6 +14,7 @@ from support.module_tool import ModuleTool
 from support.outlook import Known
 from support.small_disk import filled, small_disk
 from support.trial import Place, make_place
+from support.user import ONLY_ROOT
 from support.victim import Outcome, Victim
 
 SIZE = 8 << 20
@@ -104,7 +105,7 @@ def test_gc_needs_little(place: Place, victim: Victim, known: Known) -> None:
 
 
 @pytest.mark.parametrize("verb", ["gc", "purge"])
-@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+@pytest.mark.parametrize("kind", ["tmpfs", pytest.param("ext4", marks=ONLY_ROOT)])
 @pytest.mark.parametrize("kills", [False, True])
 def test_a_disk_without_a_free_page_can_be_freed(
     images: Images, tmp_path: Path, lmod: ModuleTool, kind: str, verb: str, kills: bool
