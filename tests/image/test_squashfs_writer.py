@@ -14,6 +14,7 @@ from support.squashfs_trees import (
     FOLDER,
     PLAIN,
     Make,
+    below,
     build,
     file,
     from_directory,
@@ -61,7 +62,7 @@ def tree(tmp_path: Path) -> Path:
     for mode, name in enumerate(("text1", "noise1", "zeros1")):
         (top / name).chmod((0o4755, 0o2711, 0o0400)[mode])
     (top / "deep").chmod(0o1777)
-    for path in sorted(listed(top), reverse=True):
+    for path in sorted(below(top), reverse=True):
         os.utime(path, (0, zlib.crc32(os.fsencode(path.name)) >> 1), follow_symlinks=False)
     return top
 
