@@ -14,11 +14,10 @@ from support.squashfs_trees import (
     FOLDER,
     PLAIN,
     Make,
-    below,
+    all_below,
     build,
     file,
     from_directory,
-    listed,
     mksquashfs,
     mounted,
     mounted_by_kernel,
@@ -60,9 +59,10 @@ def tree(tmp_path: Path) -> Path:
     os.setxattr(top / "text4096", "user.large", noise(3000))
     os.setxattr(top / "deep", "user.of.a.directory", b"x")
     for mode, name in enumerate(("text1", "noise1", "zeros1")):
-        (top / name).chmod((0o4755, 0o2711, 0o0400)[mode])
+        kept = 0o7777 if os.geteuid() == 0 else 0o777  # by unsquashfs
+        (top / name).chmod((0o4755, 0o2711, 0o0400)[mode] & kept)
     (top / "deep").chmod(0o1777)
-    for path in sorted(below(top), reverse=True):
+    for path in sorted(all_below(top), reverse=True):
         os.utime(path, (0, zlib.crc32(os.fsencode(path.name)) >> 1), follow_symlinks=False)
     return top
 

@@ -119,7 +119,7 @@ def listed(image: Path) -> list[str]:
     return os.fsdecode(done.stdout).split("\n")[:-1]
 
 
-def below(top: Path) -> list[Path]:
+def all_below(top: Path) -> list[Path]:
     """All below a directory; `rglob` of Debian 12's Python fails at a link to a name that is too long."""
     return [Path(at, name) for at, directories, files in os.walk(top) for name in (*directories, *files)]
 

@@ -55,6 +55,7 @@ def test_a_wrapper_sees_them(linked: Linked, ordinary_user: OrdinaryUser) -> Non
         assert closed.code == 1
 
 
+@pytest.mark.usefixtures("needs_root")
 def test_a_load_binds_them(linked: Linked, module_tool: ModuleTool, ordinary_user: OrdinaryUser) -> None:
     modules = linked.switch.parents[2] / "modules"
     name = f"{linked.switch.parent.name}/{linked.switch.name}"
@@ -69,6 +70,7 @@ def test_a_load_binds_them(linked: Linked, module_tool: ModuleTool, ordinary_use
     assert tuple(loaded.environment["SINGULARITY_BINDPATH"].split(",")[1:]) == places[1:2]
 
 
+@pytest.mark.usefixtures("needs_root")
 @pytest.mark.parametrize("home", ["", "/", "/none", "relative", "/tmp/../usr", "/proc/self/cwd"])
 def test_a_home_that_is_no_place_of_the_users_is_left(
     linked: Linked, module_tool: ModuleTool, home: str, ordinary_user: OrdinaryUser
