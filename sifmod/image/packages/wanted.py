@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from sifmod.config.limits import bound, limits
+from sifmod.config.bounded_file import TooLargeError, read_bounded
 from sifmod.config.shown import has_login, without_logins
 from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
@@ -142,9 +142,9 @@ def _texts(value: object) -> Iterator[str]:
 
 def _read(path: Path) -> str:
     try:
-        if path.stat().st_size > limits().lock_size:
-            raise OptionError(f"{path} has more bytes than {bound('lock_size')}")
-        return path.read_text(encoding="utf-8-sig")
+        return read_bounded(path, "lock_size").decode("utf-8-sig")
+    except TooLargeError as error:
+        raise OptionError(str(error)) from error
     except FileNotFoundError as error:
         raise OptionError(f"there is no file {path}") from error
     except (OSError, UnicodeDecodeError) as error:
