@@ -1,6 +1,5 @@
 """A file that somebody else may have made, read as far as a limit allows."""
 
-import errno
 import os
 import stat
 from pathlib import Path
@@ -8,18 +7,18 @@ from pathlib import Path
 from sifmod.config.limits import LimitName, bound, limits
 
 
-class TooLargeError(ValueError):
-    """A file has more bytes than its limit."""
+class NotReadError(ValueError):
+    """A file has more bytes than its limit, or is none but a pipe, a device or a directory."""
 
 
 def read_bounded(path: Path, name: LimitName) -> bytes:
-    """Its content; a pipe is not waited for. Raises OSError, also for no regular file, and TooLargeError."""
+    """Its content; a pipe is not waited for. Raises OSError and NotReadError."""
     most: int = getattr(limits(), name)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "no regular file", str(path))
+            raise NotReadError(f"{path} cannot be read: it is no regular file")
         content = file.read(most + 1)
     if len(content) > most:
-        raise TooLargeError(f"{path} has more bytes than {bound(name)}")
+        raise NotReadError(f"{path} has more bytes than {bound(name)}")
     return content

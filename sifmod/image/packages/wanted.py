@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from sifmod.config.bounded_file import TooLargeError, read_bounded
+from sifmod.config.bounded_file import NotReadError, read_bounded
 from sifmod.config.shown import has_login, without_logins
 from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
@@ -143,7 +143,7 @@ def _texts(value: object) -> Iterator[str]:
 def _read(path: Path) -> str:
     try:
         return read_bounded(path, "lock_size").decode("utf-8-sig")
-    except TooLargeError as error:
+    except NotReadError as error:
         raise OptionError(str(error)) from error
     except FileNotFoundError as error:
         raise OptionError(f"there is no file {path}") from error

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.config.bounded_file import TooLargeError, read_bounded
+from sifmod.config.bounded_file import NotReadError, read_bounded
 from sifmod.config.limits import bound, limits
 from sifmod.digest import sha256_file
 from sifmod.errors import FetchError
@@ -80,7 +80,7 @@ def _text(path: Path) -> str:
     with reading(path):
         try:
             return read_bounded(path, "build_text_size").decode("utf-8", "surrogateescape")
-        except TooLargeError as error:
+        except NotReadError as error:
             raise FetchError(str(error)) from error
 
 
