@@ -73,6 +73,12 @@ class ConfigError(SifmodError):
         return f"{'a problem' if number == 1 else f'{number} problems'} in the configuration\n{self.message}"
 
 
+class PatternError(SifmodError):
+    """A pattern leads to more places than are looked at."""
+
+    exit_code = 5
+
+
 class VariantError(SifmodError):
     """The easyconfig has no variant that was asked for, or none that fits this machine."""
 

@@ -4,24 +4,35 @@ Imports neither pydantic nor a YAML parser.
 """
 
 # Paths as text, many of them, of which most are never looked at:
-# ruff: noqa: PTH110, PTH114, PTH115, PTH118, PTH119, PTH120, PTH207
+# ruff: noqa: PTH110, PTH114, PTH115, PTH118, PTH119, PTH120
 
-import glob
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from glob import has_magic
 from os.path import basename, dirname, exists, islink, join, normpath, realpath
+
+from sifmod.config.pattern import Most, TooMuchError, found_by, found_within_limits
+from sifmod.errors import PatternError
 
 _SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "root", "run", "sbin", "sys", "usr", "var")
 
 
 def is_pattern(path: str) -> bool:
     """Tell whether a path is a pattern: it holds `*`, `?` or `[`."""
-    return glob.has_magic(path)
+    return has_magic(path)
 
 
 def matches(pattern: str) -> tuple[str, ...]:
-    return tuple(sorted(glob.glob(pattern)))
+    """What fits a pattern, sorted. Raises PatternError for one that leads to too much."""
+    try:
+        return tuple(sorted(found_by(pattern, pattern, Most())))
+    except TooMuchError:
+        pass  # the settings may allow it
+    try:
+        return tuple(sorted(found_within_limits(pattern, pattern)))
+    except TooMuchError as error:
+        raise PatternError(str(error), "name the places, or fewer of them") from error
 
 
 def tops_of_links(path: str) -> tuple[str, ...]:

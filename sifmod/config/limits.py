@@ -24,6 +24,8 @@ LimitName = Literal[
     "bundle_file_size",
     "bundle_size",
     "build_files",
+    "build_text_size",
+    "build_rules",
     "archive_files",
     "header_size",
     "sparse_file_size",
@@ -43,9 +45,9 @@ class Limits(Model):
     included_files: Count = 1000
     """Files that a stack includes, each as often as it is included."""
     pattern_directories: Count = 5_000
-    """Directories that a pattern in a stack leads to, by every way."""
+    """Directories that a pattern in a stack, or of a bind path, leads to, by every way."""
     pattern_files: Count = 50_000
-    """Files that a pattern in a stack finds."""
+    """Files that a pattern in a stack, or of a bind path, finds."""
     lock_size: Size = 64 << 20
     """Bytes of a lock, of modules or packages, or of a requirements.txt."""
     bundle_files: Count = 50_000
@@ -56,6 +58,10 @@ class Limits(Model):
     """Bytes of all of those."""
     build_files: Count = 200_000
     """Files of a recipe, or of the context of a Dockerfile."""
+    build_text_size: Size = 1 << 20
+    """Bytes of a Dockerfile, and of what says which files are left out of its context."""
+    build_rules: Count = 1000
+    """Lines that say so; each is compared with each file."""
     archive_files: Count = 1_000_000
     """Files in an archive of an image (oci-archive, docker-archive)."""
     header_size: Size = 1 << 20

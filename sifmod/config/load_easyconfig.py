@@ -21,7 +21,7 @@ from sifmod.config.quirk import Quirk, applicable
 from sifmod.config.site import Site
 from sifmod.config.yaml.node import Mark, Node, join_key, merge, problem_at, tree
 from sifmod.config.yaml.validate import build, did_you_mean
-from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem, VariantError
+from sifmod.errors import ConfigError, EasyconfigNotFoundError, PatternError, Problem, VariantError
 
 _MARK = Mark("default", 0, 0)
 # Empty, so that what the host has does not reach the container; `PYTHONPATH: null` lets it through.
@@ -118,7 +118,10 @@ def _load(path: Path, layers: Inherited, variant: str | None, around: _Surroundi
     if quirks:
         upper = replace(layers, last=(*(quirk.layer for quirk in quirks), *layers.last))
         easyconfig, complete, written, notes = _merged(path, upper.of(variant), around.environ)
-    binds, looked_at = expand(easyconfig.binds, around.environ)
+    try:
+        binds, looked_at = expand(easyconfig.binds, around.environ)
+    except PatternError as error:
+        raise ConfigError((problem_at(complete.entries["binds"].mark, "binds", error.message),)) from error
     read = variables_read([written.at("image", key) for key in ("sources", "build")], around.environ)
     origins = [origin for key, node in complete.entries.items() for origin in of_tree(node, key)]
     bases: tuple[Easyconfig, ...] = ()

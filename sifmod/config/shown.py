@@ -13,19 +13,32 @@ _HOST = re.compile(r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)")
 
 # of any URL in a text what is in front of the host; a name alone is no login where the key of ssh is. Of the web's
 # schemes parsers take any number of slashes, either way round (https://url.spec.whatwg.org/#special-authority-slashes-state)
-_START = r"\b((?:[a-z][a-z0-9.-]*\+)?(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]*://)"
+# A scheme has a bound: without one, a long text of `a.a.a.` takes minutes.
+_START = r"\b((?:[a-z][a-z0-9.-]{0,40}\+)?(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]{0,40}://)"
 _LOGIN = re.compile(rf"(?i){_START}([^\s/?#]*@|[^\s/?#@:]*:(?![0-9]*(?:[/?#\s]|$))\S*@)")
 _OF_SSH = re.compile(r"(?i)(git\+)?ssh://[^:@/]+@")
 
 
 def has_login(text: str) -> bool:
     """Whether a URL in the text has a name or a password in front of its host, but for the name that ssh wants."""
-    return any(not _OF_SSH.fullmatch(found[0]) for found in _LOGIN.finditer(text))
+    words = (_until_login(word)[0] for word in text.split())
+    return any(not _OF_SSH.fullmatch(found[0]) for word in words for found in _LOGIN.finditer(word))
 
 
 def without_logins(text: str) -> str:
     """The text, its URLs without what is in front of their hosts."""
-    return _LOGIN.sub(lambda found: found[0] if _OF_SSH.fullmatch(found[0]) else found[1], text)
+    return re.sub(r"\S+", _without, text)
+
+
+def _without(word: re.Match[str]) -> str:
+    start, rest = _until_login(word[0])
+    return _LOGIN.sub(lambda found: found[0] if _OF_SSH.fullmatch(found[0]) else found[1], start) + rest
+
+
+def _until_login(word: str) -> tuple[str, str]:
+    """What of a word may hold a login, and the rest: behind the last @ nothing is looked for, again and again."""
+    end = word.rfind("@") + 1
+    return word[:end], word[end:]
 
 
 def shown(source: str) -> str:

@@ -4,8 +4,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from glob import iglob
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -16,6 +15,7 @@ from sifmod import __version__
 from sifmod.config.find import SUFFIXES
 from sifmod.config.input import Input, read_input
 from sifmod.config.limits import bound, limits, raised
+from sifmod.config.pattern import found_within_limits
 from sifmod.config.text import Items, Line, ModuleSpec, Name, NotEmpty, Pairs
 from sifmod.config.version import is_range, within
 from sifmod.config.yaml.node import Mark, Node, Number, join_key, problem_at
@@ -229,30 +229,14 @@ def _members(directory: Path, entry: Entry, item: Node, inputs: list[Input]) -> 
         beside = directory / word
         yield Member(str(beside) if beside.is_file() or "/" in word else word, entry, item.mark)
         return
+    names = sorted(map(os.path.normpath, found_within_limits(str(directory / word), word, recursive=True)))
     inputs.append(read_input(f"*{directory / word}", {}))
-    names = sorted(map(os.path.normpath, _bounded_glob(str(directory / word), word)))
     stacks = {seen.path for seen in inputs}
     easyconfigs = [name for name in names if name.endswith(SUFFIXES) and name not in stacks]
     if not easyconfigs:
         raise ValueError(f"no easyconfig is found by {word}")
     for name in easyconfigs:
         yield Member(name, entry, item.mark, found=True)
-
-
-def _bounded_glob(pattern: str, word: str) -> tuple[str, ...]:
-    """What a pattern finds. Raises ValueError for one that leads to too much, as links that lead back do."""
-    parts = pattern.split("/")
-    looked_at = 0
-    for depth, part in enumerate(parts[:-1], 1):
-        if any(sign in part for sign in "*?["):
-            for _ in iglob("/".join((*parts[:depth], "")), recursive=True):  # noqa: PTH207
-                if (looked_at := looked_at + 1) > limits().pattern_directories:
-                    raise ValueError(f"{word} leads to more directories than {bound('pattern_directories')}")
-    most = limits().pattern_files
-    found = tuple(islice(iglob(pattern, recursive=True), most + 1))  # noqa: PTH207
-    if len(found) > most:
-        raise ValueError(f"{word} finds more files than {bound('pattern_files')}")
-    return found
 
 
 def _named_first(members: tuple[Member, ...]) -> tuple[Member, ...]:

@@ -44,9 +44,17 @@ class Ended:
 
 
 def run_child(
-    args: Sequence[str], *, cwd: Path, env: Mapping[str, str], limit: float | None = None, kept: int = _KEPT
+    args: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    limit: float | None = None,
+    kept: int = _KEPT,
+    whole: bool = False,
 ) -> Ended:
     """Run `args` to the end, with an empty input; after `limit` seconds it is ended, and the code is LATE.
+
+    `whole`: what it has left running in its process group is ended with it.
 
     What it says is kept in memory, the last `kept` bytes of it, so that a full disk does not swallow the message about
     it. On any exception here (^C, a handler of SIGTERM that raises) the whole process group is ended before the
@@ -70,6 +78,9 @@ def run_child(
                 _end(process)
                 raise
             os.write(ours, b"\n")
+            if whole:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
             log.seek(max(0, log.seek(0, os.SEEK_END) - kept))
             return Ended(code, log.read())
     finally:

@@ -28,7 +28,7 @@ from sifmod.image.packages.image_python import Distribution, ImagePython, image_
 from sifmod.image.packages.package_lock import pinned, versions_of
 from sifmod.image.packages.resolve import Resolved, followed
 from sifmod.image.packages.uv import bytecode_cache
-from sifmod.image.packages.wanted import name_of
+from sifmod.image.packages.wanted import name_of, read_lock
 from sifmod.module.render import render
 from sifmod.module.scripts import PROTECTED as PROTECTED_FILE
 from support.config import write
@@ -335,3 +335,12 @@ def test_nobody_elses_bytecode_gets_into_a_layer(tmp_path: Path, monkeypatch: py
         os.chown(own, 65534, -1)
         with pytest.raises(InstallError, match="belongs to nobody"):
             bytecode_cache()
+
+
+def test_what_is_no_file_of_requirements_is_not_waited_for_or_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zeros").symlink_to("/dev/zero")
+    for name in ("pipe", "zeros"):
+        for read in (lambda path: asked(files=(path,)), read_lock):
+            with pytest.raises(OptionError, match="cannot be read: it is no regular file"):
+                read(tmp_path / name)

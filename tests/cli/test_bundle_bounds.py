@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from sifmod.cli.main import run
 from support.config import write
+from support.images import Images
 
 HEAD = {"format": 1, "stack": "ours"}
 
@@ -111,3 +113,21 @@ def test_a_stack_is_not_called_as_what_a_tree_keeps(
     write(tmp_path / f"{name}.yaml", "easyconfigs: []\n")
     assert run(["stack", "plan", str(tmp_path / f"{name}.yaml"), "--prefix", str(tmp_path / "p")]) != 0
     assert f"a stack cannot be called {name!r}" in capfd.readouterr().err
+
+
+def test_an_image_with_holes_that_has_no_room_is_not_read(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "Tiny-1.yaml", f"name: Tiny\nversion: '1'\nimage: {{sources: ['{images.tiny_sif}']}}\n")
+    write(tmp_path / "tiny.yaml", "easyconfigs: [Tiny-1.yaml]\n")
+    for words in (["apply", "tiny.yaml", "--skip-sanity-check"], ["lock", "tiny.yaml"]):
+        assert run(["stack", *words, "-q", "--prefix", "here"]) == 0
+    assert run(["stack", "bundle", "tiny.yaml", "-q", "--prefix", "here", "-o", "bundle"]) == 0
+    image = next((tmp_path / "bundle/images").rglob("*.sif"))
+    image.chmod(0o644)
+    os.truncate(image, 1 << 42)
+    capfd.readouterr()
+    assert run(["stack", "apply", "--bundle", "bundle", "--prefix", "there"]) == 18
+    assert "not enough space in" in capfd.readouterr().err
+    assert not [path for path in (tmp_path / "there").rglob("*") if path.suffix == ".sif" or path.stat().st_size > 1e6]

@@ -110,6 +110,28 @@ def test_a_comment_and_another_place_end_no_hold(here: Path, capfd: pytest.Captu
     assert disk_state(here / "prefix/software") == before
 
 
+@pytest.mark.parametrize("way", ["extends", "variant", "source"])
+def test_the_same_image_and_files_by_another_way_end_no_hold(
+    here: Path, images: Images, way: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What is made is the same, but for the words by which the module says how it is installed again."""
+    words = [str(write(here / "else where/App-1.yaml", "extends: ../App-1.yaml\n"))]
+    if way == "variant":
+        text = (here / "App-1.yaml").read_text().replace(f"env: {BAD}", f"env: {GOOD}")
+        words = [
+            str(write(here / "else where/App-1.yaml", f"{text}variants: {{v: {{env: {BAD}}}}}\n")),
+            "--variant",
+            "v",
+        ]
+    if way == "source":
+        words = ["App-1.yaml", "--source", str(images.tiny_sif)]
+    before = disk_state(here / "prefix/software")
+    capfd.readouterr()
+    assert run(["install", SKIP, *words]) == 18
+    assert "App/1 was rolled back from this content: generation 2 is held since" in capfd.readouterr().err
+    assert disk_state(here / "prefix/software") == before
+
+
 def test_other_content_ends_it(here: Path, images: Images) -> None:
     easyconfig(here, "App", images, "{A: better}")
     assert run([*APPLY, "--fail-on-held"]) == 0

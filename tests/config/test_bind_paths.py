@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.cli.main import run
 from sifmod.config.bind_paths import is_pattern, matches, tops_of_links, within
+from sifmod.config.limits import Limits
+from sifmod.config.pattern import Most
 from support.config import Configuration, write
 
 
@@ -136,3 +139,19 @@ def test_a_place_that_is_bound_elsewhere_is_bound_in_its_own_place_too(
         (str(shared_tmp), str(shared_tmp), False),
         (str(links), str(links), False),
     ]
+
+
+@pytest.mark.parametrize("more", ["*/" * 20, "**/" * 20])
+def test_a_pattern_that_finds_no_end(links: Path, more: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Links that lead back make as many ways as there are names; `check` of somebody's file did not end."""
+    for number in range(30):
+        (links / f"x{number}").symlink_to(".")
+    text = f"name: App\nversion: '1'\nimage: {{sources: [x.sif]}}\nbinds: ['{links}/{more}x']\n"
+    path = write(links.parent / "App-1.yaml", text)
+    assert run(["check", str(path)]) == 5
+    said = f"App-1.yaml:4:8: binds: {links}/{more}x leads to more directories than 5000 (`limits: {{pattern_directories"
+    assert said in "".join(capfd.readouterr())
+
+
+def test_the_most_that_a_pattern_leads_to_is_that_of_the_settings() -> None:
+    assert Most() == (Limits().pattern_directories, Limits().pattern_files)

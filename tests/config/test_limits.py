@@ -95,6 +95,8 @@ ELSEWHERE = {  # and the tests that have it
     "image_files": "test_inventory.py",
     "wrappers": "test_find_wrappers.py",
     "sparse_file_size": "test_layers_sparse.py",
+    "build_text_size": "test_hostile_builds.py",
+    "build_rules": "test_hostile_builds.py",
 }
 
 

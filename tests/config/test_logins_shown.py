@@ -1,5 +1,7 @@
 """A login in a URL: found and left out, but for the name that ssh wants."""
 
+import time
+
 import pytest
 
 from sifmod.config.shown import has_login, without_logins
@@ -46,3 +48,13 @@ def test_a_login(text: str, left: str) -> None:
 )
 def test_none(text: str) -> None:
     assert (has_login(text), without_logins(text)) == (False, text)
+
+
+@pytest.mark.parametrize("part", ["a.", "a+", "https:", "http://a:", "https:@", "http://a:b@", "@https:a:b/", "a:"])
+def test_a_long_text_takes_no_time(part: str) -> None:
+    """A minute for 64 KiB of `a.a.a.`, which any program that sifmod runs can say."""
+    text = (part * (1 << 20))[: 1 << 20]
+    start = time.process_time()
+    has_login(text)
+    without_logins(text)
+    assert time.process_time() - start < 10

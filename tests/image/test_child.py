@@ -184,3 +184,10 @@ def test_who_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(child, "_PATIENCE", 0.05)
     stopped(tmp_path, "trap '' TERM; : >ready; while :; do sleep 0.01; done")
     wait_until(lambda: not marked(str(tmp_path)))
+
+
+def test_what_it_leaves_running_is_ended_with_it_where_that_is_asked_for(tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "MARK": f"left {tmp_path}"}
+    command = ("/bin/sh", "-c", "sleep 98764 & exit 3")
+    assert run_child(command, cwd=tmp_path, env=env, whole=True).code == 3
+    wait_until(lambda: not marked(env["MARK"]))

@@ -18,6 +18,7 @@ from support.squashfs_trees import (
     build,
     file,
     from_directory,
+    listed,
     mksquashfs,
     mounted,
     mounted_by_kernel,

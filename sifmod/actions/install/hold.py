@@ -1,5 +1,9 @@
 """A rollback holds: which generation that was rolled back from an install would bring back."""
 
+import json
+import os
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from sifmod.actions.install.choose_image import image_request
@@ -43,12 +47,34 @@ def _brings_back(held: Installation, before: Installation, request: InstallReque
     """
     if not _has_image(held, before, request, image):
         return False
-    if not difference(held, plan):  # nor is it held where what is live is just that
-        return before.image_sha256 != held.image_sha256 or bool(difference(before, plan))
+    if _has_files(held, plan):  # nor is it held where what is live is just that
+        return before.image_sha256 != held.image_sha256 or not _has_files(before, plan)
     asked, was = _content(request.loaded.path), _content(Path(held.root, "easyconfig.yaml"))
     same = asked is not None and asked == was and request.loaded.variant == held.provenance.variant
     live = _content(Path(before.root, "easyconfig.yaml"))
     return same and (before.image_sha256 != held.image_sha256 or live != was)
+
+
+def _has_files(installation: Installation, plan: Plan) -> bool:
+    """Whether the plan renders its files, whatever they say of where easyconfig and image were found."""
+    made = installation.provenance
+    options = [word for name, value in made.asked.options if value for word in (name, value)]
+    options = [*(("--variant", made.variant) if made.variant else ()), *options]
+    path = os.path.realpath(made.easyconfig)
+    typed = [shlex.join((name, *options)) for name in (path, Path(path).name)]  # a name where it was found by that
+    about = replace(plan.help, origin=_origin(installation))
+    return any(
+        not difference(installation, each)
+        for each in (plan, *(replace(plan, easyconfig=words, help=about) for words in typed))
+    )
+
+
+def _origin(installation: Installation) -> str:
+    """Where the module says that its image is from."""
+    try:
+        return str(json.loads(Path(installation.root, "share/job.json").read_bytes())["about"]["origin"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ""
 
 
 def _has_image(held: Installation, before: Installation, request: InstallRequest, image: str) -> bool:

@@ -37,7 +37,7 @@ class Inside:
     target = LAYER_TARGET
 
     def python(self, *words: str) -> Ended:
-        return run_child((str(self.wrapper), *words), cwd=self.directory, env=self._environment())
+        return run_child((str(self.wrapper), *words), cwd=self.directory, env=self._environment(), whole=True)
 
     def uv(self, *words: str) -> Ended:
         kept = ",".join(name for name in self._environment() if name.startswith("UV_"))

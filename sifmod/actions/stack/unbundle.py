@@ -25,7 +25,7 @@ from sifmod.config.stack import is_reserved
 from sifmod.errors import OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.bounded_tar import RefusedMemberError, open_tar
-from sifmod.image.disk import writing
+from sifmod.image.disk import check_space, writing
 from sifmod.system import reason
 from sifmod.tree.change import Change
 from sifmod.tree.durable import move, read, sync_file
@@ -162,6 +162,7 @@ def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> Non
         if image is None or store.find(image.sha256):
             continue
         with store.incoming() as incoming, writing(incoming), opened() as source:
+            check_space(incoming.parent, size)  # a file with holes can claim any size
             with incoming.open("wb") as file:
                 copy_checked(source, file, name, size, progress)
             store.add(incoming, image.sha256, image.origin, image.source)

@@ -12,7 +12,7 @@ from optparse import OptionParser, OptionValueError, Values
 from pathlib import Path
 from typing import NoReturn
 
-from sifmod.config.limits import bound, limits
+from sifmod.config.bounded_file import NotReadError, read_bounded
 from sifmod.errors import OptionError
 
 _COMMENT = re.compile(r"(^|\s+)#.*$")
@@ -101,9 +101,9 @@ def _lines(path: Path, constrains: bool, above: tuple[Path, ...]) -> Iterator[Li
 def read_text(path: Path) -> str:
     """The text of a lock or of requirements. Raises OptionError where it cannot be read."""
     try:
-        if path.stat().st_size > limits().lock_size:
-            raise OptionError(f"{path} has more bytes than {bound('lock_size')}")
-        return path.read_text(encoding="utf-8-sig")
+        return read_bounded(path, "lock_size").decode("utf-8-sig")
+    except NotReadError as error:
+        raise OptionError(str(error)) from error
     except FileNotFoundError as error:
         raise OptionError(f"there is no file {path}") from error
     except (OSError, UnicodeDecodeError) as error:

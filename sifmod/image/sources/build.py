@@ -12,12 +12,14 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from sifmod.config.pattern import TooMuchError, found_within_limits
 from sifmod.config.text import Pairs
 from sifmod.digest import sha256_bytes
 from sifmod.errors import FetchError, SifmodError
 from sifmod.image.artifact import Fetched, FetchRequest
 from sifmod.image.builder import Way, way_to_build
 from sifmod.image.disk import reading, writing
+from sifmod.image.holes import check_holes
 from sifmod.image.program import ask
 from sifmod.image.reference import Reference, SourceKind, nothing, says_nothing
 from sifmod.image.registry.registry import Registry
@@ -53,12 +55,20 @@ def inputs(definition: Path, arguments: Pairs = ()) -> tuple[Path, ...]:
             pattern = Path(definition.parent, word)
             if re.search(r"[*?\[]", word):
                 found.add(pattern.parent)
-                places = list(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
+                places = _places(str(pattern))
             else:
                 places = [pattern]
             for place in places:
                 found |= {place, *islice(_below(place), _MOST)}
     return tuple(sorted(found))
+
+
+def _places(pattern: str) -> list[Path]:
+    """What fits a pattern. Raises FetchError for one that leads to too much."""
+    try:
+        return list(map(Path, found_within_limits(pattern, pattern, hidden=True)))
+    except TooMuchError as error:
+        raise FetchError(str(error), "name the files in %files, or fewer of them") from error
 
 
 def _expanded(word: str) -> Iterator[str]:
@@ -180,6 +190,8 @@ def key_of(files: str, bases: str) -> ImageOrigin:
 def _known(request: FetchRequest) -> tuple[str, str]:
     """Digests of what goes into the build now, and of its bases. Raises FetchError where a file is not there."""
     definition, arguments = _definition(request)
+    with request.store.workspace() as place:
+        check_holes((path for path in inputs(definition, arguments) if path.is_file()), place, "leave it out of %files")
     return inputs_digest(definition, arguments), remote_digests(request, bases(definition, arguments))
 
 

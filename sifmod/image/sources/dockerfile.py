@@ -7,11 +7,11 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from posixpath import normpath
 
+from sifmod.config.bounded_file import NotReadError, read_bounded
 from sifmod.config.limits import bound, limits
 from sifmod.digest import sha256_file
 from sifmod.errors import FetchError
@@ -20,9 +20,11 @@ from sifmod.image.builder import dockerfile_builder
 from sifmod.image.child import run_child
 from sifmod.image.convert.oci_to_sif import convert
 from sifmod.image.disk import reading, writing
+from sifmod.image.holes import check_holes
 from sifmod.image.reference import Reference, SourceKind, is_loopback, nothing, says_nothing
 from sifmod.image.sources.build import built_before, key_of, remote_digests, size_of
 from sifmod.image.sources.docker import DOCKER
+from sifmod.image.sources.ignored import Rule, UnclearError, is_ignored, rules_of
 from sifmod.image.sources.oci import OCI
 from sifmod.image.sources.runtime import SHOWN
 from sifmod.image.stored import to_bring
@@ -45,18 +47,17 @@ def context_files(build: BuildPlan) -> tuple[Path, ...]:
     """
     dockerfile = _dockerfile(build)
     top = dockerfile.parent
-    ignore = next((top / name for name in _IGNORES if (top / name).is_file()), None)
+    ignore = next((top / name for name in _IGNORES if os.path.lexists(top / name)), None)
     # which build reads one that is named after the Dockerfile depends on its version: then nothing is left out
     if ignore is None or any((top / f"{dockerfile.name}{name}").is_file() for name in _IGNORES):
-        rules: tuple[tuple[bool, re.Pattern[str]], ...] = ()
+        rules: tuple[Rule, ...] = ()
     else:
-        with reading(ignore):
-            rules = tuple(_rules(ignore.read_text("utf-8", "surrogateescape")))
+        rules = _rules(ignore)
     found = {dockerfile, *((ignore,) if ignore else ())}
     for directory, directories, names in os.walk(top):
         for name in (*directories, *names):
             path = Path(directory, name)
-            if not _is_ignored(str(path.relative_to(top)), rules):
+            if not is_ignored(str(path.relative_to(top)), rules):
                 found.add(path)
             if len(found) > limits().build_files:
                 what = f"{top} has more files than {bound('build_files')}"
@@ -64,25 +65,24 @@ def context_files(build: BuildPlan) -> tuple[Path, ...]:
     return tuple(sorted(found))
 
 
-def _rules(text: str) -> Iterator[tuple[bool, re.Pattern[str]]]:
-    """Whether each line leaves out, and what it fits, itself and all below."""
-    for line in (each.strip() for each in text.splitlines()):
-        if not line or line.startswith("#"):
-            continue
-        pattern = normpath(line.removeprefix("!").strip()).lstrip("/")
-        fits = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-        regex = ""
-        for token in re.findall(r"\*\*/?|\*|\?|\[[^\]]+\]|\\.|.", pattern):
-            regex += fits.get(token) or (token if token[0] == "[" and token[1:] else re.escape(token[-1]))
+def _rules(ignore: Path) -> tuple[Rule, ...]:
+    """What is left out. Raises FetchError for more lines than are compared; of unclear ones all files go in."""
+    try:
+        rules = tuple(rules_of(_text(ignore)))
+    except UnclearError:
+        return ()
+    if len(rules) > limits().build_rules:
+        raise FetchError(f"{ignore} has more lines than {bound('build_rules')}")
+    return rules
+
+
+def _text(path: Path) -> str:
+    """The text of a Dockerfile, or of what leaves files out; the builder reads them whole. Raises FetchError."""
+    with reading(path):
         try:
-            yield not line.startswith("!"), re.compile(f"{regex}(?:/.*)?")
-        except re.error:
-            continue  # the builder says what is wrong with it
-
-
-def _is_ignored(path: str, rules: tuple[tuple[bool, re.Pattern[str]], ...]) -> bool:
-    said = [leaves_out for leaves_out, regex in rules if regex.fullmatch(path)]
-    return bool(said) and said[-1]
+            return read_bounded(path, "build_text_size").decode("utf-8", "surrogateescape")
+        except NotReadError as error:
+            raise FetchError(str(error)) from error
 
 
 def _digest(build: BuildPlan) -> str:
@@ -108,8 +108,7 @@ def _dockerfile(build: BuildPlan) -> Path:
 
 def base_images(build: BuildPlan) -> tuple[str, ...]:
     """The images of others that its stages begin with or copy from, as sources: docker://…"""
-    with reading(dockerfile := _dockerfile(build)):
-        text = re.sub(r"\\\n", " ", dockerfile.read_text("utf-8", "surrogateescape"))
+    text = re.sub(r"\\\n", " ", _text(_dockerfile(build)))
     given, arguments = dict(build.arguments), dict[str, str]()
     stages, found = {"scratch"}, []
     for line in _LINE.finditer(text):
@@ -132,7 +131,9 @@ def _filled(text: str, arguments: Mapping[str, str]) -> str:
 
 
 def _known(request: FetchRequest) -> tuple[str, str]:
-    """Digests of what goes into the build now, and of the images of others in it."""
+    """Digests of what goes into the build now, and of the images of others in it. Raises FetchError."""
+    with request.store.workspace() as place:
+        check_holes(context_files(request.build), place, "leave it out in .dockerignore")
     return _digest(request.build), remote_digests(request, base_images(request.build))
 
 

@@ -7,8 +7,6 @@ the lock of its packages are in the image, below /.singularity.d/build.
 import json
 import os
 import shlex
-import shutil
-import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -26,6 +24,7 @@ from sifmod.image.builder import Way, way_to_build
 from sifmod.image.convert.extend import Addition, extend
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.disk import reading
+from sifmod.image.holes import check_holes
 from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.packages.added import Added, add_packages
@@ -41,7 +40,7 @@ from sifmod.image.sources.recipe_packages import compiled_from, compiling, packa
 from sifmod.image.stored import stored
 from sifmod.module.image_origin import ImageOrigin
 from sifmod.module.plan import BuildPlan
-from sifmod.system import one_line, size_text
+from sifmod.system import one_line
 
 _PLACE = ".singularity.d/build"
 _LABEL = "org.sifmod.build"
@@ -90,16 +89,7 @@ def _below(place: Path) -> Iterator[Path]:
 def _check_room(request: FetchRequest) -> None:
     """Raise FetchError for files with holes that are larger than what is free: to read them would take hours."""
     with request.store.workspace() as place:
-        free = shutil.disk_usage(place).free
-    for _, path in _files(request.build):
-        with reading(path):
-            status = path.lstat()
-        there = status.st_blocks * 512
-        if stat.S_ISREG(status.st_mode) and status.st_size > free and there < status.st_size // 2:
-            sizes = f"{size_text(status.st_size)}, of which {size_text(there)} are there"
-            raise FetchError(
-                f"{path} has {sizes}, and {size_text(free)} are free for the image", "leave it out of `image.build`"
-            )
+        check_holes((path for _, path in _files(request.build)), place, "leave it out of `image.build`")
 
 
 def _described(path: Path) -> str:

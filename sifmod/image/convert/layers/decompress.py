@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MAGIC, _SKIPPABLE = 0xFD2FB528, 0x184D2A50
 CHUNK = 1 << 20  # bytes
 _ISAL = cast(type[Exception], igzip_lib.IsalError)  # its stub has an instance
-_DAMAGED = (EOFError, BadGzipFile, _ISAL, zstandard.ZstdError, lzma.LZMAError)
+_DAMAGED = (EOFError, BadGzipFile, OverflowError, _ISAL, zstandard.ZstdError, lzma.LZMAError)
 _WINDOW = 1 << 29  # bytes; the largest window of a zstd frame, and what it takes in memory
 _GZIP, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\0"
 _XZ = 1 << 29  # bytes that an xz stream may take in memory

@@ -1,0 +1,77 @@
+"""What `.containerignore` or `.dockerignore` leaves out of a Dockerfile's context.
+
+Each part of a path is compared by itself, and `**` is any number of parts: with one expression for all of a path a
+line such as `*a*a*a*a` takes hours.
+"""
+
+import re
+from collections.abc import Iterator
+from posixpath import normpath
+from typing import NamedTuple
+
+
+class Rule(NamedTuple):
+    """Whether a line leaves out what it fits, and what its parts are; None is any number of them."""
+
+    leaves_out: bool
+    parts: tuple[re.Pattern[str] | None, ...]
+
+
+class UnclearError(ValueError):
+    """Which files a line fits depends on the builder, as for `a**b`."""
+
+
+def rules_of(text: str) -> Iterator[Rule]:
+    """What each line says, of a file and of all below it. Raises UnclearError."""
+    for line in (each.strip() for each in text.splitlines()):
+        if not line or line.startswith("#"):
+            continue
+        words = normpath(line.removeprefix("!").strip()).lstrip("/").split("/")
+        try:
+            parts = [None if word == "**" else _part(word) for word in words]
+        except re.error:
+            continue  # the builder says what is wrong with it
+        below = [None] if parts[-1] else [_part("*"), None]  # `a/**` is what is in `a`, and not `a`
+        yield Rule(not line.startswith("!"), (*parts, *below))
+
+
+def is_ignored(path: str, rules: tuple[Rule, ...]) -> bool:
+    """Tell whether the last line that fits a path, relative to the context, leaves it out."""
+    names = path.split("/")
+    return next((rule.leaves_out for rule in reversed(rules) if _fits(rule.parts, names)), False)
+
+
+def _part(word: str) -> re.Pattern[str]:
+    """One name, or a pattern for it. What is behind a `*` is looked for once, from the left."""
+    signs: list[str] = re.findall(r"\*+|\?|\[[^\]]+\]|\\.|.", word)
+    if any(sign.startswith("**") for sign in signs):
+        raise UnclearError(word)
+    texts = [""]
+    for sign in signs:
+        if sign == "*":
+            texts.append("")
+        elif sign == "?":
+            texts[-1] += "."
+        else:
+            texts[-1] += sign if sign[0] == "[" and sign[1:] else re.escape(sign[-1])
+    first, *middle, last = texts if texts[1:] else (*texts, "")
+    between = "".join(f"(?>.*?{text})" for text in middle)
+    return re.compile(f"{first}{between}{'.*' if texts[1:] else ''}{last}", re.DOTALL)
+
+
+def _fits(parts: tuple[re.Pattern[str] | None, ...], names: list[str]) -> bool:
+    """Whether the parts are the names, from the first to the last. Where a part fits none, the last `**` takes more."""
+    at = done = 0
+    again: tuple[int, int] | None = None
+    while done < len(names):
+        part = parts[at] if at < len(parts) else re.compile("(?!)")
+        if part is None:
+            again, at = (at, done), at + 1
+        elif part.fullmatch(names[done]):
+            at, done = at + 1, done + 1
+        elif again:
+            again = (again[0], again[1] + 1)
+            at, done = again[0] + 1, again[1]
+        else:
+            return False
+    return all(part is None for part in parts[at:])

@@ -1,0 +1,114 @@
+"""Contexts of Dockerfiles, and definitions, that were made to hurt: refused before a builder or hours of work begin."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from sifmod.image.sources.ignored import UnclearError, is_ignored, rules_of
+from support.config import write
+from support.images import Images
+
+buildah = pytest.mark.skipif(
+    not (shutil.which("buildah") or shutil.which("podman")), reason="neither buildah nor podman"
+)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Path:
+    write(tmp_path / "E.yaml", "name: App\nversion: '1'\nimage: {build: {dockerfile: con text/}}\n")
+    write(tmp_path / "con text/Dockerfile", "FROM scratch\nCOPY . /\n")
+    return tmp_path / "con text"
+
+
+def refused(place: Path, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    prefix = place / "a prefix"
+    start = time.process_time()
+    assert run(["install", str(place / "E.yaml"), "--prefix", str(prefix)]) == 10
+    assert said in capfd.readouterr().err
+    assert time.process_time() - start < 20
+    assert not [path for path in prefix.rglob("*") if path.name.endswith((".sif", ".lua"))]
+
+
+@buildah
+def test_a_file_with_holes_in_a_context(context: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(context / "huge", "")
+    os.truncate(context / "huge", 1 << 42)
+    refused(context.parent, "huge has 4.4 TB, of which 0 B are there", capfd)
+
+
+@buildah
+@pytest.mark.parametrize("name", [".dockerignore", ".containerignore", "Dockerfile"])
+def test_a_text_that_is_too_long(context: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    write(context / name, "# x\n" * 300_000)
+    refused(context.parent, f"{name} has more bytes than 1048576 (`limits: {{build_text_size: N}}`", capfd)
+
+
+@buildah
+def test_too_many_lines_of_what_is_left_out(context: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(context / ".dockerignore", "x\n" * 1001)
+    refused(context.parent, ".dockerignore has more lines than 1000 (`limits: {build_rules: N}`", capfd)
+
+
+@buildah
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_file(context: Path, kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+    if kind == "pipe":
+        os.mkfifo(context / ".dockerignore")
+    else:
+        (context / ".dockerignore").symlink_to("/dev/zero")
+    refused(context.parent, ".dockerignore cannot be read: it is no regular file", capfd)
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 60 + "b", "**/" * 200 + "x", "**/*a*a*a*/" * 40 + "x"])
+def test_a_line_that_fits_in_many_ways(pattern: str) -> None:
+    start = time.process_time()
+    assert not is_ignored("/".join(["a" * 200] * 20), tuple(rules_of(pattern)))
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "left_out", "kept"),
+    [
+        ("*.pyc", ("a.pyc",), ("a/b.pyc", "a.py")),
+        ("**/*.py[co]", ("a.pyc", "a/b/c.pyo"), ("a.py", "a.pyc2")),
+        ("a/**", ("a/b", "a/b/c"), ("a", "b/a")),
+        ("a/**/b", ("a/b", "a/x/y/b", "a/b/c"), ("b", "a/x")),
+        ("/a", ("a", "a/b"), ("b/a",)),
+        ("*\n!a.txt\n", ("b.txt", "b/a.txt"), ("a.txt",)),
+        ("# a\n\n", (), ("a",)),
+        ("a?c*e*f", ("abcxefxf", "abcef"), ("acef", "abcfe")),
+        ("[^a]x", ("bx",), ("ax",)),
+        ("\\*", ("*",), ("a",)),
+        ("[", (), ("[",)),
+    ],
+)
+def test_what_is_left_out(text: str, left_out: tuple[str, ...], kept: tuple[str, ...]) -> None:
+    rules = tuple(rules_of(text))
+    assert [path for path in (*left_out, *kept) if is_ignored(path, rules)] == list(left_out)
+
+
+def test_a_line_that_builders_read_differently() -> None:
+    with pytest.raises(UnclearError):
+        tuple(rules_of("a**b"))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("links/*/*/*/*/*/*/*/x /x", "leads to more directories than 5000 (`limits: {pattern_directories: N}`"),
+        ("huge /x", "huge has 4.4 TB, of which 0 B are there"),
+    ],
+)
+def test_files_of_a_definition(
+    tmp_path: Path, line: str, said: str, capfd: pytest.CaptureFixture[str], images: Images
+) -> None:
+    for number in range(30):
+        write(tmp_path / "links/a", "").with_name(f"x{number}").symlink_to(".")
+    os.truncate(write(tmp_path / "huge", ""), 1 << 42)
+    write(tmp_path / "x.def", f"Bootstrap: localimage\nFrom: {images.tiny_sif}\n%files\n {line}\n")
+    write(tmp_path / "E.yaml", "name: App\nversion: '1'\nimage: {build: x.def}\n")
+    refused(tmp_path, said, capfd)
