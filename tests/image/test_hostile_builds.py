@@ -25,10 +25,8 @@ def context(tmp_path: Path) -> Path:
 
 def refused(place: Path, said: str, capfd: pytest.CaptureFixture[str]) -> None:
     prefix = place / "a prefix"
-    start = time.process_time()
     assert run(["install", str(place / "E.yaml"), "--prefix", str(prefix)]) == 10
     assert said in capfd.readouterr().err
-    assert time.process_time() - start < 20
     assert not [path for path in prefix.rglob("*") if path.name.endswith((".sif", ".lua"))]
 
 
