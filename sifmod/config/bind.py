@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema, model_validator
 
-from sifmod.config.bind_paths import is_pattern, matches, tops_of_links, within
+from sifmod.config.bind_paths import tops_of_links, within
+from sifmod.config.bounded_pattern import matches
 from sifmod.config.input import Input, read_input
+from sifmod.config.pattern import is_pattern
 from sifmod.config.text import BindPath, can_be_bound, is_root
 from sifmod.config.yaml.node import Node, join_key, problem_at, shown
 from sifmod.config.yaml.validate import Model

@@ -1,4 +1,4 @@
-"""What is on this machine where a bind path points: the matches of a pattern, and the places that links lead to.
+"""What is on this machine where a bind path points: the places that links lead to.
 
 Imports neither pydantic nor a YAML parser.
 """
@@ -9,30 +9,9 @@ Imports neither pydantic nor a YAML parser.
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from glob import has_magic
 from os.path import basename, dirname, exists, islink, join, normpath, realpath
 
-from sifmod.config.pattern import Most, TooMuchError, found_by, found_within_limits
-from sifmod.errors import PatternError
-
 _SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "root", "run", "sbin", "sys", "usr", "var")
-
-
-def is_pattern(path: str) -> bool:
-    """Tell whether a path is a pattern: it holds `*`, `?` or `[`."""
-    return has_magic(path)
-
-
-def matches(pattern: str) -> tuple[str, ...]:
-    """What fits a pattern, sorted. Raises PatternError for one that leads to too much."""
-    try:
-        return tuple(sorted(found_by(pattern, pattern, Most())))
-    except TooMuchError:
-        pass  # the settings may allow it
-    try:
-        return tuple(sorted(found_within_limits(pattern, pattern)))
-    except TooMuchError as error:
-        raise PatternError(str(error), "name the places, or fewer of them") from error
 
 
 def tops_of_links(path: str) -> tuple[str, ...]:

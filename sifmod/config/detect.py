@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from glob import iglob
 from pathlib import Path
 
-from sifmod.config.bind_paths import is_pattern, matches
 from sifmod.config.expand import expand_paths, texts
 from sifmod.config.find import shipped
 from sifmod.config.input import Input, read_input
+from sifmod.config.pattern import is_pattern
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import SiteFile
 from sifmod.config.yaml.node import Node, tree
@@ -134,7 +135,9 @@ def _read_site(path: Path, environ: Mapping[str, str]) -> tuple[Node, Input]:
 
 def _was_there(seen: Input) -> bool:
     """A path that exists, or a pattern with a match."""
-    return bool(matches(seen.path[1:])) if seen.path.startswith("*") else bool(seen.sha256)
+    if seen.path.startswith("*"):
+        return any(iglob(seen.path[1:]))  # noqa: PTH207 (plain names)
+    return bool(seen.sha256)
 
 
 def _detection_paths(node: Node) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from sifmod.config.bind_paths import matches, tops_of_links
+from sifmod.config.bind_paths import tops_of_links
 from sifmod.config.kinds import RUNTIMES, Syntax
+from sifmod.config.pattern import Most, TooMuchError, found_by
 from sifmod.digest import sha256_bytes, sha256_file
 
 PRESENT = "present"
@@ -52,7 +53,10 @@ def read_input(path: str, environ: Mapping[str, str]) -> Input:
         value = environ.get(path[1:])
         return Input(path, None if value is None else sha256_bytes(os.fsencode(value)))
     if path.startswith(("*", "@")):
-        found = matches(path[1:]) if path.startswith("*") else tops_of_links(path[1:])
+        try:
+            found = _matches(path[1:]) if path.startswith("*") else tops_of_links(path[1:])
+        except TooMuchError:
+            return Input(path, None)  # never unchanged: it is decided again, within the limits of the settings
         return Input(path, sha256_bytes(os.fsencode("\n".join(found))))
     try:
         if path.endswith("/"):
@@ -62,6 +66,10 @@ def read_input(path: str, environ: Mapping[str, str]) -> Input:
         return Input(path, sha256_file(Path(path)) if Path(path).is_file() else None)
     except OSError:
         return Input(path, None)
+
+
+def _matches(pattern: str) -> tuple[str, ...]:
+    return tuple(sorted(found_by(pattern, pattern, Most())))
 
 
 class Surroundings:

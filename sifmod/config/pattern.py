@@ -1,6 +1,6 @@
 """What a pattern with `*`, `?` or `[…]` finds, where it does not lead to too much.
 
-Imports neither pydantic nor a YAML parser, but for a pattern that leads to much.
+Imports neither pydantic nor a YAML parser.
 """
 
 # Paths as text, many of them, of which most are never looked at:
@@ -9,6 +9,11 @@ Imports neither pydantic nor a YAML parser, but for a pattern that leads to much
 from glob import has_magic, iglob
 from itertools import islice
 from typing import NamedTuple
+
+
+def is_pattern(path: str) -> bool:
+    """Tell whether a path is a pattern: it holds `*`, `?` or `[`."""
+    return has_magic(path)
 
 
 class TooMuchError(ValueError):
@@ -42,15 +47,3 @@ def found_by(pattern: str, word: str, most: Most, *, recursive: bool = False, hi
     if len(found) > most.files:
         raise TooMuchError(f"{word} finds more files than {most.files}", files=True)
     return found
-
-
-def found_within_limits(pattern: str, word: str, *, recursive: bool = False, hidden: bool = False) -> tuple[str, ...]:
-    """The same, by the limits of the settings; the message says how they are raised."""
-    from sifmod.config.limits import limits, raised
-
-    most = Most(limits().pattern_directories, limits().pattern_files)
-    try:
-        return found_by(pattern, word, most, recursive=recursive, hidden=hidden)
-    except TooMuchError as error:
-        key = raised("pattern_files" if error.files else "pattern_directories")
-        raise TooMuchError(f"{error}{key}", files=error.files) from error

@@ -10,26 +10,10 @@ from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.gpu import Gpu, find_gpu
 from sifmod.image.inspect.python_environments import PythonEnvironment, find_environments, normalized
 from sifmod.image.inspect.rootfs import PYTHON_COMMANDS, Rootfs, find_command, search_path
+from sifmod.image.inspect.software import FRAMEWORKS, is_bare, software_environment
 from sifmod.image.reference import Reference
 from sifmod.image.sources.source_kinds import parse
 
-# words in a reference, the distributions that they mean, and the name that modules have for it
-_FRAMEWORKS = (
-    (("pytorch", "torch"), ("torch",), "PyTorch"),
-    (("tensorflow", "tf"), ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-rocm"), "TensorFlow"),
-    (("jax",), ("jax",), "jax"),
-    (("vllm",), ("vllm",), "vLLM"),
-    (("sglang",), ("sglang",), "SGLang"),
-    (("megatron",), ("megatron-core",), "Megatron-LM"),
-    (("nemo",), ("nemo-toolkit",), "NeMo"),
-    (("deepspeed",), ("deepspeed",), "DeepSpeed"),
-    (("alphafold",), ("alphafold", "alphafold3"), "AlphaFold"),
-    (("mpi4py",), ("mpi4py",), "mpi4py"),
-    (("cupy",), ("cupy", "cupy-cuda12x", "cupy-cuda11x", "cupy-rocm-5-0"), "CuPy"),
-    (("rapids", "rapidsai"), ("cudf", "cudf-cu12"), "RAPIDS"),
-    (("paddle", "paddlepaddle"), ("paddlepaddle-gpu", "paddlepaddle"), "PaddlePaddle"),
-    (("horovod",), ("horovod",), "Horovod"),
-)
 _UNASKED = frozenset(("torch", "tensorflow", "jax", "paddle"))  # that an image may be called after by themselves
 _NOTHING = "nothing: the image does not say one"
 CALLED = "what the image is called"
@@ -109,17 +93,12 @@ def _of_package(name: str, packages: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _framework(packages: Mapping[str, str], words: Set[str], origin: str) -> Named | None:
-    for keys, names, name in _FRAMEWORKS:
+    for keys, names, name in FRAMEWORKS:
         package = next((one for one in names if one in packages), None)
         if package and words & set(keys):
             version = _clean(packages[package].partition("+")[0])
             return Named(name, origin, version, f"the package {package}", True, _MODULES.get(name, ""))
     return None
-
-
-def is_framework(package: str) -> bool:
-    """Whether a normalized distribution name is of one of the frameworks that images are made for."""
-    return any(package in names for _, names, _ in _FRAMEWORKS)
 
 
 def called(reference: Reference) -> str:
@@ -156,7 +135,6 @@ MAIN_PACKAGES = (
     "megatron-core", "transformer-engine", "apex", "ray", "horovod", "mpi4py", "cupy", "cupy-cuda12x", "onnxruntime",
     "onnxruntime-gpu", "scipy", "pandas", "scikit-learn",
 )  # fmt: skip
-_PLAIN = {"pip", "setuptools", "wheel", "distlib", "packaging", "six", "distro-info", "python-apt", "dbus-python"}
 _NO_WRAPPER = re.compile(
     r"(ba|da|z|k|a|c|tc|fi)?sh|env|tini|dumb-init|busybox|apptainer|singularity|.*entrypoint.*|.*\.sh"
 )
@@ -243,19 +221,11 @@ def _guess(reference: Reference, described: ImageDescription, rootfs: Rootfs) ->
 def _chosen(
     rootfs: Rootfs, environments: tuple[PythonEnvironment, ...], directories: tuple[str, ...], text: str
 ) -> PythonEnvironment | None:
-    """The environment of the image's software: with a framework in it, else the first one in PATH, else the first.
-
-    A system's own Python that has nothing but itself comes last, and counts only where the image is called after it.
-    """
-    if found := next((one for one in environments if any(map(is_framework, one.packages))), None):
-        return found
+    """The environment of the image's software; a system's Python with nothing in it where the image is called so."""
     first = find_command(rootfs, "python3", directories) or find_command(rootfs, "python", directories)
     known = {f"{one.directory}/bin": one for one in environments}
-    chosen = known.get(first.rpartition("/")[0]) or next(iter(environments), None)
-    if chosen is None or chosen.kind != "system" or set(chosen.packages) - _PLAIN:
-        return chosen
-    made = next((one for one in environments if one.kind != "system"), None)
-    return made or (chosen if "python" in text.lower() else None)
+    chosen = software_environment(environments, known.get(first.rpartition("/")[0]))
+    return chosen if not (chosen and is_bare(chosen)) or "python" in text.lower() else None
 
 
 def _commands(

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
-from sifmod.config.bind_paths import is_pattern, matches, tops_of_links, within
+from sifmod.config.bind_paths import tops_of_links, within
+from sifmod.config.bounded_pattern import matches
 from sifmod.config.limits import Limits
-from sifmod.config.pattern import Most
+from sifmod.config.pattern import Most, is_pattern
 from support.config import Configuration, write
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sifmod.actions.author.new_file import quoted, write_text
 from sifmod.config.bind import bind_items, ends
-from sifmod.config.bind_paths import matches
+from sifmod.config.bounded_pattern import matches
 from sifmod.config.detect import BaseSite, detected_site, site_directories
 from sifmod.config.load_site import LoadedSite, load_site
 from sifmod.config.option import refuse_unknown

@@ -14,6 +14,7 @@ from posixpath import basename, dirname, join, normpath
 from sifmod.errors import ImageError
 from sifmod.image.inspect.python_environments import PythonEnvironment, environment_of, find_environments
 from sifmod.image.inspect.rootfs import Rootfs, find_command, search_path
+from sifmod.image.inspect.software import software_environment
 from sifmod.image.packages.image_python import Distribution, ImagePython, has_valid_name, is_among
 
 _ACTIVE = ("WITH_CONDA", "VIRTUAL_ENV", "CONDA_PREFIX")
@@ -104,12 +105,19 @@ def _chosen(
     if chosen is None:
         raise ImageError("the base has no Python that packages could be added to", "give a base that has one")
     if not _stays(chosen, names) and (other := next((one for one in environments if _stays(one, names)), None)):
-        name = _stays(other, names)
-        raise ImageError(
-            f"packages would go to the Python in {chosen.directory}, and {name} of the base is in {other.directory}",
-            f"say which of them is meant: `{_key_of(other)}` in the easyconfig, or `{_key_of(chosen)}`",
-        )
+        raise _which(chosen, other, f"{_stays(other, names)} of the base is in")
+    # what `wrappers: auto` and `sifmod new` take for the image's Python
+    software = None if active else software_environment(environments, first)
+    if software and software.directory != chosen.directory:
+        raise _which(chosen, software, "the base's own packages are in")
     return chosen
+
+
+def _which(chosen: PythonEnvironment, other: PythonEnvironment, why: str) -> ImageError:
+    return ImageError(
+        f"packages would go to the Python in {chosen.directory}, and {why} {other.directory}",
+        f"say which of them is meant: `{_key_of(other)}` in the easyconfig, or `{_key_of(chosen)}`",
+    )
 
 
 def _stays(environment: PythonEnvironment, names: tuple[str, ...]) -> str:

@@ -12,7 +12,8 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from sifmod.config.pattern import TooMuchError, found_within_limits
+from sifmod.config.bounded_pattern import found_within_limits
+from sifmod.config.pattern import TooMuchError
 from sifmod.config.text import Pairs
 from sifmod.digest import sha256_bytes
 from sifmod.errors import FetchError, SifmodError
