@@ -241,7 +241,7 @@ def import_command(
             continue
         try:
             if one.problem:
-                raise CannotImportError(one.problem)
+                raise CannotImportError(one.problem, line=one.line)
             path = write(one, directory, force)
         except (CannotImportError, OptionError) as error:
             worst = max(worst, error.exit_code)

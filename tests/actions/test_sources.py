@@ -58,7 +58,7 @@ def test_the_size_is_that_of_the_first_source_that_can_work(
     assert announced_size(image(docker, str(sif), offline=True)) == 1000
     assert announced_size(image(docker, offline=True)) == 0
     assert announced_size(image(str(sif), link="reference")) == 0
-    assert announced_size(image(build=BuildPlan(definition=str(sif)))) is None
+    assert announced_size(image(build=BuildPlan(definition=str(sif)))) == 0  # without a base
     assert announced_size(image("library://a/b/c:d", docker)) is None
     with pytest.raises(FetchError, match="Connection refused"):
         announced_size(image(docker, "/none.sif"))

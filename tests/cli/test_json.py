@@ -156,7 +156,7 @@ FAILS = {
     "add": (("nothing", "numpy"), 24),
     "remove": (("nothing", "numpy"), 24),
     "layers": (("--prefix", "Tiny-1.0.yaml"), 2),
-    "sync": (("nothing", "Tiny-1.0.yaml"), 24),
+    "sync": (("nothing", "Tiny-1.0.yaml"), 2),
     "jobscript": (("nothing",), 24),
     "jupyter": (("nothing",), 24),
     "stack plan": (("none.yaml",), 5),

@@ -91,9 +91,11 @@ def test_what_a_program_is(tmp_path: Path) -> None:
     root = os.geteuid() == 0
     assert ask("") is None and ask(str(tmp_path)) is not None and ask(str(tmp_path / "none")) is None
     plain = found(tmp_path / "1", "apptainer version 1.4.2-1.el9", kernel=WITHOUT)
-    assert plain == Program("apptainer", (1, 4), "apptainer version 1.4.2-1.el9", False, False)
+    assert plain == Program(
+        "apptainer", (1, 4), "apptainer version 1.4.2-1.el9", False, False, (), f"{tmp_path}/1/the.conf"
+    )
     assert found(tmp_path / "2", "singularity-ce version 4.3.7", True) == Program(
-        "singularity-ce", (4, 3), "singularity-ce version 4.3.7", root, None
+        "singularity-ce", (4, 3), "singularity-ce version 4.3.7", root, None, (), f"{tmp_path}/2/the.conf"
     )
     assert found(tmp_path / "3", "singularity-ce version 3.11.4-focal", True, "no").setuid is False
     assert found(tmp_path / "4", "apptainer version 1.10.0", True, kernel=WITH).setuid is root

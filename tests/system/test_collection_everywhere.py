@@ -121,12 +121,12 @@ def written(texts: Iterable[str], directory: Path) -> list[Path]:
 
 def texts(plans: Iterable[Plan]) -> dict[str, dict[str, None]]:
     """Every distinct text of them, by its language."""
-    made: dict[str, dict[str, None]] = {"lua": {}, "tcl": {}, "sh": {}}
+    made: dict[str, dict[str, None]] = {"lua": {}, "tcl": {}, "py": {}, "sh": {}}
     for plan in plans:
         stubs = {file.path: file for file in render_stub(plan)}
         for file in (*render(plan, 1), *stubs.values()):
             suffix = file.path.rpartition(".")[2]
-            kind = suffix if suffix in ("lua", "tcl") else "tcl" if file.path in stubs else "sh"
+            kind = suffix if suffix in ("lua", "tcl", "py") else "tcl" if file.path in stubs else "sh"
             if file.path != "runscripts/README":
                 made[kind][file.text] = None
     return made
@@ -142,6 +142,8 @@ def test_every_file_parses(plans: dict[str, tuple[Plan, ...]], tmp_path: Path) -
     parser.write_text(PARSE_TCL)
     each_batch(("tclsh", str(parser)), written(made["tcl"], tmp_path / "tcl"))
     each_batch(("sh", "-c", PARSE_SH, "sh"), written(made["sh"], tmp_path / "sh"))
+    for text in made["py"]:
+        compile(text, "pip", "exec")
 
 
 def test_the_parsers_find_what_is_broken(tmp_path: Path) -> None:
@@ -185,7 +187,7 @@ def test_every_script_is_clean(plans: dict[str, tuple[Plan, ...]], tmp_path: Pat
         for plan in shapes(plans)
         for file in render(plan, 1)
         if file.path.startswith(("bin/", "runscripts/")) or file.path.endswith(".sh")
-        if file.path != "runscripts/README"
+        if file.path != "runscripts/README" and not file.path.endswith(".py")
     )
     # SC1091: a wrapper sources the launcher, which is one of the texts and not where they look for it
     files = written(telling(texts), tmp_path / "scripts")

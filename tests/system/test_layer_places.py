@@ -129,8 +129,8 @@ def test_the_first_place_counts(site: Site, bound: Bound) -> None:
         assert there[0] == site.top / place
 
 
-INSIDE = ["/user-layer/start:/mod", "/user-layer/bin:/opt/bin"]
-NONE = ["/mod", "/opt/bin"]
+INSIDE = ["/user-layer/start:/mod:/runscripts/.pip", "/user-layer/bin:/opt/bin"]
+NONE = ["/mod:/runscripts/.pip", "/opt/bin"]
 
 
 @ways

@@ -92,7 +92,7 @@ def test_a_wrong_digest_leaves_nothing(machine: Machine) -> None:
     # a line without one, a version that is left open, and a sync without digests
     for text, where in (("demo\n", ":2: demo has no digest, as others do"), ("", "")):
         path.write_text(f"helper==2.5 --hash=sha256:{WRONG}\n{text}" if text else "demo\n")
-        refused = machine.sifmod("sync", NAME, str(path))
+        refused = machine.sifmod("sync", NAME, str(path), "--extra-index-url", "http://127.0.0.1:1/simple/")
         assert refused.code == 2
         assert (where or ":1: demo has no digest") in refused.stderr
         assert "--generate-hashes" in refused.stderr

@@ -103,9 +103,11 @@ def test_an_extended_header_alone_is_a_cut() -> None:
     assert sorted(read(extended(b"9 path=a\n", b"g") + bytes(1024))) == [b"."]
 
 
-def test_one_zero_block_ends_a_layer_and_what_follows_is_said() -> None:
-    data = Memory()
-    result = merged([Stored(header() + bytes(512) + header(name=b"g"))], data)
+def test_what_is_behind_one_zero_block_is_not_left_out() -> None:
+    """Two of them are the end."""
+    said = refused(header() + bytes(512) + header(name=b"g"))
+    assert "is damaged: there is one empty block at its byte 512, and more behind it" in said
+    result = merged([Stored(header() + bytes(1024) + header(name=b"g"))])
     assert sorted(result.root.entries) == [b"f"]
     assert result.warnings == ("a layer has data behind its end, which was not read",)
     assert merged([Stored(header() + bytes(10240))]).warnings == ()

@@ -55,6 +55,7 @@ class Converted:
     text: str = ""
     notes: tuple[str, ...] = ()
     problem: str = ""
+    line: int | None = None  # of the problem, where the file says that
     same_as: Path | None = None
 
     @property
@@ -103,7 +104,7 @@ def convert(sources: tuple[Path, ...], site: LoadedSite, naming: Naming) -> Iter
                 continue
             converted = _convert(imported, source, site, taken)
         except CannotImportError as error:
-            yield Converted(source, problem=error.message)
+            yield Converted(source, problem=error.message, line=error.line)
             continue
         except ConfigError as error:
             told = (f"{one.key}: {one.message}" if one.key else one.message for one in error.problems)
