@@ -36,8 +36,7 @@ def easyconfig(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) 
 def test_a_dry_run_in_json(easyconfig: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["install", "--dry-run", "--json", str(easyconfig)]) == 0
     row = {"easyconfig": str(easyconfig), "variant": None, "module": "Tiny/1.0", "mark": " "}
-    row["outgoing_layers"] = []
-    assert json.loads(capfd.readouterr().out) == [row]
+    assert json.loads(capfd.readouterr().out) == [{**row, "outgoing_layers": []}]
 
 
 def test_own_files_are_told_when_there_are_some(
