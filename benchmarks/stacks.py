@@ -79,7 +79,7 @@ class Bench:
             image = number % len(images)
             text = EASYCONFIG.format(image=image, number=number, sif=images[image], description=description)
             if checked:  # the images have no Python
-                text = text.replace("[sh, python]", f"[{names[number // len(images) % len(names)]}]")
+                text = text.replace("[sh, python]", f"['{names[number // len(images) % len(names)]}']")
             (self.root / f"easyconfigs/Bench{image}-{number}.yaml").write_text(text)
             hand = self.root / f"hand/Bench{image}/{number}.lua"
             hand.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,6 @@ import pytest
 
 from support.command import SIFMOD, run
 from support.counted import CountedMachine
-from support.disk_state import disk_state
 from support.images import Images
 from support.oci import Entry
 from support.runtime import RUNTIME
@@ -80,12 +79,12 @@ def test_a_module_rendered_again_starts_no_container(known: CountedMachine) -> N
 
 def test_a_failure_is_looked_for_again_each_time(known: CountedMachine) -> None:
     known.write(wrappers="sh, no-such")
-    before = disk_state(known.prefix)
+    before = known.state
     for _ in range(2):
         done = known.install()
         assert (done.code, known.started()) == (SANITY_CHECK_FAILED, 1)
         assert "not in the image: no-such" in done.stderr
-        assert disk_state(known.prefix) == before
+        assert known.state == before
 
 
 def test_commands_of_the_easyconfig_run_each_time(known: CountedMachine) -> None:
@@ -146,7 +145,7 @@ def test_another_machine_looks_again(known: CountedMachine) -> None:
     """A home that two clusters share: the name of the node stands for all that differs."""
     known.write(description="another")
     command = ("unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh", *SIFMOD)
-    run((*command, "install", known.top / "Tiny-1.yaml"), env={**os.environ, **known.env}).ok()
+    run((*command, "install", known.top / "Tiny-1.yaml"), env=known.environment).ok()
     assert known.started() == 1
     known.write()
     known.install().ok()
@@ -164,12 +163,31 @@ def test_what_lies_behind_a_bind_path_is_looked_for_each_time(known: CountedMach
         known.install().ok()
         assert known.started() == 1
     (tools / "mine").unlink()
-    before = disk_state(known.prefix)
+    before = known.state
     known.write(description="d", **changes)
     done = known.install()
     assert (done.code, known.started()) == (SANITY_CHECK_FAILED, 1)
     assert "not in the image: /opt/tools/mine" in done.stderr
-    assert disk_state(known.prefix) == before
+    assert known.state == before
+
+
+def test_a_link_behind_a_bind_path_to_the_images_own_file_is_looked_for_each_time(known: CountedMachine) -> None:
+    """As `bin/python` of a venv on a bound disk is: the file that it leads to stays, and the link goes."""
+    tools = known.top / "tools"
+    tools.mkdir()
+    (tools / "mine").symlink_to("/bin/sh")
+    changes = {"wrappers": "{mine: /opt/tools/mine}", "more": f"binds: ['{tools}:/opt/tools']\n"}
+    for text in ("b", "c"):
+        known.write(description=text, **changes)
+        known.install().ok()
+        assert known.started() == 1
+    (tools / "mine").unlink()
+    before = known.state
+    known.write(description="d", **changes)
+    done = known.install()
+    assert (done.code, known.started()) == (SANITY_CHECK_FAILED, 1)
+    assert "not in the image: /opt/tools/mine" in done.stderr
+    assert known.state == before
 
 
 def test_a_bind_path_whose_source_has_gone_is_looked_at_again(known: CountedMachine) -> None:
@@ -217,10 +235,9 @@ def test_a_damaged_image_is_started_and_told(known: CountedMachine) -> None:
 
 
 def test_two_installs_at_once_start_an_image_once(machine: CountedMachine) -> None:
-    machine.runtime.write_text(machine.runtime.read_text().replace("exec ", "sleep 0.5\nexec ", 1))
+    machine.runtime.write_text(machine.runtime.read_text().replace("\nexec ", "\nsleep 0.5\nexec "))
     paths = [machine.write(f"Tiny{number}") for number in range(3)]
-    environment = {**os.environ, **machine.env}
-    runs = [subprocess.Popen((*SIFMOD, "install", "-q", path), env=environment) for path in paths]
+    runs = [subprocess.Popen((*SIFMOD, "install", "-q", path), env=machine.environment) for path in paths]
     assert [one.wait() for one in runs] == [0, 0, 0]
     assert machine.started() == 1
 

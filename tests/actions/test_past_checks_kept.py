@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from support.counted import CountedMachine
-from support.disk_state import disk_state
 from support.images import Images
 from support.small_disk import filled, small_disk
 
@@ -121,11 +120,11 @@ def test_an_answer_of_another_user_is_not_believed(known: CountedMachine, what: 
 def _refused(known: CountedMachine, change: Callable[[Path], object]) -> None:
     _plant(known.answers[0])
     change(known.answers[0])
-    before = disk_state(known.prefix)
+    before = known.state
     known.write(wrappers="sh, no-such")
     done = known.install()
     assert (done.code, known.started()) == (SANITY_CHECK_FAILED, 1)
-    assert disk_state(known.prefix) == before
+    assert known.state == before
     known.write(description="another")
     known.install().ok()
 

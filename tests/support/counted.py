@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from support.command import SIFMOD, Result, run
+from support.disk_state import State, disk_state
 from support.runtime import RUNTIME
 
 COUNTING = """#!/bin/sh
@@ -18,11 +19,6 @@ description: {description}
 image: {{filename: image.sif, sources: ['{image}']}}
 wrappers: [{wrappers}]
 """
-
-
-def _environment() -> dict[str, str]:
-    """pytest's, without the variable that names the test and its stage, which decides about a check as any other."""
-    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
 
 
 @dataclass
@@ -57,14 +53,24 @@ class CountedMachine:
     def answers(self) -> list[Path]:
         return sorted(path for path in self.cache.iterdir() if path.suffix != ".lock")
 
+    @property
+    def state(self) -> State:
+        """What is in the prefix, without the numbers of its locks, which grow with each run."""
+        return {path: what for path, what in disk_state(self.prefix).items() if "/.locks/" not in path}
+
     def write(self, name: str = "Tiny", wrappers: str = "sh", description: str = "a", more: str = "") -> Path:
         path = self.top / f"{name}-1.yaml"
         text = EASYCONFIG.format(name=name, wrappers=wrappers, description=description, image=self.image)
         path.write_text(text + more)
         return path
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Without pytest's variable that has another value in a fixture, since a change of any is looked at again."""
+        return {**{name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}, **self.env}
+
     def sifmod(self, *words: str | Path, **env: str) -> Result:
-        return run((*SIFMOD, *words), env={**_environment(), **self.env, **env})
+        return run((*SIFMOD, *words), env={**self.environment, **env})
 
     def install(self, *words: str, **env: str) -> Result:
         return self.sifmod("install", self.top / "Tiny-1.yaml", *words, **env)

@@ -24,13 +24,16 @@ MISSING = "not there: "
 _MOUNT, _THERE = "mount: ", re.compile(r"there: ([0-9]{1,6}) (.*)")
 _POINT, _OCTAL = 4, re.compile(r"\\([0-7]{3})")  # of a line of mountinfo
 SHELL = "/bin/sh"  # by its path: an environment inside may have a `sh` of its own
-# The words after it are commands and paths. It names what is missing, where the rest really lies (nothing for what the
-# shell does itself), and before them the mounts, since of a long answer the end is kept.
+# The words after it are commands and paths. It names what is missing, and where the rest lies: nothing for what the
+# shell does itself, else each link on the way too, since one that lies behind a bind path may go. Before them it names
+# the mounts, since of a long answer the end is kept.
 LOOK = (
     'if [ -r /proc/self/mountinfo ]; then while IFS= read -r m; do echo "mount: $m"; done </proc/self/mountinfo; fi; '
     'i=0; for c; do i=$((i+1)); case $c in /*) p=$c; [ -e "$c" ] ;; *) p=$(command -v "$c") ;; esac || '
-    f'{{ echo "{MISSING}$c"; continue; }}; '
-    'case $p in /*) p=$(readlink -f "$p" 2>/dev/null) || p=unknown ;; *) p= ;; esac; echo "there: $i $p"; done'
+    f'{{ echo "{MISSING}$c"; continue; }}; case $p in /*) ;; *) echo "there: $i "; continue ;; esac; '
+    'while d=$(readlink -f "${p%/*}/" 2>/dev/null) || d=unknown; echo "there: $i ${d%/}/${p##*/}"; '
+    '[ -L "$p" ] && t=$(readlink "$p"); do case $t in /*) p=$t ;; *) p=${p%/*}/$t ;; esac; done; '
+    'case $p in /) ;; *) echo "there: $i $(readlink -f "$p" 2>/dev/null || echo unknown)" ;; esac; done; :'
 )
 ANSWER = 1 << 22  # bytes of an answer, at most
 # variables that name a session and say nothing of an image; a look is made without them
@@ -68,15 +71,16 @@ def beside(activation: Activation) -> tuple[str, ...]:
 def own_words(ended: Ended, words: Sequence[str]) -> frozenset[str]:
     """The words after LOOK that it has found in the image's own files, or that its shell does itself."""
     own: set[str] = set()
+    others: set[str] = set()  # of which a part of the way to them is not the image's
     mounts: list[_Mount] = []
     for line in ended.said.decode("utf-8", "surrogateescape").split("\n"):
         if line.startswith(_MOUNT):
             mounts += _mount(line.removeprefix(_MOUNT))
         elif found := _THERE.fullmatch(line):
             number, place = int(found[1]) - 1, found[2]
-            if number in range(len(words)) and _is_own(place, words[number], mounts):
-                own.add(words[number])
-    return frozenset(own)
+            if number in range(len(words)):
+                (own if _is_own(place, words[number], mounts) else others).add(words[number])
+    return frozenset(own - others)
 
 
 def is_known(words: Sequence[str], found: frozenset[str], directory: Path) -> bool:
