@@ -129,14 +129,13 @@ def _refused(known: CountedMachine, change: Callable[[Path], object]) -> None:
     known.install().ok()
 
 
-@pytest.mark.parametrize("cache", ["/proc", "/dev/null", "/tmp"])
+@pytest.mark.parametrize("cache", ["/proc", "/dev/null"])
 def test_where_nothing_can_be_kept_it_is_looked_for_each_time(machine: CountedMachine, cache: str) -> None:
     machine.env["XDG_CACHE_HOME"] = cache
     machine.write()
     machine.install().ok()
     assert machine.started() == 1
     assert machine.again() == 1
-    assert not Path(f"/tmp/sifmod-checks-{os.geteuid()}").exists()
 
 
 def test_a_full_disk_only_means_that_nothing_is_kept(machine: CountedMachine, tmp_path: Path) -> None:
