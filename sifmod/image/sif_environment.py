@@ -1,7 +1,8 @@
 """The environment of a SIF for an OCI image: the config's, or what the runtime's shell makes of a definition's scripts.
 
 A SIF whose scripts do more than its config is started twice, contained: without the host's variables, home and network,
-with other homes, PATHs, directories, host names and, where that can be, users. What differs belongs to no image.
+with other homes, PATHs, directories, host names, process numbers and, where that can be, users. What differs belongs to
+no image.
 """
 
 import os
@@ -22,7 +23,7 @@ _MOST_SAID = 1 << 24  # bytes
 _PLACES = ("CONFIGDIR", "CACHEDIR", "TMPDIR")
 _PROGRAMS = (("/bin/cat",), ("/usr/bin/cat",), ("/bin/busybox", "cat"))
 _FILES = ("/proc/self/cmdline", "/proc/self/environ", "/proc/self/cmdline")  # the first and the last are marks
-_CONTAINED = ["--contain", "--ipc", "--pid", "--net", "--network", "none", "--no-home"]
+_CONTAINED = ["--contain", "--ipc", "--net", "--network", "none", "--no-home"]
 _OF_THE_RUNTIME = re.compile(
     "PWD|OLDPWD|SHLVL|_|USER_PATH|PROMPT_COMMAND|__script__|e|key|SINGULARITY_SHELL"
     "|(APPTAINER|SINGULARITY)_(APPNAME|BIND|COMMAND|CONTAINER|ENVIRONMENT|INSTANCE|NAME)"
@@ -106,7 +107,7 @@ def _of_two_starts(path: Path, runtime: Runtime) -> tuple[dict[str, str], dict[s
         raise _CannotStartError("the image has no program `cat`")
     command = (*program, *_FILES)
     search = os.environ.get("PATH", os.defpath)
-    first = ("--home", "/home/one", "--hostname", "one", "--pwd", "/")
+    first = ("--pid", "--home", "/home/one", "--hostname", "one", "--pwd", "/")  # the process 1, the other is not
     second = ("--home", "/srv/two", "--hostname", "two", "--pwd", "/proc")
     other = ("--userns", "--security", "uid:65534")
     one = _started(path, runtime, first, search, command)
@@ -138,7 +139,7 @@ def _said(
         kept = {name: os.environ[name] for name in ("APPTAINER_USERNS", "SINGULARITY_USERNS") if name in os.environ}
         environment = {"PATH": search, "HOME": str(scratch), **own, **kept}
         started = (runtime.path, "exec", *_CONTAINED, *words, str(path.resolve()), *command)
-        ended = run_child(started, cwd=scratch, env=environment, limit=_TIME, kept=_MOST_SAID)
+        ended = run_child(started, cwd=scratch, env=environment, limit=_TIME, kept=_MOST_SAID, whole=True)
     mark = b"".join(os.fsencode(word) + b"\0" for word in command)
     _, before, rest = ended.said.partition(mark)
     said, after, _ = rest.rpartition(mark)

@@ -144,8 +144,9 @@ def findings(sif: Path, counts: Counter[str]) -> list[str]:
     if there is None:
         counts["cannot be started"] += 1
         return []
-    if libraries := there.pop("LD_LIBRARY_PATH").removesuffix(_LIBRARIES).removesuffix(":"):
-        there["LD_LIBRARY_PATH"] = libraries
+    libraries = there.pop("LD_LIBRARY_PATH")
+    if libraries != _LIBRARIES:  # read-only it can have no value
+        there["LD_LIBRARY_PATH"] = libraries.removesuffix(f":{_LIBRARIES}")
     found = []
     described = describe_sif(sif)
     shown, notes = dict(described.config.environment), described.notes

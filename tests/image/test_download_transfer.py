@@ -1,5 +1,6 @@
 """One file from a server that does what it should, and from one that misbehaves in every way we know."""
 
+import gzip
 import random
 import time
 from pathlib import Path
@@ -268,6 +269,24 @@ def test_wrong_bytes_in_a_range_are_caught(place: Place) -> None:
     error = refused(place, Ranged(CONTENT, faults=[fault]), **BLOB)
     assert isinstance(error, ImageError)
     assert f"expected {DIGEST.removeprefix('sha256:')}\n    got      " in error.message
+    assert place.left() == []
+
+
+@pytest.mark.parametrize("more", [b"", b"x"])
+def test_what_is_compressed_on_its_way_ends_where_it_was_promised(place: Place, more: bytes) -> None:
+    """By a server in front of a registry: the blob has the promised size only when it is unpacked again."""
+    sent = gzip.compress(CONTENT + more, 0)
+
+    def fault(file: Ranged, handler: Handler, asked: Asked) -> bool:
+        file.head(handler, 200, len(sent), {"Content-Encoding": "gzip"})
+        file.send(handler, asked, sent)
+        return True
+
+    file = Ranged(CONTENT, faults=[fault])
+    if not more:
+        fetched(place, file, **BLOB)
+        return
+    assert refused(place, file, **BLOB).message == f"the server sent more than the {LENGTH} bytes that it announced"
     assert place.left() == []
 
 

@@ -32,13 +32,14 @@ export F=6
 EOF
 if [ -d /etc ]; then export G=7; fi
 export OWN=$HOME/x HOST=$(hostname) WHERE=$(pwd) SAME=$(echo same)
+export PROCESS=$$
 export WHO=$(id -u)
 """
 KNOWN = {"A": "1", "B": "2", "C": "3", "CUDA": "/usr/local/cuda", "CUDA_HOME": "/usr/local/cuda", "D": "4", "E": "5"}
 PATH = {"PATH": f"/opt/x/bin:{DEFAULT}"}
-DIFFERS = "left out of the environment: HOST, OWN, WHERE, WHO (differs from user to user or from host to host)"
+DIFFERS = "left out of the environment: HOST, OWN, PROCESS, WHERE, WHO (differs from user to user or from host to host)"
 COMPUTED = "computed by commands of the image, once and here: SAME"
-LEFT_OUT = "left out of the environment, for only a shell can compute it: G, HOST, OWN, SAME, WHERE, WHO"
+LEFT_OUT = "left out of the environment, for only a shell can compute it: G, HOST, OWN, PROCESS, SAME, WHERE, WHO"
 Export = Callable[[Path], tuple[dict[str, str], list[str]]]
 
 
@@ -188,6 +189,6 @@ def test_it_is_what_a_module_sees(defined: Path, export: Export) -> None:
     said = run((RUNTIME.path, "exec", "--cleanenv", defined, "cat", "/proc/self/environ"), env=env).ok().stdout
     there = dict(text.partition("=")[::2] for text in said.split("\0") if text)
     own = re.compile(r"HOME|PWD|LANG|TERM|USER_PATH|PROMPT_COMMAND|PS1|LD_LIBRARY_PATH|(APPTAINER|SINGULARITY)_.*")
-    left = {"HOST", "OWN", "WHERE", "WHO"}
+    left = {"HOST", "OWN", "PROCESS", "WHERE", "WHO"}
     found, _ = export(defined)
     assert found == {name: text for name, text in there.items() if not own.fullmatch(name) and name not in left}

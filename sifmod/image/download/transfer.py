@@ -222,7 +222,11 @@ class Transfer(ArrivingFile):
                 break
             if not piece.start and self._remote.check is not None:
                 self._remote.check(data)
-            if self._pieces.ranges is Ranges.NONE and piece.start + len(data) == end and raw.read(1):
+            if (
+                self._pieces.ranges is Ranges.NONE
+                and piece.start + len(data) == end
+                and raw.read(1, decode_content=decode)
+            ):
                 raise FetchError(f"the server sent more than the {end} bytes that it announced")
             self._write(piece, data)
         if end is None:
