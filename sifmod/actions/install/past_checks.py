@@ -73,8 +73,9 @@ def _opened() -> Iterator[int]:
     """A descriptor of the directory, made if need be. Raises OSError where anyone else has a way into it."""
     place = _place()
     above = next(path for path in place.parents if path.is_dir())
-    if above.stat().st_uid != os.geteuid():
-        raise PermissionError(f"{above} belongs to another user")
+    status = above.stat()
+    if status.st_uid != os.geteuid() or status.st_mode & stat.S_IWOTH:  # as /tmp, also for root
+        raise PermissionError(f"{above} is not this user's own")
     place.parent.mkdir(0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         place.mkdir(0o700)
