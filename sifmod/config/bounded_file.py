@@ -8,7 +8,7 @@ from sifmod.config.limits import LimitName, bound, limits
 
 
 class NotReadError(ValueError):
-    """A file has more bytes than its limit, or is none but a pipe, a device or a directory."""
+    """What is at a path has more bytes than its limit, or is a pipe, a device or a directory."""
 
 
 def read_bounded(path: Path, name: LimitName) -> bytes:

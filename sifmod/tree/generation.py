@@ -157,7 +157,8 @@ def unpublish(layout: Layout, module: ModuleName, held: Held) -> None:
         if is_directory(layout.generations(module)):
             with _space_or_later():  # `read_history` knows it from the switch that is gone
                 steps.file(layout.history(module), with_event(read_history(layout, module), None))
-        write(held.path(_GOING), b"", layout.prefix)
+        with _space_or_later():  # after a kill the module is back as a whole
+            write(held.path(_GOING), b"", layout.prefix)
     prune(layout.modules / module.name, layout.modules)
     prune(layout.user_software(module) / USER_SOFTWARE[0], layout.prefix)
     renew_life(layout, module.name, held.lease)

@@ -6,7 +6,8 @@ NFS included, and carries its text with it, so that of several takers one wins a
 highest number stays when the lock is free; none ever comes back. `N.beat` beside it grows while the holder is alive.
 Where the disk or the quota is full, both take no block: a text of at most 59 bytes lies in the symlink's inode, and a
 beat is a hole of another length each time, the longest when the lock is free. An earlier sifmod sees such a beat
-change, and waits; a free one it takes over after its lease.
+change, and waits; a free one it takes over after its lease. Where no inode is free a new lease takes that of the last
+beat, and the holder's directory that of its own first one.
 Nothing here trusts two nodes' clocks to agree.
 """
 
@@ -145,12 +146,7 @@ def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
     if not _is_there(directory, seen):
         return False
     try:
-        try:
-            entry.symlink_to(texts[0])
-        except OSError as error:
-            if not is_full(error):
-                raise
-            entry.symlink_to(texts[1])
+        _make(entry, texts, _beat_path(directory, seen.number))
     except FileExistsError:
         # NFS may repeat a request whose answer was lost, and then calls its own success a conflict.
         with suppress(FileNotFoundError):
@@ -170,6 +166,23 @@ def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
     return True
 
 
+def _make(entry: Path, texts: tuple[str, str], before: Path) -> None:
+    """Make a lease: on a full disk with its short text, and where no inode is free in place of the beat `before`.
+
+    Without a beat the last holder counts as silent, as far as it is not known to be gone.
+    """
+    for text, beat_to_remove in ((texts[0], None), (texts[1], None), (texts[1], before)):
+        try:
+            if beat_to_remove:
+                beat_to_remove.unlink(missing_ok=True)
+            entry.symlink_to(text)
+        except OSError as error:
+            if beat_to_remove or not is_full(error):
+                raise
+        else:
+            return
+
+
 def holds(directory: Path, number: int) -> bool:
     """Tell whether the lease `number`, once claimed, still is the one that counts."""
     return max(_numbers(directory), default=0) == number
@@ -185,9 +198,9 @@ def beat(directory: Path, number: int, count: int) -> None:
         _overwrite(_beat_path(directory, number), b"", 1 + count % (_BEAT - 1))
 
 
-def thin(directory: Path, number: int) -> None:
-    """Give the block of the beat back, for something that is needed more."""
-    _overwrite(_beat_path(directory, number), b"", 1)
+def skip_beat(directory: Path, number: int) -> None:
+    """Remove the beat until the next one: its block and its inode, for something that is needed more."""
+    _beat_path(directory, number).unlink(missing_ok=True)
 
 
 def free(directory: Path, number: int) -> None:

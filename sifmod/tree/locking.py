@@ -104,12 +104,12 @@ class Held:
             except OSError as error:
                 if not is_full(error):
                     raise
-                # The notes of the dead are empty files, and stay. A beat has a block too.
+                # The notes of the dead are empty files, and stay. A beat has a block and an inode too.
                 for remains in _fence(self.directory, self.name, self._number):
                     for path in remains.iterdir():
                         if path.is_dir() or path.lstat().st_size:
                             remove_tree(path, self.top)
-                leases.thin(self._chain, self._number)
+                leases.skip_beat(self._chain, self._number)
                 make_directory(self.directory, self.top)
             self.check()
             self.remains = _fence(self.directory, self.name, self._number)

@@ -1,6 +1,7 @@
 """A file system that is soon full."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,15 +11,15 @@ PAGE = 4096
 
 
 @contextmanager
-def small_disk(directory: Path, size: int, kind: str = "tmpfs") -> Iterator[Path]:
+def small_disk(directory: Path, size: int, kind: str = "tmpfs", *, inodes: int = 0) -> Iterator[Path]:
     """A file system of `size` bytes, mounted on the new `directory` in a namespace of its own: the path to it.
 
     An ordinary user may do that too; the path leads through /proc, where the namespace can be entered. `kind`: tmpfs,
-    or ext4, where a directory takes a page too; that takes root and a loop device.
+    or ext4, where a directory takes a page too; that takes root and a loop device. `inodes` of a tmpfs: 0 for any number.
     """
     directory.mkdir()
     namespace = ("unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user")))
-    mount = f'mount -t tmpfs -o size={size},mode=0755 none "$0"'
+    mount = f'mount -t tmpfs -o size={size},nr_inodes={inodes},mode=0755 none "$0"'
     if kind == "ext4":
         file = f"{directory}.{kind}"
         Path(file).touch()
@@ -47,3 +48,15 @@ def filled(ballast: Path, pages: int) -> Iterator[None]:
         yield
     finally:
         ballast.unlink()
+
+
+@contextmanager
+def without_inodes(ballast: Path) -> Iterator[None]:
+    """No inode is free inside; files in the new directory `ballast` take them all."""
+    ballast.mkdir()
+    try:
+        while os.statvfs(ballast).f_ffree:
+            ballast.joinpath(os.urandom(8).hex()).touch()
+        yield
+    finally:
+        shutil.rmtree(ballast)

@@ -12,8 +12,8 @@ from support.fault_fs import FaultFs, Rules
 from support.images import Images
 from support.module_tool import ModuleTool
 from support.outlook import Known
-from support.small_disk import filled, small_disk
-from support.trial import Place, make_place
+from support.small_disk import filled, small_disk, without_inodes
+from support.trial import Command, Place, make_place
 from support.user import ONLY_ROOT
 from support.victim import Outcome, Victim
 
@@ -104,6 +104,32 @@ def test_gc_needs_little(place: Place, victim: Victim, known: Known) -> None:
     assert len(list(place.prefix.glob("images/sha256/*.sif"))) == 2
 
 
+def freeing(verb: str, place: Place) -> Command:
+    return {
+        "gc": ("gc", "--yes", "--days", "0", "--prefix", place.prefix),
+        "purge": ("uninstall", "Tiny/1.0", "--purge", "--ignore-jobs", "--prefix", place.prefix),
+    }[verb]
+
+
+@pytest.mark.parametrize("verb", ["gc", "purge"])
+def test_a_disk_without_a_free_inode_can_be_freed(images: Images, tmp_path: Path, verb: str) -> None:
+    """As one with many small files, or a user's quota of files: no lock can be taken in the usual way."""
+    with small_disk(tmp_path / "a disk", 32 << 20, inodes=2000) as disk:
+        place = make_place(images, disk)
+        with Victim(place.env) as victim:
+            assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0
+            for tag in "cba":
+                assert victim.run((*place.install(tag), "--rebuild")).code == 0
+            with without_inodes(disk / "ballast"):
+                outcome = victim.run(freeing(verb, place))
+                assert outcome.code == 0, outcome.stderr
+                assert os.statvfs(disk).f_ffree > 10
+            assert not [*place.prefix.glob(".staging/*")]
+            assert len(list(place.prefix.glob("images/sha256/*.sif"))) == (2 if verb == "gc" else 0)
+            assert victim.run(place.install("b")).code == 0
+            assert victim.run(("verify", "--prefix", place.prefix)).code == 0
+
+
 @pytest.mark.parametrize("verb", ["gc", "purge"])
 @pytest.mark.parametrize("kind", ["tmpfs", pytest.param("ext4", marks=ONLY_ROOT)])
 @pytest.mark.parametrize("kills", [False, True])
@@ -115,10 +141,7 @@ def test_a_disk_without_a_free_page_can_be_freed(
         other = disk / "kept" / "Other-2.0.yaml"
         other.parent.mkdir()
         other.write_text((disk / "b" / "Tiny-1.0.yaml").read_text().replace("Tiny", "Other").replace("1.0", "2.0"))
-        words = {
-            "gc": ("gc", "--yes", "--days", "0", "--prefix", place.prefix),
-            "purge": ("uninstall", "Tiny/1.0", "--purge", "--ignore-jobs", "--prefix", place.prefix),
-        }[verb]
+        words = freeing(verb, place)
         with Victim(place.env) as victim:
             assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0
             for tag in "cba":

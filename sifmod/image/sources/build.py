@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from glob import escape
 from itertools import islice
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def inputs(definition: Path, arguments: Pairs = ()) -> tuple[Path, ...]:
             pattern = Path(definition.parent, word)
             if re.search(r"[*?\[]", word):
                 found.add(pattern.parent)
-                places = _places(str(pattern))
+                places = _places(os.path.join(escape(str(definition.parent)), word))  # noqa: PTH118 (a pattern)
             else:
                 places = [pattern]
             for place in places:
@@ -192,7 +193,8 @@ def _known(request: FetchRequest) -> tuple[str, str]:
     """Digests of what goes into the build now, and of its bases. Raises FetchError where a file is not there."""
     definition, arguments = _definition(request)
     with request.store.workspace() as place:
-        check_holes((path for path in inputs(definition, arguments) if path.is_file()), place, "leave it out of %files")
+        files = (path for path in inputs(definition, arguments) if path.is_file())
+        check_holes(map(Path, map(os.path.realpath, files)), place, "leave it out of %files")
     return inputs_digest(definition, arguments), remote_digests(request, bases(definition, arguments))
 
 

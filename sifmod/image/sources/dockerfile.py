@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from sifmod.config.bounded_file import NotReadError, read_bounded
@@ -67,11 +68,12 @@ def context_files(build: BuildPlan) -> tuple[Path, ...]:
 
 def _rules(ignore: Path) -> tuple[Rule, ...]:
     """What is left out. Raises FetchError for more lines than are compared; of unclear ones all files go in."""
+    most = limits().build_rules
     try:
-        rules = tuple(rules_of(_text(ignore)))
+        rules = tuple(islice(rules_of(_text(ignore)), most + 1))
     except UnclearError:
         return ()
-    if len(rules) > limits().build_rules:
+    if len(rules) > most:
         raise FetchError(f"{ignore} has more lines than {bound('build_rules')}")
     return rules
 
