@@ -1,13 +1,16 @@
 """Packages over an image: `sifmod add` beside a bare `uv pip install`, the start of Python, imports from a layer.
 
     python benchmarks/packages.py [--pairs 5] [--packages transformers lightning]
+    python benchmarks/packages.py --starts [--pairs 5]
 
 Needs the network once (the caches are warm when it is measured), the demo's image, and a runtime. What is compared:
 
 * `sifmod add` of the packages, in a prefix without a layer, against `uv pip install --target DIRECTORY` of the same
   with the same cache, on the host. sifmod resolves against the image, installs, compiles all bytecode and packs it; uv
   resolves and installs, torch and all.
-* `python -c pass` by the module's wrapper, with a layer and without (SIFMOD_LAYER=).
+* the same without the import at the end (--no-import), which has a target of 5 s.
+* `python -c pass` by the module's wrapper, with a layer and without (SIFMOD_LAYER=); and beside it the runtime
+  alone, with the same squashfs bound and without, which is what squashfuse's mount costs. Target: 10 ms above it.
 * the import of 5 000 modules from a layer, packed and as a directory (--unpacked).
 
 The pairs alternate; the figures are medians.
@@ -28,8 +31,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from uv import find_uv_bin
 
+from sifmod.module.plan import LAYER_TARGET
+from sifmod.tree.layer import IMAGE
 from support.images import Images
 from support.layered import NAME, Machine
+from support.runtime import RUNTIME
 from support.wheels import wheel
 
 MODULES = 5000
@@ -40,14 +46,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=5, metavar="N", help="how many pairs of runs (5)")
     parser.add_argument("--packages", nargs="*", default=["transformers", "lightning"], help="what is added")
+    parser.add_argument("--starts", action="store_true", help="the starts alone, which need no network")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="sifmod-bench-", ignore_cleanup_errors=True) as directory:
         machine = Machine(Path(directory))
         machine.wheels.mkdir()
         machine.install(Images().pytorch_sif)
-        added(machine, given.packages, given.pairs)
+        if not given.starts:
+            added(machine, given.packages, given.pairs)
         started(machine, given.pairs * 4)
-        imported(machine, given.pairs)
+        if not given.starts:
+            imported(machine, given.pairs)
     return 0
 
 
@@ -63,13 +72,15 @@ def added(machine: Machine, packages: list[str], pairs: int) -> None:
         shutil.rmtree(target, ignore_errors=True)
         subprocess.run(bare, env={**os.environ, "UV_CACHE_DIR": str(machine.top / "uv")}, check=True)
 
-    def add() -> None:
+    def add(*options: str) -> None:
         shutil.rmtree(machine.prefix / "layers", ignore_errors=True)
-        machine.sifmod("add", NAME, *packages, env=certificates).ok()
+        machine.sifmod("add", NAME, *packages, *options, env=certificates).ok()
 
     install()
     add()
-    report(f"sifmod add {' '.join(packages)}", "uv pip install of the same", add, install, pairs)
+    words, theirs = f"sifmod add {' '.join(packages)}", "uv pip install of the same"
+    report(words, theirs, add, install, pairs)
+    report(f"{words} --no-import", theirs, lambda: add("--no-import"), install, pairs)
 
 
 def started(machine: Machine, pairs: int) -> None:
@@ -81,7 +92,17 @@ def started(machine: Machine, pairs: int) -> None:
     def start(layer: str) -> Callable[[], object]:
         return lambda: machine.python("pass", env={"SIFMOD_LAYER": layer})
 
-    report("python -c pass with a layer", "without", start("default"), start(""), pairs)
+    whole = report("python -c pass with a layer", "without", start("default"), start(""), pairs)
+    layer = machine.live() / IMAGE
+    bare = (RUNTIME.path, "-q", "exec")
+    bind = ("--bind", f"{layer}:{LAYER_TARGET}:ro,image-src=/")
+    python = (str(Images().pytorch_sif), "/opt/miniconda3/envs/pytorch/bin/python", "-c", "pass")
+
+    def run_bare(*options: str) -> Callable[[], object]:
+        return lambda: subprocess.run((*bare, *options, *python), env=machine.env(), check=True)
+
+    mount = report("the runtime alone with the squashfs bound", "without", run_bare(*bind), run_bare(), pairs)
+    print(f"the start of a layer above squashfuse's mount: {1000 * (whole - mount):+.0f} ms", flush=True)
 
 
 def imported(machine: Machine, pairs: int) -> None:
@@ -98,8 +119,8 @@ def imported(machine: Machine, pairs: int) -> None:
     report(f"import of {MODULES} modules from one file", "from a directory", load("packed"), load("unpacked"), pairs)
 
 
-def report(ours: str, theirs: str, do: Callable[[], object], other: Callable[[], object], pairs: int) -> None:
-    """Alternate the two, and print the medians, their ratio and their difference."""
+def report(ours: str, theirs: str, do: Callable[[], object], other: Callable[[], object], pairs: int) -> float:
+    """Alternate the two, and print the medians, their ratio and their difference, which it gives in seconds."""
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(pairs):
         for which in (0, 1) if number % 2 else (1, 0):
@@ -110,6 +131,7 @@ def report(ours: str, theirs: str, do: Callable[[], object], other: Callable[[],
     first, second = map(statistics.median, times)
     compared = f"ratio {first / second:.2f}, {1000 * (first - second):+.0f} ms"
     print(f"{ours}: {first:.2f} s; {theirs}: {second:.2f} s; {compared}", flush=True)
+    return first - second
 
 
 if __name__ == "__main__":
