@@ -247,7 +247,7 @@ def _stale_layers(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
         modules = known(trees)
         stale = [layer for layer in found_layers(trees, environ) if is_stale(layer, modules)]
-    except SifmodError:  # a tree that is closed to this user, which another line says
+    except (SifmodError, OSError):  # a tree that is closed to this user, which another line says
         return
     if stale:
         size = size_text(sum(layer.size for layer in stale))
