@@ -15,7 +15,7 @@ def small_disk(directory: Path, size: int, kind: str = "tmpfs", *, inodes: int =
     """A file system of `size` bytes, mounted on the new `directory` in a namespace of its own: the path to it.
 
     An ordinary user may do that too; the path leads through /proc, where the namespace can be entered. `kind`: tmpfs,
-    or ext4, where a directory takes a page too; that takes root and a loop device. `inodes` of a tmpfs: 0 for any number.
+    or ext4, where a directory takes a page too; that takes root and a loop device. `inodes` of a tmpfs: 0 is no limit.
     """
     directory.mkdir()
     namespace = ("unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user")))
