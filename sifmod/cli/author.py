@@ -309,14 +309,18 @@ def lock_command(
     The lock of FILE.yaml is FILE.lock beside it; that of a NAME is in this directory.
     """
     from sifmod.actions.lock import lock_beside
-    from sifmod.cli.stack_files import lock_data, write_lock
+    from sifmod.actions.stack.record import write_lock
+    from sifmod.actions.stack.stack_options import read_stack
+    from sifmod.cli.stack_files import lock_data, say_locked, stack_given
     from sifmod.config.stack import stack_of
 
     stacks = (easyconfigs,) if output else tuple((word,) for word in easyconfigs)
     written: list[dict[str, object]] = []
     for words in stacks:
-        path = output or lock_beside(words[0])
-        modules = write_lock(stack_of(words, variants), path, given, as_json=as_json)
+        path = (output or lock_beside(words[0])).absolute()
+        modules = write_lock(read_stack(stack_of(words, variants), stack_given(given)), path)
+        if not as_json:
+            say_locked(path, modules)
         written.append(lock_data(path, modules))
     if as_json:
         print_json(written[0] if len(written) == 1 else written)

@@ -2,22 +2,22 @@
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sifmod.cli.context import layout_for, load_context, reporter, tree
+from sifmod.cli.context import layout_for, load_context, reporter, site_given, tree
 from sifmod.cli.output import counted, echo, print_json, say
-from sifmod.cli.shared_options import SITE_KEYS, Given, json_option, prefix_option, several, site_options
+from sifmod.cli.shared_options import Given, json_option, prefix_option, several, site_options
 from sifmod.errors import ConfigError, OptionError
 from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from sifmod.actions.catalogue.entry import Entry
     from sifmod.actions.lock import LockedModule
-    from sifmod.actions.stack.stack_plan import Planned
+    from sifmod.actions.stack.stack_options import StackOptions
     from sifmod.config.load_site import LoadedSite
     from sifmod.config.stack import Stack
 
@@ -34,39 +34,32 @@ stack_options = several(
 )
 
 
-def given_site(given: Given) -> dict[str, str]:
-    """The options that say what is true of this machine."""
+def site_in_full(given: Given) -> dict[str, str]:
+    """The options that say what is true of this machine, which mean the same in any directory."""
     from sifmod.config.prefix import in_full
 
-    return {name: in_full(name, given[name]) for name in SITE_KEYS if given.get(name) is not None}
+    return {name: in_full(name, text) for name, text in site_given(given).items()}
 
 
-def planned_stack(stack: "Path | Stack", given: Given) -> "tuple[Planned, LoadedSite]":
-    """The stack, read from its file, with what the command line says, and the site."""
-    from sifmod.actions.fetch_settings import fetch_settings
+def stack_given(given: Given, *, locked: bool = False) -> "StackOptions":
+    """What the command line asks of a stack."""
     from sifmod.actions.install.options import InstallOptions
-    from sifmod.actions.stack.stack_plan import Planned
-    from sifmod.config.stack import load_stack
+    from sifmod.actions.stack.stack_options import StackOptions
     from sifmod.tree.provenance import CommandLine
 
-    texts = given_site(given)
-    site = load_context(texts)
-    stores = given.get("stores", ())
+    stores, rebuild = given.get("stores", ()), given.get("rebuild", False)
     for store in stores:
         if not Layout(store.absolute()).images.is_dir():
             raise OptionError(f"--from: {store} is no tree of sifmod with images in it")
-    options = InstallOptions(
-        rebuild=given.get("rebuild", False),
-        checked_since=time.time() if given.get("rebuild") else 0.0,
+    install = InstallOptions(
+        rebuild=rebuild,
+        checked_since=time.time() if rebuild else 0.0,
         offline=given.get("offline", False),
         into_home=given.get("yes", False),
         stores=tuple(store.absolute() for store in stores),
-        asked=CommandLine(checked=not given["skip_sanity_check"]),
+        asked=CommandLine(checked=not given.get("skip_sanity_check", True)),
     )
-    jobs = given.get("jobs") or fetch_settings(site.site).processors
-    return Planned(
-        load_stack(stack) if isinstance(stack, Path) else stack, tree(site.site.prefix), texts, options, jobs=jobs
-    ), site
+    return StackOptions(site_in_full(given), install, locked, given.get("only", ()), given.get("jobs"))
 
 
 @click.command("init")
@@ -108,11 +101,8 @@ def outdated(file: Path, as_json: bool, **given: Any) -> None:
     Nothing is changed. `sifmod install --force` fetches the image that a tag names now.
     """
     from sifmod.actions.stack.outdated import outdated as find
-    from sifmod.actions.stack.stack_plan import plan_stack
 
-    planned, site = planned_stack(file, {**given, "skip_sanity_check": True})
-    plan = plan_stack(planned)
-    found = find(plan, site)
+    found = find(file, stack_given(given))
     if as_json:
         rows = [{**one._asdict(), "module": str(one.module)} for one in found.newer]
         print_json({"newer": rows, "notes": list(found.problems)})
@@ -120,8 +110,9 @@ def outdated(file: Path, as_json: bool, **given: Any) -> None:
         for one in found.newer:
             echo(f"{one.module}: {one.note}")
         if not found.newer:
-            there = any(step.generation for step in plan.steps)
-            say("nothing newer was found" if there else f"none of its modules is installed in {plan.layout.prefix}")
+            there = any(step.generation for step in found.plan.steps)
+            prefix = found.plan.layout.prefix
+            say("nothing newer was found" if there else f"none of its modules is installed in {prefix}")
     for problem in found.problems:
         say(f"warning: {problem}")
 
@@ -139,40 +130,26 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
     from, and of every file that was generated. The tree keeps its images, whatever becomes of their modules, until
     another lock of the stack is written or applied there, or --forget.
     """
-    from sifmod.actions.lock import images_of, lock_beside
-    from sifmod.actions.stack.record import keep_images
-    from sifmod.config.stack import load_stack
+    from sifmod.actions.lock import lock_beside
+    from sifmod.actions.stack.record import lock_stack
 
     if forget and output:
         raise click.UsageError("--forget writes no lock: give no -o")
-    site = load_context(given_site(given)).site
-    stack = load_stack(file)
-    tree(site.prefix)
-    path = output or lock_beside(file)
-    modules = () if forget else write_lock(file, path, given, as_json=as_json)
-    if forget or os.access(site.prefix, os.W_OK):
-        keep_images(stack, images_of(modules), site, reporter())
-    else:
-        say(f"you cannot write in {site.prefix}, so `sifmod gc` there does not know of this lock")
+    path = (output or lock_beside(file)).absolute()
+    found = lock_stack(file, path, stack_given(given), reporter(), forget=forget)
+    if not forget and not as_json:
+        say_locked(path, found.modules)
+    if not found.kept:
+        say(f"you cannot write in {found.prefix}, so `sifmod gc` there does not know of this lock")
     if as_json:
-        print_json(lock_data(path, modules))
+        print_json(lock_data(path, found.modules))
     elif forget:
-        say(f"{stack.name}: {site.prefix} keeps no image for its lock any more; `sifmod gc` shows what can go")
+        say(f"{found.stack.name}: {found.prefix} keeps no image for its lock any more; `sifmod gc` shows what can go")
 
 
-def write_lock(stack: "Path | Stack", path: Path, given: Given, *, as_json: bool) -> "tuple[LockedModule, ...]":
-    """Write the lock of a stack that is installed, and say where; gives the modules in it."""
-    from sifmod.actions.author.new_file import write_text
-    from sifmod.actions.lock import to_json
-    from sifmod.actions.stack.record import locked_modules
-
-    path = path.absolute()
-    planned, _ = planned_stack(stack, {**given, "skip_sanity_check": True})
-    modules = locked_modules(planned._replace(anew=True), path)
-    write_text(to_json(modules), path, force=True)
-    if not as_json:
-        say(f"{path}: {counted(len(modules), 'module')}; `--locked` installs exactly that")
-    return modules
+def say_locked(path: Path, modules: "Sized") -> None:
+    """Say where a lock was written."""
+    say(f"{path}: {counted(len(modules), 'module')}; `--locked` installs exactly that")
 
 
 def lock_data(path: Path, modules: "Iterable[LockedModule]") -> dict[str, object]:
@@ -200,20 +177,15 @@ def bundle(file: Path, output: Path, without: Path | None, no_wheels: bool, as_j
     It holds the images, the easyconfigs with what they were made from, the lock, and sifmod's own wheels. Run it again
     after an interruption: it goes on where it was.
     """
-    from sifmod.actions.lock import lock_beside, read_lock
-    from sifmod.actions.stack.bundle import items, own_wheels, write_bundle
-    from sifmod.actions.stack.decided import decided_here
+    from sifmod.actions.stack.bundle import bundle_stack
+    from sifmod.actions.stack.stack_options import read_stack
     from sifmod.cli.progress import progress
 
-    planned, site = planned_stack(file, {**given, "skip_sanity_check": True})
-    stack = planned.stack
-    decided = decided_here(site, read_lock(lock_beside(stack.path)), stack.path.parent, os.environ)
-    with own_wheels(wanted=not no_wheels) as wheels, progress(not as_json) as update:
-        there = without.read_text("utf-8", "replace") if without else ""
-        found = tuple(items(stack, site.site, wheels, there, decided))
-        write_bundle(output, iter(found), update)
+    there = without.read_text("utf-8", "replace") if without else ""
+    with progress(not as_json) as update:
+        size = bundle_stack(read_stack(file, stack_given(given)), output, there, update, wheels=not no_wheels)
     if as_json:
-        print_json({"path": str(output.absolute()), "size": sum(item.size for item in found)})
+        print_json({"path": str(output.absolute()), "size": size})
     else:
         say(f"{output} is complete; on the other side: sifmod stack apply --bundle {output.name}")
 
@@ -268,9 +240,10 @@ def catalogue(
 def _of_stack(stack: "Stack", context: "LoadedSite", given: "Mapping[str, str | None]") -> "tuple[Entry, ...]":
     from sifmod.actions.catalogue.gather import of_stack
     from sifmod.actions.install.options import InstallOptions
-    from sifmod.actions.stack.stack_plan import Planned, plan_stack
+    from sifmod.actions.stack.stack_options import Planned
+    from sifmod.actions.stack.stack_plan import plan_stack
 
-    planned = Planned(stack, tree(context.site.prefix), given_site(given), InstallOptions())
+    planned = Planned(stack, tree(context.site.prefix), context, site_in_full(given), InstallOptions())
     return of_stack(plan_stack(planned), os.environ, say)
 
 
