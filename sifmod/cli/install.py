@@ -120,7 +120,8 @@ def _targets(name: str, variants: tuple[str, ...], given: Given) -> Iterator[Tar
 
 
 def _options(given: Given, variant: str | None) -> "InstallOptions":
-    from sifmod.actions.install.options import InstallOptions, deciding
+    from sifmod.actions.install.options import InstallOptions
+    from sifmod.config.option import deciding
     from sifmod.tree.provenance import CommandLine
 
     # --compression, --processors and the options of a site travel in the site (see load_context)

@@ -10,7 +10,7 @@ from types import FrameType
 import click
 
 from sifmod.cli.output import echo, error_data, explained, json_text, lost_output, show_error, with_code, write
-from sifmod.cli.verb import Helped, with_help, write_examples
+from sifmod.cli.verb import Helped, Verb, with_help, write_examples
 from sifmod.errors import SifmodError
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
@@ -97,7 +97,7 @@ class Verbs(Helped, click.Group):
             from sifmod.cli.complete import completing
 
             return completing(command, cmd_name)
-        return with_help(command)
+        return command if isinstance(command, Verb) else with_help(command)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """What sifmod is, and what to begin with."""

@@ -28,12 +28,12 @@ REFUSED = ("variant", "source", "rebuild", "force", "fetch", "keep_blobs", "comp
 def reapply(given: Given) -> int:
     """Print what a changed site, preset or quirk changes in the installed modules, as a diff, then change it."""
     from sifmod.actions.install.reapply import Reapplication, Reapplying, reapplications
-    from sifmod.config.prefix import in_full
+    from sifmod.config.option import KEYS
     from sifmod.tree.receipt import live_modules
 
     if refused := [f"--{name.replace('_', '-')}" for name in REFUSED if given[name]]:
         raise click.UsageError(f"{', '.join(refused)}: not with --module-only without easyconfigs")
-    options = {name: in_full(name, given[name]) for name in DECIDING if given[name] is not None}
+    options = {name: KEYS[name].in_full(given[name]) for name in DECIDING if given[name] is not None}
     asked = Reapplying(layout_for(given["prefix"]), options, sanity=not given["skip_sanity_check"])
     speak = quiet if given["quiet"] else say
     telling, fail_fast = reporter(speak), given["fail_fast"]

@@ -1,20 +1,87 @@
-"""Options that several verbs share."""
+"""Options that several commands have, each group a frozen value."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
+from sifmod.config.option import KEYS
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonOption:
+    """How the answer is printed."""
+
+    as_json: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixOption:
+    """Which tree."""
+
+    prefix: str | None = None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Those of its options that are given and are keys of the site."""
+        options = {name: text for name, text in vars(self).items() if text is not None}
+        return {name: text for name, text in options.items() if name in KEYS and KEYS[name].typed}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeOptions(PrefixOption, JsonOption):
+    """Which tree, and how the answer is printed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteOptions(TreeOptions):
+    """What is true of this machine: each is a SIFMOD_ variable and a key of config.yaml too."""
+
+    site: str | None = None
+    robot_paths: str | None = None
+    image_dirs: str | None = None
+    accelerator: str | None = None
+    runtime: str | None = None
+    module_syntax: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversionOptions(SiteOptions):
+    """Of commands that may convert an image."""
+
+    compression: str | None = None
+    processors: str | None = None
+    offline: bool = False
+    quiet: bool = False
+    yes: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacesOptions:
+    """Where packages are looked for."""
+
+    find_links: tuple[str, ...] = ()
+    no_index: bool = False
+    index_url: str | None = None
+    extra_index_url: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerOptions(TreeOptions, PlacesOptions):
+    """Which layer of a module: its name, where it is made, and of what."""
+
+    layer: str = "default"
+    directory: str | None = None
+
+
+# for stack.py, stack_job.py and layers.py, until they have options of this form
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 Given = Mapping[str, Any]
 """The options of a command line, by their names, as click gives them."""
 
-# those that are keys of the site too (config/site.py); a name in upper case after SIFMOD_ works in the environment
-SITE_KEYS = (
-    *("site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime", "module_syntax"),
-    *("link", "compression", "processors"),
-)
+SITE_KEYS = tuple(key for key, option in KEYS.items() if option.typed)
 
 
 def several(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:

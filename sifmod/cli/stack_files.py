@@ -36,9 +36,9 @@ stack_options = several(
 
 def given_site(given: Given) -> dict[str, str]:
     """The options that say what is true of this machine."""
-    from sifmod.config.prefix import in_full
+    from sifmod.config.option import KEYS
 
-    return {name: in_full(name, given[name]) for name in SITE_KEYS if given.get(name) is not None}
+    return {name: KEYS[name].in_full(given[name]) for name in SITE_KEYS if given.get(name) is not None}
 
 
 def planned_stack(stack: "Path | Stack", given: Given) -> "tuple[Planned, LoadedSite]":

@@ -90,7 +90,7 @@ def asked_of_jobs() -> "JobOptions | None":
 
 def _words() -> tuple[str, ...]:
     """The options of the command line that say what is installed, and how: each element has them too."""
-    from sifmod.config.prefix import in_full
+    from sifmod.config.option import option_of
 
     context = click.get_current_context()
     words = []
@@ -105,7 +105,7 @@ def _words() -> tuple[str, ...]:
             continue
         given = value if isinstance(value, tuple) else (value,)
         texts = (str(one.absolute() if isinstance(one, Path) else one) for one in given if one not in (None, False))
-        words += [f"{spelled}={in_full(name, text)}" for text in texts]
+        words += [f"{spelled}={option_of('stack apply', name).in_full(text)}" for text in texts]
     return tuple(words)
 
 

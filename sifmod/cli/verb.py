@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from sifmod.cli.output import write
+from sifmod.config.option import option_of
 
 # command, and what it is for; the verb is its second word, or two; each of them is typed in tests/cli/test_help.py
 _OF_VERBS = (
@@ -118,23 +119,8 @@ _OF_GROUPS: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod site new hilltop", "write it down as a first site file"),
     ),
 }
-# an option's parameter → what it is about; any other one is about how something is done
-_BY_TITLE = {
-    "What": "title"
-    " variant variants source base pip fetch module_only installed arch sha256 version origins signature verb name"
-    " name_from to days now rollbacks bundled without purge keys files editable onto upgrade everything layer style"
-    " network minimum nodes time lab remove stale locked stack hooks none add_to_index"
-    " since until message successor undo modes repair_modes marks only",
-    "Where": "prefix stores directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
-    " module_syntax",
-    "Slurm": "job wait account partition job_cores job_max_walltime job_max_jobs job_output_dir job_partition"
-    " job_account job_test job_test_partition",
-    "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit form",
-}
-TITLES = {name: title for title, names in _BY_TITLE.items() for name in names.split()}
 ORDER = ("What", "Where", "How", "Slurm", "Output")
-_OF_THE_SITE = ("robot_paths", "image_dirs", "accelerator", "runtime", "module_syntax")
-_IN_FULL = ("install", "config show")  # whose help explains the options of _OF_THE_SITE
+_IN_FULL = ("install", "config show")  # whose help explains the options of a site
 
 
 def _examples() -> dict[str, tuple[tuple[str, str], ...]]:
@@ -234,11 +220,11 @@ def option_groups(command: click.Command, ctx: click.Context) -> list[tuple[str,
     for parameter in command.get_params(ctx):
         if not isinstance(parameter, click.Option):
             continue
-        if parameter.name in _OF_THE_SITE and words(ctx) not in _IN_FULL:
+        option = None if "--help" in parameter.opts else option_of(words(ctx), str(parameter.name))
+        if option and option.brief and words(ctx) not in _IN_FULL:
             short.append(parameter.opts[0])
         elif row := parameter.get_help_record(ctx):
-            title = "Output" if "--help" in parameter.opts else TITLES.get(parameter.name or "", "How")
-            found[title].append(row)
+            found[option.title if option else "Output"].append(row)
     if short:
         found["Where"].append((", ".join(short), "As `sifmod config show --help` says."))
     return [(title, rows) for title, rows in found.items() if rows]

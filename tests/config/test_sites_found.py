@@ -8,7 +8,7 @@ from sifmod.config.detect import detected_site, kept_site, named_site, site_dire
 from sifmod.config.find import shipped
 from sifmod.config.input import Input, current_facts, read_input
 from sifmod.config.load_site import Kept, load_site
-from sifmod.config.option import easyconfig_layer, option_layers
+from sifmod.config.option_layers import easyconfig_layer, option_layers
 from sifmod.errors import ConfigError, OptionError
 from support.config import Configuration, lines, write
 
