@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Given = TypeVar("Given", bound="DataclassInstance")
+_PATH = click.Path(path_type=Path)
 
 
 def command(words: str, given: type[Given]) -> Callable[[Callable[[Given], int | None]], Verb]:
@@ -41,7 +42,8 @@ def group(name: str, text: str, *commands: click.Command) -> VerbGroup:
 
 
 def argument(metavar: str | None = None, kind: Any = str, *, default: Any = MISSING, many: bool = False) -> Any:
-    """A field that is typed without an option before it. `kind` is as click has it; `many`: any number of words."""
+    """A field that is typed without an option before it: a type of click, or Path; `many`: any number of words."""
+    kind = _PATH if kind is Path else kind
     return field(default=default, metadata={"metavar": metavar, "type": kind, "nargs": -1 if many else 1})
 
 
@@ -110,7 +112,7 @@ def _type(option: Option) -> Any:
         case "flag":
             return click.BOOL
         case "file":
-            return click.Path(path_type=Path)
+            return _PATH
     return click.STRING
 
 

@@ -6,21 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
+from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, load_context, reporter
 from sifmod.cli.output import ask, echo, outgoing_data, print_json, quiet, receipt_data, say
-from sifmod.cli.shared_options import (
-    Given,
-    conversion_options,
-    json_option,
-    keep_blobs_option,
-    site_options,
-    yes_option,
-)
+from sifmod.cli.shared_options import ConversionOptions
 from sifmod.config.shown import shown
 from sifmod.errors import HeldError, SifmodError
 from sifmod.system import one_line
@@ -35,37 +29,34 @@ if TYPE_CHECKING:
 _THERE = "already installed"
 
 
-@click.command("install")
-@click.argument("easyconfigs", nargs=-1, metavar="FILE|NAME...")
-@click.option("-D", "--dry-run-short", is_flag=True, help="Show what would be done, a line each: [ ] [x] [R] [F].")
-@click.option("--dry-run", is_flag=True, help="Show what would be done, with every path.")
-@click.option("-x", "--extended-dry-run", is_flag=True, help="Show every file that would be written, with its text.")
-@click.option("-r", "--robot", is_flag=True, help="Accepted for EasyBuild's sake; it changes nothing.")
-@click.option("--rebuild", is_flag=True, help="Install again, and check again, even where nothing has changed.")
-@click.option("-f", "--force", is_flag=True, help="As --rebuild, and fetch the image again.")
-@click.option("--module-only", is_flag=True, help="Render modulefile and scripts again, keep the installed image.")
-@click.option("--installed", is_flag=True, help="With --module-only: all that is installed. No FILE means the same.")
-@click.option("--fetch", is_flag=True, help="Only fetch the images into the store; install nothing.")
-@click.option(
-    "--variant",
-    "variants",
-    metavar="NAME|all",
-    multiple=True,
-    help="Which variant (default: the one for this site's accelerator); may be repeated; all: of this architecture.",
-)
-@click.option("--source", metavar="REFERENCE", help="Take the image from here instead.")
-@click.option("--link", type=click.Choice(["copy", "hardlink", "reference"]), help="How a local SIF is taken in.")
-@click.option("--offline", is_flag=True, help="Use only what is on this machine.")
-@click.option("--skip-sanity-check", is_flag=True, help="Do not look for commands in the image.")
-@click.option("--locked", is_flag=True, help="Exactly what the lock of the easyconfig says, or nothing.")
-@click.option("--fail-fast", is_flag=True, help="Of several easyconfigs: leave the others after a failure.")
-@yes_option
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and the commands to type next.")
-@conversion_options
-@keep_blobs_option
-@site_options
-@json_option
-def command(easyconfigs: tuple[str, ...], variants: tuple[str, ...], **given: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class InstallCommand(ConversionOptions):
+    easyconfigs: tuple[str, ...] = argument("FILE|NAME...", default=(), many=True)
+    dry_run_short: bool = False
+    dry_run: bool = False
+    extended_dry_run: bool = False
+    robot: bool = False
+    rebuild: bool = False
+    force: bool = False
+    module_only: bool = False
+    installed: bool = False
+    fetch: bool = False
+    variants: tuple[str, ...] = ()
+    source: str | None = None
+    link: str | None = None
+    skip_sanity_check: bool = False
+    locked: bool = False
+    fail_fast: bool = False
+    keep_blobs: bool = False
+
+    @property
+    def only_shows(self) -> bool:
+        """Whether nothing is to be changed."""
+        return self.dry_run_short or self.dry_run or self.extended_dry_run
+
+
+@command("install", InstallCommand)
+def install_command(given: InstallCommand) -> int:
     """Install the modules of one or more easyconfigs.
 
     FILE is a path; a NAME such as PyTorch-2.2.0 is looked up on the easyconfig path. What is installed already and
@@ -73,23 +64,22 @@ def command(easyconfigs: tuple[str, ...], variants: tuple[str, ...], **given: An
     Of several easyconfigs all are tried; a line for each says at the end what became of it.
     `--module-only` without a FILE applies a changed site, preset or quirk to everything that is installed.
     """
-    if given["installed"] and (easyconfigs or not given["module_only"]):
+    if given.installed and (given.easyconfigs or not given.module_only):
         raise click.UsageError("--installed goes with --module-only, and without easyconfigs")
-    if given["module_only"] and not easyconfigs:
+    if given.module_only and not given.easyconfigs:
         from sifmod.cli.reapply import reapply
 
-        return reapply({**given, "variant": " ".join(variants)})
-    if not easyconfigs:
+        return reapply(given)
+    if not given.easyconfigs:
         raise click.UsageError("missing argument: FILE or NAME of an easyconfig")
-    dry = any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run"))
-    do = _dry_run(given) if dry else _fetch(given) if given["fetch"] else _install(given)
-    targets = [one for name in easyconfigs for one in _targets(name, variants, given)]
-    ended = list(run_batch(targets, do, fail_fast=given["fail_fast"]))
+    do = _dry_run(given) if given.only_shows else _fetch(given) if given.fetch else _install(given)
+    targets = [one for name in given.easyconfigs for one in _targets(name, given)]
+    ended = list(run_batch(targets, do, fail_fast=given.fail_fast))
     code = worst([one for _, one in ended])
-    if len(ended) > 1 and (code or not (dry or given["quiet"])):
+    if len(ended) > 1 and (code or not (given.only_shows or given.quiet)):
         for line in summary(ended):
             say(line)
-    if given["as_json"]:
+    if given.as_json:
         print_json([{"easyconfig": shown(one.easyconfig), "variant": one.variant, **end.data} for one, end in ended])
     return code
 
@@ -106,43 +96,44 @@ class Target:
         return f"{shown(self.easyconfig)} --variant {self.variant}" if self.variant else shown(self.easyconfig)
 
 
-def _targets(name: str, variants: tuple[str, ...], given: Given) -> Iterator[Target]:
+def _targets(name: str, given: InstallCommand) -> Iterator[Target]:
     """Each variant of one easyconfig that is asked for; where `all` cannot be answered, installing it says why."""
-    names: tuple[str | None, ...] = tuple(dict.fromkeys(variants)) or (None,)
+    names: tuple[str | None, ...] = tuple(dict.fromkeys(given.variants)) or (None,)
     if "all" in names:
         from sifmod.actions.install.request import variants_here
 
         with suppress(SifmodError):
-            here = variants_here(name, load_context(given))
+            here = variants_here(name, load_context(given.settings))
             names = tuple(dict.fromkeys((*here, *(one for one in names if one != "all"))))
     for variant in names:
         yield Target(name, variant)
 
 
-def _options(given: Given, variant: str | None) -> "InstallOptions":
+def _options(given: InstallCommand, variant: str | None) -> "InstallOptions":
     from sifmod.actions.install.options import InstallOptions
     from sifmod.config.option import deciding
     from sifmod.tree.provenance import CommandLine
 
+    told = {**given.settings, "variant": variant, "source": given.source}
     # --compression, --processors and the options of a site travel in the site (see load_context)
     return InstallOptions(
         variant=variant,
-        source=given["source"],
-        rebuild=given["rebuild"] or given["force"] or given["module_only"],
-        force=given["force"],
-        checked_since=time.time() if given["rebuild"] or given["force"] else 0.0,
-        module_only=given["module_only"],
-        offline=given["offline"],
-        keep_blobs=given["keep_blobs"],
-        into_home=given["yes"],
-        asked=CommandLine(options=deciding({**given, "variant": variant}), checked=not given["skip_sanity_check"]),
+        source=given.source,
+        rebuild=given.rebuild or given.force or given.module_only,
+        force=given.force,
+        checked_since=time.time() if given.rebuild or given.force else 0.0,
+        module_only=given.module_only,
+        offline=given.offline,
+        keep_blobs=given.keep_blobs,
+        into_home=given.yes,
+        asked=CommandLine(options=deciding(told), checked=not given.skip_sanity_check),
     )
 
 
-def _request(target: Target, given: Given) -> "InstallRequest":
+def _request(target: Target, given: InstallCommand) -> "InstallRequest":
     from sifmod.config.word import wanted_easyconfig
 
-    site = load_context(given)
+    site = load_context(given.settings)
     wanted_easyconfig(target.easyconfig, site.site)  # a slip is told before all that an install needs is imported
     from sifmod.actions.install.request import decide, held_to, variants_here
     from sifmod.actions.lock import lock_beside, read_lock
@@ -150,25 +141,25 @@ def _request(target: Target, given: Given) -> "InstallRequest":
     if target.variant == "all":  # could not be answered before
         variants_here(target.easyconfig, site)
     request = decide(target.easyconfig, site, _options(given, target.variant))
-    return held_to(request, read_lock(lock_beside(target.easyconfig).absolute())) if given["locked"] else request
+    return held_to(request, read_lock(lock_beside(target.easyconfig).absolute())) if given.locked else request
 
 
-def _fetch(given: Given) -> Callable[[Target], Done]:
+def _fetch(given: InstallCommand) -> Callable[[Target], Done]:
     """Fetches the image of an easyconfig into the store, and prints its path."""
     from sifmod.actions.install.choose_image import fetch_only
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
-    speak = quiet if given["quiet"] else say
+    speak = quiet if given.quiet else say
 
     def fetch(target: Target) -> Done:
         request = _request(target, given)
         module = request.plan.module
-        with progress(not given["quiet"]) as update:
+        with progress(not given.quiet) as update:
             artifact = fetch_only(request, reporter(speak, update))
         state = "is in the store" if update.used else "is in the store already"
-        if not given["as_json"]:
+        if not given.as_json:
             speak(f"{module}: the image {state}, {artifact.source}")
-            if given["keep_blobs"] and not update.used:
+            if given.keep_blobs and not update.used:
                 speak(NOTHING_KEPT)
             echo(artifact.path)
         row = {"module": str(module), "path": str(artifact.path), "sha256": artifact.sha256}
@@ -177,18 +168,18 @@ def _fetch(given: Given) -> Callable[[Target], Done]:
     return fetch
 
 
-def _install(given: Given) -> Callable[[Target], Done]:
+def _install(given: InstallCommand) -> Callable[[Target], Done]:
     """Installs an easyconfig, or finds it installed and unchanged, and prints the commands that load its module."""
     from sifmod.actions.install.unchanged import find_unchanged
     from sifmod.config.input import Surroundings
 
-    layout, known = layout_for(given["prefix"]), None
+    layout, known = layout_for(given.prefix), None
 
     def install(target: Target) -> Done:
         nonlocal known
         known = surroundings = known or Surroundings(os.environ)
         options = _options(given, target.variant)
-        found = None if given["locked"] else find_unchanged(layout, target.easyconfig, options, surroundings)
+        found = None if given.locked else find_unchanged(layout, target.easyconfig, options, surroundings)
         if found is None:
             known = None  # an install takes its time
         elif found.image and found.image.link == "reference":
@@ -197,16 +188,16 @@ def _install(given: Given) -> Callable[[Target], Done]:
             renew(layout, found)
         installation, state, layers = (found, _THERE, ()) if found else _installed(target, given)
         told = f"{installation.module} {state}"
-        if given["as_json"]:
+        if given.as_json:
             rows = [outgoing_data(one) for one in layers]
             return Done(told, {**receipt_data(installation), "changed": state != _THERE, "outgoing_layers": rows})
-        _report(installation, state, layers, quiet=given["quiet"])
+        _report(installation, state, layers, quiet=given.quiet)
         return Done(told, {})
 
     return install
 
 
-def _installed(target: Target, given: Given) -> "tuple[Installation, str, tuple[OutgoingLayer, ...]]":
+def _installed(target: Target, given: InstallCommand) -> "tuple[Installation, str, tuple[OutgoingLayer, ...]]":
     """What is installed, what was done for it, and which layers fit its image no longer."""
     request = _request(target, given)
     from sifmod.actions.install.install import install_with_layers
@@ -214,7 +205,7 @@ def _installed(target: Target, given: Given) -> "tuple[Installation, str, tuple[
     from sifmod.cli.progress import NOTHING_KEPT, progress
     from sifmod.tree.receipt import live
 
-    show = not given["quiet"]
+    show = not given.quiet
     speak = say if show else quiet
     for note in request.notes:
         speak(note)
@@ -229,7 +220,7 @@ def _installed(target: Target, given: Given) -> "tuple[Installation, str, tuple[
         request = replace(request, options=replace(request.options, despite_hold=True))
         with progress(show) as update:
             installation, changed = install_with_layers(request, reporter(speak, update))
-    if given["keep_blobs"] and not update.used:
+    if given.keep_blobs and not update.used:
         speak(NOTHING_KEPT)
     done = "restored" if before and installation.generation == before.generation else "installed"
     layers = outgoing(before, installation.image_sha256, os.environ) if before and changed else ()
@@ -253,16 +244,16 @@ def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLay
         echo(line)
 
 
-def _dry_run(given: Given) -> Callable[[Target], Done]:
+def _dry_run(given: InstallCommand) -> Callable[[Target], Done]:
     """Shows what an install would do; reads, changes nothing."""
     from sifmod.actions.install.unchanged import find_unchanged
     from sifmod.config.input import Surroundings
 
-    layout, surroundings = layout_for(given["prefix"]), Surroundings(os.environ)
+    layout, surroundings = layout_for(given.prefix), Surroundings(os.environ)
 
     def show(target: Target) -> Done:
         name, options = target.easyconfig, _options(given, target.variant)
-        if given["dry_run_short"] and (found := find_unchanged(layout, name, options, surroundings)):
+        if given.dry_run_short and (found := find_unchanged(layout, name, options, surroundings)):
             path = name if Path(name).exists() else found.provenance.easyconfig
             row: dict[str, object] = {
                 "easyconfig": path,
@@ -283,13 +274,13 @@ def _dry_run(given: Given) -> Callable[[Target], Done]:
                 "outgoing_layers": [outgoing_data(one) for one in outgoing_layers(before, request) if mark != "x"],
             }
         done = Done(f"{row['module']} [{row['mark']}]", row)
-        if given["as_json"]:
+        if given.as_json:
             return done
         echo(one_line(f" * [{row['mark']}] {row['easyconfig']} (module: {row['module']})"))
-        if not given["dry_run_short"]:
+        if not given.dry_run_short:
             for line in overview(request):
                 echo(one_line(f"       {line}"))
-        if given["extended_dry_run"]:
+        if given.extended_dry_run:
             for path, text in texts(request):
                 echo(f"\n--- {path}\n{text}")
         return done

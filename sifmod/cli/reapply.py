@@ -11,43 +11,47 @@ import click
 from sifmod.cli.batch import Done, Ended, Failed, run_batch, summary, worst
 from sifmod.cli.context import layout_for, reporter
 from sifmod.cli.output import echo, print_json, quiet, say, show_error
-from sifmod.cli.shared_options import Given
 from sifmod.config.name import ModuleName
 from sifmod.errors import SifmodError
 
 if TYPE_CHECKING:
     from sifmod.actions.install.reapply import Reapplication, Reapplying
     from sifmod.actions.reporter import Reporter
-
-# the options of a site that decide about a module whose image is there
-DECIDING = ("site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime", "module_syntax", "link")
-# those of other installs, which would fetch or choose
-REFUSED = ("variant", "source", "rebuild", "force", "fetch", "keep_blobs", "compression", "processors")
+    from sifmod.cli.install import InstallCommand
 
 
-def reapply(given: Given) -> int:
+def reapply(given: "InstallCommand") -> int:
     """Print what a changed site, preset or quirk changes in the installed modules, as a diff, then change it."""
     from sifmod.actions.install.reapply import Reapplication, Reapplying, reapplications
     from sifmod.config.option import KEYS
     from sifmod.tree.receipt import live_modules
 
-    if refused := [f"--{name.replace('_', '-')}" for name in REFUSED if given[name]]:
+    others = {  # options of installs that fetch or choose
+        "--variant": given.variants,
+        "--source": given.source,
+        "--rebuild": given.rebuild,
+        "--force": given.force,
+        "--fetch": given.fetch,
+        "--keep-blobs": given.keep_blobs,
+        "--compression": given.compression,
+        "--processors": given.processors,
+    }
+    if refused := [name for name, value in others.items() if value]:
         raise click.UsageError(f"{', '.join(refused)}: not with --module-only without easyconfigs")
-    options = {name: KEYS[name].in_full(given[name]) for name in DECIDING if given[name] is not None}
-    asked = Reapplying(layout_for(given["prefix"]), options, sanity=not given["skip_sanity_check"])
-    speak = quiet if given["quiet"] else say
-    telling, fail_fast = reporter(speak), given["fail_fast"]
-    only_shown = any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run"))
+    options = {name: KEYS[name].in_full(text) for name, text in given.settings.items()}
+    asked = Reapplying(layout_for(given.prefix), options, sanity=not given.skip_sanity_check)
+    speak = quiet if given.quiet else say
+    telling, fail_fast = reporter(speak), given.fail_fast
     found: list[Reapplication] = []
     ended: list[tuple[ModuleName, Ended]] = []
 
     def show(one: Reapplication) -> None:
-        if one.changes and not given["as_json"]:
+        if one.changes and not given.as_json:
             echo(one.diff, nl=bool(one.diff))
-        found.append(one if given["as_json"] else one._replace(diff=""))
+        found.append(one if given.as_json else one._replace(diff=""))
 
-    asks = sys.stdin.isatty() and not (given["yes"] or given["as_json"])
-    all_shown_first = asks or only_shown or fail_fast  # --fail-fast names those that are not tried
+    asks = sys.stdin.isatty() and not (given.yes or given.as_json)
+    all_shown_first = asks or given.only_shows or fail_fast  # --fail-fast names those that are not tried
     if all_shown_first:
         for one in reapplications(asked):
             show(one)
@@ -61,17 +65,19 @@ def reapply(given: Given) -> int:
     more = f", {undecided} could not be decided" if undecided else ""
     speak(f"{len(changing)} of {len(found)} installed modules change{more}")
     # the diff has just been read
-    refusal = bool(changing) and asks and not only_shown and not click.confirm("Change them", default=True, err=True)
+    refusal = (
+        bool(changing) and asks and not given.only_shows and not click.confirm("Change them", default=True, err=True)
+    )
     if refusal:
         speak("nothing was changed, as you chose")
-    elif all_shown_first and not only_shown:
+    elif all_shown_first and not given.only_shows:
         again = [(one.module, one.number, one.decided) for one in changing]
         ended = _apply(again, asked, show, telling, fail_fast=fail_fast)
     failed = worst([end for _, end in ended])
     if failed:
         for line in summary(ended):
             speak(line)
-    if given["as_json"]:
+    if given.as_json:
         print_json([_row(one, dict(ended)) for one in found])
     for message, hint in _told(found):
         show_error(message, hint)

@@ -3,19 +3,23 @@
 import os
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, load_context, reporter, tree
 from sifmod.cli.output import counted, echo, print_json, say
-from sifmod.cli.shared_options import SITE_KEYS, Given, json_option, prefix_option, several, site_options
+from sifmod.cli.shared_options import SITE_KEYS, Given, SiteOptions, TreeOptions, several
+from sifmod.config.option import KEYS
 from sifmod.errors import ConfigError, OptionError
 from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from sifmod.actions.catalogue.entry import Entry
+    from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.lock import LockedModule
     from sifmod.actions.stack.stack_plan import Planned
     from sifmod.config.load_site import LoadedSite
@@ -36,44 +40,63 @@ stack_options = several(
 
 def given_site(given: Given) -> dict[str, str]:
     """The options that say what is true of this machine."""
-    from sifmod.config.option import KEYS
-
-    return {name: KEYS[name].in_full(given[name]) for name in SITE_KEYS if given.get(name) is not None}
+    return settings_in_full({name: given[name] for name in SITE_KEYS if given.get(name) is not None})
 
 
-def planned_stack(stack: "Path | Stack", given: Given) -> "tuple[Planned, LoadedSite]":
+def settings_in_full(settings: Mapping[str, str]) -> dict[str, str]:
+    """Keys of the site, with paths that mean the same anywhere."""
+    return {name: KEYS[name].in_full(text) for name, text in settings.items()}
+
+
+def planned(
+    stack: "Path | Stack", settings: Mapping[str, str], options: "InstallOptions", jobs: int | None = None
+) -> "tuple[Planned, LoadedSite]":
     """The stack, read from its file, with what the command line says, and the site."""
     from sifmod.actions.fetch_settings import fetch_settings
-    from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.stack.stack_plan import Planned
     from sifmod.config.stack import load_stack
+
+    site = load_context(settings)
+    found = load_stack(stack) if isinstance(stack, Path) else stack
+    jobs = jobs or fetch_settings(site.site).processors
+    return Planned(found, tree(site.site.prefix), dict(settings), options, jobs=jobs), site
+
+
+def installed_stack(stack: "Path | Stack", given: SiteOptions) -> "tuple[Planned, LoadedSite]":
+    """The stack as it is installed, and the site."""
+    from sifmod.actions.install.options import InstallOptions
     from sifmod.tree.provenance import CommandLine
 
-    texts = given_site(given)
-    site = load_context(texts)
-    stores = given.get("stores", ())
+    return planned(stack, settings_in_full(given.settings), InstallOptions(asked=CommandLine(checked=False)))
+
+
+def planned_stack(stack: Path, given: Given) -> "tuple[Planned, LoadedSite]":
+    """The stack as it is to be installed, and the site."""
+    from sifmod.actions.install.options import InstallOptions
+    from sifmod.tree.provenance import CommandLine
+
+    stores = given["stores"]
     for store in stores:
         if not Layout(store.absolute()).images.is_dir():
             raise OptionError(f"--from: {store} is no tree of sifmod with images in it")
     options = InstallOptions(
-        rebuild=given.get("rebuild", False),
-        checked_since=time.time() if given.get("rebuild") else 0.0,
-        offline=given.get("offline", False),
+        rebuild=given["rebuild"],
+        checked_since=time.time() if given["rebuild"] else 0.0,
+        offline=given["offline"],
         into_home=given.get("yes", False),
         stores=tuple(store.absolute() for store in stores),
         asked=CommandLine(checked=not given["skip_sanity_check"]),
     )
-    jobs = given.get("jobs") or fetch_settings(site.site).processors
-    return Planned(
-        load_stack(stack) if isinstance(stack, Path) else stack, tree(site.site.prefix), texts, options, jobs=jobs
-    ), site
+    return planned(stack, given_site(given), options, given["jobs"])
 
 
-@click.command("init")
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@prefix_option
-@json_option
-def init(file: Path, as_json: bool, prefix: str | None) -> None:
+@dataclass(frozen=True, kw_only=True)
+class InitOptions(TreeOptions):
+    file: Path = argument("FILE", Path)
+
+
+@command("stack init", InitOptions)
+def init(given: InitOptions) -> None:
     """Write a stack's FILE with all that is installed.
 
     It names each module's easyconfig and the options it was installed with; `-` prints it.
@@ -81,28 +104,30 @@ def init(file: Path, as_json: bool, prefix: str | None) -> None:
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.stack.init import stack_text
 
-    to_screen = str(file) == "-"
-    target = Path.cwd() / file
+    to_screen = str(given.file) == "-"
+    target = Path.cwd() / given.file
     if not to_screen:
         check_target(target)
-    text, notes = stack_text(layout_for(prefix), "stack" if to_screen else target.stem, target.parent)
+    text, notes = stack_text(layout_for(given.prefix), "stack" if to_screen else target.stem, target.parent)
     for note in notes:
         say(note)
     if not to_screen:
         write_text(text, target)
-    if as_json:
+    if given.as_json:
         print_json({"path": None if to_screen else str(target), "text": text, "notes": notes})
     elif to_screen:
         echo(text, nl=False)
     else:
-        say(f"{target} is written; `sifmod stack plan {file}` shows what it comes to")
+        say(f"{target} is written; `sifmod stack plan {given.file}` shows what it comes to")
 
 
-@click.command("outdated")
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@site_options
-@json_option
-def outdated(file: Path, as_json: bool, **given: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class StackOptions(SiteOptions):
+    file: Path = argument("FILE", Path)
+
+
+@command("stack outdated", StackOptions)
+def outdated(given: StackOptions) -> None:
     """Print what is newer than what is installed: tags that name another image by now, easyconfigs of later versions.
 
     Nothing is changed. `sifmod install --force` fetches the image that a tag names now.
@@ -110,10 +135,10 @@ def outdated(file: Path, as_json: bool, **given: Any) -> None:
     from sifmod.actions.stack.outdated import outdated as find
     from sifmod.actions.stack.stack_plan import plan_stack
 
-    planned, site = planned_stack(file, {**given, "skip_sanity_check": True})
+    planned, site = installed_stack(given.file, given)
     plan = plan_stack(planned)
     found = find(plan, site)
-    if as_json:
+    if given.as_json:
         rows = [{**one._asdict(), "module": str(one.module)} for one in found.newer]
         print_json({"newer": rows, "notes": list(found.problems)})
     else:
@@ -126,13 +151,14 @@ def outdated(file: Path, as_json: bool, **given: Any) -> None:
         say(f"warning: {problem}")
 
 
-@click.command("lock")
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("-o", "--output", metavar="LOCK", type=click.Path(path_type=Path), help="Write it here, not beside FILE.")
-@click.option("--forget", is_flag=True, help="Write none: the tree keeps no image for FILE's lock any more.")
-@site_options
-@json_option
-def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class LockOptions(StackOptions):
+    output: Path | None = None
+    forget: bool = False
+
+
+@command("stack lock", LockOptions)
+def lock(given: LockOptions) -> None:
     """Write down what is installed: `apply --locked` gives exactly that elsewhere, or fails.
 
     A lock has the digests of each module's easyconfig, of all that it was made from, of its image and where that came
@@ -143,34 +169,35 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
     from sifmod.actions.stack.record import keep_images
     from sifmod.config.stack import load_stack
 
-    if forget and output:
+    file, forget = given.file, given.forget
+    if forget and given.output:
         raise click.UsageError("--forget writes no lock: give no -o")
-    site = load_context(given_site(given)).site
+    site = load_context(settings_in_full(given.settings)).site
     stack = load_stack(file)
     tree(site.prefix)
-    path = output or lock_beside(file)
-    modules = () if forget else write_lock(file, path, given, as_json=as_json)
+    path = given.output or lock_beside(file)
+    modules = () if forget else write_lock(file, path, given)
     if forget or os.access(site.prefix, os.W_OK):
         keep_images(stack, images_of(modules), site, reporter())
     else:
         say(f"you cannot write in {site.prefix}, so `sifmod gc` there does not know of this lock")
-    if as_json:
+    if given.as_json:
         print_json(lock_data(path, modules))
     elif forget:
         say(f"{stack.name}: {site.prefix} keeps no image for its lock any more; `sifmod gc` shows what can go")
 
 
-def write_lock(stack: "Path | Stack", path: Path, given: Given, *, as_json: bool) -> "tuple[LockedModule, ...]":
+def write_lock(stack: "Path | Stack", path: Path, given: SiteOptions) -> "tuple[LockedModule, ...]":
     """Write the lock of a stack that is installed, and say where; gives the modules in it."""
     from sifmod.actions.author.new_file import write_text
     from sifmod.actions.lock import to_json
     from sifmod.actions.stack.record import locked_modules
 
     path = path.absolute()
-    planned, _ = planned_stack(stack, {**given, "skip_sanity_check": True})
+    planned, _ = installed_stack(stack, given)
     modules = locked_modules(planned._replace(anew=True), path)
     write_text(to_json(modules), path, force=True)
-    if not as_json:
+    if not given.as_json:
         say(f"{path}: {counted(len(modules), 'module')}; `--locked` installs exactly that")
     return modules
 
@@ -180,21 +207,15 @@ def lock_data(path: Path, modules: "Iterable[LockedModule]") -> dict[str, object
     return {"path": str(path.absolute()), "locked": [str(one.module) for one in modules]}
 
 
-@click.command("bundle")
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", metavar="FILE.tar|DIR", required=True, type=click.Path(path_type=Path), help="Where it goes."
-)
-@click.option(
-    "--without",
-    metavar="LIST",
-    type=click.Path(path_type=Path),
-    help="Leave out the images whose digests are in this file, such as `ls PREFIX/images/sha256` of the other side.",
-)
-@click.option("--no-wheels", is_flag=True, help="Leave out sifmod itself.")
-@site_options
-@json_option
-def bundle(file: Path, output: Path, without: Path | None, no_wheels: bool, as_json: bool, **given: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class BundleOptions(StackOptions):
+    output: Path
+    without: Path | None = None
+    no_wheels: bool = False
+
+
+@command("stack bundle", BundleOptions)
+def bundle(given: BundleOptions) -> None:
     """Put a stack that is installed and locked into one file or directory, for `apply --bundle` without a network.
 
     It holds the images, the easyconfigs with what they were made from, the lock, and sifmod's own wheels. Run it again
@@ -205,36 +226,29 @@ def bundle(file: Path, output: Path, without: Path | None, no_wheels: bool, as_j
     from sifmod.actions.stack.decided import decided_here
     from sifmod.cli.progress import progress
 
-    planned, site = planned_stack(file, {**given, "skip_sanity_check": True})
-    stack = planned.stack
+    planned, site = installed_stack(given.file, given)
+    stack, output, without = planned.stack, given.output, given.without
     decided = decided_here(site, read_lock(lock_beside(stack.path)), stack.path.parent, os.environ)
-    with own_wheels(wanted=not no_wheels) as wheels, progress(not as_json) as update:
+    with own_wheels(wanted=not given.no_wheels) as wheels, progress(not given.as_json) as update:
         there = without.read_text("utf-8", "replace") if without else ""
         found = tuple(items(stack, site.site, wheels, there, decided))
         write_bundle(output, iter(found), update)
-    if as_json:
+    if given.as_json:
         print_json({"path": str(output.absolute()), "size": sum(item.size for item in found)})
     else:
         say(f"{output} is complete; on the other side: sifmod stack apply --bundle {output.name}")
 
 
-@click.command("catalogue")
-@click.argument("easyconfigs", nargs=-1, metavar="[STACK | FILE|NAME...]")
-@click.option("--all", "everything", is_flag=True, help="Also what the easyconfigs on the easyconfig path can install.")
-@click.option("--title", metavar="TEXT", help="What stands above it (default: Modules of SITE).")
-@click.option(
-    "-o", "--output", metavar="DIR", help="Write it here: index.html, catalogue.json, and Markdown in pages/."
-)
-@site_options
-@json_option
-def catalogue(
-    easyconfigs: tuple[str, ...],
-    everything: bool,
-    title: str | None,
-    output: str | None,
-    as_json: bool,
-    **site: str | None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CatalogueOptions(SiteOptions):
+    easyconfigs: tuple[str, ...] = argument("[STACK | FILE|NAME...]", default=(), many=True)
+    everything: bool = False
+    title: str | None = None
+    output: str | None = None
+
+
+@command("stack catalogue", CatalogueOptions)
+def catalogue(given: CatalogueOptions) -> None:
     """Write pages from which users choose a module: of what is installed, of a stack, or of these easyconfigs.
 
     index.html needs no server and loads nothing from elsewhere: search over names and packages, and for each module
@@ -246,31 +260,32 @@ def catalogue(
     from sifmod.actions.catalogue.entry import compared
     from sifmod.config.stack import load_stack
 
-    if not output and not as_json:
+    easyconfigs, output = given.easyconfigs, given.output
+    if not output and not given.as_json:
         raise click.UsageError("missing option: -o DIR, or --json")
-    if everything and easyconfigs:
+    if given.everything and easyconfigs:
         raise click.UsageError("--all goes without easyconfigs")
-    context = load_context(site)
+    context = load_context(given.settings)
     name = "" if context.site.name == "generic" else context.site.name
     if len(easyconfigs) == 1 and settings_kind(Path(easyconfigs[0])) == "stack":
         stack = load_stack(Path(easyconfigs[0]))
-        name, entries = stack.name, compared(_of_stack(stack, context, site))
+        name, entries = stack.name, compared(_of_stack(stack, context, given))
     else:
-        entries = compared(_entries(easyconfigs, everything, context))
-    title = title or (f"Modules of {name}" if name else "Modules")
+        entries = compared(_entries(easyconfigs, given.everything, context))
+    title = given.title or (f"Modules of {name}" if name else "Modules")
     if output:
         changed = write_catalogue(made(title, entries), Path(output))
         say(f"{counted(len(entries), 'module')} in {output}, {counted(changed, 'file')} written")
-    if as_json:
+    if given.as_json:
         print_json(document(title, entries))
 
 
-def _of_stack(stack: "Stack", context: "LoadedSite", given: "Mapping[str, str | None]") -> "tuple[Entry, ...]":
+def _of_stack(stack: "Stack", context: "LoadedSite", given: SiteOptions) -> "tuple[Entry, ...]":
     from sifmod.actions.catalogue.gather import of_stack
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.stack.stack_plan import Planned, plan_stack
 
-    planned = Planned(stack, tree(context.site.prefix), given_site(given), InstallOptions())
+    planned = Planned(stack, tree(context.site.prefix), settings_in_full(given.settings), InstallOptions())
     return of_stack(plan_stack(planned), os.environ, say)
 
 
