@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.command import argument, command
+from sifmod.cli.command import Options, argument, command
 from sifmod.cli.context import load_context, load_facts, reporter
 from sifmod.cli.output import counted, echo, error_data, print_json, problems_data, quiet, say, show_error, write
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 Words = tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class CheckOptions(SiteOptions):
     files: tuple[str, ...] = argument("FILE|DIRECTORY...", many=True)
     variants: Words = ()
@@ -115,7 +114,6 @@ def _places(path: Path, problems: Iterable[Problem], end: str = "") -> tuple[Wor
     return tuple(line for own, line in lines if own), tuple(line for own, line in lines if not own)
 
 
-@dataclass(frozen=True, kw_only=True)
 class NewCommand(ConversionOptions):
     reference: str | None = argument("[REFERENCE|FILE]", default=None)
     base: str | None = None
@@ -176,7 +174,6 @@ def new_command(given: NewCommand) -> None:
             say(f"{draft.loaded.easyconfig.module}: read what was guessed, then `sifmod install {target}`")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ImportOptions(SiteOptions):
     files: tuple[str, ...] = argument("FILE|DIRECTORY...", many=True)
     output: str = "."
@@ -243,8 +240,7 @@ def import_command(given: ImportOptions) -> int:
     return worst
 
 
-@dataclass(frozen=True, kw_only=True)
-class SchemaOptions:
+class SchemaOptions(Options):
     verb: str | None = None
     stack: bool = False
     hooks: bool = False
@@ -272,7 +268,6 @@ def schema_command(given: SchemaOptions) -> None:
     write(json.dumps(found, indent=2))
 
 
-@dataclass(frozen=True, kw_only=True)
 class LockOptions(SiteOptions):
     easyconfigs: tuple[str, ...] = argument("FILE|NAME...", many=True)
     variants: Words = ()

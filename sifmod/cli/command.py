@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, Field, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
 import click
 
@@ -14,17 +14,31 @@ from sifmod.config.option import TABLE, Choice, Matching, Option, Whole, option_
 if TYPE_CHECKING:
     from datetime import date
 
-    from _typeshed import DataclassInstance
-
-Given = TypeVar("Given", bound="DataclassInstance")
+Given = TypeVar("Given", bound="Options")
 _PATH = click.Path(path_type=Path)
+
+
+def argument(metavar: str | None = None, kind: Any = str, *, default: Any = MISSING, many: bool = False) -> Any:
+    """A field that is typed without an option before it: a type of click, or Path; `many`: any number of words."""
+    kind = _PATH if kind is Path else kind
+    return field(default=default, metadata={"metavar": metavar, "type": kind, "nargs": -1 if many else 1})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(argument,))
+class Options:
+    """The options of a command: each class of them is a frozen dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
 
 
 def command(words: str, given: type[Given]) -> Callable[[Callable[[Given], int | None]], Verb]:
     """Make a function the command of these words.
 
-    `given` is the frozen dataclass that the function takes. A field of it is an argument where `argument` made it, else
-    the option that config/option.py has under its name. What has a default need not be typed.
+    A field of `given`, which the function takes, is an argument where `argument` made it, else the option that
+    config/option.py has under its name. What has a default need not be typed.
     """
 
     def made(function: Callable[[Given], int | None]) -> Verb:
@@ -41,13 +55,7 @@ def group(name: str, text: str, *commands: click.Command) -> VerbGroup:
     return VerbGroup(name, help=text, commands=commands)
 
 
-def argument(metavar: str | None = None, kind: Any = str, *, default: Any = MISSING, many: bool = False) -> Any:
-    """A field that is typed without an option before it: a type of click, or Path; `many`: any number of words."""
-    kind = _PATH if kind is Path else kind
-    return field(default=default, metadata={"metavar": metavar, "type": kind, "nargs": -1 if many else 1})
-
-
-def parameters(words: str, given: "type[DataclassInstance]") -> list[click.Parameter]:
+def parameters(words: str, given: type[Options]) -> list[click.Parameter]:
     """What click is to take from the command line: the arguments, then the options in the order of the table."""
     arguments = [one for one in fields(given) if one.metadata]
     options = {option_of(words, one.name): one for one in fields(given) if not one.metadata}
@@ -55,7 +63,7 @@ def parameters(words: str, given: "type[DataclassInstance]") -> list[click.Param
     return [*map(_argument, arguments), *(_option(one, options[one]) for one in ordered)]
 
 
-def typed_again(words: str, given: "DataclassInstance") -> tuple[str, ...]:
+def typed_again(words: str, given: Options) -> tuple[str, ...]:
     """The options of a command as each element of its job has them, with paths that mean the same anywhere."""
     found: list[str] = []
     for one in fields(given):

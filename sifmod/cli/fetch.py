@@ -1,7 +1,6 @@
 """`sifmod fetch`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from sifmod.image.artifact import Artifact
 
 
-@dataclass(frozen=True, kw_only=True)
 class FetchCommand(ConversionOptions):
     references: tuple[str, ...] = argument("REFERENCE...", many=True)
     output: Path | None = None

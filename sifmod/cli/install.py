@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _THERE = "already installed"
 
 
-@dataclass(frozen=True, kw_only=True)
 class InstallCommand(ConversionOptions):
     easyconfigs: tuple[str, ...] = argument("FILE|NAME...", default=(), many=True)
     dry_run_short: bool = False

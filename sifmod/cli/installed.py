@@ -1,7 +1,6 @@
 """`sifmod list`, `log`, `rollback`, `uninstall` and `gc`: what is installed, and what becomes of it."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from sifmod.tree.receipt import Installation
 
 
-@dataclass(frozen=True, kw_only=True)
 class ListOptions(TreeOptions):
     pattern: str = argument(default="")
 
@@ -97,7 +95,6 @@ def list_command(given: ListOptions) -> None:
         say(f"{told}: the next install removes it, or `sifmod gc --yes`")
 
 
-@dataclass(frozen=True, kw_only=True)
 class LogOptions(TreeOptions):
     modules: tuple[str, ...] = argument("[MODULE]...", default=(), many=True)
 
@@ -145,7 +142,6 @@ def _told(done: "Done") -> str:
     return f"{done.what} {of}{done.module}{f', generation {number}' if number else ''}{was}"
 
 
-@dataclass(frozen=True, kw_only=True)
 class RollbackOptions(TreeOptions):
     name: str = argument("NAME")
     to: int | None = None
@@ -190,7 +186,6 @@ def rollback_command(given: RollbackOptions) -> None:
             say(f"{module}: {in_words(held)}; `sifmod rollback --release {module}` releases it")
 
 
-@dataclass(frozen=True, kw_only=True)
 class UninstallOptions(TreeOptions):
     names: tuple[str, ...] = argument("NAME...", many=True)
     purge: bool = False
@@ -264,7 +259,6 @@ def _report(done: "Uninstalled", *, purge: bool) -> None:
         say(f"{module}: Jupyter still lists a kernel of it; `{removal}` removes it")
 
 
-@dataclass(frozen=True, kw_only=True)
 class GcOptions(TreeOptions):
     yes: bool = False
     days: float = 14.0

@@ -1,7 +1,7 @@
 """`sifmod default`, `hide`, `deprecate` and `retire`, and what is decided about a module."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sifmod.cli.command import argument, command
@@ -85,7 +85,6 @@ def say_life(installation: "Installation") -> None:
         say(f"warning: {told}")
 
 
-@dataclass(frozen=True, kw_only=True)
 class DefaultOptions(TreeOptions):
     module: str = argument("MODULE")
     none: bool = False
@@ -111,7 +110,6 @@ def _any_of(name: str, prefix: str | None) -> str:
     return next((str(module) for module in there if module.version == default), str(there[0]) if there else name)
 
 
-@dataclass(frozen=True, kw_only=True)
 class LifeOptions(TreeOptions):
     modules: tuple[str, ...] = argument("MODULE...", many=True)
     undo: bool = False
@@ -127,7 +125,6 @@ def hide_command(given: LifeOptions) -> None:
     changed(given.modules, change, given, undo=given.undo)
 
 
-@dataclass(frozen=True, kw_only=True)
 class DeprecateOptions(LifeOptions):
     since: "date | None" = None
     until: "date | None" = None
@@ -151,7 +148,6 @@ def deprecate_command(given: DeprecateOptions) -> None:
     changed(given.modules, change, given, undo=given.undo)
 
 
-@dataclass(frozen=True, kw_only=True)
 class RetireOptions(LifeOptions):
     successor: str | None = None
     since: "date | None" = None

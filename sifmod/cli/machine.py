@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +18,10 @@ if TYPE_CHECKING:
     from sifmod.config.origin import Origin
 
 
-@dataclass(frozen=True, kw_only=True)
 class SiteShowOptions(SiteOptions):
     name: str | None = argument("[NAME|FILE]", default=None)
 
 
-@dataclass(frozen=True, kw_only=True)
 class SiteNewOptions(JsonOption):
     name: str = argument("NAME")
     output: str | None = None
@@ -45,7 +42,7 @@ def config_show(given: SiteOptions) -> None:
 
 
 def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
-    """What is set, and every key that is not with an empty value, in the order of docs/site.md."""
+    """What is set, and every key that is not with an empty value, in the order of config/site.py."""
     from sifmod.actions.fetch_settings import fetch_settings
     from sifmod.config.origin import Origin, of_default
 
@@ -62,10 +59,10 @@ def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
 
 def _keys() -> Iterator[tuple[str, object]]:
     """Every key that a site file may have, but for those that only say when it is the site; and its default."""
-    from sifmod.config.site import SiteFile
+    from sifmod.config.site import keys_in_order
     from sifmod.config.yaml.validate import Model
 
-    for key, field in SiteFile.model_fields.items():
+    for key, field in keys_in_order().items():
         default = field.get_default()
         if isinstance(default, Model) and key != "detect":
             yield from ((f"{key}.{name}", getattr(default, name)) for name in type(default).model_fields)
@@ -170,7 +167,6 @@ COMPLETION = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
 class InitOptions(PrefixOption):
     shell: str = argument(kind=click.Choice(sorted(COMPLETION)))
 

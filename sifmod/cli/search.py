@@ -4,7 +4,6 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,7 +33,6 @@ class Row(NamedTuple):
     where: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class SearchOptions(SiteOptions):
     words: tuple[str, ...] = argument(default=(), many=True)
 

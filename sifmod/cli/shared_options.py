@@ -1,23 +1,21 @@
 """Options that several commands have, each group a frozen value."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
+from sifmod.cli.command import Options
 from sifmod.config.option import KEYS
 
 
-@dataclass(frozen=True, kw_only=True)
-class JsonOption:
+class JsonOption(Options):
     """How the answer is printed."""
 
     as_json: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrefixOption:
+class PrefixOption(Options):
     """Which tree."""
 
     prefix: str | None = None
@@ -29,12 +27,10 @@ class PrefixOption:
         return {name: text for name, text in options.items() if name in KEYS and KEYS[name].typed}
 
 
-@dataclass(frozen=True, kw_only=True)
 class TreeOptions(PrefixOption, JsonOption):
     """Which tree, and how the answer is printed."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class SiteOptions(TreeOptions):
     """What is true of this machine: each is a SIFMOD_ variable and a key of config.yaml too."""
 
@@ -46,7 +42,6 @@ class SiteOptions(TreeOptions):
     module_syntax: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class ConversionOptions(SiteOptions):
     """Of commands that may convert an image."""
 
@@ -57,8 +52,7 @@ class ConversionOptions(SiteOptions):
     yes: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlacesOptions:
+class PlacesOptions(Options):
     """Where packages are looked for."""
 
     find_links: tuple[str, ...] = ()
@@ -67,7 +61,6 @@ class PlacesOptions:
     extra_index_url: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
 class LayerOptions(TreeOptions, PlacesOptions):
     """Which layer of a module: its name, where it is made, and of what."""
 

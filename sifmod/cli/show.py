@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from sifmod.tree.receipt import Installation
 
 
-@dataclass(frozen=True, kw_only=True)
 class ShowOptions(SiteOptions):
     name: str = argument("NAME|FILE|REFERENCE")
     origins: bool = False

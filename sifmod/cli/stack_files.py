@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,7 +89,6 @@ def planned_stack(stack: Path, given: Given) -> "tuple[Planned, LoadedSite]":
     return planned(stack, given_site(given), options, given["jobs"])
 
 
-@dataclass(frozen=True, kw_only=True)
 class InitOptions(TreeOptions):
     file: Path = argument("FILE", Path)
 
@@ -121,7 +119,6 @@ def init(given: InitOptions) -> None:
         say(f"{target} is written; `sifmod stack plan {given.file}` shows what it comes to")
 
 
-@dataclass(frozen=True, kw_only=True)
 class StackOptions(SiteOptions):
     file: Path = argument("FILE", Path)
 
@@ -151,7 +148,6 @@ def outdated(given: StackOptions) -> None:
         say(f"warning: {problem}")
 
 
-@dataclass(frozen=True, kw_only=True)
 class LockOptions(StackOptions):
     output: Path | None = None
     forget: bool = False
@@ -207,7 +203,6 @@ def lock_data(path: Path, modules: "Iterable[LockedModule]") -> dict[str, object
     return {"path": str(path.absolute()), "locked": [str(one.module) for one in modules]}
 
 
-@dataclass(frozen=True, kw_only=True)
 class BundleOptions(StackOptions):
     output: Path
     without: Path | None = None
@@ -239,7 +234,6 @@ def bundle(given: BundleOptions) -> None:
         say(f"{output} is complete; on the other side: sifmod stack apply --bundle {output.name}")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CatalogueOptions(SiteOptions):
     easyconfigs: tuple[str, ...] = argument("[STACK | FILE|NAME...]", default=(), many=True)
     everything: bool = False

@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,6 @@ def subject(text: str, layout: "Layout") -> "Subject":
     return of_generation(live.get(module, layout), module, int(number) if number else None)
 
 
-@dataclass(frozen=True, kw_only=True)
 class SbomOptions(TreeOptions):
     name: str = argument("MODULE|FILE|REFERENCE")
     form: "Format" = "json"
@@ -89,7 +88,6 @@ _MOST = 20  # of the system's packages: more are counted, and --json has them al
 _DIGEST = r"\b([0-9a-f]{12})[0-9a-f]{52}\b"
 
 
-@dataclass(frozen=True, kw_only=True)
 class DiffOptions(TreeOptions):
     before: str = argument("MODULE|FILE|REFERENCE")
     after: str | None = argument("[MODULE|FILE|REFERENCE]", default=None)
@@ -168,7 +166,6 @@ def _counted(changes: "Sequence[tuple[bool, bool]]") -> str:
     return ", ".join(f"{number} {word}" for number, word in numbers if number)
 
 
-@dataclass(frozen=True, kw_only=True)
 class PushCommand(SiteOptions):
     name: str = argument("MODULE|FILE|DIGEST")
     target: str = argument("REFERENCE")
@@ -219,7 +216,6 @@ _USED = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExportOptions(SiteOptions):
     name: str = argument("MODULE|FILE|DIGEST")
     to: "Form"

@@ -1,7 +1,7 @@
 """`sifmod test`, `jobscript` and `jupyter`: what an installed module is used for."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sifmod.cli.command import argument, command, typed_again
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from sifmod.tree.receipt import Installation
 
 
-@dataclass(frozen=True, kw_only=True)
 class TestOptions(TreeOptions):
     module: str = argument("MODULE")
     nodes: int | None = None
@@ -125,7 +124,6 @@ def _written(text: str) -> str:
     return harmless(text).translate({0xFFFE: "?", 0xFFFF: "?"})
 
 
-@dataclass(frozen=True, kw_only=True)
 class JobscriptOptions(TreeOptions):
     module: str = argument("MODULE")
     style: "Style" = "srun"
@@ -179,7 +177,6 @@ def jobscript_command(given: JobscriptOptions) -> None:
         say(f"{'fill in ' + ' and '.join(marks) + ', then ' if marks else ''}`sbatch {shell(str(target))}`")
 
 
-@dataclass(frozen=True, kw_only=True)
 class JupyterOptions(TreeOptions):
     module: str = argument("MODULE")
     layer: str = ""

@@ -1,7 +1,6 @@
 """`sifmod verify`."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from sifmod.tree.layer import Layer
 
 
-@dataclass(frozen=True, kw_only=True)
 class VerifyOptions(SiteOptions):
     names: tuple[str, ...] = argument("[NAME|FILE.sif...]", default=(), many=True)
     signature: bool = False

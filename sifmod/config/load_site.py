@@ -26,7 +26,7 @@ from sifmod.config.origin import Origin, of_default, of_tree
 from sifmod.config.prefix import BUNDLE, outside_bundle, settings_directories
 from sifmod.config.quirk import Quirk, read_quirks
 from sifmod.config.resolve_site import Resolved, resolve
-from sifmod.config.site import DECIDING, Site, SiteFile
+from sifmod.config.site import DECIDING, Site, SiteFile, keys_in_order
 from sifmod.config.yaml.node import Node, merge, problem_at
 from sifmod.config.yaml.validate import build
 from sifmod.errors import ConfigError, OptionError, Problem
@@ -208,7 +208,7 @@ def _refuse_unset(merged: Node, robot_paths: tuple[Node, ...]) -> None:
 def _origins(merged: Node, robot_paths: tuple[Node, ...], resolved: Resolved, base: BaseSite) -> tuple[Origin, ...]:
     entries = merged.entries
     origins = [Origin("site", resolved.site.name, base.how)]
-    for key, field in SiteFile.model_fields.items():
+    for key, field in keys_in_order().items():
         if key in ("site", "detect"):
             continue
         if key == "robot_paths":

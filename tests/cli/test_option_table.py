@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
@@ -15,7 +14,7 @@ import pytest
 
 import sifmod
 from sifmod.cli.main import VERBS, cli, run
-from sifmod.config.option import KEYS, TABLE, VARIABLES, Choice, Matching, Whole, option_of
+from sifmod.config.option import TABLE, VARIABLES, Choice, Matching, Whole, option_of
 
 CLI = Path(sifmod.__file__).parent / "cli"
 PYTHON = {"flag": bool, "file": Path, "amount": float, "day": date}
@@ -111,9 +110,7 @@ def test_each_row_is_of_a_command_or_a_key() -> None:
         for parameter in command.params
         if isinstance(parameter, click.Option)
     }
-    assert [option for option in TABLE if option not in used and not (option.key and not option.typed)] == [
-        option for option in TABLE if option.of == "show" and option.name == "variant" and option not in used
-    ]
+    assert [option for option in TABLE if option not in used and (option.typed or not option.key)] == []
     assert {option.of for option in TABLE} <= {"", *COMMANDS}
 
 
@@ -144,8 +141,3 @@ def test_the_variables_that_a_module_reads_may_be_exported(
         monkeypatch.setenv(name, "")
     assert run(["list"]) == 0
     assert "unknown variable" not in capfd.readouterr().err
-
-
-def test_a_key_has_its_variable() -> None:
-    assert {f"SIFMOD_{key.upper()}" for key in KEYS} <= set(VARIABLES)
-    assert os.environ.keys().isdisjoint({f"SIFMOD_{key.upper()}x" for key in KEYS})
