@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 import click
 
 from sifmod.cli.verb import Verb, VerbGroup
-from sifmod.config.option import TABLE, Choice, Matching, Option, Whole, option_of
+from sifmod.config.option import TABLE, Matching, Option, Whole, option_of
 
 if TYPE_CHECKING:
     from datetime import date
@@ -105,8 +105,6 @@ def _default(one: "Field[Any]") -> dict[str, Any]:
 
 def _type(option: Option) -> Any:
     match option.type:
-        case Choice(words):
-            return click.Choice(words)
         case Whole(None, None):
             return click.INT
         case Whole(least, most):
@@ -121,7 +119,7 @@ def _type(option: Option) -> Any:
             return click.BOOL
         case "file":
             return _PATH
-    return click.STRING
+    return click.Choice(option.type) if isinstance(option.type, tuple) else click.STRING
 
 
 def _read(read: Callable[[str], object], expected: str) -> "click.ParamType[object]":

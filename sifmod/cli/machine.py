@@ -51,9 +51,8 @@ def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
         found = [origin for origin in left if origin.key == key or origin.key.startswith((f"{key}.", f"{key}["))]
         left = [origin for origin in left if origin not in found]
         value = str(fetch_settings(loaded.site).processors) if key == "processors" else ""
-        yield from (
-            found or of_default(key, default) or [Origin(key, value, KEYS[key].unset if key in KEYS else "not set")]
-        )
+        unset = f"not set: {KEYS[key].unset}" if key in KEYS and KEYS[key].unset else "not set"
+        yield from found or of_default(key, default) or [Origin(key, value, unset)]
     yield from left
 
 

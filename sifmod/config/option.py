@@ -10,12 +10,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 
-class Choice(NamedTuple):
-    """One of these words."""
-
-    words: tuple[str, ...]
-
-
 class Whole(NamedTuple):
     """A whole number."""
 
@@ -42,7 +36,7 @@ class Option(NamedTuple):
 
     title: Title  # under which the help has it
     typed: str  # as the help writes it: -o --output FILE
-    type: Word | Choice | Whole | Matching
+    type: Word | Whole | Matching | tuple[str, ...]  # the words to choose from
     help: str = ""  # without it the help leaves the option out
     called: str = ""  # what the field is called that holds it, where that is not as it is typed
     of: str = ""  # the command for which this row is; "" for all that have none of their own
@@ -51,7 +45,7 @@ class Option(NamedTuple):
     decides: bool = False  # about a module's files: receipts keep it
     brief: bool = False  # only `install` and `config show` explain it
     submits: bool = False  # it is for the command that submits a job, and not for the elements of the job
-    unset: str = "not set"  # what `config show` says where nothing gives it
+    unset: str = ""  # what is in force, in the words of `config show`, where nothing gives it
 
     @property
     def spellings(self) -> list[str]:
@@ -97,7 +91,7 @@ TABLE = (
     what(
         "--variant NAME|all",
         "text",
-        "Which one (default: for this accelerator; all: of this architecture); may be repeated.",
+        "Which one; may be repeated (default: for this accelerator; all: of this architecture).",
         "variants",
         many=True,
     ),
@@ -116,19 +110,15 @@ TABLE = (
     what("--only MODULE", "text", "This module and no other; may be repeated.", many=True, submits=True),
     what("--sha256 DIGEST", "text", "The SIF must have this SHA-256."),
     what("--add-to-index", "flag", "Put the image beside those for other architectures under this tag."),
-    what("--to", Choice(("sif", "sqsh", "oci-archive", "docker-archive", "sandbox")), "What to write."),
+    what("--to", ("sif", "sqsh", "oci-archive", "docker-archive", "sandbox"), "What to write."),
     what("--to NUMBER", Whole(), "This generation rather than the previous one.", of="rollback"),
     what("--from BASE", "text", "Build an image upon this one, or upon an easyconfig's.", "base"),
     what("--pip PACKAGE", "text", "With --from: a package to add, as pip spells it.", many=True),
     what("--name NAME", "text", "The module's name (default: guessed)."),
     what("--version VERSION", "text", "Its version (default: guessed)."),
     what("--origins", "flag", "Of an easyconfig: where each of its values came from."),
-    what("--arch", Choice(("amd64", "arm64")), "Architecture of the image (default: the site's)."),
-    what(
-        "--name-from",
-        Choice(("path", "whatis")),
-        "Name a Lua modulefile's module by its path (default) or its own words.",
-    ),
+    what("--arch", ("amd64", "arm64"), "Architecture of the image (default: the site's)."),
+    what("--name-from", ("path", "whatis"), "Name a Lua modulefile's module by its path (default) or its own words."),
     what("-r --requirement FILE", "text", "Add what a requirements.txt asks for.", "files", many=True),
     what("-e --editable DIRECTORY", "text", "Add a project of yours as it is being edited.", many=True),
     what("--onto MODULE", "text", "Make the layer of MODULE anew for this module or its new image."),
@@ -143,9 +133,7 @@ TABLE = (
         "--without LIST", "file", "Leave out images whose digests are in this file (`ls PREFIX/images/sha256` there)."
     ),
     what("--title TEXT", "text", "What stands above it (default: Modules of SITE)."),
-    what(
-        "--style", Choice(("srun", "torchrun", "lightning", "nccl-tests")), "How processes are started (default: srun)."
-    ),
+    what("--style", ("srun", "torchrun", "lightning", "nccl-tests"), "How processes are started (default: srun)."),
     what("--nodes", Whole(1, 100_000), "How many (default: 2, or 1 without distributed Python).", of="jobscript"),
     what("--nodes N", Whole(1), "On N nodes of the allocation, by srun."),
     what("--time TIME", Matching(_TIME, "02:00:00"), "As sbatch takes it (00:30:00)."),
@@ -175,11 +163,7 @@ TABLE = (
     what("--stack", "flag", "That of a stack's file."),
     what("--hooks", "flag", "That of what a hook has on its standard input."),
     where(
-        "--from PREFIX",
-        "file",
-        "With --locked: take images from this tree too; may be repeated.",
-        "stores",
-        many=True,
+        "--from PREFIX", "file", "With --locked: take images from this tree too; may be repeated.", "stores", many=True
     ),
     where("-o --output FILE", "text", "Write it here (- for standard output); a file that exists is left as it is."),
     where("-o --output FILE", "file", "Write the SIF here instead.", of="fetch"),
@@ -205,16 +189,16 @@ TABLE = (
     where("--prefix DIR", "place", "The tree that holds modules, images and software (SIFMOD_PREFIX).", key=True),
     of_site("--robot-paths DIRS", "places", "Where easyconfigs are looked for (`:` between)."),
     of_site("--image-dirs DIRS", "places", "Where images given by name are looked for."),
-    of_site("--accelerator", Choice(("auto", "rocm", "cuda", "none")), "GPUs of the site."),
+    of_site("--accelerator", ("auto", "rocm", "cuda", "none"), "GPUs of the site."),
     of_site("--runtime NAME|PATH", "text", "apptainer, singularity, or the path of one."),
-    of_site("--module-syntax", Choice(("auto", "lua", "tcl", "both")), "Modulefiles."),
+    of_site("--module-syntax", ("auto", "lua", "tcl", "both"), "Modulefiles."),
     how("-r --robot", "flag", "Accepted for EasyBuild's sake; it changes nothing."),
     how("--rebuild", "flag", "Install again, and check again, even where nothing has changed."),
     how("-f --force", "flag", "Replace a file that is there; a directory is never replaced."),
     how("-f --force", "flag", "As --rebuild, and fetch the image again.", of="install"),
     how("-f --force", "flag", "Fetch again what is there already, and replace FILE.", of="fetch"),
     how("-f --force", "flag", "Overwrite a tag that names another image.", of="push"),
-    how("--link", Choice(("copy", "hardlink", "reference")), "How a local SIF is taken in.", key=True, decides=True),
+    how("--link", ("copy", "hardlink", "reference"), "How a local SIF is taken in.", key=True, decides=True),
     how("-j --jobs N", Whole(1, 64), "Modules at the same time (default: processors)."),
     how("--offline", "flag", "Use only what is on this machine."),
     how("--skip-sanity-check", "flag", "Do not look for commands in the image."),
@@ -227,12 +211,12 @@ TABLE = (
     how(
         *("--processors N", "number", "Threads that convert an image (default: all, at most 8)."),
         key=True,
-        unset="not set: those this process may use, at most 8",
+        unset="those this process may use, at most 8",
     ),
     how(
         "--keep-blobs",
         "flag",
-        "Keep the layers that a conversion downloaded, for 14 days or until it is fetched without this option.",
+        "Keep layers that a conversion downloaded, for 14 days or until a fetch without this option.",
     ),
     how("-c --constraint FILE", "text", "Take versions that it allows.", "constraints", many=True),
     how("--pre", "flag", "Take versions before a release, too."),
@@ -267,18 +251,18 @@ TABLE = (
     output("-D --dry-run-short", "flag", "Show what would be done, a line each: [ ] [x] [R] [F]."),
     output("--dry-run", "flag", "Show what would be done, with every path."),
     output("-x --extended-dry-run", "flag", "Show every file that would be written, with its text."),
-    output("--format", Choice(("json", "xml")), "Of CycloneDX (json).", "form"),
+    output("--format", ("json", "xml"), "Of CycloneDX (json).", "form"),
     output("--junit FILE", "text", "Write a report in JUnit's XML.", submits=True),
     output("-q --quiet", "flag", "Say nothing but errors.", submits=True),
     output("-q --quiet", "flag", "Say nothing but errors and the commands to type next.", of="install"),
     output("--json", "flag", "Print data for programs.", "as_json", submits=True),
     only_key("number", called="lock_lease"),
-    only_key("text", called="umask", unset="not set: yours"),
-    only_key("text", called="group", unset="not set: yours"),
+    only_key("text", called="umask", unset="yours"),
+    only_key("text", called="group", unset="yours"),
     only_key("places", called="stores"),
     only_key("text", called="arch"),
     only_key("number", called="connections"),
-    only_key("number", called="memory", unset="not set: a quarter of the machine's or the control group's"),
+    only_key("number", called="memory", unset="a quarter of the machine's or the control group's"),
 )
 
 KEYS = {option.name: option for option in TABLE if option.key}

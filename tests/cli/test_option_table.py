@@ -14,7 +14,7 @@ import pytest
 
 import sifmod
 from sifmod.cli.main import VERBS, cli, run
-from sifmod.config.option import TABLE, VARIABLES, Choice, Matching, Whole, option_of
+from sifmod.config.option import TABLE, VARIABLES, Whole, option_of
 
 CLI = Path(sifmod.__file__).parent / "cli"
 PYTHON = {"flag": bool, "file": Path, "amount": float, "day": date}
@@ -93,11 +93,11 @@ def test_a_command_takes_one_frozen_value_with_the_types_of_the_table(words: str
 
 
 def assert_type(type_: Any, kind: Any) -> None:
-    if isinstance(type_, Choice) and get_origin(kind) is Literal:
-        assert get_args(kind) == type_.words
+    if get_origin(kind) is Literal:
+        assert get_args(kind) == type_
     elif isinstance(type_, Whole):
         assert kind is int
-    elif isinstance(type_, Choice | Matching):
+    elif isinstance(type_, tuple):  # words, or a form
         assert kind is str
     else:
         assert kind is PYTHON.get(type_, str)
