@@ -2,36 +2,59 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, FrozenInstanceError
+from functools import partial
+from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, Never, TypeVar, dataclass_transform
 
 import click
 
 from sifmod.cli.verb import Verb, VerbGroup
-from sifmod.config.option import TABLE, Matching, Option, Whole, option_of
+from sifmod.config.option import ONE_OR_MORE, TABLE, Option, option_of
 
 if TYPE_CHECKING:
     from datetime import date
 
 Given = TypeVar("Given", bound="Options")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._,+@-]*"
+_WALLTIME = r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){1,2})?|(?i:UNLIMITED|INFINITE)"
 _PATH = click.Path(path_type=Path)
 
 
+class Argument:
+    """What is typed without an option before it."""
+
+    def __init__(self, default: object, **attributes: Any) -> None:
+        self.default, self.attributes = default, attributes
+
+
 def argument(metavar: str | None = None, kind: Any = str, *, default: Any = MISSING, many: bool = False) -> Any:
-    """A field that is typed without an option before it: a type of click, or Path; `many`: any number of words."""
-    kind = _PATH if kind is Path else kind
-    return field(default=default, metadata={"metavar": metavar, "type": kind, "nargs": -1 if many else 1})
+    """A field that is an argument. `kind` is a type of click, or Path; with `many` it is any number of words."""
+    return Argument(default, metavar=metavar, type=_PATH if kind is Path else kind, nargs=-1 if many else 1)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(argument,))
 class Options:
-    """The options of a command: each class of them is a frozen dataclass."""
+    """What can be typed after a command: its subclasses are frozen dataclasses.
 
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    They are so for mypy. dataclasses itself compiles a text for each class, and TAB and `list` would wait for a dozen.
+    """
 
-    def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, kw_only=True)(cls)
+    def __init__(self, **given: object) -> None:
+        values = {name: one.default if isinstance(one, Argument) else one for name, one in fields(type(self)).items()}
+        if wrong := given.keys() - values.keys() or {name for name in values if (values | given)[name] is MISSING}:
+            raise TypeError(f"{type(self).__name__}: {', '.join(sorted(wrong))}")
+        vars(self).update(values | given)
+
+    def __setattr__(self, name: str, value: object) -> Never:
+        raise FrozenInstanceError(name)
+
+
+def fields(given: type[Options]) -> dict[str, object]:
+    """The fields of options, those of its bases first, with their defaults or what `argument` made."""
+    bases = [vars(base) for base in reversed(given.__mro__) if issubclass(base, Options)]
+    return {name: base.get(name, MISSING) for base in bases for name in base.get("__annotations__", ())}
 
 
 def command(words: str, given: type[Given]) -> Callable[[Callable[[Given], int | None]], Verb]:
@@ -57,69 +80,72 @@ def group(name: str, text: str, *commands: click.Command) -> VerbGroup:
 
 def parameters(words: str, given: type[Options]) -> list[click.Parameter]:
     """What click is to take from the command line: the arguments, then the options in the order of the table."""
-    arguments = [one for one in fields(given) if one.metadata]
-    options = {option_of(words, one.name): one for one in fields(given) if not one.metadata}
+    arguments = {name: one for name, one in fields(given).items() if isinstance(one, Argument)}
+    options = {option_of(words, name): one for name, one in fields(given).items() if name not in arguments}
     ordered = sorted(options, key=TABLE.index)
-    return [*map(_argument, arguments), *(_option(one, options[one]) for one in ordered)]
+    return [*starmap(_argument, arguments.items()), *(_option(one, options[one]) for one in ordered)]
 
 
 def typed_again(words: str, given: Options) -> tuple[str, ...]:
     """The options of a command as each element of its job has them, with paths that mean the same anywhere."""
     found: list[str] = []
-    for one in fields(given):
-        if one.metadata or (option := option_of(words, one.name)).submits:
+    for name, value in vars(given).items():
+        if isinstance(fields(type(given))[name], Argument) or (option := option_of(words, name)).submits:
             continue
-        value, spelled = getattr(given, one.name), option.spellings[-1]
+        spelled = option.spellings[-1]
         if option.type == "flag":
             found += [spelled] if value else []
         else:
-            values = value if isinstance(value, tuple) else (value,)
+            values = value if isinstance(value, tuple) else () if value is None else (value,)
             texts = (each.absolute() if isinstance(each, Path) else option.in_full(str(each)) for each in values)
-            found += [f"{spelled}={text}" for each, text in zip(values, texts, strict=True) if each is not None]
+            found += [f"{spelled}={text}" for text in texts]
     return tuple(found)
 
 
-def _argument(one: "Field[Any]") -> click.Argument:
-    required = one.default is MISSING
-    return click.Argument([one.name], required=required, **_default(one), **one.metadata)
+def _argument(name: str, one: Argument) -> click.Argument:
+    return click.Argument([name], required=one.default is MISSING, **one.attributes, **_default(one.default))
 
 
-def _option(option: Option, one: "Field[Any]") -> click.Option:
+def _option(option: Option, default: object) -> click.Option:
     optional_value = {"is_flag": False, "flag_value": ""} if option.type == "text or nothing" else {}
     return click.Option(
-        [*option.spellings, one.name],
+        [*option.spellings, option.name],
         type=_type(option),
-        required=one.default is MISSING,
+        required=default is MISSING,
         multiple=option.many,
         metavar=option.metavar,
         help=option.help,
         hidden=not option.help,
-        **_default(one),
+        **_default(default),
         **({"is_flag": True} if option.type == "flag" else optional_value),
     )
 
 
-def _default(one: "Field[Any]") -> dict[str, Any]:
-    return {} if one.default in (MISSING, None, False, ()) else {"default": one.default}
+def _default(value: object) -> dict[str, Any]:
+    return {} if value in (MISSING, None, False, ()) else {"default": value}
 
 
 def _type(option: Option) -> Any:
     match option.type:
-        case Whole(None, None):
+        case tuple() as words:
+            return click.Choice(words)
+        case range() as numbers:
+            return click.IntRange(numbers.start, None if numbers is ONE_OR_MORE else numbers.stop - 1)
+        case "flag":
+            return click.BOOL
+        case "whole":
             return click.INT
-        case Whole(least, most):
-            return click.IntRange(least, most)
-        case Matching(pattern, example):
-            return _read(lambda text: _matching(text, pattern), f"a value such as {example}")
+        case "file":
+            return _PATH
         case "amount":
             return _read(_amount, "0 or more")
         case "day":
             return _read(_day, "a day such as 2027-03-31")
-        case "flag":
-            return click.BOOL
-        case "file":
-            return _PATH
-    return click.Choice(option.type) if isinstance(option.type, tuple) else click.STRING
+        case "walltime":
+            return _read(partial(_matching, _WALLTIME), "a time such as 02:00:00")
+        case "name":
+            return _read(partial(_matching, _NAME), "a name such as project_1")
+    return click.STRING
 
 
 def _read(read: Callable[[str], object], expected: str) -> "click.ParamType[object]":
@@ -132,7 +158,7 @@ def _read(read: Callable[[str], object], expected: str) -> "click.ParamType[obje
     return click.types.FuncParamType(convert)
 
 
-def _matching(text: str, pattern: str) -> str:
+def _matching(pattern: str, text: str) -> str:
     if not re.fullmatch(pattern, text):
         raise ValueError
     return text
@@ -147,4 +173,4 @@ def _amount(text: str) -> float:
 def _day(text: str) -> "date":
     from datetime import date
 
-    return date.fromisoformat(_matching(text, "[0-9]{4}-[0-9]{2}-[0-9]{2}"))
+    return date.fromisoformat(_matching("[0-9]{4}-[0-9]{2}-[0-9]{2}", text))

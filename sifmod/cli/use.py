@@ -1,7 +1,6 @@
 """`sifmod test`, `jobscript` and `jupyter`: what an installed module is used for."""
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sifmod.cli.command import argument, command, typed_again
@@ -60,7 +59,7 @@ def test_command(given: TestOptions) -> int:
         from sifmod.actions.test.test import run_job
 
         gpus = 0 if installation.provenance.accelerator == "none" else site.gpus_per_node
-        words = (str(installation.module), *typed_again("test", replace(given, prefix=str(installation.prefix))))
+        words = (str(installation.module), *typed_again("test", given), f"--prefix={installation.prefix}")
         nodes = given.nodes or 1
         asked = Resources(nodes=nodes, gpus_per_node=gpus, account=given.account, partition=given.partition)
         data: TestData = run_job(asked, words, say)  # type: ignore[assignment]

@@ -4,29 +4,28 @@ It imports neither click nor pydantic, for TAB and `sifmod list` read it too.
 """
 
 import os
+import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-
-class Whole(NamedTuple):
-    """A whole number."""
-
-    least: int | None = None
-    most: int | None = None
-
-
-class Matching(NamedTuple):
-    """A text of a form."""
-
-    pattern: str
-    example: str
-
-
 # `file` gives a Path; `place`, `places` (with `:` between) and what may be a path (`site`, `reference`) stay texts
 Word = Literal[
-    "flag", "text", "text or nothing", "number", "amount", "day", "file", "place", "places", "site", "reference"
+    "flag",
+    "text",
+    "text or nothing",
+    "number",
+    "whole",
+    "amount",
+    "day",
+    "walltime",
+    "name",
+    "file",
+    "place",
+    "places",
+    "site",
+    "reference",
 ]
 Title = Literal["What", "Where", "How", "Slurm", "Output", ""]
 
@@ -36,7 +35,7 @@ class Option(NamedTuple):
 
     title: Title  # under which the help has it
     typed: str  # as the help writes it: -o --output FILE
-    type: Word | Whole | Matching | tuple[str, ...]  # the words to choose from
+    type: Word | range | tuple[str, ...]  # of whole numbers; words to choose from
     help: str = ""  # without it the help leaves the option out
     called: str = ""  # what the field is called that holds it, where that is not as it is typed
     of: str = ""  # the command for which this row is; "" for all that have none of their own
@@ -78,8 +77,7 @@ class Option(NamedTuple):
         return ":".join(os.path.abspath(part) for part in parts if part)  # noqa: PTH100 (a link stays a link)
 
 
-_NAME = r"[A-Za-z0-9][A-Za-z0-9._,+@-]*"
-_TIME = r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){1,2})?|(?i:UNLIMITED|INFINITE)"
+ONE_OR_MORE = range(1, sys.maxsize)
 
 what, where, how = partial(Option, "What"), partial(Option, "Where"), partial(Option, "How")
 slurm, output, only_key = partial(Option, "Slurm"), partial(Option, "Output"), partial(Option, "", "", key=True)
@@ -111,7 +109,7 @@ TABLE = (
     what("--sha256 DIGEST", "text", "The SIF must have this SHA-256."),
     what("--add-to-index", "flag", "Put the image beside those for other architectures under this tag."),
     what("--to", ("sif", "sqsh", "oci-archive", "docker-archive", "sandbox"), "What to write."),
-    what("--to NUMBER", Whole(), "This generation rather than the previous one.", of="rollback"),
+    what("--to NUMBER", "whole", "This generation rather than the previous one.", of="rollback"),
     what("--from BASE", "text", "Build an image upon this one, or upon an easyconfig's.", "base"),
     what("--pip PACKAGE", "text", "With --from: a package to add, as pip spells it.", many=True),
     what("--name NAME", "text", "The module's name (default: guessed)."),
@@ -134,9 +132,9 @@ TABLE = (
     ),
     what("--title TEXT", "text", "What stands above it (default: Modules of SITE)."),
     what("--style", ("srun", "torchrun", "lightning", "nccl-tests"), "How processes are started (default: srun)."),
-    what("--nodes", Whole(1, 100_000), "How many (default: 2, or 1 without distributed Python).", of="jobscript"),
-    what("--nodes N", Whole(1), "On N nodes of the allocation, by srun."),
-    what("--time TIME", Matching(_TIME, "02:00:00"), "As sbatch takes it (00:30:00)."),
+    what("--nodes", range(1, 100_001), "How many (default: 2, or 1 without distributed Python).", of="jobscript"),
+    what("--nodes N", ONE_OR_MORE, "On N nodes of the allocation, by srun."),
+    what("--time TIME", "walltime", "As sbatch takes it (00:30:00)."),
     what("--network", "flag", "Say which network NCCL or RCCL takes; TCP fails on a site with a fabric."),
     what("--minimum GB/S", "amount", "Fail with less bandwidth of the bus, or where none was measured."),
     what("--signature", "flag", "Instead: who signed the images, checked with the site's public keys."),
@@ -199,7 +197,7 @@ TABLE = (
     how("-f --force", "flag", "Fetch again what is there already, and replace FILE.", of="fetch"),
     how("-f --force", "flag", "Overwrite a tag that names another image.", of="push"),
     how("--link", ("copy", "hardlink", "reference"), "How a local SIF is taken in.", key=True, decides=True),
-    how("-j --jobs N", Whole(1, 64), "Modules at the same time (default: processors)."),
+    how("-j --jobs N", range(1, 65), "Modules at the same time (default: processors)."),
     how("--offline", "flag", "Use only what is on this machine."),
     how("--skip-sanity-check", "flag", "Do not look for commands in the image."),
     how("--fail-fast", "flag", "Of several: leave the others after a failure."),
@@ -230,19 +228,19 @@ TABLE = (
     how("--forget", "flag", "Write none: the tree keeps no image for FILE's lock any more."),
     how("--no-wheels", "flag", "Leave out sifmod itself."),
     how("--bcast", "flag", "Copy image and layer to each node first: for many nodes."),
-    how("--timeout SECONDS", Whole(1), "For each command (600)."),
+    how("--timeout SECONDS", ONE_OR_MORE, "For each command (600)."),
     how("--ignore-jobs", "flag", "Do not ask Slurm: no job uses what would go."),
     how("--release", "flag", "Switch nothing; let what was rolled back from be installed again."),
     submits("--job", "flag", "Submit it to Slurm: an array with an element for each image."),
     submits("--job", "flag", "Submit it as a job of N nodes, and wait for the answer.", of="test"),
     submits("--wait", "flag", "With --job: wait, and end as without it."),
-    slurm("--account NAME", Matching(_NAME, "project_1"), "Without it PROJECT marks its place.", of="jobscript"),
+    slurm("--account NAME", "name", "Without it PROJECT marks its place.", of="jobscript"),
     submits("-A --account ACCOUNT", "text", "With --job: as sbatch has it."),
-    slurm("--partition NAME", Matching(_NAME, "gpu"), "Without it PARTITION marks its place.", of="jobscript"),
+    slurm("--partition NAME", "name", "Without it PARTITION marks its place.", of="jobscript"),
     submits("-p --partition PARTITION", "text", "With --job: as sbatch has it."),
-    submits("--job-cores N", Whole(1), "Of an element (8)."),
-    submits("--job-max-walltime HOURS", Whole(1, 8760), "Of an element (4)."),
-    submits("--job-max-jobs N", Whole(1), "Elements of an array (100)."),
+    submits("--job-cores N", ONE_OR_MORE, "Of an element (8)."),
+    submits("--job-max-walltime HOURS", range(1, 8761), "Of an element (4)."),
+    submits("--job-max-jobs N", ONE_OR_MORE, "Elements of an array (100)."),
     submits("--job-output-dir DIR", "text", "Where an element that fails leaves its log (the current directory)."),
     submits("--job-partition PARTITION", "text", "As sbatch has it."),
     submits("--job-account ACCOUNT", "text", "As sbatch has it."),

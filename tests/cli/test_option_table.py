@@ -4,7 +4,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, FrozenInstanceError
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -13,11 +13,13 @@ import click
 import pytest
 
 import sifmod
+from sifmod.cli.command import Argument, fields
+from sifmod.cli.installed import GcOptions, UninstallOptions
 from sifmod.cli.main import VERBS, cli, run
-from sifmod.config.option import TABLE, VARIABLES, Whole, option_of
+from sifmod.config.option import TABLE, VARIABLES, option_of
 
 CLI = Path(sifmod.__file__).parent / "cli"
-PYTHON = {"flag": bool, "file": Path, "amount": float, "day": date}
+PYTHON = {"flag": bool, "whole": int, "file": Path, "amount": float, "day": date}
 
 
 def commands() -> dict[str, click.Command]:
@@ -71,15 +73,15 @@ def test_a_command_takes_one_frozen_value_with_the_types_of_the_table(words: str
     local = names_of_types(function)
     assert list(inspect.signature(function).parameters) == ["given"]
     assert get_type_hints(function, localns=local)["given"] is given
-    assert given.__dataclass_params__.frozen
     hints = get_type_hints(given, localns=local)
     parameters = {str(parameter.name): parameter for parameter in command.params}
-    assert parameters.keys() == {one.name for one in fields(given)}
-    for one in fields(given):
-        parameter, hint = parameters[one.name], hints[one.name]
-        assert parameter.required == (one.default is MISSING)
+    assert parameters.keys() == fields(given).keys()
+    for name, field in fields(given).items():
+        parameter, hint = parameters[name], hints[name]
+        default = field.default if isinstance(field, Argument) else field
+        assert parameter.required == (default is MISSING)
         optional = type(None) in get_args(hint)
-        assert optional == (one.default is None)
+        assert optional == (default is None)
         alternatives = [each for each in get_args(hint) if each is not type(None)] if optional else [hint]
         assert len(alternatives) == 1
         kind = alternatives[0]
@@ -87,7 +89,7 @@ def test_a_command_takes_one_frozen_value_with_the_types_of_the_table(words: str
         assert many == (parameter.multiple or parameter.nargs == -1)
         kind = get_args(kind)[0] if many else kind
         if isinstance(parameter, click.Option):
-            assert_type(option_of(words, one.name).type, kind)
+            assert_type(option_of(words, name).type, kind)
         else:
             assert kind is (Path if isinstance(parameter.type, click.Path) else str)
 
@@ -95,9 +97,9 @@ def test_a_command_takes_one_frozen_value_with_the_types_of_the_table(words: str
 def assert_type(type_: Any, kind: Any) -> None:
     if get_origin(kind) is Literal:
         assert get_args(kind) == type_
-    elif isinstance(type_, Whole):
+    elif isinstance(type_, range):
         assert kind is int
-    elif isinstance(type_, tuple):  # words, or a form
+    elif isinstance(type_, tuple):
         assert kind is str
     else:
         assert kind is PYTHON.get(type_, str)
@@ -141,3 +143,14 @@ def test_the_variables_that_a_module_reads_may_be_exported(
         monkeypatch.setenv(name, "")
     assert run(["list"]) == 0
     assert "unknown variable" not in capfd.readouterr().err
+
+
+def test_options_are_frozen_and_complete() -> None:
+    """As a frozen dataclass is: mypy says so, and so does a run."""
+    given = GcOptions(yes=True, prefix="/p")
+    assert (given.yes, given.days, given.settings) == (True, 14.0, {"prefix": "/p"})
+    with pytest.raises(FrozenInstanceError):
+        given.now = True  # type: ignore[misc]
+    for wrong in ({}, {"names": ("a",), "nmaes": 1}):
+        with pytest.raises(TypeError, match="UninstallOptions: n"):
+            UninstallOptions(**wrong)
