@@ -281,14 +281,18 @@ def lock_command(given: LockOptions) -> None:
     The lock of FILE.yaml is FILE.lock beside it; that of a NAME is in this directory.
     """
     from sifmod.actions.lock import lock_beside
-    from sifmod.cli.stack_files import lock_data, write_lock
+    from sifmod.actions.stack.record import write_lock
+    from sifmod.actions.stack.stack_options import read_stack
+    from sifmod.cli.stack_files import installed_stack, lock_data, say_locked
     from sifmod.config.stack import stack_of
 
     stacks = (given.easyconfigs,) if given.output else tuple((word,) for word in given.easyconfigs)
     written: list[dict[str, object]] = []
     for words in stacks:
-        path = given.output or lock_beside(words[0])
-        modules = write_lock(stack_of(words, given.variants), path, given)
+        path = (given.output or lock_beside(words[0])).absolute()
+        modules = write_lock(read_stack(stack_of(words, given.variants), installed_stack(given)), path)
+        if not given.as_json:
+            say_locked(path, modules)
         written.append(lock_data(path, modules))
     if given.as_json:
         print_json(written[0] if len(written) == 1 else written)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.batch import Done, run_batch, summary, worst
+from sifmod.actions.batch import worst
+from sifmod.cli.batch import Told, data_of, summary, told_batch
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_context, reporter
 from sifmod.cli.output import echo, print_json, quiet, say, shaped
@@ -44,21 +45,21 @@ def fetch_command(given: FetchCommand) -> int:
         raise OptionError("-o -: a SIF is not written to standard output", "name a file: -o FILE.sif")
     fetch = _fetch(given)
     if len(references) == 1:
-        done = fetch(references[0])
+        told = fetch(references[0])
         if given.as_json:
-            print_json(done.data)
+            print_json(told.data)
         return 0
-    batch = run_batch(references, fetch, fail_fast=given.fail_fast)
+    batch = told_batch(references, fetch, fail_fast=given.fail_fast)
     ended = [(shown(reference), one) for reference, one in batch]
     code = worst([one for _, one in ended])
     for line in summary(ended) if code or not given.quiet else ():
         say(line)
     if given.as_json:
-        print_json([{"reference": reference, **one.data} for reference, one in ended])
+        print_json([{"reference": reference, **data_of(one)} for reference, one in ended])
     return code
 
 
-def _fetch(given: FetchCommand) -> Callable[[str], Done]:
+def _fetch(given: FetchCommand) -> Callable[[str], Told]:
     """Fetches the image of a reference, and prints its path."""
     from sifmod.actions.fetch import FetchOptions, fetch
     from sifmod.cli.progress import NOTHING_KEPT, progress
@@ -75,13 +76,13 @@ def _fetch(given: FetchCommand) -> Callable[[str], Done]:
     )
     speak = quiet if given.quiet else say
 
-    def fetched(reference: str) -> Done:
+    def fetched(reference: str) -> Told:
         speak(f"fetching {shown(reference)}")
         with progress(speak is say) as update:
             artifact = fetch(reference, site, options, reporter(speak, update))
         state = "fetched" if update.used else "in the store already"
         if given.as_json:
-            return Done(state, _data(artifact))
+            return Told(state, _data(artifact))
         if not update.used:
             speak("the image is in the store already")
         if options.keep_blobs and not update.used:
@@ -92,7 +93,7 @@ def _fetch(given: FetchCommand) -> Callable[[str], Done]:
         if not any(artifact.sha256 in text for text in (*artifact.notes, str(artifact.path))):
             speak(f"SHA-256 {artifact.sha256}")
         echo(artifact.path)
-        return Done(state, {})
+        return Told(state, {})
 
     return fetched
 

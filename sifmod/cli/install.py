@@ -2,31 +2,31 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.batch import Done, run_batch, summary, worst
+from sifmod.actions.batch import worst
+from sifmod.cli.batch import Told, data_of, summary, told_batch
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import layout_for, load_context, reporter
-from sifmod.cli.output import ask, echo, outgoing_data, print_json, quiet, receipt_data, say
+from sifmod.cli.context import reporter
+from sifmod.cli.output import echo, outgoing_data, print_json, quiet, receipt_data, say
 from sifmod.cli.shared_options import ConversionOptions
 from sifmod.config.shown import shown
-from sifmod.errors import HeldError, SifmodError
 from sifmod.system import one_line
-from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
+    from sifmod.actions.install.install_easyconfigs import Installer, InstallOutcome, Target
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.install.request import InstallRequest
     from sifmod.actions.layer.outgoing import OutgoingLayer
     from sifmod.tree.receipt import Installation
 
-_THERE = "already installed"
+_STATES = {
+    "unchanged": "already installed",
+    "restored": "restored, generation {}",
+    "installed": "installed, generation {}",
+}
 
 
 class InstallCommand(ConversionOptions):
@@ -71,52 +71,28 @@ def install_command(given: InstallCommand) -> int:
         return reapply(given)
     if not given.easyconfigs:
         raise click.UsageError("missing argument: FILE or NAME of an easyconfig")
-    do = _dry_run(given) if given.only_shows else _fetch(given) if given.fetch else _install(given)
-    targets = [one for name in given.easyconfigs for one in _targets(name, given)]
-    ended = list(run_batch(targets, do, fail_fast=given.fail_fast))
+    from sifmod.actions.install.install_easyconfigs import Installer
+
+    installer = Installer(given.settings, _options(given), locked=given.locked)
+    do = _dry_run if given.only_shows else _fetch if given.fetch else _install
+    targets = [one for name in given.easyconfigs for one in installer.targets(name, given.variants)]
+    ended = told_batch(targets, lambda target: do(installer, target, given), fail_fast=given.fail_fast)
     code = worst([one for _, one in ended])
     if len(ended) > 1 and (code or not (given.only_shows or given.quiet)):
         for line in summary(ended):
             say(line)
     if given.as_json:
-        print_json([{"easyconfig": shown(one.easyconfig), "variant": one.variant, **end.data} for one, end in ended])
+        rows = [{"easyconfig": shown(one.easyconfig), "variant": one.variant, **data_of(end)} for one, end in ended]
+        print_json(rows)
     return code
 
 
-@dataclass(frozen=True)
-class Target:
-    """An easyconfig as it was typed, and which variant of it."""
-
-    easyconfig: str
-    variant: str | None
-
-    def __str__(self) -> str:
-        """As it is typed."""
-        return f"{shown(self.easyconfig)} --variant {self.variant}" if self.variant else shown(self.easyconfig)
-
-
-def _targets(name: str, given: InstallCommand) -> Iterator[Target]:
-    """Each variant of one easyconfig that is asked for; where `all` cannot be answered, installing it says why."""
-    names: tuple[str | None, ...] = tuple(dict.fromkeys(given.variants)) or (None,)
-    if "all" in names:
-        from sifmod.actions.install.request import variants_here
-
-        with suppress(SifmodError):
-            here = variants_here(name, load_context(given.settings))
-            names = tuple(dict.fromkeys((*here, *(one for one in names if one != "all"))))
-    for variant in names:
-        yield Target(name, variant)
-
-
-def _options(given: InstallCommand, variant: str | None) -> "InstallOptions":
+def _options(given: InstallCommand) -> "InstallOptions":
     from sifmod.actions.install.options import InstallOptions
-    from sifmod.config.option import deciding
     from sifmod.tree.provenance import CommandLine
 
-    told = {**given.settings, "variant": variant, "source": given.source}
-    # --compression, --processors and the options of a site travel in the site (see load_context)
+    # --compression, --processors and the options of a site travel in the site
     return InstallOptions(
-        variant=variant,
         source=given.source,
         rebuild=given.rebuild or given.force or given.module_only,
         force=given.force,
@@ -125,105 +101,55 @@ def _options(given: InstallCommand, variant: str | None) -> "InstallOptions":
         offline=given.offline,
         keep_blobs=given.keep_blobs,
         into_home=given.yes,
-        asked=CommandLine(options=deciding(told), checked=not given.skip_sanity_check),
+        asked=CommandLine(checked=not given.skip_sanity_check),
     )
 
 
-def _request(target: Target, given: InstallCommand) -> "InstallRequest":
-    from sifmod.config.word import wanted_easyconfig
+def _fetch(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
+    """Fetch the image of an easyconfig into the store, and print its path."""
+    from sifmod.cli.progress import NOTHING_KEPT, progress
 
-    site = load_context(given.settings)
-    wanted_easyconfig(target.easyconfig, site.site)  # a slip is told before all that an install needs is imported
-    from sifmod.actions.install.request import decide, held_to, variants_here
-    from sifmod.actions.lock import lock_beside, read_lock
+    speak = quiet if given.quiet else say
+    with progress(not given.quiet) as update:
+        module, artifact = installer.fetch(target, reporter(speak, update))
+    state = "is in the store" if update.used else "is in the store already"
+    if not given.as_json:
+        speak(f"{module}: the image {state}, {artifact.source}")
+        if given.keep_blobs and not update.used:
+            speak(NOTHING_KEPT)
+        echo(artifact.path)
+    row = {"module": str(module), "path": str(artifact.path), "sha256": artifact.sha256}
+    return Told(f"{module}: the image {state}", row)
 
-    if target.variant == "all":  # could not be answered before
-        variants_here(target.easyconfig, site)
-    request = decide(target.easyconfig, site, _options(given, target.variant))
-    return held_to(request, read_lock(lock_beside(target.easyconfig).absolute())) if given.locked else request
+
+def _install(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
+    """Install an easyconfig, or find it installed and unchanged, and print the commands that load its module."""
+    found = installer.unchanged(target)
+    installation, state, layers = (found, "unchanged", ()) if found else _installed(installer, target, given)
+    words = _STATES[state].format(installation.generation)
+    told = f"{installation.module} {words}"
+    if given.as_json:
+        rows = [outgoing_data(one) for one in layers]
+        return Told(told, {**receipt_data(installation), "changed": state != "unchanged", "outgoing_layers": rows})
+    _report(installation, words, layers, quiet=given.quiet)
+    return Told(told, {})
 
 
-def _fetch(given: InstallCommand) -> Callable[[Target], Done]:
-    """Fetches the image of an easyconfig into the store, and prints its path."""
-    from sifmod.actions.install.choose_image import fetch_only
+def _installed(installer: "Installer", target: "Target", given: InstallCommand) -> "InstallOutcome":
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
     speak = quiet if given.quiet else say
 
-    def fetch(target: Target) -> Done:
-        request = _request(target, given)
-        module = request.plan.module
-        with progress(not given.quiet) as update:
-            artifact = fetch_only(request, reporter(speak, update))
-        state = "is in the store" if update.used else "is in the store already"
-        if not given.as_json:
-            speak(f"{module}: the image {state}, {artifact.source}")
-            if given.keep_blobs and not update.used:
-                speak(NOTHING_KEPT)
-            echo(artifact.path)
-        row = {"module": str(module), "path": str(artifact.path), "sha256": artifact.sha256}
-        return Done(f"{module}: the image {state}", row)
+    def begin(request: "InstallRequest") -> None:
+        for note in request.notes:
+            speak(note)
+        speak(f"{request.plan.module}: installing from {request.loaded.path}")
 
-    return fetch
-
-
-def _install(given: InstallCommand) -> Callable[[Target], Done]:
-    """Installs an easyconfig, or finds it installed and unchanged, and prints the commands that load its module."""
-    from sifmod.actions.install.unchanged import find_unchanged
-    from sifmod.config.input import Surroundings
-
-    layout, known = layout_for(given.prefix), None
-
-    def install(target: Target) -> Done:
-        nonlocal known
-        known = surroundings = known or Surroundings(os.environ)
-        options = _options(given, target.variant)
-        found = None if given.locked else find_unchanged(layout, target.easyconfig, options, surroundings)
-        if found is None:
-            known = None  # an install takes its time
-        elif found.image and found.image.link == "reference":
-            from sifmod.actions.references import renew
-
-            renew(layout, found)
-        installation, state, layers = (found, _THERE, ()) if found else _installed(target, given)
-        told = f"{installation.module} {state}"
-        if given.as_json:
-            rows = [outgoing_data(one) for one in layers]
-            return Done(told, {**receipt_data(installation), "changed": state != _THERE, "outgoing_layers": rows})
-        _report(installation, state, layers, quiet=given.quiet)
-        return Done(told, {})
-
-    return install
-
-
-def _installed(target: Target, given: InstallCommand) -> "tuple[Installation, str, tuple[OutgoingLayer, ...]]":
-    """What is installed, what was done for it, and which layers fit its image no longer."""
-    request = _request(target, given)
-    from sifmod.actions.install.install import install_with_layers
-    from sifmod.actions.layer.outgoing import outgoing
-    from sifmod.cli.progress import NOTHING_KEPT, progress
-    from sifmod.tree.receipt import live
-
-    show = not given.quiet
-    speak = say if show else quiet
-    for note in request.notes:
-        speak(note)
-    speak(f"{request.plan.module}: installing from {request.loaded.path}")
-    before = live(Layout(Path(request.plan.prefix)), request.plan.module)
-    try:
-        with progress(show) as update:
-            installation, changed = install_with_layers(request, reporter(speak, update))
-    except HeldError as held:
-        if not ask(held.message, "Install it all the same, which ends the hold?"):
-            raise
-        request = replace(request, options=replace(request.options, despite_hold=True))
-        with progress(show) as update:
-            installation, changed = install_with_layers(request, reporter(speak, update))
+    with progress(not given.quiet) as update:
+        outcome = installer.install(target, reporter(speak, update), begin)
     if given.keep_blobs and not update.used:
         speak(NOTHING_KEPT)
-    done = "restored" if before and installation.generation == before.generation else "installed"
-    layers = outgoing(before, installation.image_sha256, os.environ) if before and changed else ()
-    return installation, f"{done}, generation {installation.generation}" if changed else _THERE, layers
+    return outcome
 
 
 def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLayer, ...]", quiet: bool) -> None:
@@ -231,7 +157,7 @@ def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLay
     from sifmod.cli.life import say_life
 
     if not quiet:
-        say(f"{installation.module}: {state}{', nothing to do' if state == _THERE else ''}")
+        say(f"{installation.module}: {state}{', nothing to do' if state == _STATES['unchanged'] else ''}")
         if reason := hidden_by(installation, os.environ):
             say(reason)
         if unseen := unseen_by(installation, os.environ):
@@ -243,45 +169,25 @@ def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLay
         echo(line)
 
 
-def _dry_run(given: InstallCommand) -> Callable[[Target], Done]:
-    """Shows what an install would do; reads, changes nothing."""
-    from sifmod.actions.install.unchanged import find_unchanged
-    from sifmod.config.input import Surroundings
+def _dry_run(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
+    """Show what an install would do."""
+    found = installer.preview(target, quick=given.dry_run_short)
+    row: dict[str, object] = {
+        "easyconfig": found.easyconfig,
+        "module": str(found.module),
+        "mark": found.mark,
+        "outgoing_layers": [outgoing_data(one) for one in found.outgoing],
+    }
+    told = Told(f"{found.module} [{found.mark}]", row)
+    if given.as_json:
+        return told
+    echo(one_line(f" * [{found.mark}] {found.easyconfig} (module: {found.module})"))
+    if found.request is None or given.dry_run_short:
+        return told
+    from sifmod.actions.install.current import overview, texts
 
-    layout, surroundings = layout_for(given.prefix), Surroundings(os.environ)
-
-    def show(target: Target) -> Done:
-        name, options = target.easyconfig, _options(given, target.variant)
-        if given.dry_run_short and (found := find_unchanged(layout, name, options, surroundings)):
-            path = name if Path(name).exists() else found.provenance.easyconfig
-            row: dict[str, object] = {
-                "easyconfig": path,
-                "module": str(found.module),
-                "mark": "x",
-                "outgoing_layers": [],
-            }
-        else:
-            from sifmod.actions.install.current import outgoing_layers, overview, status_sign, texts
-            from sifmod.tree.receipt import live
-
-            request = _request(target, given)
-            mark, before = status_sign(request), live(layout, request.plan.module)
-            row = {
-                "easyconfig": str(request.loaded.path),
-                "module": str(request.plan.module),
-                "mark": mark,
-                "outgoing_layers": [outgoing_data(one) for one in outgoing_layers(before, request) if mark != "x"],
-            }
-        done = Done(f"{row['module']} [{row['mark']}]", row)
-        if given.as_json:
-            return done
-        echo(one_line(f" * [{row['mark']}] {row['easyconfig']} (module: {row['module']})"))
-        if not given.dry_run_short:
-            for line in overview(request):
-                echo(one_line(f"       {line}"))
-        if given.extended_dry_run:
-            for path, text in texts(request):
-                echo(f"\n--- {path}\n{text}")
-        return done
-
-    return show
+    for line in overview(found.request):
+        echo(one_line(f"       {line}"))
+    for path, text in texts(found.request) if given.extended_dry_run else ():
+        echo(f"\n--- {path}\n{text}")
+    return told

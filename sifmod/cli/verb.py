@@ -1,7 +1,5 @@
 """What `--help` says of a verb: two examples first, then what it does, and its options by what they are about."""
 
-from typing import Any
-
 import click
 
 from sifmod.cli.output import write
@@ -181,20 +179,6 @@ class VerbGroup(Verb, click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, each.get_short_help_str(200)) for name, each in self.commands.items()])
         write_options(self, ctx, formatter)
-
-
-def with_help(command: click.Command) -> Verb:
-    """The same command, with its help in this form."""
-    settings: dict[str, Any] = {
-        "name": command.name,
-        "callback": command.callback,
-        "params": command.params,
-        "help": command.help,
-        "context_settings": command.context_settings,
-    }
-    if isinstance(command, click.Group):
-        return VerbGroup(commands=[with_help(each) for each in command.commands.values()], **settings)
-    return Verb(**settings)
 
 
 def write_examples(verb: str, formatter: click.HelpFormatter, title: str = "Examples") -> None:

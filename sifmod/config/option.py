@@ -279,6 +279,11 @@ def option_of(command: str, name: str) -> Option:
     return _OPTIONS.get((command, name)) or _OPTIONS["", name]
 
 
+def in_full(settings: Mapping[str, str]) -> dict[str, str]:
+    """Keys of the site that options give, with paths that mean the same in any directory."""
+    return {key: KEYS[key].in_full(text) for key, text in settings.items()}
+
+
 def deciding(given: Mapping[str, str | None]) -> tuple[tuple[str, str], ...]:
     """What decides about a module's files of the options that are given, as typed in full: a receipt keeps it."""
     options = ((option, given.get(option.name)) for option in TABLE if option.decides)

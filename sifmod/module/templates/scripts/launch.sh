@@ -240,7 +240,8 @@ sifmod_find_layer() {
   done
   unset IFS
   if [ -z "$sifmod_layer$sifmod_other" ] && [ -n "${SIFMOD_LAYER-}" ]; then
-    sifmod_fail "there is no layer $sifmod_name of it" 'sifmod layers lists those that there are'
+    # module/scripts.py, NO_LAYER
+    sifmod_fail "there is no layer $sifmod_name of it" 'sifmod layers lists those that there are' 24
   fi
   if [ -z "$sifmod_layer" ] && [ -n "$sifmod_other" ]; then sifmod_tell_stale; fi
 }
@@ -435,8 +436,8 @@ sifmod_set_path() {
   export SINGULARITYENV_PREPEND_PATH="$sifmod_path$1" APPTAINERENV_PREPEND_PATH="$sifmod_path$1"
 }
 
-# sifmod_fail MESSAGE HINT
+# sifmod_fail MESSAGE HINT [CODE]
 sifmod_fail() {
   printf '%s: %s\n\nhint: %s\n' "$sifmod_module" "$1" "$2" >&2
-  exit 127
+  exit "${3:-127}"
 }
