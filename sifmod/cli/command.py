@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import MISSING, FrozenInstanceError
-from functools import partial
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, TypeVar, dataclass_transform
@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar, dataclass_transform
 import click
 
 from sifmod.cli.verb import Verb, VerbGroup
-from sifmod.config.option import ONE_OR_MORE, TABLE, Option, option_of
+from sifmod.config.option import ONE_OR_MORE, TABLE, Option, Word, option_of
 
 if TYPE_CHECKING:
     from datetime import date
 
 Given = TypeVar("Given", bound="Options")
-_NAME = r"[A-Za-z0-9][A-Za-z0-9._,+@-]*"
-_WALLTIME = r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){1,2})?|(?i:UNLIMITED|INFINITE)"
 _PATH = click.Path(path_type=Path)
 
 
@@ -131,46 +129,34 @@ def _type(option: Option) -> Any:
             return click.Choice(words)
         case range() as numbers:
             return click.IntRange(numbers.start, None if numbers is ONE_OR_MORE else numbers.stop - 1)
-        case "flag":
-            return click.BOOL
-        case "whole":
-            return click.INT
-        case "file":
-            return _PATH
-        case "amount":
-            return _read(_amount, "0 or more")
-        case "day":
-            return _read(_day, "a day such as 2027-03-31")
-        case "walltime":
-            return _read(partial(_matching, _WALLTIME), "a time such as 02:00:00")
-        case "name":
-            return _read(partial(_matching, _NAME), "a name such as project_1")
-    return click.STRING
-
-
-def _read(read: Callable[[str], object], expected: str) -> "click.ParamType[object]":
-    def convert(text: str) -> object:
-        try:
-            return read(text)
-        except ValueError as error:
-            raise click.BadParameter(f"expected {expected}, got {text!r}") from error
-
-    return click.types.FuncParamType(convert)
-
-
-def _matching(pattern: str, text: str) -> str:
-    if not re.fullmatch(pattern, text):
-        raise ValueError
-    return text
-
-
-def _amount(text: str) -> float:
-    if not (value := float(text)) >= 0:  # nan is not
-        raise ValueError
-    return value
+        case word:
+            return _TYPES[word]
 
 
 def _day(text: str) -> "date":
     from datetime import date
 
-    return date.fromisoformat(_matching("[0-9]{4}-[0-9]{2}-[0-9]{2}", text))
+    return date.fromisoformat(text)
+
+
+def _read(pattern: str, expected: str, read: Callable[[str], object] = str) -> "click.ParamType[object]":
+    def convert(text: object) -> object:
+        with suppress(ValueError):
+            if re.fullmatch(pattern, str(text)):
+                return read(str(text))
+        raise click.BadParameter(f"expected {expected}, got {text!r}")
+
+    return click.types.FuncParamType(convert)
+
+
+_WALLTIME = r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){1,2})?|(?i:UNLIMITED|INFINITE)"
+_TYPES: dict[Word, Any] = {
+    **dict.fromkeys(("text", "text or nothing", "number", "place", "places", "site", "reference"), click.STRING),
+    "flag": click.BOOL,
+    "whole": click.INT,
+    "file": _PATH,
+    "amount": _read(r"[0-9]+(\.[0-9]*)?", "0 or more", float),
+    "day": _read("[0-9]{4}-[0-9]{2}-[0-9]{2}", "a day such as 2027-03-31", _day),
+    "walltime": _read(_WALLTIME, "a time such as 02:00:00"),
+    "name": _read(r"[A-Za-z0-9][A-Za-z0-9._,+@-]*", "a name such as project_1"),
+}

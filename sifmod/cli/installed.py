@@ -12,6 +12,7 @@ from sifmod.cli.output import (
     counted,
     echo,
     error_data,
+    life_data,
     print_json,
     print_rows,
     problems_data,
@@ -43,7 +44,6 @@ class ListOptions(TreeOptions):
 def list_command(given: ListOptions) -> None:
     """List the installed modules whose name holds PATTERN."""
     from sifmod.actions.list import list_modules
-    from sifmod.cli.life import life_data
     from sifmod.tree.history import in_utc
     from sifmod.tree.history import in_words as held
     from sifmod.tree.life import in_words, today

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, live, load_facts, reporter, resolve, tree
-from sifmod.cli.output import print_json, say, shaped
+from sifmod.cli.output import life_data, print_json, say
 from sifmod.cli.shared_options import TreeOptions
 from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError
@@ -15,7 +15,6 @@ from sifmod.tree.layout import Layout
 if TYPE_CHECKING:
     from datetime import date
 
-    from sifmod.cli.outputs.installed import LifeData
     from sifmod.tree.life import NameLife
     from sifmod.tree.receipt import Installation
 
@@ -64,13 +63,6 @@ def _decided(layout: Layout) -> tuple[ModuleName, ...]:
     names = decided_names(layout)
     modules = (ModuleName(name, version) for name in names for version in read_life(layout, name).versions)
     return tuple(module for module in modules if live_number(layout, module) is None)
-
-
-def life_data(life: "NameLife", version: str) -> "LifeData":
-    """What is decided about one version, as `--json` prints it."""
-    from sifmod.cli.outputs.installed import LifeData
-
-    return shaped(LifeData, life.of(version), default=life.default == version)
 
 
 def say_life(installation: "Installation") -> None:

@@ -24,17 +24,12 @@ def reapply(given: "InstallCommand") -> int:
     from sifmod.actions.install.reapply_all import ReapplyRun, reapply_all
     from sifmod.config.option import in_full
 
-    others = {  # options of installs that fetch or choose
-        "--variant": given.variants,
-        "--source": given.source,
-        "--rebuild": given.rebuild,
-        "--force": given.force,
-        "--fetch": given.fetch,
-        "--keep-blobs": given.keep_blobs,
-        "--compression": given.compression,
-        "--processors": given.processors,
-    }
-    if refused := [name for name, value in others.items() if value]:
+    others = (  # which fetch or choose
+        *(("--variant", given.variants), ("--source", given.source), ("--rebuild", given.rebuild)),
+        *(("--force", given.force), ("--fetch", given.fetch), ("--keep-blobs", given.keep_blobs)),
+        *(("--compression", given.compression), ("--processors", given.processors)),
+    )
+    if refused := [name for name, value in others if value]:
         raise click.UsageError(f"{', '.join(refused)}: not with --module-only without easyconfigs")
     asked = Reapplying(layout_for(given.prefix), in_full(given.settings), sanity=not given.skip_sanity_check)
     speak, as_json = quiet if given.quiet else say, given.as_json

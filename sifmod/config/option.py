@@ -11,22 +11,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 # `file` gives a Path; `place`, `places` (with `:` between) and what may be a path (`site`, `reference`) stay texts
-Word = Literal[
-    "flag",
-    "text",
-    "text or nothing",
-    "number",
-    "whole",
-    "amount",
-    "day",
-    "walltime",
-    "name",
-    "file",
-    "place",
-    "places",
-    "site",
-    "reference",
-]
+Word = (
+    Literal["flag", "text", "text or nothing", "number", "whole", "amount", "day", "walltime", "name", "file"]
+    | Literal["place", "places", "site", "reference"]
+)
 Title = Literal["What", "Where", "How", "Slurm", "Output", ""]
 
 
@@ -89,13 +77,11 @@ TABLE = (
     what(
         "--variant NAME|all",
         "text",
-        "Which one; may be repeated (default: for this accelerator; all: of this architecture).",
+        "Which one (default: for this accelerator; all: of this architecture); may be repeated.",
         "variants",
         many=True,
     ),
-    what(
-        "--variant NAME|all", "text", "Only this one; may be repeated (default: all).", "variants", "check", many=True
-    ),
+    what("--variant NAME|all", "text", "Only this (default: all); may be repeated.", "variants", "check", many=True),
     what("--variant NAME", "text", "Of an easyconfig: which variant.", of="show", decides=True),
     what("--source REFERENCE", "reference", "Take the image from here instead.", decides=True),
     what("--module-only", "flag", "Render modulefile and scripts again, keep the installed image."),
@@ -103,7 +89,7 @@ TABLE = (
     what("--fetch", "flag", "Only fetch the images into the store; install nothing."),
     what("--locked", "flag", "Exactly what the lock says, or nothing."),
     what(
-        "--bundle FILE.tar|DIR", "file", "Without FILE: exactly what this bundle holds; no network is used.", "bundled"
+        "--bundle FILE.tar|DIR", "file", "Without FILE: exactly what this bundle holds, without a network.", "bundled"
     ),
     what("--only MODULE", "text", "This module and no other; may be repeated.", many=True, submits=True),
     what("--sha256 DIGEST", "text", "The SIF must have this SHA-256."),
@@ -127,9 +113,7 @@ TABLE = (
     what("--layer LAYER", "text", "Another one than `default`."),
     what("--lab", "flag", "Start JupyterLab in the module's container, and say how to reach it."),
     what("--remove", "flag", "Take the kernel away."),
-    what(
-        "--without LIST", "file", "Leave out images whose digests are in this file (`ls PREFIX/images/sha256` there)."
-    ),
+    what("--without LIST", "file", "Leave out the images of this file's digests (`ls PREFIX/images/sha256` there)."),
     what("--title TEXT", "text", "What stands above it (default: Modules of SITE)."),
     what("--style", ("srun", "torchrun", "lightning", "nccl-tests"), "How processes are started (default: srun)."),
     what("--nodes", range(1, 100_001), "How many (default: 2, or 1 without distributed Python).", of="jobscript"),
@@ -152,17 +136,10 @@ TABLE = (
     what("--now", "flag", "The same as --days 0."),
     what("--rollbacks", "flag", "Remove what `rollback` would go back to, too."),
     what("--marks", "flag", "Remove images to which only users' modules in other trees refer, too."),
-    what(
-        "--output [VERB]",
-        "text or nothing",
-        "That of what VERB (list, 'site show', …), or every verb, prints with --json.",
-        "verb",
-    ),
+    what("--output [VERB]", "text or nothing", "Of what VERB (list, …), or each, prints with --json.", "verb"),
     what("--stack", "flag", "That of a stack's file."),
     what("--hooks", "flag", "That of what a hook has on its standard input."),
-    where(
-        "--from PREFIX", "file", "With --locked: take images from this tree too; may be repeated.", "stores", many=True
-    ),
+    where("--from PREFIX", "file", "With --locked: images of this tree too; may be repeated.", "stores", many=True),
     where("-o --output FILE", "text", "Write it here (- for standard output); a file that exists is left as it is."),
     where("-o --output FILE", "file", "Write the SIF here instead.", of="fetch"),
     where("-o --output PATH", "file", "Write it here.", of="export"),
@@ -170,18 +147,9 @@ TABLE = (
     where("-o --output LOCK", "file", "Write it here, not beside FILE.", of="stack lock"),
     where("-o --output LOCK", "file", "One lock of them all.", of="lock"),
     where("-o --output FILE.tar|DIR", "file", "Where it goes.", of="stack bundle"),
-    where(
-        "-o --output DIR",
-        "text",
-        "Write index.html, catalogue.json, and Markdown in pages/ here.",
-        of="stack catalogue",
-    ),
+    where("-o --output DIR", "text", "Where index.html, catalogue.json and pages/ go.", of="stack catalogue"),
     where("--find-links PLACE", "text", "Look for wheels in this directory or page too.", many=True),
-    where(
-        "--module-tree DIRECTORY",
-        "text",
-        "What users give to `module use`, where a Lua modulefile's path has more names.",
-    ),
+    where("--module-tree DIRECTORY", "text", "What users give to `module use`, for paths with more than NAME/VERSION."),
     where("--dir DIRECTORY", "text", "Keep it here: of a project, named by SIFMOD_LAYERS.", "directory"),
     where("--site NAME", "site", "Facts of a site: a shipped one (lumi-g, …) or a file.", key=True, decides=True),
     where("--prefix DIR", "place", "The tree that holds modules, images and software (SIFMOD_PREFIX).", key=True),
@@ -211,11 +179,7 @@ TABLE = (
         key=True,
         unset="those this process may use, at most 8",
     ),
-    how(
-        "--keep-blobs",
-        "flag",
-        "Keep layers that a conversion downloaded, for 14 days or until a fetch without this option.",
-    ),
+    how("--keep-blobs", "flag", "Keep the layers of a conversion, for 14 days or until a fetch without this option."),
     how("-c --constraint FILE", "text", "Take versions that it allows.", "constraints", many=True),
     how("--pre", "flag", "Take versions before a release, too."),
     how("--unpacked", "flag", "Keep a directory, which can be edited, and not one file."),
