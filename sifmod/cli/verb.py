@@ -167,8 +167,10 @@ class Verb(Helped):
         self.format_epilog(ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What, where, how, output."""
-        write_options(self, ctx, formatter)
+        """By what they are about."""
+        for title, rows in option_groups(self, ctx):
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 class VerbGroup(Verb, click.Group):
@@ -178,7 +180,7 @@ class VerbGroup(Verb, click.Group):
         """The commands, then the options."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, each.get_short_help_str(200)) for name, each in self.commands.items()])
-        write_options(self, ctx, formatter)
+        super().format_options(ctx, formatter)
 
 
 def write_examples(verb: str, formatter: click.HelpFormatter, title: str = "Examples") -> None:
@@ -190,15 +192,8 @@ def write_examples(verb: str, formatter: click.HelpFormatter, title: str = "Exam
                 formatter.write(f"  {command.ljust(width)}  {text}".rstrip() + "\n")
 
 
-def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    """The options by what they are about; those of a site in one row where another verb explains them."""
-    for title, rows in option_groups(command, ctx):
-        with formatter.section(title):
-            formatter.write_dl(rows)
-
-
 def option_groups(command: click.Command, ctx: click.Context) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Title, and the rows of its options: how each is spelled, and its text."""
+    """Title, and the rows of its options: how each is spelled, and its text. Those of a site are mostly in one row."""
     found: dict[str, list[tuple[str, str]]] = {title: [] for title in ORDER}
     short = []
     for parameter in command.get_params(ctx):

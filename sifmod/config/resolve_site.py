@@ -12,7 +12,7 @@ from sifmod.config.easyconfig import Accelerator, Arch
 from sifmod.config.input import DEVICES, Input
 from sifmod.config.kinds import RUNTIMES, SYNTAXES, RuntimeKind, Syntax, kind_of
 from sifmod.config.prefix import default_prefix
-from sifmod.config.site import SaidOfSite, Site, SiteFile
+from sifmod.config.site import Site, SiteFile, SiteKeys
 from sifmod.errors import OptionError
 
 _MACHINES: dict[str, Arch] = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -54,7 +54,7 @@ def resolve(
         how["stores"] = f"the prefix of {', '.join(hidden.values())}"
     stores = map(Path, hidden if file.stores is None else file.stores)
     binds, inputs = expand(tuple(bind for _, group in file.binds for bind in group), environ)
-    said: dict[str, Any] = {field.name: getattr(file, field.name) for field in fields(SaidOfSite)}
+    said: dict[str, Any] = {field.name: getattr(file, field.name) for field in fields(SiteKeys)}
     site = Site(
         **said,
         accelerator=_accelerator(file.accelerator, facts, how),

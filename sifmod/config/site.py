@@ -146,8 +146,8 @@ Umask = Annotated[str, BeforeValidator(number_as_written, json_schema_input_type
 
 
 @dataclass(frozen=True, kw_only=True)
-class SaidOfSite:
-    """The keys that a site has as they are said."""
+class SiteKeys:
+    """The keys that are in force as they are said."""
 
     name: Name = "generic"
     description: Text = ""
@@ -192,7 +192,7 @@ class SaidOfSite:
     limits: Limits = Limits()  # noqa: RUF009
 
 
-class SiteFile(Model, SaidOfSite):
+class SiteFile(Model, SiteKeys):
     """What a site file, a settings file, the environment and the command line may say."""
 
     site: Line | None = None
@@ -211,7 +211,7 @@ class SiteFile(Model, SaidOfSite):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site(SaidOfSite):
+class Site(SiteKeys):
     """A site with nothing left to find out."""
 
     accelerator: Accelerator
