@@ -45,8 +45,8 @@ def _pages(command: Any, context: Any, version: str) -> dict[str, str]:
 
 def _page(command: Any, context: Any, version: str) -> str:
     """One command in roff (man(7))."""
-    from sifmod.cli.main import VERBS
     from sifmod.cli.examples import EXAMPLES
+    from sifmod.cli.main import VERBS
     from sifmod.cli.verb import option_groups, words
 
     name, verb = context.command_path.replace(" ", "-"), words(context)
