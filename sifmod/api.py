@@ -32,7 +32,7 @@ from sifmod.actions.uninstall import Uninstalled
 from sifmod.actions.uninstall import uninstall as uninstalled
 from sifmod.actions.verify import Finding, installed
 from sifmod.actions.verify import verify as findings
-from sifmod.config.prefix import in_full
+from sifmod.config.option import in_full
 from sifmod.config.site import Site
 from sifmod.errors import SifmodError
 from sifmod.image.packages.asked import asked
@@ -83,7 +83,7 @@ class Where:
     def given(self) -> dict[str, str]:
         """The options, which mean the same in any directory."""
         texts = {"prefix": str(self.prefix or ""), "site": self.site or ""}
-        return {name: in_full(name, text) for name, text in texts.items() if text}
+        return in_full({name: text for name, text in texts.items() if text})
 
     def reporter(self, *words: object) -> Reporter:
         """It answers no question: what would be asked is an error. The log has the words of the call."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def site_in_force(given: Mapping[str, str]) -> "LoadedSite":
-    """The site with these options on top, by key of prefix.OPTION_KEYS; its limits hold in this process from now on.
+    """The site with these options on top, by key of option.KEYS; its limits hold in this process from now on.
 
     Raises ConfigError, OptionError.
     """

@@ -1,7 +1,7 @@
 """What a verb starts from: the site, and the tree in its prefix."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -12,13 +12,14 @@ from sifmod.actions.start import resolve as resolve
 from sifmod.actions.start import site_in_force
 from sifmod.actions.start import tree as tree
 from sifmod.cli.output import ask, say
-from sifmod.cli.shared_options import SITE_KEYS, Given
 from sifmod.config.shown import shown
 
 if TYPE_CHECKING:
     from sifmod.actions.reporter import Reporter
     from sifmod.config.load_site import LoadedSite
     from sifmod.image.artifact import Progress
+
+load_context = site_in_force
 
 
 def typed() -> str:
@@ -37,22 +38,9 @@ def reporter(speak: Callable[[str], None] = say, progress: "Progress | None" = N
     return Reporter(speak, progress, ask, typed()) if progress else Reporter(speak, command=typed())
 
 
-def load_context(options: Given) -> "LoadedSite":
-    """The site with the command line's options on top (design section 3), whose limits hold from now on.
-
-    Raises ConfigError, OptionError.
-    """
-    return site_in_force(site_given(options))
-
-
-def site_given(options: Given) -> dict[str, str]:
-    """The options that say what is true of this machine, as typed."""
-    return {name: options[name] for name in SITE_KEYS if options.get(name) is not None}
-
-
-def load_facts(options: Given) -> "LoadedSite":
-    """The same for a verb that installs nothing: quirks are not read, and a site file that cannot be is a warning."""
-    loaded = load_context(options)
+def load_facts(settings: Mapping[str, str]) -> "LoadedSite":
+    """The site for a verb that installs nothing: quirks are not read, and a site file that cannot be is a warning."""
+    loaded = load_context(settings)
     for problem in loaded.left_out:
         say(f"warning: {problem}")
     return loaded.without_quirks()

@@ -3,13 +3,12 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
-
+from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, load_facts, reporter
 from sifmod.cli.output import echo, print_json, print_rows, say, shaped
-from sifmod.cli.shared_options import Given, json_option, layer_options, places_options, prefix_option
+from sifmod.cli.shared_options import LayerOptions, TreeOptions
 from sifmod.errors import OptionError
 from sifmod.module.quote import shell
 from sifmod.system import size_text
@@ -17,30 +16,28 @@ from sifmod.system import size_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sifmod.actions.layer.add import LayerChange
     from sifmod.actions.layer.layers import LayerOutcome, ListedLayer, State
     from sifmod.cli.outputs.use import LayerData
     from sifmod.config.name import ModuleName
     from sifmod.config.site import Site
-    from sifmod.image.packages.wanted import Wanted
     from sifmod.tree.layer import Layer
 
-_no_import = click.option("--no-import", is_flag=True, help="Do not try whether what is added can be imported.")
-
-Words = tuple[str, ...]
 _UNREADABLE = "used, but its layer.json cannot be read; `sifmod sync` with its pylock.toml makes it again"
 
 
-@click.command("layers")
-@click.argument("module", default="")
-@prefix_option
-@json_option
-def layers_command(module: str, prefix: str | None, as_json: bool) -> None:
+class LayersOptions(TreeOptions):
+    module: str = argument(default="")
+
+
+@command("layers", LayersOptions)
+def layers_command(given: LayersOptions) -> None:
     """List the layers of packages: of which module, how large, what for, and whether its image is still used."""
     from sifmod.actions.layer.layers import list_layers
 
-    layout = layout_for(prefix)
+    layout, module = layout_for(given.prefix), given.module
     found = list_layers(layout, module)
-    if as_json:
+    if given.as_json:
         print_json([layer_data(one.layer, one.state, one.ended, one.successor) for one in found])
         return
     print_rows(
@@ -82,35 +79,27 @@ def layer_data(layer: "Layer", state: "State", ended: str = "", successor: str =
     return shaped(LayerData, layer, **place, **told)
 
 
-def changed(module: str, wanted: "Wanted", given: Given, **more: Any) -> None:
-    """Change a layer of a module, and say what came of it; `more` are fields of the LayerChange."""
-    from sifmod.actions.layer.add import LayerChange
+def changed(change: "LayerChange", given: LayerOptions, *, no_build_isolation: bool = False, pre: bool = False) -> None:
+    """Change a layer of a module, and say what came of it."""
     from sifmod.actions.layer.layers import change_layer
     from sifmod.image.packages.wanted import words_of
 
-    flags = {name: given.get(name, False) for name in ("no_index", "no_build_isolation", "pre")}
-    words = words_of(given["find_links"], given["index_url"], given["extra_index_url"], **flags)
-    change = LayerChange(
-        module,
-        given["layer"],
-        replace(wanted, words=(*words, *wanted.words)),
-        unpacked=given.get("unpacked", False),
-        tried=not given.get("no_import"),
-        directory=given["directory"],
-        **more,
-    )
-    site = load_facts(given).site
+    flags = {"no_index": given.no_index, "no_build_isolation": no_build_isolation, "pre": pre}
+    words = words_of(given.find_links, given.index_url, given.extra_index_url, **flags)
+    wanted = replace(change.add, words=(*words, *change.add.words))
+    change = replace(change, name=given.layer, directory=given.directory, add=wanted)
+    site = load_facts(given.settings).site
     _report(change_layer(change, site, reporter()), site, given)
 
 
-def _report(outcome: "LayerOutcome", site: "Site", given: Given) -> None:
+def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
     """Say what became of layers."""
     module, layer, what = outcome.module, outcome.layer, outcome.what
     if what == "withdrawn":
         why = "for an earlier image" if outcome.is_installed else "which is not installed"
         for one in outcome.layers:
             say(f"layer {one.name} of {module}, {why}: removed; {_freed(one, site)}")
-    if given["as_json"]:
+    if given.as_json:
         rows = [layer_data(one, "live" if what in ("made", "unchanged") else "removed") for one in outcome.layers]
         print_json(rows if what == "withdrawn" else rows[0])
         return
@@ -126,7 +115,7 @@ def _report(outcome: "LayerOutcome", site: "Site", given: Given) -> None:
     for told in (*_shells(module, layer, what, site.runtime_kind), outcome.note):
         if told:
             say(told)
-    if given["directory"] and what == "made":
+    if given.directory and what == "made":
         say(f"who wants it sets SIFMOD_LAYERS={layer.top}")
 
 
@@ -155,35 +144,22 @@ def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> 
             yield f"`{runtime} exec` needs another `module load {module}`; the module's commands do not"
 
 
-@click.command("add")
-@click.argument("module", metavar="MODULE")
-@click.argument("requirements", nargs=-1, metavar="REQUIREMENT...")
-@click.option(
-    "-r", "--requirement", "files", multiple=True, metavar="FILE", help="Add what a requirements.txt asks for."
-)
-@click.option("-c", "--constraint", "constraints", multiple=True, metavar="FILE", help="Take versions that it allows.")
-@click.option(
-    "-e", "--editable", multiple=True, metavar="DIRECTORY", help="Add a project of yours as it is being edited."
-)
-@click.option("--onto", metavar="MODULE", help="Make the layer of MODULE anew for this module or its new image.")
-@click.option("-U", "--upgrade", is_flag=True, help="Take newer versions of all that the layer holds.")
-@click.option("--pre", is_flag=True, help="Take versions before a release, too.")
-@click.option("--unpacked", is_flag=True, help="Keep a directory, which can be edited, and not one file.")
-@places_options
-@click.option("--no-build-isolation", is_flag=True, help="Compile with what the image and the layer hold (flash-attn).")
-@_no_import
-@layer_options
-@prefix_option
-@json_option
-def add_command(
-    module: str,
-    requirements: Words,
-    files: Words,
-    constraints: Words,
-    editable: Words,
-    onto: str | None,
-    **given: Any,
-) -> None:
+class AddOptions(LayerOptions):
+    module: str = argument("MODULE")
+    requirements: tuple[str, ...] = argument("REQUIREMENT...", default=(), many=True)
+    files: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    editable: tuple[str, ...] = ()
+    onto: str | None = None
+    upgrade: bool = False
+    pre: bool = False
+    unpacked: bool = False
+    no_build_isolation: bool = False
+    no_import: bool = False
+
+
+@command("add", AddOptions)
+def add_command(given: AddOptions) -> None:
     """Add Python packages to a module, in a layer over its image.
 
     A REQUIREMENT is what pip takes: a name with a version, a wheel or a project here (./x.whl, '.[dev]'), a URL,
@@ -191,52 +167,58 @@ def add_command(
     around (torch, what is compiled against it, NVIDIA's and AMD's libraries, MPI) stays as it is; anything else may be
     newer.
     """
+    from sifmod.actions.layer.add import LayerChange
     from sifmod.image.packages.asked import asked
 
-    if not (requirements or files or constraints or editable or onto or given["upgrade"]):
+    module, onto = given.module, given.onto
+    if not (given.requirements or given.files or given.constraints or given.editable or onto or given.upgrade):
         raise OptionError("there is nothing to add", f"name packages: sifmod add {module} transformers")
-    wanted = asked(requirements, editable, map(Path, files), map(Path, constraints))
-    changed(onto or module, wanted, given, upgrade=given["upgrade"], model=module if onto else None)
+    wanted = asked(given.requirements, given.editable, map(Path, given.files), map(Path, given.constraints))
+    change = LayerChange(onto or module, add=wanted, upgrade=given.upgrade, model=module if onto else None)
+    change = replace(change, unpacked=given.unpacked, tried=not given.no_import)
+    changed(change, given, no_build_isolation=given.no_build_isolation, pre=given.pre)
 
 
-@click.command("remove")
-@click.argument("module", metavar="MODULE")
-@click.argument("names", nargs=-1, metavar="NAME...")
-@click.option("--all", "everything", is_flag=True, help="The whole layer.")
-@click.option("--stale", is_flag=True, help="The layers for images that are no longer installed.")
-@places_options
-@layer_options
-@prefix_option
-@json_option
-def remove_command(module: str, names: Words, everything: bool, stale: bool, **given: Any) -> None:
+class RemoveOptions(LayerOptions):
+    module: str = argument("MODULE")
+    names: tuple[str, ...] = argument("NAME...", default=(), many=True)
+    everything: bool = False
+    stale: bool = False
+
+
+@command("remove", RemoveOptions)
+def remove_command(given: RemoveOptions) -> None:
     """Take packages out of a module's layer, and what only they needed; what the image holds is there again."""
-    from sifmod.image.packages.wanted import Wanted
+    from sifmod.actions.layer.add import LayerChange
 
+    names, everything, stale = given.names, given.everything, given.stale
     if stale and (names or everything):
         raise OptionError("--stale goes without packages and without --all")
     if not (names or everything or stale):
         raise OptionError("there is nothing to remove", "name packages, or --all for the whole layer")
-    changed(module, Wanted(), given, remove=names, everything=everything, stale=stale)
+    changed(LayerChange(given.module, remove=names, everything=everything, stale=stale), given)
 
 
-@click.command("sync")
-@click.argument("module", metavar="MODULE")
-@click.argument("lock", metavar="LOCK")
-@places_options
-@click.option("--unpacked", is_flag=True, help="Keep a directory and not one file.")
-@_no_import
-@layer_options
-@prefix_option
-@json_option
-def sync_command(module: str, lock: str, **given: Any) -> None:
+class SyncOptions(LayerOptions):
+    module: str = argument("MODULE")
+    lock: str = argument("LOCK")
+    unpacked: bool = False
+    no_import: bool = False
+
+
+@command("sync", SyncOptions)
+def sync_command(given: SyncOptions) -> None:
     """Make a layer as a lock says (pylock.toml, which each layer has beside it): the same bytes on every machine.
 
     LOCK may be a requirements.txt in which every line has its digests: the layer then holds that, and nothing else.
     """
+    from sifmod.actions.layer.add import LayerChange
     from sifmod.image.packages.asked import asked
-    from sifmod.image.packages.wanted import Wanted, read_lock
+    from sifmod.image.packages.wanted import read_lock
 
-    if lock.endswith(".toml"):
-        changed(module, Wanted(), given, lock=read_lock(Path(lock)))
+    change, path = LayerChange(given.module, unpacked=given.unpacked, tried=not given.no_import), Path(given.lock)
+    if given.lock.endswith(".toml"):
+        change = replace(change, lock=read_lock(path))
     else:
-        changed(module, asked(files=(Path(lock),), all_hashed=True), given, replaces=True)
+        change = replace(change, add=asked(files=(path,), all_hashed=True), replaces=True)
+    changed(change, given)

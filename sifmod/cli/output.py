@@ -15,12 +15,13 @@ from sifmod.system import harmless, one_line, reason
 
 if TYPE_CHECKING:
     from sifmod.actions.layer.outgoing import OutgoingLayer
-    from sifmod.cli.outputs.installed import Installed
+    from sifmod.cli.outputs.installed import Installed, LifeData
     from sifmod.cli.outputs.use import OutgoingLayerData
     from sifmod.cli.outputs.words import Error
     from sifmod.cli.outputs.words import Problem as ProblemData
     from sifmod.config.origin import Origin
     from sifmod.errors import Problem
+    from sifmod.tree.life import NameLife
     from sifmod.tree.receipt import FileRecord, Installation, LinkRecord
 
 Shape = TypeVar("Shape")
@@ -173,6 +174,13 @@ def receipt_data(installation: "Installation") -> "Installed":
         links=_absolute(root, installation.links),
         modulefiles=_absolute(Layout(installation.prefix).modules, installation.stubs),
     )
+
+
+def life_data(life: "NameLife", version: str) -> "LifeData":
+    """What is decided about one version, as `--json` prints it."""
+    from sifmod.cli.outputs.installed import LifeData
+
+    return shaped(LifeData, life.of(version), default=life.default == version)
 
 
 def _absolute(directory: object, records: "Iterable[FileRecord | LinkRecord]") -> list[dict[str, object]]:

@@ -10,32 +10,30 @@ from sifmod.actions.batch import Done, Ended, Failed, worst
 from sifmod.cli.batch import Teller, Told, data_of, summary
 from sifmod.cli.context import layout_for, reporter
 from sifmod.cli.output import echo, print_json, quiet, say, show_error
-from sifmod.cli.shared_options import Given
 from sifmod.config.name import ModuleName
 
 if TYPE_CHECKING:
     from sifmod.actions.install.reapply import Reapplication
     from sifmod.actions.install.reapply_all import Found, Generation
-
-# the options of a site that decide about a module whose image is there
-DECIDING = ("site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime", "module_syntax", "link")
-# those of other installs, which would fetch or choose
-REFUSED = ("variant", "source", "rebuild", "force", "fetch", "keep_blobs", "compression", "processors")
+    from sifmod.cli.install import InstallCommand
 
 
-def reapply(given: Given) -> int:
+def reapply(given: "InstallCommand") -> int:
     """Print what a changed site, preset or quirk changes in the installed modules, as a diff, then change it."""
     from sifmod.actions.install.reapply import Reapplying
     from sifmod.actions.install.reapply_all import ReapplyRun, reapply_all
-    from sifmod.config.prefix import in_full
+    from sifmod.config.option import in_full
 
-    if refused := [f"--{name.replace('_', '-')}" for name in REFUSED if given[name]]:
+    others = (  # which fetch or choose
+        *(("--variant", given.variants), ("--source", given.source), ("--rebuild", given.rebuild)),
+        *(("--force", given.force), ("--fetch", given.fetch), ("--keep-blobs", given.keep_blobs)),
+        *(("--compression", given.compression), ("--processors", given.processors)),
+    )
+    if refused := [name for name, value in others if value]:
         raise click.UsageError(f"{', '.join(refused)}: not with --module-only without easyconfigs")
-    options = {name: in_full(name, given[name]) for name in DECIDING if given[name] is not None}
-    asked = Reapplying(layout_for(given["prefix"]), options, sanity=not given["skip_sanity_check"])
-    speak, as_json = quiet if given["quiet"] else say, given["as_json"]
-    only_shown = any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run"))
-    asks = sys.stdin.isatty() and not (given["yes"] or as_json or only_shown)
+    asked = Reapplying(layout_for(given.prefix), in_full(given.settings), sanity=not given.skip_sanity_check)
+    speak, as_json = quiet if given.quiet else say, given.as_json
+    asks = sys.stdin.isatty() and not (given.yes or as_json or given.only_shows)
     shown: list[Reapplication] = []
     ended: dict[ModuleName, Ended[Told]] = {}
     tell, refusal = Teller(), False
@@ -66,8 +64,8 @@ def reapply(given: Given) -> int:
             speak("nothing was changed, as you chose")
         return not refusal
 
-    first = asks or only_shown or given["fail_fast"]
-    run = ReapplyRun(asked, show, done, agree if first else None, only_shown, given["fail_fast"])
+    first = asks or given.only_shows or given.fail_fast
+    run = ReapplyRun(asked, show, done, agree if first else None, given.only_shows, given.fail_fast)
     found = reapply_all(run, reporter(speak))
     if not first:
         _summarise(found, speak)

@@ -1,57 +1,46 @@
 """`sifmod stack`."""
 
-from collections.abc import Callable
+import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.command import argument, command, group
 from sifmod.cli.context import reporter
 from sifmod.cli.output import echo, print_json, say
 from sifmod.cli.output import quiet as silent
-from sifmod.cli.shared_options import Given, conversion_options, json_option, site_options, yes_option
-from sifmod.cli.stack_files import bundle, catalogue, init, lock, outdated, stack_given, stack_options
-from sifmod.cli.stack_job import asked_of_jobs, job_options
+from sifmod.cli.shared_options import ConversionOptions, SiteOptions
+from sifmod.cli.stack_files import bundle, catalogue, init, lock, outdated
+from sifmod.cli.stack_job import SlurmOptions, asked_of_jobs
 from sifmod.cli.stack_told import counts, disk_needed, jobs_data, lines, of_jobs, stack_data, summary, tell
+from sifmod.config.option import in_full
+from sifmod.errors import OptionError
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
+    from sifmod.actions.stack.stack_options import StackOptions
     from sifmod.actions.stack.stack_plan import StackPlan
 
 
-def lock_options(command: Callable[..., int]) -> Callable[..., int]:
-    """--locked, and where the images and the layers of the lock may be taken from."""
-    locked = click.option("--locked", is_flag=True, help="Exactly what FILE's lock says, or nothing.")
-    return locked(
-        click.option(
-            "--from",
-            "stores",
-            metavar="PREFIX",
-            multiple=True,
-            type=click.Path(path_type=Path),
-            help="With --locked: take images from the tree there, such as one where they were tested. May be repeated.",
-        )(command)
-    )
+class MakeOptions(SiteOptions):
+    locked: bool = False
+    stores: tuple[Path, ...] = ()
+    jobs: int | None = None
+    skip_sanity_check: bool = False
+    rebuild: bool = False
+    offline: bool = False
+    only: tuple[str, ...] = ()
+    fail_on_held: bool = False
 
 
-held_option = click.option(
-    "--fail-on-held", is_flag=True, help="End with 1 where a module is left out that is held after a rollback."
-)
+class PlanOptions(MakeOptions):
+    file: Path = argument("FILE", Path)
 
 
-@click.group("stack")
-def command() -> None:
-    """Publish many modules from one file."""
-
-
-@command.command("plan")
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@lock_options
-@stack_options
-@held_option
-@site_options
-@json_option
-def plan(file: Path, as_json: bool, locked: bool, **given: Any) -> int:
+@command("stack plan", PlanOptions)
+def plan(given: PlanOptions) -> int:
     """Print what `apply` would do, and why: a line for each module, then what it would fetch or copy.
 
     [ ] new; [x] there; [R] made anew, and why; [D] another default, hidden, deprecated or retired; [H] held since
@@ -60,9 +49,9 @@ def plan(file: Path, as_json: bool, locked: bool, **given: Any) -> int:
     """
     from sifmod.actions.stack.apply import preview_stack
 
-    found = preview_stack(file, stack_given(given, locked=locked))
+    found = preview_stack(given.file, _asked(given))
     plan = found.plan
-    if as_json:
+    if given.as_json:
         sizes = found.fetches._asdict() if found.fetches else {}
         sizes = {key: value for key, value in sizes.items() if key not in ("shared", "together")}
         print_json({**stack_data(plan, found.lives), **sizes})
@@ -75,37 +64,15 @@ def plan(file: Path, as_json: bool, locked: bool, **given: Any) -> int:
     return max((*failed, fails_for_held(plan, given)))
 
 
-@command.command("apply")
-@click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "--bundle",
-    "bundled",
-    metavar="FILE.tar|DIR",
-    type=click.Path(path_type=Path),
-    help="Without FILE: exactly what this bundle holds; no network is used.",
-)
-@click.option("--local-settings", is_flag=True, help="With --bundle: by the settings here, not by those of the bundle.")
-@lock_options
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-@stack_options
-@held_option
-@conversion_options
-@yes_option
-@site_options
-@click.option("--then-decide", is_flag=True, hidden=True)  # of the elements of a job for a whole stack
-@job_options
-@json_option
-@click.pass_context
-def apply(
-    context: click.Context,
-    /,
-    file: Path | None,
-    bundled: Path | None,
-    as_json: bool,
-    quiet: bool,
-    locked: bool,
-    **given: Any,
-) -> int:
+class ApplyOptions(MakeOptions, ConversionOptions, SlurmOptions):
+    file: Path | None = argument("[FILE]", Path, default=None)
+    bundled: Path | None = None
+    local_settings: bool = False
+    then_decide: bool = False
+
+
+@command("stack apply", ApplyOptions)
+def apply(given: ApplyOptions) -> int:
     """Make the installed modules those of FILE.
 
     A module that fails leaves the others to be installed; a summary says at the end what became of them, and where the
@@ -116,20 +83,22 @@ def apply(
     from sifmod.actions.stack.apply import StackRun, apply_stack
     from sifmod.cli.progress import progress
 
-    jobs, wait = asked_of_jobs(context), given["wait"]
-    if given["local_settings"] and not bundled:
+    jobs, wait = asked_of_jobs(given), given.wait
+    file, bundled = given.file, given.bundled
+    if given.local_settings and not bundled:
         raise click.UsageError("--local-settings is for --bundle")
     if (file is None) == (bundled is None):
         raise click.UsageError("give the FILE of a stack, or --bundle")
-    options = stack_given(given, locked=locked)
-    asked = StackRun(file, options, bundled, given["local_settings"], jobs, wait, given["then_decide"])
-    speak = silent if quiet else say
-    with progress(not quiet) as update:
+    asked = StackRun(
+        file, _asked(given, into_home=given.yes), bundled, given.local_settings, jobs, wait, given.then_decide
+    )
+    speak = silent if given.quiet else say
+    with progress(not given.quiet) as update:
         outcome = apply_stack(asked, reporter(speak, update), partial(tell, speak))
     failed, plan = outcome.failed, outcome.plan
     for line in of_jobs(outcome):
         speak(line)
-    if as_json:
+    if given.as_json:
         log = str(plan.layout.logs / "stacks" / plan.stack.name)
         print_json({**stack_data(plan, outcome.lives, outcome), "log": log, **jobs_data(outcome)})
     elif failed or (any(step.todo for step in plan.steps) and (wait or not jobs)):
@@ -140,10 +109,31 @@ def apply(
     return max((*codes, *tests, fails_for_held(plan, given, len(outcome.held))))
 
 
-def fails_for_held(made: "StackPlan", given: Given, more: int = 0) -> int:
+def fails_for_held(made: "StackPlan", given: MakeOptions, more: int = 0) -> int:
     """The exit code for modules that are held after a rollback: 1 with --fail-on-held."""
-    return int(given["fail_on_held"] and bool(more or any(step.mark == "H" for step in made.steps)))
+    return int(given.fail_on_held and bool(more or any(step.mark == "H" for step in made.steps)))
 
 
-for inner in (lock, outdated, bundle, init, catalogue):
-    command.add_command(inner)
+def _asked(given: MakeOptions, *, into_home: bool = False) -> "StackOptions":
+    """What the command line asks of a stack."""
+    from sifmod.actions.install.options import InstallOptions
+    from sifmod.actions.stack.stack_options import StackOptions
+    from sifmod.tree.provenance import CommandLine
+
+    for store in given.stores:
+        if not Layout(store.absolute()).images.is_dir():
+            raise OptionError(f"--from: {store} is no tree of sifmod with images in it")
+    install = InstallOptions(
+        rebuild=given.rebuild,
+        checked_since=time.time() if given.rebuild else 0.0,
+        offline=given.offline,
+        into_home=into_home,
+        stores=tuple(store.absolute() for store in given.stores),
+        asked=CommandLine(checked=not given.skip_sanity_check),
+    )
+    return StackOptions(in_full(given.settings), install, given.locked, given.only, given.jobs)
+
+
+stack_command = group(
+    "stack", "Publish many modules from one file.", plan, apply, lock, outdated, bundle, init, catalogue
+)

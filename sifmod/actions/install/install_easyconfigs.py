@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from sifmod.actions.install.options import InstallOptions, deciding
+from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.unchanged import find_unchanged
 from sifmod.actions.start import layout_for, site_in_force
 from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
+from sifmod.config.option import deciding
 from sifmod.config.shown import shown
 from sifmod.errors import HeldError, SifmodError
 from sifmod.tree.receipt import Installation, live

@@ -13,7 +13,7 @@ from sifmod.actions.install.current import check_made_by, is_complete, outgoing_
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.look import words_of
-from sifmod.actions.install.options import InstallOptions, deciding
+from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.request import InstallRequest, decide, held_to, variants_here
 from sifmod.actions.install.unchanged import find_unchanged, made_by
 from sifmod.actions.layer.outgoing import OutgoingLayer
@@ -24,6 +24,7 @@ from sifmod.actions.workers import in_order
 from sifmod.config.input import OWN_FILES, Surroundings
 from sifmod.config.load_site import Sites
 from sifmod.config.name import ModuleName
+from sifmod.config.option import deciding
 from sifmod.config.stack import Member, Stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, HeldError, InstallError, SifmodError
