@@ -39,7 +39,7 @@ def reporter(speak: Callable[[str], None] = say, progress: "Progress | None" = N
 
 
 def load_context(options: Given) -> "LoadedSite":
-    """The site with the command line's options on top (design section 3), whose limits hold from now on.
+    """The site with the command line's options on top (docs/design.md, section 10), whose limits hold from now on.
 
     Raises ConfigError, OptionError.
     """
