@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -102,6 +103,15 @@ def test_what_the_design_names_is_there(path: Path) -> None:
     assert [name for name in files if not any((place / name).is_file() for place in PLACES)] == []
     names = {name for name in named if re.fullmatch(r"[a-z]+(_[a-z]+)+|[A-Z][a-z]+([A-Z][a-z]+)+", name)}
     assert sorted(names - _words_of_the_code()) == []
+
+
+def test_each_dependency_is_explained() -> None:
+    """Nor is one that is gone, in the table."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    page = (ROOT / "docs" / "internals" / "dependencies.md").read_text("utf-8").split("\n## ")[0]
+    named = re.findall(r"[\w-]+", " ".join(re.findall(r"(?m)^\| ([^|]+) \|", page)).lower())
+    needed = {re.findall(r"[\w-]+", each)[0].lower() for each in project["dependencies"]}
+    assert set(named) - {"package"} == needed
 
 
 @cache
