@@ -24,11 +24,10 @@ from sifmod.cli.shared_options import (
 from sifmod.config.shown import shown
 from sifmod.errors import HeldError, SifmodError
 from sifmod.system import one_line
-from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
+    from sifmod.actions.install.decision import Decision
     from sifmod.actions.install.options import InstallOptions
-    from sifmod.actions.install.request import InstallRequest
     from sifmod.actions.layer.outgoing import OutgoingLayer
     from sifmod.tree.receipt import Installation
 
@@ -110,7 +109,7 @@ def _targets(name: str, variants: tuple[str, ...], given: Given) -> Iterator[Tar
     """Each variant of one easyconfig that is asked for; where `all` cannot be answered, installing it says why."""
     names: tuple[str | None, ...] = tuple(dict.fromkeys(variants)) or (None,)
     if "all" in names:
-        from sifmod.actions.install.request import variants_here
+        from sifmod.actions.install.decision import variants_here
 
         with suppress(SifmodError):
             here = variants_here(name, load_context(given))
@@ -138,18 +137,18 @@ def _options(given: Given, variant: str | None) -> "InstallOptions":
     )
 
 
-def _request(target: Target, given: Given) -> "InstallRequest":
+def _decision(target: Target, given: Given) -> "Decision":
     from sifmod.config.word import wanted_easyconfig
 
     site = load_context(given)
     wanted_easyconfig(target.easyconfig, site.site)  # a slip is told before all that an install needs is imported
-    from sifmod.actions.install.request import decide, held_to, variants_here
+    from sifmod.actions.install.decision import decide, pin_to_lock, variants_here
     from sifmod.actions.lock import lock_beside, read_lock
 
     if target.variant == "all":  # could not be answered before
         variants_here(target.easyconfig, site)
-    request = decide(target.easyconfig, site, _options(given, target.variant))
-    return held_to(request, read_lock(lock_beside(target.easyconfig).absolute())) if given["locked"] else request
+    decision = decide(target.easyconfig, site, _options(given, target.variant))
+    return pin_to_lock(decision, read_lock(lock_beside(target.easyconfig).absolute())) if given["locked"] else decision
 
 
 def _fetch(given: Given) -> Callable[[Target], Done]:
@@ -160,10 +159,10 @@ def _fetch(given: Given) -> Callable[[Target], Done]:
     speak = quiet if given["quiet"] else say
 
     def fetch(target: Target) -> Done:
-        request = _request(target, given)
-        module = request.plan.module
+        decision = _decision(target, given)
+        module = decision.plan.module
         with progress(not given["quiet"]) as update:
-            artifact = fetch_only(request, reporter(speak, update))
+            artifact = fetch_only(decision, reporter(speak, update))
         state = "is in the store" if update.used else "is in the store already"
         if not given["as_json"]:
             speak(f"{module}: the image {state}, {artifact.source}")
@@ -207,32 +206,31 @@ def _install(given: Given) -> Callable[[Target], Done]:
 
 def _installed(target: Target, given: Given) -> "tuple[Installation, str, tuple[OutgoingLayer, ...]]":
     """What is installed, what was done for it, and which layers fit its image no longer."""
-    request = _request(target, given)
+    decision = _decision(target, given)
     from sifmod.actions.install.install import install_with_layers
     from sifmod.actions.layer.outgoing import outgoing
     from sifmod.cli.progress import NOTHING_KEPT, progress
-    from sifmod.tree.receipt import live
 
     show = not given["quiet"]
     speak = say if show else quiet
-    for note in request.notes:
+    for note in decision.notes:
         speak(note)
-    speak(f"{request.plan.module}: installing from {request.loaded.path}")
-    before = live(Layout(Path(request.plan.prefix)), request.plan.module)
+    speak(f"{decision.plan.module}: installing from {decision.loaded.path}")
     try:
         with progress(show) as update:
-            installation, changed = install_with_layers(request, reporter(speak, update))
+            outcome = install_with_layers(decision, reporter(speak, update))
     except HeldError as held:
         if not ask(held.message, "Install it all the same, which ends the hold?"):
             raise
-        request = replace(request, options=replace(request.options, despite_hold=True))
+        decision = replace(decision, options=replace(decision.options, despite_hold=True))
         with progress(show) as update:
-            installation, changed = install_with_layers(request, reporter(speak, update))
+            outcome = install_with_layers(decision, reporter(speak, update))
     if given["keep_blobs"] and not update.used:
         speak(NOTHING_KEPT)
-    done = "restored" if before and installation.generation == before.generation else "installed"
-    layers = outgoing(before, installation.image_sha256, os.environ) if before and changed else ()
-    return installation, f"{done}, generation {installation.generation}" if changed else _THERE, layers
+    installation, before = outcome.installation, outcome.before
+    layers = outgoing(before, installation.image_sha256, os.environ) if before else ()
+    state = f"{outcome.done}, generation {installation.generation}" if outcome.changed else _THERE
+    return installation, state, layers
 
 
 def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLayer, ...]", quiet: bool) -> None:
@@ -273,23 +271,23 @@ def _dry_run(given: Given) -> Callable[[Target], Done]:
             from sifmod.actions.install.current import outgoing_layers, overview, status_sign, texts
             from sifmod.tree.receipt import live
 
-            request = _request(target, given)
-            mark, before = status_sign(request), live(layout, request.plan.module)
+            decision = _decision(target, given)
+            mark, before = status_sign(decision), live(layout, decision.plan.module)
             row = {
-                "easyconfig": str(request.loaded.path),
-                "module": str(request.plan.module),
+                "easyconfig": str(decision.loaded.path),
+                "module": str(decision.plan.module),
                 "mark": mark,
-                "outgoing_layers": [outgoing_data(one) for one in outgoing_layers(before, request) if mark != "x"],
+                "outgoing_layers": [outgoing_data(one) for one in outgoing_layers(before, decision) if mark != "x"],
             }
         done = Done(f"{row['module']} [{row['mark']}]", row)
         if given["as_json"]:
             return done
         echo(one_line(f" * [{row['mark']}] {row['easyconfig']} (module: {row['module']})"))
         if not given["dry_run_short"]:
-            for line in overview(request):
+            for line in overview(decision):
                 echo(one_line(f"       {line}"))
         if given["extended_dry_run"]:
-            for path, text in texts(request):
+            for path, text in texts(decision):
                 echo(f"\n--- {path}\n{text}")
         return done
 

@@ -10,7 +10,7 @@ import pytest
 from plans import plan
 from sifmod.actions import slurm
 from sifmod.actions.author.site import Survey, draft_site, survey
-from sifmod.actions.install.request import _digests
+from sifmod.actions.install.decision import _digests
 from sifmod.cli.main import run
 from sifmod.module.image_origin import NO_ORIGIN
 from sifmod.module.render import render

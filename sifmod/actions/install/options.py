@@ -9,7 +9,6 @@ from sifmod.config.prefix import in_full
 from sifmod.tree.provenance import CommandLine, Pairs
 
 if TYPE_CHECKING:
-    from sifmod.actions.lock import LockedModule
     from sifmod.image.settings import SharedBlobs
 
 # the options that decide what is installed, which the receipt keeps in this order: not by which the prefix was named
@@ -39,7 +38,6 @@ class InstallOptions:
     keep_blobs: bool = False
     into_home: bool = False  # a large image may go to the home directory without a question
     despite_hold: bool = False  # what was rolled back from may come back, which ends the hold
-    locked: "LockedModule | None" = None  # it comes to exactly that, or fails
     stores: tuple[Path, ...] = ()  # prefixes that may have the locked image
     shared: "SharedBlobs | None" = None  # layers that other modules of this run want too
     checked_since: float = 0.0  # a time: what sanity checks have found before it is looked for again
