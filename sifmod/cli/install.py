@@ -162,7 +162,8 @@ def _fetch(given: Given) -> Callable[[Target], Done]:
         decision = _decision(target, given)
         module = decision.plan.module
         with progress(not given["quiet"]) as update:
-            artifact = fetch_only(decision, reporter(speak, update))
+            telling = reporter(speak, update)
+            artifact = fetch_only(decision, telling.tree(decision.site.site), telling)
         state = "is in the store" if update.used else "is in the store already"
         if not given["as_json"]:
             speak(f"{module}: the image {state}, {artifact.source}")
@@ -218,13 +219,15 @@ def _installed(target: Target, given: Given) -> "tuple[Installation, str, tuple[
     speak(f"{decision.plan.module}: installing from {decision.loaded.path}")
     try:
         with progress(show) as update:
-            outcome = install_with_layers(decision, reporter(speak, update))
+            telling = reporter(speak, update)
+            outcome = install_with_layers(decision, telling.tree(decision.site.site), telling)
     except HeldError as held:
         if not ask(held.message, "Install it all the same, which ends the hold?"):
             raise
         decision = replace(decision, options=replace(decision.options, despite_hold=True))
         with progress(show) as update:
-            outcome = install_with_layers(decision, reporter(speak, update))
+            telling = reporter(speak, update)
+            outcome = install_with_layers(decision, telling.tree(decision.site.site), telling)
     if given["keep_blobs"] and not update.used:
         speak(NOTHING_KEPT)
     installation, before = outcome.installation, outcome.before

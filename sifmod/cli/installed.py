@@ -163,7 +163,8 @@ def rollback_command(name: str, to: int | None, release: bool, prefix: str | Non
     module = resolve(name, known_modules(layout))
     if release:
         with changing_prefix(site):
-            numbers = release_held(layout, module, site.lock_lease, reporter())
+            telling = reporter()
+            numbers = release_held(telling.tree(site), module, telling)
         from sifmod.actions.verify import installed
 
         if as_json:
@@ -172,7 +173,8 @@ def rollback_command(name: str, to: int | None, release: bool, prefix: str | Non
             say(f"{module}: generation {', '.join(map(str, numbers))} is no longer held")
         return
     with changing_prefix(site):
-        installation = rollback(layout, module, to, site.lock_lease, reporter())
+        telling = reporter()
+        installation = rollback(telling.tree(site), module, to, telling)
     if as_json:
         print_json(receipt_data(installation))
     else:
@@ -204,7 +206,7 @@ def uninstall_command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, pr
     for module in modules:
         try:
             with changing_prefix(site):
-                done = uninstall(layout, module, site.lock_lease, telling)
+                done = uninstall(telling.tree(site), module, telling)
         except SifmodError as error:  # the others have their turn
             worst = max(worst, error.exit_code)
             show_error(error.message, error.hint)
@@ -304,7 +306,8 @@ def gc_command(
         say(f"{plan.jobs.unknown}; where you know that no job uses what would go: --ignore-jobs")
     if yes:
         with changing_prefix(site):
-            done = apply_gc(layout, plan, site.lock_lease, reporter())
+            telling = reporter()
+            done = apply_gc(telling.tree(site), plan, telling)
         rows = after(rows)
         for row in rows:
             if not row["keep"] and not row["removed"]:

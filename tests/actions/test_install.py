@@ -91,7 +91,8 @@ def test_an_image_that_is_replaced_while_it_is_copied_is_installed_next(
             newer.rename(sif)
 
     decision = decide(str(easyconfig), load_site({}, os.environ), InstallOptions())
-    made = install(decision, Reporter(print, replaced)).installation
+    telling = Reporter(print, replaced)
+    made = install(decision, telling.tree(decision.site.site), telling).installation
     assert made.image_sha256 == digests[0]
     assert run(["install", str(easyconfig)]) == 0
     found = live(Layout(prefix), made.module)

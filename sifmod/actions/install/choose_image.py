@@ -24,8 +24,7 @@ from sifmod.image.startable import why_not_here
 from sifmod.module.plan import ImagePlan, Plan
 from sifmod.module.quote import shell
 from sifmod.tree.generation import module_lock, tidy
-from sifmod.tree.layout import Layout
-from sifmod.tree.locking import lock
+from sifmod.tree.locking import Tree
 from sifmod.tree.provenance import ImageChoice
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.store import Store, read_stored
@@ -117,7 +116,7 @@ def _starts(path: Path, decision: Decision, reporter: Reporter) -> bool:
     return not why
 
 
-def fetched_image(decision: Decision, layout: Layout, store: Store, reporter: Reporter) -> ChosenImage:
+def fetched_image(decision: Decision, tree: Tree, store: Store, reporter: Reporter) -> ChosenImage:
     """The image of the plan, fetched into the store unless it is there.
 
     Raises what `fetch_image` does, and what `ask_home` does.
@@ -135,10 +134,10 @@ def fetched_image(decision: Decision, layout: Layout, store: Store, reporter: Re
     run_hooks(site, "before_fetch", decision.hooked, reporter.say)
     choice = image_request(plan)  # once more: the hook may have brought its files
     name = f"image-{plan.own_image.sha256 or choice.request}"
-    with lock(layout, name, site.lock_lease, reporter.waiting(plan.own_image.filename)):
+    with tree.lock(name, plan.own_image.filename):
         artifact = into_store(image, plan.runtime, store, reporter, settings)
     if decision.locked and locked:
-        check_image(decision.locked, plan.own_image, filter(None, (read_stored(layout, locked.sha256),)))
+        check_image(decision.locked, plan.own_image, filter(None, (read_stored(tree.layout, locked.sha256),)))
         artifact = replace(artifact, source=locked.source, origin=locked.origin, notes=())
     for note in artifact.notes:
         reporter.say(note)
@@ -165,19 +164,18 @@ def image_record(plan: Plan, made: Artifact) -> ImageRecord:
     return ImageRecord(made.sha256, made.size, made.source, made.arch, link, name, path, made.origin)
 
 
-def fetch_only(decision: Decision, reporter: Reporter) -> Artifact:
+def fetch_only(decision: Decision, tree: Tree, reporter: Reporter) -> Artifact:
     """Fetch the image of the plan into the store and nothing else.
 
     What the store has already is taken as it is, unless `--force`.
     """
     plan, site = decision.plan, decision.site.site
     name = plan.own_image.filename  # which a view has not; this is said before anything is done
-    layout = Layout(Path(plan.prefix))
-    waiting = reporter.waiting(plan.module)
     with changing_prefix(site):
-        tidy(layout, site.lock_lease, waiting)
-        with module_lock(layout, plan.module, site.lock_lease, waiting) as held:
-            store = Store(layout, held, reporter.waiting(name), others=(*decision.options.stores, *site.stores))
-            artifact = fetched_image(decision, layout, store, reporter).artifact
-            record_fetched(layout, store, site.lock_lease, reporter)
+        tidy(tree)
+        with module_lock(tree, plan.module) as mine:
+            others = (*decision.options.stores, *site.stores)
+            store = Store(tree.layout, mine.held, reporter.waiting(name), others=others)
+            artifact = fetched_image(decision, tree, store, reporter).artifact
+            record_fetched(tree, store, reporter)
             return artifact

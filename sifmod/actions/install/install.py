@@ -20,10 +20,17 @@ from sifmod.actions.reporter import Reporter
 from sifmod.errors import FetchError
 from sifmod.module.plan import File, Plan
 from sifmod.module.render import render, render_stub
-from sifmod.tree.generation import module_lock, publish, replace_provenance, restore, staged_generation, tidy
+from sifmod.tree.generation import (
+    HeldModule,
+    module_lock,
+    publish,
+    replace_provenance,
+    restore,
+    staged_generation,
+    tidy,
+)
 from sifmod.tree.layer import image_key
-from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held
+from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
 from sifmod.tree.mark import LINK
 from sifmod.tree.receipt import Installation, live_number
@@ -43,38 +50,37 @@ class Outcome(NamedTuple):
         return self.done != "there"
 
 
-def install(decision: Decision, reporter: Reporter) -> Outcome:
+def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
     """Make the disk match the decision. Idempotent.
 
     Raises LockError, InstallError, PermissionsError, SanityCheckError, and what fetching an image raises; HeldError for
     what was rolled back from. After an error the live generation is as before.
     """
-    module, site = decision.plan.module, decision.site.site
-    layout, waiting = Layout(site.prefix), reporter.waiting(module)
-    with changing_prefix(site):
+    layout = tree.layout
+    with changing_prefix(decision.site.site):
         there = compare(layout, decision)
         if there.before and there.complete and not there.receipt:
             renew(layout, there.before)
             return Outcome(there.before, "there")  # no lock is needed, which a reader cannot take
         for oddity in oddities(there.before, decision):
             reporter.say(oddity)
-        tidy(layout, site.lock_lease, waiting)
-        with module_lock(layout, module, site.lock_lease, waiting) as held:
+        tidy(tree)
+        with module_lock(tree, decision.plan.module) as mine:
             there = compare(layout, decision)  # another run may have done it while we waited
             if there.before and there.complete:
                 if there.receipt:
-                    replace_provenance(there.before, there.receipt, held)
+                    replace_provenance(mine, there.before, there.receipt)
                 return Outcome(there.before, "there")
-            if there.before and _restored(layout, there, held, reporter):
+            if there.before and _restored(mine, there, reporter):
                 return Outcome(there.before, "restored", there.before)
             check_made_by(there.before, decision)
             check_hold(layout, there.before, decision)
-            return _new_generation(layout, there.before, decision, held, reporter)
+            return _new_generation(mine, there.before, decision, reporter)
 
 
-def install_with_layers(decision: Decision, reporter: Reporter) -> Outcome:
+def install_with_layers(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
     """As `install`, and the layers that the decision's lock names. Raises what `bring_layers` raises too."""
-    outcome = install(decision, reporter)
+    outcome = install(decision, tree, reporter)
     if decision.locked and decision.locked.layers:
         from sifmod.actions.layer.places import bring_layers
 
@@ -82,7 +88,7 @@ def install_with_layers(decision: Decision, reporter: Reporter) -> Outcome:
     return outcome
 
 
-def _restored(layout: Layout, there: Compared, held: Held, reporter: Reporter) -> bool:
+def _restored(mine: HeldModule, there: Compared, reporter: Reporter) -> bool:
     """Whether only links and stubs were missing, which are there again; what was changed needs a new generation."""
     before = there.before
     if before is None or not there.current:
@@ -92,21 +98,19 @@ def _restored(layout: Layout, there: Compared, held: Held, reporter: Reporter) -
     if there.edited or (before.image and not Path(before.image.path).is_file()):
         return False
     reporter.say(f"restoring: {'; '.join(there.missing)}")
-    restore(layout, before, held)
-    record(layout, _done("restored", before, before.generation), held, reporter)
+    restore(mine, before)
+    record(mine.layout, _done("restored", before, before.generation), mine.held, reporter)
     return True
 
 
-def _new_generation(
-    layout: Layout, before: Installation | None, decision: Decision, held: Held, reporter: Reporter
-) -> Outcome:
-    options, site, plan = decision.options, decision.site.site, decision.plan
+def _new_generation(mine: HeldModule, before: Installation | None, decision: Decision, reporter: Reporter) -> Outcome:
+    layout, options, site, plan = mine.layout, decision.options, decision.site.site, decision.plan
     run_hooks(site, "before_install", decision.hooked, reporter.say)
     waiting = reporter.waiting(plan.image.filename if plan.image else plan.module)
-    store = Store(layout, held, waiting, others=(*options.stores, *site.stores))
+    store = Store(layout, mine.held, waiting, others=(*options.stores, *site.stores))
     image: ChosenImage | None = None
     if plan.image:
-        image = kept_image(before, decision, store, reporter) or fetched_image(decision, layout, store, reporter)
+        image = kept_image(before, decision, store, reporter) or fetched_image(decision, mine.tree, store, reporter)
         decision = with_image(decision, image.artifact)
         found, image, said = find_in_image(decision.plan, before, image)
         plan = decision.plan_with(found)
@@ -128,7 +132,7 @@ def _new_generation(
     if path and not path.is_file():
         raise FetchError(f"{path} was removed by a gc meanwhile", "repeat the command")
     with referring(layout, plan.module, path, reporter) as mark:
-        with staged_generation(layout, plan.module, held) as stage:
+        with staged_generation(mine) as stage:
             stage.write((*render(plan, stage.number), *own))
             stage.write_stubs(render_stub(plan))
             if image:
@@ -145,25 +149,20 @@ def _new_generation(
             with store.workspace() as workspace:
                 known = Known(PastChecks(options.checked_since), options.beside)
                 sanity_check(installation, plan, workspace, reporter.say, known=known)
-        _publish(layout, before, installation, decision, held, reporter)
+        _publish(mine, before, installation, decision, reporter)
     return Outcome(installation, "installed", before)
 
 
 def _publish(
-    layout: Layout,
-    before: Installation | None,
-    installation: Installation,
-    decision: Decision,
-    held: Held,
-    reporter: Reporter,
+    mine: HeldModule, before: Installation | None, installation: Installation, decision: Decision, reporter: Reporter
 ) -> None:
-    number, module_only = live_number(layout, installation.module), decision.options.module_only
+    number, module_only = live_number(mine.layout, mine.module), decision.options.module_only
     site, told = decision.site.site, decision.told(installation.image, installation)
     run_hooks(site, "after_install", told, reporter.say)
     run_hooks(site, "before_publish", told, reporter.say)
     same = before is not None and (module_only or is_current(before, decision))
-    publish(layout, installation, held, same_content=same and not decision.options.despite_hold)
-    record(layout, _done("rendered" if module_only else "installed", installation, number), held, reporter)
+    publish(mine, installation, same_content=same and not decision.options.despite_hold)
+    record(mine.layout, _done("rendered" if module_only else "installed", installation, number), mine.held, reporter)
     run_hooks(site, "after_publish", told, reporter.say)
 
 

@@ -104,7 +104,7 @@ def reapply(
     if one and not one.changes:
         return one, None
     try:
-        outcome = install(decision, reporter)
+        outcome = install(decision, reporter.tree(decision.site.site), reporter)
     except SifmodError as error:
         return one, error
     return one, (outcome.installation.generation, outcome.changed)

@@ -143,7 +143,8 @@ class Applying:
         decision = replace(decision, options=replace(decision.options, shared=shared, beside=beside))
         if self._keys[number]:
             decision = replace(decision, site=_shared(decision.site, self._at_once))
-        outcome = install_with_layers(decision, reporter_in_worker(number, tell, self._command))
+        reporter = reporter_in_worker(number, tell, self._command)
+        outcome = install_with_layers(decision, reporter.tree(decision.site.site), reporter)
         return Became(outcome.installation.generation, outcome.changed)
 
 
@@ -175,7 +176,7 @@ def clean_up(layout: Layout, site: Site, reporter: Reporter) -> None:
     """Take away what runs that died on this node have left: a plan would have all modules made anew for it."""
     if os.access(layout.prefix, os.W_OK):
         with site_umask(site):
-            tidy(layout, site.lock_lease, reporter.waiting(layout.prefix))
+            tidy(reporter.tree(site))
 
 
 def write_down(
