@@ -52,14 +52,12 @@ def into_store(image: ImagePlan, runtime: Runtime, store: Store, reporter: Repor
 
     Where the promised one is there and is refused, it is read: if it is damaged, it is brought again and replaced.
     """
-    if settings.fresh:
-        return fetch_image(image, runtime, store.refetching(), reporter.progress, settings)
     try:
-        return fetch_image(image, runtime, store, reporter.progress, settings)
+        return fetch_image(image, runtime, store.refetching() if settings.fresh else store, reporter.progress, settings)
     except UnstartableError:
         raise
     except ImageError:
-        if image.sha256 is None or not store.damaged(image.sha256):
+        if settings.fresh or image.sha256 is None or not store.damaged(image.sha256):
             raise
     reporter.say(f"the stored image {image.sha256[:12]}… is damaged, and is fetched again")
     return fetch_image(image, runtime, store, reporter.progress, settings)

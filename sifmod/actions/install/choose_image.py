@@ -8,8 +8,8 @@ from typing import NamedTuple
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.fetch import ask_home, into_store
 from sifmod.actions.fetch_settings import fetch_settings
-from sifmod.actions.hooks import run_hooks
-from sifmod.actions.install.decision import Decision, image_request
+from sifmod.actions.hooks import of_image, run_hooks
+from sifmod.actions.install.decision import Decision
 from sifmod.actions.lock import LockedImage, check_image
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
@@ -132,7 +132,9 @@ def fetched_image(decision: Decision, tree: Tree, store: Store, reporter: Report
         what = f"the image of {plan.module}"
         ask_home(what, site, lambda: announced_size(image, plan.runtime, store, settings), reporter)
     run_hooks(site, "before_fetch", decision.hooked, reporter.say)
-    choice = image_request(plan)  # once more: the hook may have brought its files
+    if site.hooks:
+        decision = replace(decision)  # they may have brought files of the image, which are looked at now
+    choice = decision.image
     name = f"image-{plan.own_image.sha256 or choice.request}"
     with tree.lock(name, plan.own_image.filename):
         artifact = into_store(image, plan.runtime, store, reporter, settings)
@@ -141,7 +143,9 @@ def fetched_image(decision: Decision, tree: Tree, store: Store, reporter: Report
         artifact = replace(artifact, source=locked.source, origin=locked.origin, notes=())
     for note in artifact.notes:
         reporter.say(note)
-    run_hooks(site, "after_fetch", decision.told(artifact), reporter.say)
+    told = decision.hooked.copy()
+    told["image"] = of_image(plan.own_image, artifact)
+    run_hooks(site, "after_fetch", told, reporter.say)
     return ChosenImage(artifact, choice)
 
 

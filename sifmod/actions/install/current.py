@@ -10,7 +10,7 @@ from sifmod import __version__
 from sifmod.actions import sharing
 from sifmod.actions.install.decision import Decision
 from sifmod.actions.install.found_in_image import recorded, recorded_commands
-from sifmod.actions.layer.outgoing import OutgoingLayer, in_words, outgoing
+from sifmod.actions.layer.outgoing import OutgoingLayer, outgoing, warnings
 from sifmod.config.shown import shown
 from sifmod.config.version import version_key
 from sifmod.errors import InstallError
@@ -43,23 +43,20 @@ class Compared(NamedTuple):
 def compare(layout: Layout, decision: Decision) -> Compared:
     """Look at what is live now."""
     before = live(layout, decision.plan.module)
-    if before is None or decision.options.rebuild or not is_current(before, decision):
+    if before is None or decision.options.rebuild:
+        return Compared(before)
+    made = before.provenance
+    current = (made.image.request, made.plan_digest) == (decision.image.request, decision.digest)
+    if not current or (decision.locked and before.image_sha256 != decision.locked.digest):
         return Compared(before)
     found = Compared(before, True, edited(before), (*missing(layout, before), *edited_stubs(layout, before)))
     if not found.complete or not os.access(before.root, os.W_OK):
         return found
     # how its image was chosen, and whether it was checked, stays as it was
-    made = decision.receipt(before.provenance.image._replace(directories=decision.image.directories))
-    made = made._replace(asked=made.asked._replace(checked=before.provenance.asked.checked))
-    return found._replace(receipt=made if made != before.provenance else None)
-
-
-def is_current(before: Installation, decision: Decision) -> bool:
-    """Whether `before` was made from this plan, with the image that it asks for; its files are not looked at."""
-    made = before.provenance
-    if decision.locked and before.image_sha256 != decision.locked.digest:
-        return False
-    return made.image.request == decision.image.request and made.plan_digest == decision.digest
+    image = made.image._replace(directories=decision.image.directories)
+    asked = decision.options.asked._replace(checked=made.asked.checked)
+    receipt = decision.provenance._replace(image=image, asked=asked)
+    return found._replace(receipt=receipt if receipt != made else None)
 
 
 def check_made_by(before: Installation | None, decision: Decision) -> None:
@@ -91,7 +88,7 @@ def oddities(before: Installation | None, decision: Decision) -> Iterator[str]:
     yield from (f"warning: {oddity}" for oddity in sharing.oddities(decision.site.site))
     if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(decision.loaded.path):
         yield f"another easyconfig has given {plan.module} before: {before.provenance.easyconfig}"
-    yield from in_words(outgoing_layers(before, decision))
+    yield from warnings(outgoing_layers(before, decision))
     if not plan.runtime.path:
         yield f"neither apptainer nor singularity is here: {plan.module} can be installed and loaded, but not used here"
 
@@ -142,7 +139,7 @@ def overview(decision: Decision) -> tuple[str, ...]:
         *_image(plan),
         *(f"bind         {bind}{' (optional)' if bind.optional else ''}" for bind in plan.binds),
         *((f"wrappers     {_wrappers(decision, before)}",) if plan.image else ()),
-        *in_words(outgoing_layers(before, decision)),
+        *warnings(outgoing_layers(before, decision)),
     )
 
 

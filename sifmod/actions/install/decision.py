@@ -11,29 +11,30 @@ from sifmod import __version__
 from sifmod.actions.hooks import OfInstall, of_image
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.lock import Lock, LockedImage, LockedModule, check_image, differing_inputs
+from sifmod.actions.search import find_all
 from sifmod.actions.sources import check_sources
 from sifmod.config.bind import lint_binds
-from sifmod.config.find import is_path, own_path, places_before
+from sifmod.config.find import is_path, name_of, own_path, places_before
 from sifmod.config.input import Input, read_input
 from sifmod.config.kinds import syntax_of
 from sifmod.config.load_easyconfig import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.mpi_profile import wanted_mpi
-from sifmod.config.quirk import applicable
 from sifmod.config.word import wanted_easyconfig
 from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError
 from sifmod.image.artifact import Artifact
 from sifmod.image.sources.source_kinds import local_files
-from sifmod.module.decide import Choices, InImage, make_plan
+from sifmod.module.decide import NOT_LOOKED, Choices, InImage, make_plan
 from sifmod.module.deciding import FORMAT, deciding, image_data
 from sifmod.module.image_origin import ImageOrigin
 from sifmod.module.plan import Plan
+from sifmod.module.quote import shell
 from sifmod.module.render import render, render_stub
 from sifmod.tree.durable import check_readable
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import ImageChoice, Provenance, file_state
-from sifmod.tree.receipt import ImageRecord, Installation, live
+from sifmod.tree.receipt import live, meant
 from sifmod.tree.store import stored_at
 
 
@@ -60,10 +61,9 @@ class Decision:
         """One digest of all that decides the installation."""
         return plan_digest(self.plan, self.image.request)
 
-    def receipt(self, image: ImageChoice) -> Provenance:
-        """What the receipt of an installation made now says, whose image was chosen so."""
-        # a hook may have brought files of the image since they were looked at
-        newer = image.request != self.image.request and not image.kept
+    @cached_property
+    def provenance(self) -> Provenance:
+        """What the receipt of an installation made now says."""
         return Provenance(
             sifmod=__version__,
             easyconfig=own_path(self.loaded.path),
@@ -74,13 +74,13 @@ class Decision:
             inputs=self.inputs,
             facts=self.site.facts,
             asked=self.options.asked,
-            image=image,
-            plan_digest=plan_digest(self.plan, image.request) if newer else self.digest,
+            image=self.image,
+            plan_digest=self.digest,
         )
 
     @cached_property
     def hooked(self) -> OfInstall:
-        """What hooks are told before the image is there; see `told`."""
+        """What hooks are told before the image is there, and the generation."""
         plan = self.plan
         return {
             "module": str(plan.module),
@@ -108,19 +108,23 @@ class Decision:
         other = (f"note: not as when the lock was written: {self.differing}; {since}",) if self.differing else ()
         return (*self.loaded.notes, *other, *(f"warning: {problem}" for problem in problems))
 
+    @cached_property
+    def offered(self) -> dict[str, tuple[str, ...]]:
+        """Of each module that a view loads, the commands that install it from the easyconfigs that are here."""
+        robot_paths = self.site.site.robot_paths
+        commands: dict[str, tuple[str, ...]] = dict.fromkeys(self.plan.modules, ())
+        for found in find_all(robot_paths, lambda: self.site, os.environ):
+            for one in found.variants:
+                if one.fits(self.site.site.accelerator, self.site.site.arch):
+                    variant = f" --variant {shell(one.variant)}" if one.variant else ""
+                    command = f"sifmod install {shell(name_of(found.path, robot_paths))}{variant}"
+                    commands |= {name: (*known, command) for name, known in commands.items() if meant(name, one.module)}
+        return commands
+
     def plan_with(self, found: InImage) -> Plan:
         """The plan with what was found in its image."""
         choices = replace(self.choices, found=found)
         return make_plan(self.loaded.easyconfig, self.site.site, choices, self.loaded.quirks, self.loaded.bases)
-
-    def told(self, image: Artifact | ImageRecord | None, done: Installation | None = None) -> OfInstall:
-        """What hooks are told once the image is there, and the generation."""
-        told = self.hooked.copy()
-        if self.plan.image:
-            told["image"] = of_image(self.plan.image, image)
-        if done:
-            told["generation"], told["path"] = done.generation, done.root
-        return told
 
 
 def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Decision:
@@ -137,18 +141,38 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Decisi
     check_readable(layout.prefix)
     before = live(layout, loaded.easyconfig.module)
     if before is not None and before.image:  # most likely the image that it will be
-        loaded = _with_digests(loaded, site, before.image)
-    return _decision(loaded, site, options, before)
+        loaded = with_digests(loaded, site, _digests(before.image.sha256, before.image.origin))
+    path, robot_paths = Path(os.path.realpath(loaded.path)), site.site.robot_paths
+    found = any(path.is_relative_to(os.path.realpath(directory)) for directory in robot_paths)
+    given = {"--variant": loaded.variant, **dict(options.asked.options)}
+    # without --prefix, which a module finds out when it is used
+    words = [path.name if found else str(path)]
+    for name, value in given.items():
+        words += [name, value] if value else []
+    mpi, mpi_inputs = wanted_mpi(loaded.easyconfig, site.site, os.environ)
+    choices = Choices(
+        shlex.join(words),
+        site.site.link,
+        options.offline,
+        # also those that are installed, so that a shell can unload after a reinstall what it loaded
+        frozenset(syntax_of(stub.path) for stub in before.stubs) if before else frozenset(),
+        mpi,
+    )
+    plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks, loaded.bases)
+    # the files that the name it was asked by would have meant rather than this easyconfig
+    nearer = places_before(loaded.path, options.asked.name, robot_paths)
+    looked_at = [read_input(str(place), os.environ) for place in nearer]
+    inputs = (*site.inputs, *site.quirk_inputs, *loaded.inputs, *mpi_inputs, *looked_at)
+    return Decision(loaded, site, options, choices, plan, tuple(dict.fromkeys(inputs)))
 
 
 def with_image(decision: Decision, image: Artifact | LockedImage) -> Decision:
     """The decision for this image: quirks may be for its digest, which is known only now."""
-    loaded = _with_digests(decision.loaded, decision.site, image)
+    loaded = with_digests(decision.loaded, decision.site, _digests(image.sha256, image.origin))
     if loaded is decision.loaded:
         return decision
-    before = live(Layout(Path(decision.plan.prefix)), decision.plan.module)
-    made = _decision(loaded, decision.site, decision.options, before)
-    return replace(made, locked=decision.locked, differing=decision.differing)
+    decision = replace(decision, loaded=loaded)
+    return replace(decision, plan=decision.plan_with(NOT_LOOKED))
 
 
 def pin_to_lock(decision: Decision, lock: Lock) -> Decision:
@@ -200,48 +224,5 @@ def plan_digest(plan: Plan, image: str) -> str:
     return sha256_bytes(json.dumps({"image": image, "files": files, **deciding(plan)}, sort_keys=True).encode())
 
 
-def _with_digests(
-    loaded: LoadedEasyconfig, site: LoadedSite, image: Artifact | ImageRecord | LockedImage
-) -> LoadedEasyconfig:
-    """The same where the image's digests call for no other quirks, because to merge its layers again takes long."""
-    digests = _digests(image.sha256, image.origin)
-    quirks = applicable(site.quirks, loaded.easyconfig, site.site.name, digests)
-    return loaded if quirks == loaded.quirks else with_digests(loaded, site, digests, os.environ)
-
-
 def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:
     return tuple(filter(None, (f"sha256:{sha256}", origin.manifest, origin.index)))
-
-
-def _decision(
-    loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions, before: Installation | None
-) -> Decision:
-    mpi, mpi_inputs = wanted_mpi(loaded.easyconfig, site.site, os.environ)
-    choices = Choices(
-        _again(loaded, site, options),
-        site.site.link,
-        options.offline,
-        # also those that are installed, so that a shell can unload after a reinstall what it loaded
-        frozenset(syntax_of(stub.path) for stub in before.stubs) if before else frozenset(),
-        mpi,
-    )
-    plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks, loaded.bases)
-    # the files that the name it was asked by would have meant rather than this easyconfig
-    nearer = places_before(loaded.path, options.asked.name, site.site.robot_paths)
-    looked_at = [read_input(str(place), os.environ) for place in nearer]
-    inputs = (*site.inputs, *site.quirk_inputs, *loaded.inputs, *mpi_inputs, *looked_at)
-    return Decision(loaded, site, options, choices, plan, tuple(dict.fromkeys(inputs)))
-
-
-def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> str:
-    """The words after `sifmod install` that bring this module back: a name where that finds the file, else its path.
-
-    Without --prefix, which a module finds out when it is used.
-    """
-    path = Path(os.path.realpath(loaded.path))
-    found = any(path.is_relative_to(os.path.realpath(directory)) for directory in site.site.robot_paths)
-    given = {"--variant": loaded.variant, **dict(options.asked.options)}
-    words = [path.name if found else str(path)]
-    for name, value in given.items():
-        words += [name, value] if value else []
-    return shlex.join(words)

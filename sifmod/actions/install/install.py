@@ -1,13 +1,14 @@
 """install: make the disk match one easyconfig, and publish what passes its checks."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
-from sifmod.actions.hooks import run_hooks
+from sifmod.actions.hooks import of_image, run_hooks
 from sifmod.actions.install.choose_image import ChosenImage, fetched_image, image_record, kept_image, released
-from sifmod.actions.install.current import Compared, check_made_by, compare, difference, is_current, oddities
+from sifmod.actions.install.current import Compared, check_made_by, compare, difference, oddities
 from sifmod.actions.install.decision import Decision, with_image
 from sifmod.actions.install.found_in_image import find_in_image, found_by_lock
 from sifmod.actions.install.hold import check_hold
@@ -56,8 +57,8 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
     Raises LockError, InstallError, PermissionsError, SanityCheckError, and what fetching an image raises; HeldError for
     what was rolled back from. After an error the live generation is as before.
     """
-    layout = tree.layout
-    with changing_prefix(decision.site.site):
+    module, site, layout = decision.plan.module, decision.site.site, tree.layout
+    with changing_prefix(site):
         there = compare(layout, decision)
         if there.before and there.complete and not there.receipt:
             renew(layout, there.before)
@@ -65,7 +66,7 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
         for oddity in oddities(there.before, decision):
             reporter.say(oddity)
         tidy(tree)
-        with module_lock(tree, decision.plan.module) as mine:
+        with module_lock(tree, module) as mine:
             there = compare(layout, decision)  # another run may have done it while we waited
             if there.before and there.complete:
                 if there.receipt:
@@ -99,25 +100,28 @@ def _restored(mine: HeldModule, there: Compared, reporter: Reporter) -> bool:
         return False
     reporter.say(f"restoring: {'; '.join(there.missing)}")
     restore(mine, before)
-    record(mine.layout, _done("restored", before, before.generation), mine.held, reporter)
+    done = Done("restored", mine.module, before.generation, before.generation, before.image_sha256 or None)
+    record(mine.layout, done, mine.held, reporter)
     return True
 
 
 def _new_generation(mine: HeldModule, before: Installation | None, decision: Decision, reporter: Reporter) -> Outcome:
-    layout, options, site, plan = mine.layout, decision.options, decision.site.site, decision.plan
+    plan, options, site, layout = decision.plan, decision.options, decision.site.site, mine.layout
     run_hooks(site, "before_install", decision.hooked, reporter.say)
     waiting = reporter.waiting(plan.image.filename if plan.image else plan.module)
     store = Store(layout, mine.held, waiting, others=(*options.stores, *site.stores))
     image: ChosenImage | None = None
     if plan.image:
         image = kept_image(before, decision, store, reporter) or fetched_image(decision, mine.tree, store, reporter)
+        if image.choice.request != decision.image.request and not image.choice.kept:
+            decision = replace(decision)  # hooks have brought other files
         decision = with_image(decision, image.artifact)
         found, image, said = find_in_image(decision.plan, before, image)
         plan = decision.plan_with(found)
         check_hold(layout, before, decision, plan, image.artifact.sha256)
         notes = (*(f"quirk {quirk}" for quirk in decision.loaded.quirks), *said)
     else:
-        notes = check_modules(layout, plan, decision.site, os.environ)
+        notes = check_modules(decision, layout, os.environ)
     another = before and options.if_different not in (None, before.generation)
     if another and before and before.provenance.site == site.name and not difference(before, plan):
         return Outcome(before, "there")  # another run has done it while we waited
@@ -141,7 +145,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
                     stage.link(LINK, mark)
                 stage.link_user_software()
             _carry_over(stage, reporter)
-            made = decision.receipt(image.choice if image else decision.image)
+            made = decision.provenance._replace(image=image.choice if image else decision.image)
             installation = stage.record(made, image_record(plan, image.artifact) if image else None, plan.modules)
             if image and not path:
                 stage.unlink(plan.own_image.filename)
@@ -157,12 +161,21 @@ def _publish(
     mine: HeldModule, before: Installation | None, installation: Installation, decision: Decision, reporter: Reporter
 ) -> None:
     number, module_only = live_number(mine.layout, mine.module), decision.options.module_only
-    site, told = decision.site.site, decision.told(installation.image, installation)
+    site, told = decision.site.site, decision.hooked.copy()
+    told["generation"], told["path"] = installation.generation, installation.root
+    if decision.plan.image:
+        told["image"] = of_image(decision.plan.image, installation.image)
     run_hooks(site, "after_install", told, reporter.say)
     run_hooks(site, "before_publish", told, reporter.say)
-    same = before is not None and (module_only or is_current(before, decision))
+    same = before is not None
+    if before and not module_only:
+        was, now = before.provenance, installation.provenance
+        same = (was.image.request, was.plan_digest) == (now.image.request, now.plan_digest)
+        same &= not decision.locked or before.image_sha256 == installation.image_sha256
     publish(mine, installation, same_content=same and not decision.options.despite_hold)
-    record(mine.layout, _done("rendered" if module_only else "installed", installation, number), mine.held, reporter)
+    what = "rendered" if module_only else "installed"
+    done = Done(what, mine.module, number, installation.generation, installation.image_sha256 or None)
+    record(mine.layout, done, mine.held, reporter)
     run_hooks(site, "after_publish", told, reporter.say)
 
 
@@ -203,7 +216,3 @@ def _carry_over(stage: Stage, reporter: Reporter) -> None:
         reporter.say(f"your own files come along: {', '.join(taken.carried[:10])}")
     if taken.left:
         reporter.say(f"your own files stay in the last generation: {', '.join(taken.left[:10])}")
-
-
-def _done(what: str, installation: Installation, before: int | None) -> Done:
-    return Done(what, installation.module, before, installation.generation, installation.image_sha256 or None)
