@@ -171,7 +171,7 @@ def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLay
 
 def _dry_run(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
     """Show what an install would do."""
-    found = installer.preview(target, quick=given.dry_run_short)
+    found = installer.preview(target, quick=given.dry_run_short and not given.extended_dry_run)
     row: dict[str, object] = {
         "easyconfig": found.easyconfig,
         "module": str(found.module),
@@ -182,11 +182,11 @@ def _dry_run(installer: "Installer", target: "Target", given: InstallCommand) ->
     if given.as_json:
         return told
     echo(one_line(f" * [{found.mark}] {found.easyconfig} (module: {found.module})"))
-    if found.request is None or given.dry_run_short:
+    if found.request is None:
         return told
     from sifmod.actions.install.current import overview, texts
 
-    for line in overview(found.request):
+    for line in () if given.dry_run_short else overview(found.request):
         echo(one_line(f"       {line}"))
     for path, text in texts(found.request) if given.extended_dry_run else ():
         echo(f"\n--- {path}\n{text}")

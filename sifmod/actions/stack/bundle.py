@@ -72,7 +72,7 @@ def bundle_stack(planned: Planned, output: Path, without: str, progress: Progres
     with own_wheels(wanted=wheels) as built:
         found = tuple(items(stack, site.site, built, without, decided))
         write_bundle(output, iter(found), progress)
-    return sum(item.size for item in found)
+        return sum(item.size for item in found)
 
 
 def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: Decided) -> Iterator[Item]:
