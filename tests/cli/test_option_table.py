@@ -67,6 +67,20 @@ def test_each_option_of_a_command_is_in_the_table(words: str) -> None:
 
 
 @pytest.mark.parametrize("words", COMMANDS)
+def test_the_help_has_each_option_under_its_title(words: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """But for those of a site, which stand in one line where `config show` explains them."""
+    assert run([*words.split(), "--help"]) == 0
+    title, found = "", set()
+    for line in capfd.readouterr().out.splitlines():
+        title = line.removesuffix(":") if re.fullmatch("[A-Z][a-z]+:", line) else title
+        found |= {(title, word.strip(",")) for word in line.split() if line.startswith("  -")}
+    for parameter in COMMANDS[words].params:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            option = option_of(words, str(parameter.name))
+            assert {(option.title, spelling) for spelling in option.spellings} <= found
+
+
+@pytest.mark.parametrize("words", COMMANDS)
 def test_a_command_takes_one_frozen_value_with_the_types_of_the_table(words: str) -> None:
     """What mypy sees is what click gives: field by field."""
     command = COMMANDS[words]
