@@ -240,7 +240,7 @@ def test_what_an_element_is_told(here: Path, program: Program) -> None:
     assert run(["stack", "apply", "stack.yaml", "--job", *words, "--job-partition", "small"]) == 0
     script = (here / "script").read_text()
     line = next(line for line in script.splitlines() if "stack apply" in line)
-    told = ("--jobs=1", "--skip-sanity-check", f"--robot-paths={here}/own", "--only=B/1")
+    told = ("--jobs=1", f"--robot-paths={here}/own", "--skip-sanity-check", "--only=B/1")
     assert shlex.split(line) == ["sifmod", "stack", "apply", f"{here}/stack.yaml", *told]
     asked = (here / "words").read_text().splitlines()
     assert {"--array=0-0", "--cpus-per-task=2", "--time=180", "--partition=small", "--requeue"} <= set(asked)

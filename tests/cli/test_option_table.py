@@ -3,7 +3,6 @@
 import ast
 import inspect
 import re
-from collections.abc import Iterator
 from dataclasses import MISSING, FrozenInstanceError
 from datetime import date
 from pathlib import Path
@@ -13,9 +12,11 @@ import click
 import pytest
 
 import sifmod
-from sifmod.cli.command import Argument, fields
+from sifmod.cli import use
+from sifmod.cli.command import Argument, fields, typed_again
 from sifmod.cli.installed import GcOptions, UninstallOptions
 from sifmod.cli.main import VERBS, cli, run
+from sifmod.cli.stack import ApplyOptions
 from sifmod.config.option import TABLE, VARIABLES, option_of
 
 CLI = Path(sifmod.__file__).parent / "cli"
@@ -66,32 +67,47 @@ def test_each_option_of_a_command_is_in_the_table(words: str) -> None:
 
 
 @pytest.mark.parametrize("words", COMMANDS)
+def test_the_help_has_each_option_under_its_title(words: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """But for those of a site, which stand in one line where `config show` explains them."""
+    assert run([*words.split(), "--help"]) == 0
+    title, found = "", set()
+    for line in capfd.readouterr().out.splitlines():
+        title = line.removesuffix(":") if re.fullmatch("[A-Z][a-z]+:", line) else title
+        found |= {(title, word.strip(",")) for word in line.split() if line.startswith("  -")}
+    for parameter in COMMANDS[words].params:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            option = option_of(words, str(parameter.name))
+            assert {(option.title, spelling) for spelling in option.spellings} <= found
+
+
+@pytest.mark.parametrize("words", COMMANDS)
 def test_a_command_takes_one_frozen_value_with_the_types_of_the_table(words: str) -> None:
     """What mypy sees is what click gives: field by field."""
     command = COMMANDS[words]
     function, given = value_of(command)
     local = names_of_types(function)
-    assert list(inspect.signature(function).parameters) == ["given"]
+    (parameter,) = inspect.signature(function).parameters.values()
+    assert (parameter.name, parameter.kind) == ("given", inspect.Parameter.POSITIONAL_OR_KEYWORD)  # no `**given`
     assert get_type_hints(function, localns=local)["given"] is given
     hints = get_type_hints(given, localns=local)
     parameters = {str(parameter.name): parameter for parameter in command.params}
     assert parameters.keys() == fields(given).keys()
     for name, field in fields(given).items():
-        parameter, hint = parameters[name], hints[name]
+        typed, hint = parameters[name], hints[name]
         default = field.default if isinstance(field, Argument) else field
-        assert parameter.required == (default is MISSING)
+        assert typed.required == (default is MISSING)
         optional = type(None) in get_args(hint)
         assert optional == (default is None)
         alternatives = [each for each in get_args(hint) if each is not type(None)] if optional else [hint]
         assert len(alternatives) == 1
         kind = alternatives[0]
         many = get_origin(kind) is tuple
-        assert many == (parameter.multiple or parameter.nargs == -1)
+        assert many == (typed.multiple or typed.nargs == -1)
         kind = get_args(kind)[0] if many else kind
-        if isinstance(parameter, click.Option):
+        if isinstance(typed, click.Option):
             assert_type(option_of(words, name).type, kind)
         else:
-            assert kind is (Path if isinstance(parameter.type, click.Path) else str)
+            assert kind is (Path if isinstance(typed.type, click.Path) else str)
 
 
 def assert_type(type_: Any, kind: Any) -> None:
@@ -116,18 +132,11 @@ def test_each_row_is_of_a_command_or_a_key() -> None:
     assert {option.of for option in TABLE} <= {"", *COMMANDS}
 
 
-def trees() -> Iterator[tuple[str, ast.AST]]:
-    for path in sorted(CLI.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            yield path.name, node
-
-
-def test_no_options_travel_untyped() -> None:
-    """No command takes `**given`: click's own call is made a value in command.py, and nothing reads click's values."""
-    takes = {name for name, node in trees() if isinstance(node, ast.FunctionDef) and node.args.kwarg}
-    assert takes == {"command.py", "output.py"}
-    reads = [name for name, node in trees() if isinstance(node, ast.Attribute) and node.attr == "params"]
-    assert set(reads) <= {"complete.py"}
+def test_nothing_reads_the_values_of_click() -> None:
+    """They are in the value that a command takes, and go on as that."""
+    nodes = ((path.name, node) for path in CLI.rglob("*.py") for node in ast.walk(ast.parse(path.read_text())))
+    reads = {name for name, node in nodes if isinstance(node, ast.Attribute) and node.attr == "params"}
+    assert reads <= {"complete.py"}
 
 
 def test_the_variables_that_a_module_reads_may_be_exported(
@@ -155,3 +164,16 @@ def test_options_are_frozen_and_complete() -> None:
         UninstallOptions()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="UninstallOptions: name"):
         UninstallOptions(names=("a",), name="a")  # type: ignore[call-arg]
+
+
+def test_the_elements_of_a_job_have_the_options_that_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    of_job = {"job": True, "wait": True, "job_cores": 2, "job_output_dir": "logs", "quiet": True, "as_json": True}
+    given = ApplyOptions(file=Path("s.yaml"), only=("A",), jobs=1, site="./s.yaml", stores=(Path("t"), Path("/u")))
+    words = ("--jobs=1", f"--site={tmp_path}/s.yaml", f"--from={tmp_path}/t", "--from=/u")
+    assert sorted(typed_again("stack apply", given)) == sorted(words)
+    for name, value in of_job.items():
+        assert option_of("stack apply", name).submits, name
+        assert typed_again("stack apply", ApplyOptions(**{name: value})) == ()  # type: ignore[arg-type]
+    tested = use.TestOptions(module="A/1", nodes=2, minimum=0.0, network=True, job=True, junit="x", account="p")
+    assert sorted(typed_again("test", tested)) == ["--minimum=0.0", "--network", "--nodes=2", "--timeout=600"]
