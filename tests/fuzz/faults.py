@@ -6,9 +6,8 @@
     python tests/fuzz/faults.py FILE --replace 'min(' 'max('       a fault of your own
 
 Each fault goes into a fresh copy of the checkout, where the tests of the nearest files run: those that import the
-module, have its name or share its rare words. A test that fails with the fault, twice, counts if it passes without. As
-root the tests run as an ordinary user, so that a faulty program cannot harm the machine; those that need root are
-skipped.
+module, have its name or share its rare words. A test that fails with the fault, twice, counts if it passes without.
+As root they run as an ordinary user, so that a fault cannot harm the machine; tests that need root are skipped.
 Ends with 1 if a fault was not noticed. Read such a fault: it can be one that changes nothing.
 """
 
@@ -26,7 +25,6 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -104,7 +102,7 @@ class Scratch:
 
     def run(self, copy: Path, tests: Sequence[str]) -> Ran:
         """Run tests as the user, and end whatever they started."""
-        command = [str(copy / ".venv/bin/python"), "-m", "pytest", "-q", "-rfE", "--tb=no", "--maxfail=3", *tests]
+        command = [str(copy / ".venv/bin/python"), "-m", "pytest", "-q", "-rfE", "--tb=no", "--maxfail=10", *tests]
         command += ["-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={self.user.home}/tmp"]
         command += [f"--deselect={name}" for name in sorted(self.unreliable)]
         if os.geteuid() == 0:
@@ -156,8 +154,7 @@ def _end_children() -> None:
     while numbers := children.read_text().split():
         for number in map(int, numbers):
             os.kill(number, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                os.waitpid(number, 0)
+            os.waitpid(number, 0)
 
 
 def nearest(fault: Fault) -> list[str]:
@@ -166,15 +163,18 @@ def nearest(fault: Fault) -> list[str]:
     words = set(re.findall(r"\w{4,}", " ".join(lines)))
     package, _, module = fault.path.removesuffix(".py").replace("/", ".").rpartition(".")
     imported = re.compile(rf"^from {package}(\.{module} import | import .*\b{module}\b)", re.M)
-    parts = set(re.split(r"\W|_", fault.path)) - {"py", "sifmod", "templates"}
+    place = set(re.split(r"\W|_", fault.path)) - {"sifmod", "templates"}
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in sorted(ROOT.glob("tests/*/test_*.py"))}
     shared = {file: words & set(re.findall(r"\w{4,}", text)) for file, text in texts.items()}
     common = Counter(word for each in shared.values() for word in each)
 
+    called = Counter(part for file in texts for part in Path(file).stem.split("_"))
+
     def score(file: str) -> float:
-        name = Path(file).stem.removeprefix("test_")
-        rare = sum(1 / common[word] for word in shared[file])
-        return rare + 3 * bool(imported.search(texts[file])) + 2 * (name == module) + len(parts & set(name.split("_")))
+        stem = Path(file).stem
+        near = sum(1 / common[word] for word in shared[file])
+        near += sum((part in place) + 2 / called[part] for part in (place | words) & set(stem.split("_")))
+        return near + 3 * bool(imported.search(texts[file])) + 2 * (stem == f"test_{module}")
 
     return sorted(texts, key=score, reverse=True)
 
