@@ -13,7 +13,7 @@ from sifmod.errors import (
     SignatureError,
     UnstartableError,
 )
-from sifmod.image.artifact import Artifact, Fetched, FetchRequest, ImageStore, Progress, no_progress
+from sifmod.image.artifact import Artifact, Fetched, Fetching, FetchRequest, ImageStore, Progress, no_progress
 from sifmod.image.convert.sif.header import check_sif
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.inspect.rootfs import tree_digest
@@ -167,10 +167,10 @@ def _fetched(request: FetchRequest) -> Artifact | None:
         resumed = there is None and kind.resumable
         partial = stack.enter_context(store.partial(_key(reference, image))) if resumed else None
         incoming = stack.enter_context(store.incoming())
-        request = replace(request, incoming=incoming, partial=partial or incoming)
-        fetched = there or kind.fetch(request)
+        fetching = Fetching(**vars(request), incoming=incoming, partial=partial or incoming)
+        fetched = there or kind.fetch(fetching)
         if fetched.lent:
-            taken = take(fetched.path, request)
+            taken = take(fetched.path, fetching)
             if taken.sha256 != fetched.sha256:
                 if store.damaged(fetched.sha256):
                     return None

@@ -108,6 +108,8 @@ def _restored(mine: HeldModule, there: Compared, reporter: Reporter) -> bool:
 def _new_generation(mine: HeldModule, before: Installation | None, decision: Decision, reporter: Reporter) -> Outcome:
     plan, options, site, layout = decision.plan, decision.options, decision.site.site, mine.layout
     run_hooks(site, "before_install", decision.hooked, reporter.say)
+    if site.hooks:
+        decision = replace(decision)  # they may have brought files of the image, which are looked at now
     waiting = reporter.waiting(plan.image.filename if plan.image else plan.module)
     store = Store(layout, mine.held, waiting, others=(*options.stores, *site.stores))
     image: ChosenImage | None = None
