@@ -1,6 +1,5 @@
 """What the user sees: messages on standard error, data on standard output."""
 
-import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,17 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 
 import click
 
-from sifmod.errors import ConfigError, InstallError, PermissionsError, SifmodError
-from sifmod.system import FILE_LIMIT, harmless, meaning, one_line, reason
+from sifmod.errors import ConfigError, SifmodError
+from sifmod.system import harmless, one_line, reason
 
 if TYPE_CHECKING:
     from sifmod.actions.layer.outgoing import OutgoingLayer
-    from sifmod.cli.outputs.installed import Installed
+    from sifmod.cli.outputs.installed import Installed, LifeData
     from sifmod.cli.outputs.use import OutgoingLayerData
     from sifmod.cli.outputs.words import Error
     from sifmod.cli.outputs.words import Problem as ProblemData
     from sifmod.config.origin import Origin
     from sifmod.errors import Problem
+    from sifmod.tree.life import NameLife
     from sifmod.tree.receipt import FileRecord, Installation, LinkRecord
 
 Shape = TypeVar("Shape")
@@ -89,6 +89,8 @@ def ask(about: str, question: str) -> bool | None:
     say(about)
     try:
         return click.confirm(question, err=True)
+    except click.Abort:
+        raise KeyboardInterrupt from None
     except OSError:  # nobody sees the question
         return None
 
@@ -174,6 +176,13 @@ def receipt_data(installation: "Installation") -> "Installed":
     )
 
 
+def life_data(life: "NameLife", version: str) -> "LifeData":
+    """What is decided about one version, as `--json` prints it."""
+    from sifmod.cli.outputs.installed import LifeData
+
+    return shaped(LifeData, life.of(version), default=life.default == version)
+
+
 def _absolute(directory: object, records: "Iterable[FileRecord | LinkRecord]") -> list[dict[str, object]]:
     return [record._asdict() | {"path": f"{directory}/{record.path}"} for record in records]
 
@@ -198,30 +207,6 @@ def problems_data(problems: "Iterable[Problem]") -> "list[ProblemData]":
     from sifmod.cli.outputs.words import Problem
 
     return [shaped(Problem, one, line=one.line or None, column=one.column or None) for one in problems]
-
-
-def explained(error: OSError) -> SifmodError | None:
-    """What the operating system refused, with what to do about it; None where that cannot be said: a bug."""
-    place = f"{one_line(str(error.filename))}: " if error.filename else ""
-    match meaning(error):
-        case "denied":
-            hint = "choose a place of your own with --prefix or SIFMOD_PREFIX"
-            return PermissionsError(f"{place}{reason(error)}", hint)
-        case "full":
-            hint = "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go"
-            return InstallError(f"{place}{reason(error)}, nothing was published", hint)
-        case "too many files":
-            return InstallError(reason(error), FILE_LIMIT)
-    if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
-        return SifmodError("the current directory has been removed", "go to another one and repeat the command")
-    return InstallError(f"{place}{reason(error)}", "fix this, then run the command again") if error.filename else None
-
-
-def with_code(message: str, hint: str, exit_code: int) -> SifmodError:
-    """An error of no family, with its exit code."""
-    error = SifmodError(message, hint)
-    error.exit_code = exit_code
-    return error
 
 
 def show_error(message: str, hint: str = "") -> None:

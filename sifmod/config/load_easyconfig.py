@@ -15,7 +15,7 @@ from sifmod.config.inheritance import Inherited, checked_view, is_view, read_inh
 from sifmod.config.input import Input, read_input
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.offered import Offered
-from sifmod.config.option import easyconfig_layer
+from sifmod.config.option_layers import easyconfig_layer
 from sifmod.config.origin import Origin, of_tree
 from sifmod.config.quirk import Quirk, applicable, variables_with
 from sifmod.config.site import Site

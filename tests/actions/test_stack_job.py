@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.slurm import State, states
 from sifmod.actions.stack.job import elements_of
-from sifmod.actions.stack.stack_plan import Planned, plan_stack
+from sifmod.actions.stack.stack_options import StackOptions, read_stack
+from sifmod.actions.stack.stack_plan import plan_stack
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
-from sifmod.config.stack import load_stack
 from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout
 from sifmod.tree.stack_record import Submission, read_submissions
@@ -63,7 +62,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     ],
 )
 def test_an_element_has_all_modules_of_an_image(here: Path, most: int, expected: list[str]) -> None:
-    plan = plan_stack(Planned(load_stack(here / "stack.yaml"), Layout(here / "prefix"), {}, InstallOptions()))
+    plan = plan_stack(read_stack(here / "stack.yaml", StackOptions()))
     elements = elements_of(plan.steps, most)
     assert [" ".join(map(str, element.modules)) for element in elements] == expected
     assert all(element.fetches for element in elements)
@@ -241,7 +240,7 @@ def test_what_an_element_is_told(here: Path, program: Program) -> None:
     assert run(["stack", "apply", "stack.yaml", "--job", *words, "--job-partition", "small"]) == 0
     script = (here / "script").read_text()
     line = next(line for line in script.splitlines() if "stack apply" in line)
-    told = ("--jobs=1", "--skip-sanity-check", f"--robot-paths={here}/own", "--only=B/1")
+    told = ("--jobs=1", f"--robot-paths={here}/own", "--skip-sanity-check", "--only=B/1")
     assert shlex.split(line) == ["sifmod", "stack", "apply", f"{here}/stack.yaml", *told]
     asked = (here / "words").read_text().splitlines()
     assert {"--array=0-0", "--cpus-per-task=2", "--time=180", "--partition=small", "--requeue"} <= set(asked)

@@ -8,16 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from sifmod.cli.installed import _log_row, _told
-from sifmod.cli.main import VERBS, CommandLine, cli, run
+from sifmod.cli.main import CommandLine, run
 from sifmod.cli.output import show_error
 from sifmod.cli.outputs import words
 from sifmod.cli.progress import bar_line, figures
-from sifmod.cli.verb import option_groups
 from sifmod.config.name import ModuleName
 from sifmod.config.schema import easyconfig_schema
 from sifmod.tree.layout import Layout
@@ -167,40 +165,6 @@ def test_verify_says_what_to_do_about_a_changed_file(
     out, err = capfd.readouterr()
     assert out.startswith("Tiny/1.0: 1 fault\n")
     assert err == "== `sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right\n"
-
-
-HEADINGS = {
-    "What": "--add-to-index --all --arch --bundle --days --editable --fetch --from --hooks --installed --keys --lab"
-    " --layer --locked --marks --message --minimum --modes --module-only --name --name-from --network --nodes"
-    " --none --now --only --onto --origins --output --pip --purge --remove --repair-modes --requirement"
-    " --rollbacks --sha256 --signature --since --source --stack --stale --style --successor --time --title"
-    " --to --undo --until --upgrade --variant --version --without",
-    "Where": "--accelerator --dir --find-links --from --image-dirs --module-syntax --module-tree --output --prefix"
-    " --robot-paths --runtime --site",
-    "Slurm": "--account --job --job-account --job-cores --job-max-jobs --job-max-walltime --job-output-dir"
-    " --job-partition --job-test --job-test-partition --partition --wait",
-    "Output": "--dry-run --dry-run-short --extended-dry-run --format --help --json --junit --quiet",
-}
-
-
-def test_each_option_stands_under_its_heading() -> None:
-    """In every verb; what is under no other heading is about how it is done."""
-    found: dict[str, set[str]] = {}
-    with click.Context(cli, info_name="sifmod") as context:
-        for name in VERBS:
-            command = cli.get_command(context, name)
-            assert command is not None
-            inner = getattr(command, "commands", {})
-            for one, path in ((command, name), *((each, f"{name} {word}") for word, each in inner.items())):
-                with click.Context(one, info_name=path, parent=context) as here:
-                    for title, rows in option_groups(one, here):
-                        for spelled, _ in rows:
-                            long = [word.strip(",") for word in spelled.split() if word.startswith("--")]
-                            found.setdefault(title, set()).update(long)
-    expected = {title: set(options.split()) for title, options in HEADINGS.items()}
-    for title, options in expected.items():
-        assert found[title] == options
-    assert not found["How"] & set().union(*expected.values())
 
 
 def test_a_bar_has_no_less_than_ten_cells_and_no_more_than_sixty() -> None:

@@ -10,8 +10,9 @@ import pytest
 from click.shell_completion import BashComplete
 
 from plans import plan, publish
+from sifmod.cli.examples import EXAMPLES
 from sifmod.cli.main import VERBS, cli, run
-from sifmod.cli.verb import EXAMPLES, ORDER
+from sifmod.cli.verb import ORDER
 from sifmod.config.name import ModuleName
 from support.command import ROOT
 
@@ -92,6 +93,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sifmod install M", ["Mine-1.yaml"]),
         ("sifmod install PyTorch-2.2.0.", ["PyTorch-2.2.0.yaml"]),
         ("sifmod install ./", ["file"]),
+        ("sifmod lock M", ["Mine-1.yaml"]),
+        ("sifmod stack catalogue M", ["Mine-1.yaml"]),
         ("sifmod show PyTorch/", ["PyTorch/2.2.0-rocm-5.6.1"]),
         ("sifmod install PyTorch-2.2.0.yaml --variant ", ["rocm", "cuda", "cpu"]),
         ("sifmod install Mine-1.yaml --variant ", ["own", "rocm", "cuda", "cpu"]),

@@ -14,6 +14,7 @@ from sifmod.actions.layer.outgoing import OutgoingLayer, outgoing, warnings
 from sifmod.config.shown import shown
 from sifmod.config.version import version_key
 from sifmod.errors import InstallError
+from sifmod.image.program import ask
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.history import read_history
@@ -91,6 +92,8 @@ def oddities(before: Installation | None, decision: Decision) -> Iterator[str]:
     yield from warnings(outgoing_layers(before, decision))
     if not plan.runtime.path:
         yield f"neither apptainer nor singularity is here: {plan.module} can be installed and loaded, but not used here"
+    elif plan.image and (program := ask(plan.runtime.path)) and program.unbound:
+        yield f"warning: {plan.runtime.path}: {program.unbound}"
 
 
 def difference(installation: Installation, plan: Plan) -> str:

@@ -43,12 +43,12 @@ class Outcome(NamedTuple):
     """What became of an install."""
 
     installation: Installation  # that is live now
-    done: Literal["there", "restored", "installed"]
+    done: Literal["unchanged", "restored", "installed"]
     before: Installation | None = None  # what was live
 
     @property
     def changed(self) -> bool:
-        return self.done != "there"
+        return self.done != "unchanged"
 
 
 def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
@@ -62,7 +62,7 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
         there = compare(layout, decision)
         if there.before and there.complete and not there.receipt:
             renew(layout, there.before)
-            return Outcome(there.before, "there")  # no lock is needed, which a reader cannot take
+            return Outcome(there.before, "unchanged")  # no lock is needed, which a reader cannot take
         for oddity in oddities(there.before, decision):
             reporter.say(oddity)
         tidy(tree)
@@ -71,7 +71,7 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
             if there.before and there.complete:
                 if there.receipt:
                     replace_provenance(mine, there.before, there.receipt)
-                return Outcome(there.before, "there")
+                return Outcome(there.before, "unchanged")
             if there.before and _restored(mine, there, reporter):
                 return Outcome(there.before, "restored", there.before)
             check_made_by(there.before, decision)
@@ -126,7 +126,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
         notes = check_modules(decision, layout, os.environ)
     another = before and options.if_different not in (None, before.generation)
     if another and before and before.provenance.site == site.name and not difference(before, plan):
-        return Outcome(before, "there")  # another run has done it while we waited
+        return Outcome(before, "unchanged")  # another run has done it while we waited
     for note in notes:
         reporter.say(note)
     own = own_files(plan, decision, image.artifact.sha256 if image else "")

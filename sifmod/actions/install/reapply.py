@@ -49,7 +49,7 @@ class Reapplication(NamedTuple):
 class Reapplying:
     """What holds for all modules of a tree.
 
-    `given` are options of this command line by key of the site (prefix.OPTION_KEYS). A module keeps its site, and what
+    `given` are options of this command line by key of the site (option.KEYS). A module keeps its site, and what
     was found on the machine of its install, where no option, variable or settings file names a site.
     """
 

@@ -1,11 +1,11 @@
 """stack plan: what would change to make a tree what a stack says, and why."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from sifmod import __version__
 from sifmod.actions.install.current import check_made_by, compare, outgoing_layers
@@ -13,15 +13,17 @@ from sifmod.actions.install.decision import Decision, decide, pin_to_lock, varia
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.look import words_of
-from sifmod.actions.install.options import InstallOptions, deciding
+from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.unchanged import find_unchanged, made_by
 from sifmod.actions.layer.outgoing import OutgoingLayer
 from sifmod.actions.layer.places import are_there
-from sifmod.actions.lock import Lock
+from sifmod.actions.stack.stack_options import Given, Planned
+from sifmod.actions.start import resolve
 from sifmod.actions.workers import in_order
 from sifmod.config.input import OWN_FILES, Surroundings
 from sifmod.config.load_site import Sites
 from sifmod.config.name import ModuleName
+from sifmod.config.option import deciding
 from sifmod.config.stack import Member, Stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, HeldError, InstallError, SifmodError
@@ -34,7 +36,6 @@ from sifmod.tree.state import edited, edited_stubs, missing
 
 # new, there, to be made anew, held after a rollback, ended (retired, then removed), an error
 Mark = Literal[" ", "x", "R", "H", "E", "!"]
-Given = Mapping[str, str]
 
 
 class Todo(NamedTuple):
@@ -76,16 +77,13 @@ class StackPlan(NamedTuple):
     decide: Callable[[Step], Decision]  # again, for a plan of thousands holds none; raises what deciding raises
 
 
-class Planned(NamedTuple):
-    """What holds for all modules of a stack."""
-
-    stack: Stack
-    layout: Layout
-    given: Given  # options of the command line that say what is true of this machine
-    options: InstallOptions  # of the command line, without those that decide what is installed
-    lock: Lock | None = None  # to which all of it must come
-    anew: bool = False  # everything is decided again, though a receipt says that nothing has changed
-    jobs: int = 1  # how many are installed at the same time
+def only(plan: StackPlan, names: tuple[str, ...]) -> StackPlan:
+    """What is to be done for the modules of these names, for all of them where there is none. Raises ModuleError."""
+    if not names:
+        return plan
+    known = [step.module for step in plan.steps if step.module]
+    wanted = {resolve(name, known, "`sifmod stack plan` shows the modules of the stack") for name in names}
+    return plan._replace(steps=tuple(step for step in plan.steps if step.module in wanted), unnamed=())
 
 
 def plan_stack(planned: Planned) -> StackPlan:
@@ -97,7 +95,8 @@ def plan_stack(planned: Planned) -> StackPlan:
     found = in_order(lambda number: _of_member(members[number], planned, around, sites), len(members), planned.jobs)
     before = read_applied(planned.layout, planned.stack.name)
     ended = _Ended(planned.layout, frozenset(before.decided if before else ()))
-    steps = [ended.of(Step(member, *fields)) for member, some in zip(members, found, strict=True) for fields in some]
+    pairs = zip(members, found, strict=True)  # a worker's steps bring copies of their member
+    steps = [ended.of(step._replace(member=member)) for member, some in pairs for step in some]
     modules = ((step.module, step) for step in steps if step.module and not step.error)
     refuse_twice(
         modules,
@@ -133,15 +132,13 @@ class _Ended:
         return step._replace(mark="E", why=(why,), todo=None)
 
 
-def _of_member(member: Member, planned: Planned, around: Surroundings, sites: Sites) -> list[tuple[Any, ...]]:
-    """Its steps, without the member, which who asks for them has."""
+def _of_member(member: Member, planned: Planned, around: Surroundings, sites: Sites) -> list[Step]:
     wanted = member.entry.variants
     try:
         here = variants_here(member.easyconfig, sites.of(_given(member, planned))) if wanted == "all" else wanted
-        steps = [_step(member, variant, planned, around, sites) for variant in here or (None,)]
+        return [_step(member, variant, planned, around, sites) for variant in here or (None,)]
     except (SifmodError, OSError) as error:
-        steps = _made_before(Step(member, None, "!", error=_told(error)), planned.layout, None)
-    return [step[1:] for step in steps]
+        return _made_before(Step(member, None, "!", error=_told(error)), planned.layout, None)
 
 
 def _given(member: Member, planned: Planned) -> dict[str, str]:

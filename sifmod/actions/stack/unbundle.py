@@ -7,6 +7,7 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
@@ -16,17 +17,20 @@ from sifmod.actions.lock import read_lock
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.bundle import FORMAT, HEAD, IMAGE, IMAGES, LOCK, copy_checked
-from sifmod.actions.stack.decided import is_taken
+from sifmod.actions.stack.decided import differing, is_taken
 from sifmod.actions.stack.own_wheels import own_digest
+from sifmod.actions.stack.stack_options import StackOptions
+from sifmod.actions.start import site_in_force
 from sifmod.config.limits import bound, limits
 from sifmod.config.load_site import DECIDED
+from sifmod.config.prefix import BUNDLE, bundle_variables
 from sifmod.config.site import Site
 from sifmod.config.stack import is_reserved
 from sifmod.errors import OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.bounded_tar import RefusedMemberError, open_tar
 from sifmod.image.disk import check_space, writing
-from sifmod.system import reason
+from sifmod.system import reason, variables_set
 from sifmod.tree.change import Change
 from sifmod.tree.durable import move, read, sync_file
 from sifmod.tree.layer import IMAGE as LAYER
@@ -45,6 +49,38 @@ class Unbundled(NamedTuple):
     variables: Mapping[str, str]  # that its easyconfigs name
     decides: bool  # whether it brings the settings that do; that of an older sifmod does not
     made_by: str  # the version of a sifmod that has other files than this one; "" where it has the same
+
+
+class OpenBundle(NamedTuple):
+    """The stack of a bundle whose images are in the store."""
+
+    file: Path
+    options: StackOptions  # by which it gives exactly what it holds
+    made_by: str  # as of Unbundled
+    differing: tuple[str, ...]  # settings that are others here
+    local: bool  # those here decide, and not those of the bundle
+
+
+@contextmanager
+def opened_bundle(bundle: Path, options: StackOptions, reporter: Reporter, *, local: bool) -> Iterator[OpenBundle]:
+    """Take a bundle in; its variables and, unless the `local` ones are to decide, its settings hold inside.
+
+    Raises what `unbundle` and `site_in_force` raise.
+    """
+    site = site_in_force(options.site)
+    found = unbundle(bundle, site.site, reporter)
+    given, differ = dict(options.site), tuple[str, ...]()
+    if (robot := found.place / "robot").is_dir():
+        given["robot_paths"] = ":".join(filter(None, (str(robot), given.get("robot_paths"))))
+    variables = bundle_variables(found.variables, os.environ)
+    with variables_set(variables | ({BUNDLE: str(found.place)} if found.decides else {})):
+        if found.decides:
+            differ = differing(site_in_force(given), site)
+            if local:
+                del os.environ[BUNDLE]
+        install = replace(options.install, offline=True, stores=(found.place,))  # its layers lie beside the stack
+        opened = replace(options, site=given, install=install, locked=True)
+        yield OpenBundle(found.place / "stack.yaml", opened, found.made_by, differ, local)
 
 
 def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
