@@ -137,6 +137,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
     path = image.artifact.path if image and not gone else None
     if path and not path.is_file():
         raise FetchError(f"{path} was removed by a gc meanwhile", "repeat the command")
+    kept = image_record(plan, image.artifact) if image else None
     with referring(layout, plan.module, path, reporter) as mark:
         with staged_generation(mine) as stage:
             stage.write((*render(plan, stage.number), *own))
@@ -148,7 +149,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
                 stage.link_user_software()
             _carry_over(stage, reporter)
             made = decision.provenance._replace(image=image.choice if image else decision.image)
-            installation = stage.record(made, image_record(plan, image.artifact) if image else None, plan.modules)
+            installation = stage.record(made, kept, plan.modules)
             if image and not path:
                 stage.unlink(plan.own_image.filename)
         if options.asked.checked and path:
