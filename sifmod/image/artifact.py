@@ -56,12 +56,7 @@ def no_progress(what: str, done: int, total: int | None) -> None:
 
 @dataclass(frozen=True)
 class FetchRequest:
-    """What a kind of source is asked: give the image of `reference` at `incoming`.
-
-    `incoming` is a path that does not exist yet, on the store's file system; whatever is there afterwards is removed
-    unless it is accepted. `partial` is a directory for one reference from the network, under a lock: the next run
-    resumes what one that fails or dies leaves there. `store` lends a workspace for temporary files.
-    """
+    """What a kind of source is asked about the image of `reference`. `store` lends a workspace for temporary files."""
 
     reference: "Reference"
     image: "ImagePlan"
@@ -69,8 +64,6 @@ class FetchRequest:
     store: ImageStore
     progress: Progress
     settings: Settings = DEFAULT
-    incoming: Path = Path("/nonexistent")
-    partial: Path = Path("/nonexistent")
     base: Artifact | None = None  # what it is built upon, fetched
 
     @property
@@ -79,6 +72,19 @@ class FetchRequest:
         if self.image.build is None:
             raise FetchError(f"nothing says how {self.image.filename} is built")
         return self.image.build
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetching(FetchRequest):
+    """What a kind of source is asked to do: give the image at `incoming`.
+
+    That is a path that does not exist yet, on the store's file system; whatever is there afterwards is removed unless
+    it is accepted. `partial` is a directory for one reference from the network, under a lock: the next run resumes what
+    one that fails or dies leaves there. A source that is not resumable has none there.
+    """
+
+    incoming: Path
+    partial: Path
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 from sifmod.digest import sha256_bytes
 from sifmod.errors import (
@@ -13,8 +14,8 @@ from sifmod.errors import (
     SignatureError,
     UnstartableError,
 )
-from sifmod.image.artifact import Artifact, Fetched, FetchRequest, ImageStore, Progress, no_progress
-from sifmod.image.convert.sif.header import check_sif
+from sifmod.image.artifact import Artifact, Fetched, Fetching, FetchRequest, ImageStore, Progress, no_progress
+from sifmod.image.convert.sif.header import SifInfo, check_sif
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.reference import Reference
@@ -118,14 +119,18 @@ def _promised(request: FetchRequest) -> Artifact | None:
     if image.sha256 is None or stored is None:
         return None
     info = check_sif(stored, image.arch)
-    notes = check_policy(stored, image.filename, info, request.settings)
     try:
-        notes += check_startable(stored, info, request)
+        notes = _checked(stored, image.filename, info, request)
     except UnstartableError:
         if image.conversion is None:
             raise
         return None
     return Artifact(stored, image.sha256, info.size, request.reference.shown, info.arch, notes)
+
+
+def _checked(path: Path, name: str, info: SifInfo, request: FetchRequest) -> tuple[str, ...]:
+    """Raise SignatureError or UnstartableError for an image that is not to be used here; else what to say of it."""
+    return (*check_policy(path, name, info, request.settings), *check_startable(path, info, request))
 
 
 def _fetch_past_mirrors(request: FetchRequest) -> Artifact:
@@ -167,10 +172,10 @@ def _fetched(request: FetchRequest) -> Artifact | None:
         resumed = there is None and kind.resumable
         partial = stack.enter_context(store.partial(_key(reference, image))) if resumed else None
         incoming = stack.enter_context(store.incoming())
-        request = replace(request, incoming=incoming, partial=partial or incoming)
-        fetched = there or kind.fetch(request)
+        fetching = Fetching(**vars(request), incoming=incoming, partial=partial or incoming)
+        fetched = there or kind.fetch(fetching)
         if fetched.lent:
-            taken = take(fetched.path, request)
+            taken = take(fetched.path, fetching)
             if taken.sha256 != fetched.sha256:
                 if store.damaged(fetched.sha256):
                     return None
@@ -178,8 +183,7 @@ def _fetched(request: FetchRequest) -> Artifact | None:
             fetched = replace(taken, origin=fetched.origin)
         info = check_sif(fetched.path, image.arch, image.filename)
         notes = (*fetched.notes, *_check_promise(reference, image, fetched))
-        notes += check_policy(fetched.path, reference.shown, info, request.settings)
-        notes += check_startable(fetched.path, info, request)
+        notes += _checked(fetched.path, reference.shown, info, request)
         path = fetched.path
         if path == incoming:
             path = store.add(incoming, fetched.sha256, fetched.origin, source_of(reference))

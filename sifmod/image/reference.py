@@ -13,7 +13,7 @@ from sifmod.errors import FetchError
 from sifmod.image.printable import line
 
 if TYPE_CHECKING:
-    from sifmod.image.artifact import Fetched, FetchRequest
+    from sifmod.image.artifact import Fetched, Fetching, FetchRequest
     from sifmod.image.inspect.description import ImageDescription
     from sifmod.image.oci.image import OciImage
     from sifmod.image.settings import Settings
@@ -172,7 +172,7 @@ class SourceKind:
     describe: "Callable[[Reference, str, Settings], ImageDescription]"  # (reference, arch, settings); raises FetchError
     pinned: "Callable[[FetchRequest], Fetched | None]"  # the SIF that the store has for its digest; no server is asked
     announced: "Callable[[FetchRequest], int | None]"  # bytes to fetch; None where unknown; raises FetchError
-    fetch: "Callable[[FetchRequest], Fetched]"  # to `incoming`, or one that is stored; raises FetchError, ImageError
+    fetch: "Callable[[Fetching], Fetched]"  # to `incoming`, or one that is stored; raises FetchError, ImageError
 
     def reference(self, source: str) -> Reference:
         """`source`, taken apart; raises FetchError."""

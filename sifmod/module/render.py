@@ -1,7 +1,7 @@
 """A plan to the files of a generation and to the stub in the module tree: pure text, the same for the same plan."""
 
 import re
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
 
 from jinja2 import Environment
@@ -11,7 +11,7 @@ from sifmod.errors import ModuleError
 from sifmod.module import quote
 from sifmod.module.jobscript import JOB, JobOptions, job_of, job_script, to_json
 from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
-from sifmod.module.scripts import environment, numbered, scripts
+from sifmod.module.scripts import ANY, environment, numbered, scripts
 from sifmod.module.variables import host_variables, image_variables, python_key, record_key
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
@@ -37,7 +37,7 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
     _check(plan)
     files: list[File] = []
     for syntax in plan.syntaxes:
-        files.append(File(f"modulefile.{syntax}", numbered(plan, partial(_modulefile, syntax), number)))
+        files.append(File(f"modulefile.{syntax}", numbered(plan, _modulefile(syntax, plan, ANY), number)))
         shared = (f"share/module.{syntax}", f"share/environment.{syntax}")
         files.extend(File(path, _constant(path)) for path in shared)
     if plan.image:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from functools import lru_cache
 from pathlib import Path
 from posixpath import relpath
@@ -28,7 +28,7 @@ from sifmod.module.quote import shell, users_place
 from sifmod.module.variables import host_variables, image_variables, own_variables, python_key, python_path, state_key
 
 LAUNCHER = "share/launch.sh"
-_ANY = 10**40  # the number of no generation, in texts that are rendered once and then get each number
+ANY = 10**40  # the number of no generation, in texts that are rendered once and then get each number
 PROTECTED = "share/protected"  # a package a line
 NO_LAYER = 24  # the exit code of the launcher where the layer that SIFMOD_LAYER names is nowhere
 # the directory is bound and named by RUNSCRIPTS in any case
@@ -78,9 +78,9 @@ def rendered(template: str, **values: Hashable) -> str:
     return TEMPLATES.get_template(template).render(values)
 
 
-def numbered(plan: Plan, text: Callable[[Plan, int], str], number: int) -> str:
-    """What `text` gives for a generation, by one that it keeps for all of them."""
-    return text(plan, _ANY).replace(plan.place_of(_ANY), plan.place_of(number))
+def numbered(plan: Plan, text: str, number: int) -> str:
+    """The text of a generation, of one that was rendered for ANY."""
+    return text.replace(plan.place_of(ANY), plan.place_of(number))
 
 
 def scripts(plan: Plan, number: int) -> tuple[File, ...]:
@@ -92,7 +92,7 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
     return (
         *(_wrapper(plan, wrapper) for wrapper in plan.wrappers),
         *(_packer(plan, name) for name in plan.packers),
-        File(LAUNCHER, numbered(plan, _launcher, number)),
+        File(LAUNCHER, numbered(plan, _launcher(plan, ANY), number)),
         *(() if plan.protected is None else (File(PROTECTED, "".join(f"{name}\n" for name in plan.protected)),)),
         *(File(f"runscripts/{name}", _runscript(plan, number, name), name not in _SOURCED) for name in runscripts),
         *(() if runscripts else (File("runscripts/README", NO_RUNSCRIPTS),)),

@@ -69,7 +69,7 @@ class Layers(Workplace):
         return above / "software" / module.name / module.version
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Layer:
     """One generation of a layer, as its receipt tells it. Sizes in bytes."""
 
@@ -151,7 +151,21 @@ def all_layers(top: Path, module: ModuleName | None = None) -> Iterator[Layer]:
             module, root = ModuleName(*place.parts[-4:-2]), place / LIVE
             none: tuple[()] = ()
             packed = (root / IMAGE).exists()
-            yield Layer(module, place.parts[-2], "", 0, "", "", none, none, none, none, none, packed, root=str(root))
+            yield Layer(
+                module=module,
+                name=place.parts[-2],
+                image="",
+                number=0,
+                python="",
+                version="",
+                requirements=none,
+                editable=none,
+                places=none,
+                added=none,
+                kept=none,
+                packed=packed,
+                root=str(root),
+            )
 
 
 def places(top: Path, only: ModuleName | None = None) -> Iterator[Path]:

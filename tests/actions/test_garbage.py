@@ -139,7 +139,7 @@ def test_what_came_into_use_since_it_was_shown_says_so(layout: Layout) -> None:
     with module_lock(tree_of(layout), MODULE):
         gc = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert gc.stderr is not None
-        while "waiting for the tree" not in (line := gc.stderr.readline()):
+        while "waiting for Tiny/1.0" not in (line := gc.stderr.readline()):
             assert line
         (root / "late").write_text("mine")
     out, err = gc.communicate()

@@ -227,6 +227,19 @@ def test_lightning_in_a_layer(
         (directory / "pylock.toml").write_text("lock")
         image = "f" * 64 if stale else there.image_sha256
         added = (("lightning", "2.5"),)
-        made = Layer(module, name, image, 1, "/opt/env", "3.11", ("lightning",), (), (), added, (), packed=False)
+        made = Layer(
+            module=module,
+            name=name,
+            image=image,
+            number=1,
+            python="/opt/env",
+            version="3.11",
+            requirements=("lightning",),
+            editable=(),
+            places=(),
+            added=added,
+            kept=(),
+            packed=False,
+        )
         publish_layer(layers, made, directory, held)
     assert run(["jobscript", "Tools/1", "--style", "lightning"]) == code

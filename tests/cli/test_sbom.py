@@ -86,9 +86,20 @@ def test_the_users_layers_are_components_with_their_packages(here: Path) -> None
     root.mkdir(parents=True)
     (root / "pylock.toml").write_text("lock-version = '1.0'\n")
     layer = Layer(
-        ModuleName("Tiny", "1.0"), "default", "0" * 64, 3, "/opt/venv", "3.12", ("demo",), (), (),
-        (("demo", "1.0"), ("odd", "2")), (), packed=True, root=str(root),
-    )  # fmt: skip
+        module=ModuleName("Tiny", "1.0"),
+        name="default",
+        image="0" * 64,
+        number=3,
+        python="/opt/venv",
+        version="3.12",
+        requirements=("demo",),
+        editable=(),
+        places=(),
+        added=(("demo", "1.0"), ("odd", "2")),
+        kept=(),
+        packed=True,
+        root=str(root),
+    )
     plain, found = document(here / "image.sif"), document(here / "image.sif", layer)
     (made,) = [one for one in found["components"] if one["name"] == "layer default"]
     assert {one["purl"] for one in made["components"]} == {"pkg:pypi/demo@1.0", "pkg:pypi/odd@2"}

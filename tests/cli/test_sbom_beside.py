@@ -52,17 +52,17 @@ def add(layout: Layout, name: str, layer: str, text: str, image: str = "") -> La
         (directory / "tree").mkdir(parents=True)
         (directory / "pylock.toml").write_text(text)
         made = Layer(
-            module,
-            layer,
-            image or there.image_sha256,
-            1,
-            "/opt/venv",
-            "3.12",
-            (text,),
-            (),
-            (),
-            ((text, "9"),),
-            (),
+            module=module,
+            name=layer,
+            image=image or there.image_sha256,
+            number=1,
+            python="/opt/venv",
+            version="3.12",
+            requirements=(text,),
+            editable=(),
+            places=(),
+            added=((text, "9"),),
+            kept=(),
             packed=False,
         )
         return publish_layer(layers, made, directory, held)

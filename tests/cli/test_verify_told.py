@@ -40,7 +40,20 @@ def add(layout: Layout, top: Path, module: ModuleName, name: str, packed: bool) 
         if packed:
             (directory / "layer.squashfs").write_bytes(PACKED)
         sha256 = installed.own_image.sha256
-        made = Layer(module, name, sha256, 1, "/opt", "3.11", ("demo",), (), (), (), (), packed=packed)
+        made = Layer(
+            module=module,
+            name=name,
+            image=sha256,
+            number=1,
+            python="/opt",
+            version="3.11",
+            requirements=("demo",),
+            editable=(),
+            places=(),
+            added=(),
+            kept=(),
+            packed=packed,
+        )
         return publish_layer(layers, replace(made, digest=sha256_bytes(PACKED) if packed else ""), directory, held)
 
 

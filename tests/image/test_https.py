@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.artifact import FetchRequest, no_progress
+from sifmod.image.artifact import Fetching, no_progress
 from sifmod.image.disk import NoSpaceError
-from sifmod.image.settings import DEFAULT
 from sifmod.image.sources import https
 from sifmod.image.sources.source_kinds import parse
 from sifmod.module.plan import Runtime
@@ -72,7 +71,8 @@ def refused(prefix: Prefix, url: str) -> FetchError:
     before = prefix.state()
     with prefix.store() as store, store.partial("0" * 32) as partial, store.incoming() as incoming:
         wanted = plan(url).own_image
-        request = FetchRequest(parse(url), wanted, NO_RUNTIME, store, no_progress, DEFAULT, incoming, partial)
+        asked = (parse(url), wanted, NO_RUNTIME, store, no_progress)
+        request = Fetching(*asked, incoming=incoming, partial=partial)
         with pytest.raises(FetchError) as caught:
             https.download(request, SHORT, IMPATIENT)
     assert prefix.state() == before

@@ -44,9 +44,22 @@ class Promotion:
             (directory / "layer.squashfs").write_bytes(PACKED)
             (directory / "layer.squashfs").chmod(0o664)
             made = Layer(
-                GOOD, "site", found.image_sha256, 0, "/opt", "3.11", ("demo",), (), ("/wheels",), (("demo", "1"),), (),
-                packed=True, files=2, size=len(PACKED), digest=sha256_bytes(PACKED),
-            )  # fmt: skip
+                module=GOOD,
+                name="site",
+                image=found.image_sha256,
+                number=0,
+                python="/opt",
+                version="3.11",
+                requirements=("demo",),
+                editable=(),
+                places=("/wheels",),
+                added=(("demo", "1"),),
+                kept=(),
+                packed=True,
+                files=2,
+                size=len(PACKED),
+                digest=sha256_bytes(PACKED),
+            )
             return publish_layer(layers, made, directory, held)
 
     def lock(self) -> None:

@@ -24,5 +24,18 @@ def published(
         (directory / "tree").mkdir(parents=True)
         (directory / "tree" / "file").write_bytes(b"12345")
         (directory / "pylock.toml").write_text("lock\n")
-        made = Layer(module, name, image, number, "/opt", "3.11", ("demo",), (), (), (), (), packed=False)
+        made = Layer(
+            module=module,
+            name=name,
+            image=image,
+            number=number,
+            python="/opt",
+            version="3.11",
+            requirements=("demo",),
+            editable=(),
+            places=(),
+            added=(),
+            kept=(),
+            packed=False,
+        )
         return publish_layer(layers, made, directory, held)

@@ -10,9 +10,8 @@ from click.testing import CliRunner
 
 from sifmod.cli.main import run
 from sifmod.errors import FetchError
-from sifmod.image.artifact import FetchRequest, ImageStore, no_progress
+from sifmod.image.artifact import Fetching, ImageStore, no_progress
 from sifmod.image.reference import SourceKind
-from sifmod.image.settings import DEFAULT
 from sifmod.module.plan import ImagePlan, Runtime
 from support.images import Images
 
@@ -79,7 +78,7 @@ def block(heading: str) -> dict[str, object]:
     return defined
 
 
-def test_the_source_kind_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_kind_of_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = block("Add a source kind")["MIRROR"]
     assert isinstance(kind, SourceKind)
     reference = kind.reference(kind.example)
@@ -88,7 +87,8 @@ def test_the_source_kind_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     image = ImagePlan("x.sif", (kind.example,), (), None, None, "amd64", "copy", offline=False)
     untouched = cast(ImageStore, None)
     with pytest.raises(FetchError, match="IMAGE_MIRROR names no web server"):
-        kind.fetch(FetchRequest(reference, image, Runtime("apptainer", ""), untouched, no_progress, DEFAULT))
+        asked = (reference, image, Runtime("apptainer", ""), untouched, no_progress)
+        kind.fetch(Fetching(*asked, incoming=tmp_path / "x.sif", partial=tmp_path / "partial"))
 
 
 def test_the_verb_of_the_recipe_explains_itself() -> None:

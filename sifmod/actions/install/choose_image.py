@@ -133,7 +133,7 @@ def fetched_image(decision: Decision, tree: Tree, store: Store, reporter: Report
         ask_home(what, site, lambda: announced_size(image, plan.runtime, store, settings), reporter)
     run_hooks(site, "before_fetch", decision.hooked, reporter.say)
     if site.hooks:
-        decision = replace(decision)  # they may have brought files of the image, which are looked at now
+        decision = replace(decision)  # as after those before the install
     choice = decision.image
     name = f"image-{plan.own_image.sha256 or choice.request}"
     with tree.lock(name, plan.own_image.filename):

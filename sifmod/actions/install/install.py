@@ -108,6 +108,8 @@ def _restored(mine: HeldModule, there: Compared, reporter: Reporter) -> bool:
 def _new_generation(mine: HeldModule, before: Installation | None, decision: Decision, reporter: Reporter) -> Outcome:
     plan, options, site, layout = decision.plan, decision.options, decision.site.site, mine.layout
     run_hooks(site, "before_install", decision.hooked, reporter.say)
+    if site.hooks:
+        decision = replace(decision)  # they may have brought files of the image, which are looked at now
     waiting = reporter.waiting(plan.image.filename if plan.image else plan.module)
     store = Store(layout, mine.held, waiting, others=(*options.stores, *site.stores))
     image: ChosenImage | None = None
@@ -135,6 +137,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
     path = image.artifact.path if image and not gone else None
     if path and not path.is_file():
         raise FetchError(f"{path} was removed by a gc meanwhile", "repeat the command")
+    kept = image_record(plan, image.artifact) if image else None
     with referring(layout, plan.module, path, reporter) as mark:
         with staged_generation(mine) as stage:
             stage.write((*render(plan, stage.number), *own))
@@ -146,7 +149,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
                 stage.link_user_software()
             _carry_over(stage, reporter)
             made = decision.provenance._replace(image=image.choice if image else decision.image)
-            installation = stage.record(made, image_record(plan, image.artifact) if image else None, plan.modules)
+            installation = stage.record(made, kept, plan.modules)
             if image and not path:
                 stage.unlink(plan.own_image.filename)
         if options.asked.checked and path:

@@ -91,11 +91,22 @@ def make_layer(
             binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
             kept = tuple((one.name, one.version) for one in python.protected.values())
             layer = Layer(
-                module, change.name, image, 0,
-                python.prefix, python.short, resolved.requirements, wanted.editable, wanted.places,
-                tuple(sorted(resolved.added.items())), kept, packed=binds and not (change.unpacked or wanted.editable),
-                words=wanted.lasting, constraints=wanted.constraints or (), digests=wanted.digests,
-            )  # fmt: skip
+                module=module,
+                name=change.name,
+                image=image,
+                number=0,
+                python=python.prefix,
+                version=python.short,
+                requirements=resolved.requirements,
+                editable=wanted.editable,
+                places=wanted.places,
+                added=tuple(sorted(resolved.added.items())),
+                kept=kept,
+                packed=binds and not (change.unpacked or wanted.editable),
+                words=wanted.lasting,
+                constraints=wanted.constraints or (),
+                digests=wanted.digests,
+            )
             if before and _same(before, layer, resolved.lock) and not wanted.projects and not verify_layer(before):
                 return before, "unchanged"
             named = dict.fromkeys(map(name_of, change.add.requirements or resolved.requirements))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import FetchError, ImageError, UnstartableError
-from sifmod.image.artifact import Fetched, FetchRequest
+from sifmod.image.artifact import Fetched, Fetching, FetchRequest
 from sifmod.image.convert.budget import Budget
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.convert.layers.stream import Replaced
@@ -35,7 +35,7 @@ from sifmod.system import size_text
 FORMAT = 2  # of everything in a converted SIF beside its squashfs: raised by every change of those bytes
 
 
-def convert(request: FetchRequest) -> Fetched:
+def convert(request: Fetching) -> Fetched:
     """The image of a registry, an OCI layout or an archive, as a SIF at `incoming`.
 
     An image that was converted before from the same manifest of the same place, with the same compression and format,
@@ -138,7 +138,7 @@ def _metadata(request: FetchRequest, image: OciImage) -> Metadata:
 
 
 def _write(
-    request: FetchRequest, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
+    request: Fetching, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
 ) -> tuple[str, ...]:
     epoch = min(max(image.config.created or 0, 0), U32)  # what a squashfs can say
     offset, settings = partition_offset(metadata.objects), request.settings
@@ -177,7 +177,7 @@ def _tools(how: Compression) -> Tools:
     return (("sif-format", str(FORMAT)), *how.versions())
 
 
-def preflight(request: FetchRequest, image: OciImage, *, unpacked: bool) -> None:
+def preflight(request: Fetching, image: OciImage, *, unpacked: bool) -> None:
     """Make the file `incoming`, with the disk and the quota that the SIF will need, and see that the layers fit too.
 
     A SIF is about as large as the compressed layers, which stay until it is complete. Both are on one file system: what

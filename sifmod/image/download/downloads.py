@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.artifact import Fetched, FetchRequest, Progress, Remote
+from sifmod.image.artifact import Fetched, Fetching, Progress, Remote
 from sifmod.image.convert.sif.header import what_it_is
 from sifmod.image.disk import NoSpaceError, Sink, reading, writing
 from sifmod.image.download import journal
@@ -140,7 +140,7 @@ _BUFFER = 1 << 18  # bytes
 
 
 def download_sif(
-    request: FetchRequest, remote: Remote, origin: ImageOrigin = NO_ORIGIN, patience: Patience = PATIENCE
+    request: Fetching, remote: Remote, origin: ImageOrigin = NO_ORIGIN, patience: Patience = PATIENCE
 ) -> Fetched:
     """The SIF `remote` at `incoming`, hashed, and of the digest and size that `remote` promises.
 

@@ -18,7 +18,7 @@ from sifmod.config.pattern import TooMuchError
 from sifmod.config.text import Pairs
 from sifmod.digest import sha256_bytes
 from sifmod.errors import FetchError, SifmodError
-from sifmod.image.artifact import Fetched, FetchRequest
+from sifmod.image.artifact import Fetched, Fetching, FetchRequest
 from sifmod.image.builder import Way, way_to_build
 from sifmod.image.disk import reading, writing
 from sifmod.image.holes import check_holes
@@ -230,7 +230,7 @@ def size_of(request: FetchRequest, files: Iterable[Path], sources: tuple[str, ..
     return total
 
 
-def _build(request: FetchRequest) -> Fetched:
+def _build(request: Fetching) -> Fetched:
     """Relative paths in the definition file count from its directory."""
     definition, arguments = _definition(request)
     way = way_to_build(ask(request.runtime.path))
@@ -267,7 +267,7 @@ def definition_upon(build: BuildPlan, post: str) -> str:
     return "\n".join(parts)
 
 
-def build_upon(request: FetchRequest, way: Way, workspace: Path, definition: str, glibc: int) -> Fetched:
+def build_upon(request: Fetching, way: Way, workspace: Path, definition: str, glibc: int) -> Fetched:
     """The SIF at `incoming` that the runtime builds of a definition upon `base.sif` in `workspace`.
 
     `glibc` is the x of the base's glibc 2.x: the fakeroot of this machine runs inside with that or a later one alone.

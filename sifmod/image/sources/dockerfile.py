@@ -16,7 +16,7 @@ from sifmod.config.bounded_file import NotReadError, read_bounded
 from sifmod.config.limits import bound, limits
 from sifmod.digest import sha256_file
 from sifmod.errors import FetchError
-from sifmod.image.artifact import Fetched, FetchRequest
+from sifmod.image.artifact import Fetched, Fetching, FetchRequest
 from sifmod.image.builder import dockerfile_builder
 from sifmod.image.child import run_child
 from sifmod.image.convert.oci_to_sif import convert
@@ -150,7 +150,7 @@ def _announced(request: FetchRequest) -> int | None:
     return size_of(request, context_files(request.build), base_images(request.build))
 
 
-def _fetch(request: FetchRequest) -> Fetched:
+def _fetch(request: Fetching) -> Fetched:
     program = dockerfile_builder()
     known = _known(request)
     with request.store.workspace() as workspace:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from urllib.parse import unquote
 
 from sifmod.errors import FetchError
-from sifmod.image.artifact import Fetched, FetchRequest
+from sifmod.image.artifact import Fetched, Fetching, FetchRequest
 from sifmod.image.convert.sif.header import check_sif
 from sifmod.image.disk import Sink, reading, reserve, writing
 from sifmod.image.reference import (
@@ -76,7 +76,7 @@ def _announced(request: FetchRequest) -> int | None:
     return 0 if size is not None and image.link == "reference" else size
 
 
-def _fetch(request: FetchRequest) -> Fetched:
+def _fetch(request: Fetching) -> Fetched:
     reference, image_dirs = request.reference, request.image.image_dirs
     if found := _find(reference, image_dirs, Path.exists):
         return take(found.absolute(), request)
@@ -93,7 +93,7 @@ def hashed(path: Path, request: FetchRequest, notes: tuple[str, ...] = ()) -> Fe
         return Fetched(path, digest.hexdigest(), os.fstat(file.fileno()).st_size, notes)
 
 
-def take(path: Path, request: FetchRequest) -> Fetched:
+def take(path: Path, request: Fetching) -> Fetched:
     """A SIF on this machine, as `link` says. Raises FetchError for what is none, UnstartableError."""
     with reading(path):
         status = path.stat()
@@ -130,7 +130,7 @@ def _link(path: Path, status: os.stat_result, incoming: Path) -> str:
     return ""
 
 
-def _copy(path: Path, request: FetchRequest, notes: tuple[str, ...]) -> Fetched:
+def _copy(path: Path, request: Fetching, notes: tuple[str, ...]) -> Fetched:
     lent = request.store.lends(path)  # the file's name is a digest then
     name = f"{request.image.filename} from {path.parents[2]}" if lent else path.name
     with reading(path), path.open("rb") as file, Sink(request.incoming) as sink:

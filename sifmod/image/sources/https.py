@@ -1,7 +1,7 @@
 """https: a SIF from a web server."""
 
 from sifmod.config.shown import shown
-from sifmod.image.artifact import Fetched, FetchRequest, Remote
+from sifmod.image.artifact import Fetched, Fetching, FetchRequest, Remote
 from sifmod.image.download.downloads import download_sif, refuse_other_files
 from sifmod.image.reference import Reference, SourceKind, no_files, nothing, refused, says_nothing
 from sifmod.image.registry.credentials import Netrc
@@ -19,7 +19,7 @@ def _parse(kind: SourceKind, source: str) -> Reference:
     return Reference(kind, source, source)
 
 
-def download(request: FetchRequest, timeouts: Timeouts = TIMEOUTS, patience: Patience = PATIENCE) -> Fetched:
+def download(request: Fetching, timeouts: Timeouts = TIMEOUTS, patience: Patience = PATIENCE) -> Fetched:
     """Download the file to `incoming`; `timeouts` are what the server has.
 
     https only, plain http only from this machine itself, redirects included. Raises FetchError for whatever the

@@ -2,14 +2,14 @@
 
 import platform
 
-from sifmod.image.artifact import Fetched, FetchRequest
+from sifmod.image.artifact import Fetched, Fetching
 from sifmod.image.reference import SourceKind, no_files, nothing, parse_repository, says_nothing
 from sifmod.image.sources.runtime import run_runtime
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def _pull(request: FetchRequest) -> Fetched:
+def _pull(request: Fetching) -> Fetched:
     arch = request.image.arch
     foreign = ("--arch", arch) if _MACHINES.get(platform.machine()) != arch else ()
     with request.store.workspace() as workspace:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sifmod.errors import FetchError
-from sifmod.image.artifact import Fetched, FetchRequest, Remote
+from sifmod.image.artifact import Fetched, Fetching, FetchRequest, Remote
 from sifmod.image.download.downloads import download_sif, refuse_other_files
 from sifmod.image.inspect.description import Config, ImageDescription, pairs, parts
 from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
@@ -16,7 +16,7 @@ from sifmod.image.stored import damaged, lent, stored, to_bring
 from sifmod.module.image_origin import ImageOrigin
 
 
-def _download(request: FetchRequest, patience: Patience = PATIENCE) -> Fetched:
+def _download(request: Fetching, patience: Patience = PATIENCE) -> Fetched:
     """Download the SIF of the manifest that `oras://…` names to `incoming`, verified by its digest.
 
     Raises FetchError for whatever the network or the registry does, and where there is no SIF under that name.

@@ -19,7 +19,7 @@ from sifmod.config.limits import bound, limits
 from sifmod.config.shown import shown
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import FetchError, ImageError, NoWheelError, OptionError, RuntimeMissingError
-from sifmod.image.artifact import Artifact, Fetched, FetchRequest
+from sifmod.image.artifact import Artifact, Fetched, Fetching, FetchRequest
 from sifmod.image.builder import Way, way_to_build
 from sifmod.image.convert.extend import Addition, extend
 from sifmod.image.convert.sif.header import read_sif
@@ -143,7 +143,7 @@ def _pinned(request: FetchRequest) -> Fetched | None:
     return made and replace(made, notes=("the same was built before, and is not built again",))
 
 
-def _fetch(request: FetchRequest) -> Fetched:
+def _fetch(request: Fetching) -> Fetched:
     build, base = request.build, request.base
     if base is None:
         raise FetchError("nothing is built without its base")

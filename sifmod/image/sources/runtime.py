@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sifmod.errors import FetchError, RuntimeMissingError
-from sifmod.image.artifact import Fetched, FetchRequest
+from sifmod.image.artifact import Fetched, Fetching
 from sifmod.image.child import run_child
 from sifmod.image.disk import writing
 from sifmod.image.sources.file import hashed
@@ -59,7 +59,7 @@ def runtime_environment(environ: Mapping[str, str], runtime: Runtime, workspace:
 
 
 def run_runtime(
-    request: FetchRequest, command: tuple[str, ...], workspace: Path, cwd: Path, before: tuple[str, ...] = ()
+    request: Fetching, command: tuple[str, ...], workspace: Path, cwd: Path, before: tuple[str, ...] = ()
 ) -> Fetched:
     """The SIF that a command of the runtime, with `before` in front of it, leaves at `incoming`.
 
