@@ -18,10 +18,11 @@ from sifmod.errors import ModuleError, OptionError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.added import told
 from sifmod.image.packages.git_tree import Checkouts, GitSource
+from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.linked import TorchIndex, torch_index
 from sifmod.image.packages.resolve import Resolved, followed, resolve
 from sifmod.image.packages.wanted import Wanted, name_of, project, words_of
-from sifmod.image.program import ask, limits
+from sifmod.image.program import Program, ask, limits
 from sifmod.module.scripts import PROTECTED
 from sifmod.tree.layer import DEFAULT, Layer, Layers, live_layer, publish_layer, remove_old, withdraw_layer
 from sifmod.tree.locking import lock
@@ -62,66 +63,93 @@ def make_layer(
     module, image = installation.module, installation.own_image.sha256
     with lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held:
         before = live_layer(layers, module, change.name, image)
-        wanted = _wanted(before, change)
-        if not (wanted.requirements or wanted.editable or change.add.unnamed or change.lock is not None):
+        if _is_empty(_wanted(before, change), change):
             if before is None:
                 raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layers` lists those that there are")
             withdraw_layer(layers, before, held)
             record_layer(layers, None, before, site.lock_lease, reporter)
             return before, "removed"
+        directory = held.path("layer")
         with held.changing(f"cannot make the layer {change.name} of {module}"):
-            directory = held.path("layer")
-            (directory / "work").mkdir(parents=True)
-            inside = Inside(python_wrapper(installation), directory, _there((*wanted.local, *change.add.local)))
-            python = inside.look(site.protected if (own := protected(Path(installation.root))) is None else own)
-            projects = Projects(inside, python, Checkouts(directory / "work" / "git"))
-            if change.add.unnamed:
-                change = replace(change, add=projects.named(change.add))
-                wanted = _wanted(before, change)
-            inside.check_seen(tuple(map(project, wanted.editable)))
-            index = torch_index(python, site.package_indexes)
-            resolved, places = _resolved(wanted, change, before, projects, index)
-            if linked := ", ".join(sorted(index.names & resolved.added.keys())):
-                reporter.say(f"{linked}: from {index.url}, for the image's torch +{index.local}")
-            for line in told(python, resolved):
-                reporter.say(line)
-            # that of the module's commands, which need not be that of this user's settings
-            runtime = Path(installation.root, "share", "image").read_text().splitlines()[1:2]
-            program = ask("".join(runtime) or site.runtime_path)
-            binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
-            kept = tuple((one.name, one.version) for one in python.protected.values())
-            layer = Layer(
-                module=module,
-                name=change.name,
-                image=image,
-                number=0,
-                python=python.prefix,
-                version=python.short,
-                requirements=resolved.requirements,
-                editable=wanted.editable,
-                places=wanted.places,
-                added=tuple(sorted(resolved.added.items())),
-                kept=kept,
-                packed=binds and not (change.unpacked or wanted.editable),
-                words=wanted.lasting,
-                constraints=wanted.constraints or (),
-                digests=wanted.digests,
-            )
-            if before and _same(before, layer, resolved.lock) and not wanted.projects and not verify_layer(before):
-                return before, "unchanged"
-            named = dict.fromkeys(map(name_of, change.add.requirements or resolved.requirements))
-            names = tuple(name for name in named if name in resolved.added)
-
-            def tried() -> None:
-                for line in tried_imports(inside, python, resolved, names, index) if names and change.tried else ():
-                    reporter.say(line)
-
-            built = (*wanted.projects, *((name, places[source]) for name, source in resolved.repositories))
-            layer = make(layer, resolved.lock, inside, wanted, (python, program, site), built, tried)
-        layer = publish_layer(layers, layer, inside.directory, held)
+            made = _made(installation, change, before, directory, site, reporter)
+        if made is before:
+            return made, "unchanged"
+        layer = publish_layer(layers, made, directory, held)
         record_layer(layers, layer, before, site.lock_lease, reporter)
         remove_old(layers, layer, _KEPT_GENERATIONS, held)
         return layer, "made"
+
+
+def _is_empty(wanted: Wanted, change: LayerChange) -> bool:
+    """Whether the layer is to hold nothing."""
+    return not (wanted.requirements or wanted.editable or change.add.unnamed or change.lock is not None)
+
+
+def _made(
+    installation: Installation,
+    change: LayerChange,
+    before: Layer | None,
+    directory: Path,
+    site: Site,
+    reporter: Reporter,
+) -> Layer:
+    """A new generation in `directory`, or the one that was there before, where that is what is asked for."""
+    wanted = _wanted(before, change)
+    (directory / "work").mkdir(parents=True)
+    inside = Inside(python_wrapper(installation), directory, _there((*wanted.local, *change.add.local)))
+    python = inside.look(site.protected if (own := protected(Path(installation.root))) is None else own)
+    projects = Projects(inside, python, Checkouts(directory / "work" / "git"))
+    if change.add.unnamed:
+        change = replace(change, add=projects.named(change.add))
+        wanted = _wanted(before, change)
+    inside.check_seen(tuple(map(project, wanted.editable)))
+    index = torch_index(python, site.package_indexes)
+    resolved, places = _resolved(wanted, change, before, projects, index)
+    if linked := ", ".join(sorted(index.names & resolved.added.keys())):
+        reporter.say(f"{linked}: from {index.url}, for the image's torch +{index.local}")
+    for line in told(python, resolved):
+        reporter.say(line)
+    program = _program(installation, site)
+    layer = _layer(installation, change.name, wanted, python, resolved)
+    binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
+    layer = replace(layer, packed=binds and not (change.unpacked or wanted.editable))
+    if before and _same(before, layer, resolved.lock) and not wanted.projects and not verify_layer(before):
+        return before
+    named = dict.fromkeys(map(name_of, change.add.requirements or resolved.requirements))
+    names = tuple(name for name in named if name in resolved.added)
+
+    def tried() -> None:
+        for line in tried_imports(inside, python, resolved, names, index) if names and change.tried else ():
+            reporter.say(line)
+
+    built = (*wanted.projects, *((name, places[source]) for name, source in resolved.repositories))
+    return make(layer, resolved.lock, inside, wanted, (python, program, site), built, tried)
+
+
+def _program(installation: Installation, site: Site) -> Program | None:
+    """The runtime of the module's commands, which need not be that of this user's settings."""
+    runtime = Path(installation.root, "share", "image").read_text().splitlines()[1:2]
+    return ask("".join(runtime) or site.runtime_path)
+
+
+def _layer(installation: Installation, name: str, wanted: Wanted, python: ImagePython, resolved: Resolved) -> Layer:
+    return Layer(
+        module=installation.module,
+        name=name,
+        image=installation.own_image.sha256,
+        number=0,  # until it is published
+        python=python.prefix,
+        version=python.short,
+        requirements=resolved.requirements,
+        editable=wanted.editable,
+        places=wanted.places,
+        added=tuple(sorted(resolved.added.items())),
+        kept=tuple((one.name, one.version) for one in python.protected.values()),
+        packed=True,
+        words=wanted.lasting,
+        constraints=wanted.constraints or (),
+        digests=wanted.digests,
+    )
 
 
 def _resolved(
