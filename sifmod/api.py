@@ -178,14 +178,16 @@ def rollback(module: str, *, to: int | None = None, where: Where = HERE) -> Inst
     """Switch a module to the generation `to`, or to the one that was live before. What was live is held."""
     with _changing(where) as (site, layout):
         name = resolve(module, known_modules(layout))
-        return rolled_back(layout, name, to, site.lock_lease, where.reporter("rollback", module))
+        reporter = where.reporter("rollback", module)
+        return rolled_back(reporter.tree(site), name, to, reporter)
 
 
 def uninstall(module: str, *, where: Where = HERE) -> Uninstalled:
     """Take a module out of sight; its files stay for `rollback` and for running jobs until garbage is collected."""
     with _changing(where) as (site, layout):
         name = resolve(module, known_modules(layout))
-        return uninstalled(layout, name, site.lock_lease, where.reporter("uninstall", module))
+        reporter = where.reporter("uninstall", module)
+        return uninstalled(reporter.tree(site), name, reporter)
 
 
 def collect_garbage(
@@ -199,8 +201,9 @@ def collect_garbage(
     found = plan_gc(tree(site.prefix), days, ask_jobs=ask_jobs, rollbacks=rollbacks, mark_days=site.mark_days)
     if not remove:
         return Garbage(found, None)
-    with _changing(where) as (site, layout):
-        return Garbage(found, apply_gc(layout, found, site.lock_lease, where.reporter("collect_garbage")))
+    with _changing(where) as (site, _):
+        reporter = where.reporter("collect_garbage")
+        return Garbage(found, apply_gc(reporter.tree(site), found, reporter))
 
 
 @contextmanager

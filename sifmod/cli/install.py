@@ -16,9 +16,9 @@ from sifmod.config.shown import shown
 from sifmod.system import one_line
 
 if TYPE_CHECKING:
+    from sifmod.actions.install.decision import Decision
     from sifmod.actions.install.install_easyconfigs import Installer, InstallOutcome, Target
     from sifmod.actions.install.options import InstallOptions
-    from sifmod.actions.install.request import InstallRequest
     from sifmod.actions.layer.outgoing import OutgoingLayer
     from sifmod.tree.receipt import Installation
 
@@ -140,10 +140,10 @@ def _installed(installer: "Installer", target: "Target", given: InstallCommand) 
 
     speak = quiet if given.quiet else say
 
-    def begin(request: "InstallRequest") -> None:
-        for note in request.notes:
+    def begin(decision: "Decision") -> None:
+        for note in decision.notes:
             speak(note)
-        speak(f"{request.plan.module}: installing from {request.loaded.path}")
+        speak(f"{decision.plan.module}: installing from {decision.loaded.path}")
 
     with progress(not given.quiet) as update:
         outcome = installer.install(target, reporter(speak, update), begin)
@@ -182,12 +182,12 @@ def _dry_run(installer: "Installer", target: "Target", given: InstallCommand) ->
     if given.as_json:
         return told
     echo(one_line(f" * [{found.mark}] {found.easyconfig} (module: {found.module})"))
-    if found.request is None:
+    if found.decision is None:
         return told
     from sifmod.actions.install.current import overview, texts
 
-    for line in () if given.dry_run_short else overview(found.request):
+    for line in () if given.dry_run_short else overview(found.decision):
         echo(one_line(f"       {line}"))
-    for path, text in texts(found.request) if given.extended_dry_run else ():
+    for path, text in texts(found.decision) if given.extended_dry_run else ():
         echo(f"\n--- {path}\n{text}")
     return told

@@ -168,7 +168,8 @@ def rollback_command(given: RollbackOptions) -> None:
     module = resolve(given.name, known_modules(layout))
     if given.release:
         with changing_prefix(site):
-            numbers = release_held(layout, module, site.lock_lease, reporter())
+            telling = reporter()
+            numbers = release_held(telling.tree(site), module, telling)
         from sifmod.actions.verify import installed
 
         if given.as_json:
@@ -177,7 +178,8 @@ def rollback_command(given: RollbackOptions) -> None:
             say(f"{module}: generation {', '.join(map(str, numbers))} is no longer held")
         return
     with changing_prefix(site):
-        installation = rollback(layout, module, given.to, site.lock_lease, reporter())
+        telling = reporter()
+        installation = rollback(telling.tree(site), module, given.to, telling)
     if given.as_json:
         print_json(receipt_data(installation))
     else:
@@ -210,7 +212,7 @@ def uninstall_command(given: UninstallOptions) -> int:
     for module in modules:
         try:
             with changing_prefix(site):
-                done = uninstall(layout, module, site.lock_lease, telling)
+                done = uninstall(telling.tree(site), module, telling)
         except SifmodError as error:  # the others have their turn
             worst = max(worst, error.exit_code)
             show_error(error.message, error.hint)
@@ -300,7 +302,8 @@ def gc_command(given: GcOptions) -> None:
         say(f"{plan.jobs.unknown}; where you know that no job uses what would go: --ignore-jobs")
     if given.yes:
         with changing_prefix(site):
-            done = apply_gc(layout, plan, site.lock_lease, reporter())
+            telling = reporter()
+            done = apply_gc(telling.tree(site), plan, telling)
         rows = after(rows)
         for row in rows:
             if not row["keep"] and not row["removed"]:

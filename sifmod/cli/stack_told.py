@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = False) -> Iterable[str]:
     """A line for each module, for each layer that it leaves without its image, and for what is no longer named."""
-    from sifmod.actions.layer.outgoing import in_words
+    from sifmod.actions.layer.outgoing import warnings
 
     for step in made.steps:
         if step.mark != "x" or all_of_them:
             reasons = (step.error.short,) if step.error else step.why
             yield one_line(f" [{step.mark}] {step}{': ' if reasons else ''}{'; '.join(reasons)}")
-            yield from in_words(step.outgoing)
+            yield from warnings(step.outgoing)
     for module, what in decided.changes if decided else ():
         yield one_line(f" [D] {module}: {what}")
     for module in made.unnamed:

@@ -35,7 +35,7 @@ def program(path: Path) -> Path:
 
 
 def test_every_level_wins_over_those_below(configuration: Configuration) -> None:
-    """Design section 3: command line > SIFMOD_* > user file > /etc/sifmod.d > the site > defaults."""
+    """docs/design.md, section 10: command line > SIFMOD_* > user file > /etc/sifmod.d > the site > defaults."""
     assert configuration.site().site.link == "copy"
     write(configuration.root / "etc/sites/mine.yaml", "link: hardlink")
     assert configuration.site(site="mine").site.link == "hardlink"

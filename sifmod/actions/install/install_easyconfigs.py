@@ -18,7 +18,7 @@ from sifmod.errors import HeldError, SifmodError
 from sifmod.tree.receipt import Installation, live
 
 if TYPE_CHECKING:
-    from sifmod.actions.install.request import InstallRequest
+    from sifmod.actions.install.decision import Decision
     from sifmod.actions.layer.outgoing import OutgoingLayer
     from sifmod.actions.reporter import Reporter
     from sifmod.image.artifact import Artifact
@@ -50,7 +50,7 @@ class InstallPreview(NamedTuple):
     module: ModuleName
     mark: str
     outgoing: "tuple[OutgoingLayer, ...]" = ()
-    request: "InstallRequest | None" = None  # None where it is unchanged, and was not decided
+    decision: "Decision | None" = None  # None where it is unchanged, and was not decided
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Installer:
         """Each variant of one that is asked for; where `all` cannot be answered, installing it says why."""
         names: tuple[str | None, ...] = tuple(dict.fromkeys(variants)) or (None,)
         if "all" in names:
-            from sifmod.actions.install.request import variants_here
+            from sifmod.actions.install.decision import variants_here
 
             with suppress(SifmodError):
                 here = variants_here(easyconfig, site_in_force(self.site))
@@ -90,7 +90,7 @@ class Installer:
         return found
 
     def install(
-        self, target: Target, reporter: "Reporter", begin: "Callable[[InstallRequest], None]" = lambda _: None
+        self, target: Target, reporter: "Reporter", begin: "Callable[[Decision], None]" = lambda _: None
     ) -> InstallOutcome:
         """Install it, though `unchanged` may know it; `begin` is called with what is decided before anything is done.
 
@@ -98,33 +98,28 @@ class Installer:
         """
         from sifmod.actions.install.install import install_with_layers
         from sifmod.actions.layer.outgoing import outgoing
-        from sifmod.tree.layout import Layout
 
         self._around = None  # an install takes its time
-        request = self.decide(target)
-        begin(request)
-        before = live(Layout(Path(request.plan.prefix)), request.plan.module)
+        decision = self.decide(target)
+        begin(decision)
+        tree = reporter.tree(decision.site.site)
         try:
-            installation, changed = install_with_layers(request, reporter)
+            outcome = install_with_layers(decision, tree, reporter)
         except HeldError as held:
             if not reporter.confirm(held.message, "Install it all the same, which ends the hold?"):
                 raise
-            request = replace(request, options=replace(request.options, despite_hold=True))
-            installation, changed = install_with_layers(request, reporter)
-        if not changed:
-            return InstallOutcome(installation, "unchanged")
-        if not before:
-            return InstallOutcome(installation, "installed")
-        layers = outgoing(before, installation.image_sha256, os.environ)
-        same = installation.generation == before.generation
-        return InstallOutcome(installation, "restored" if same else "installed", layers)
+            decision = replace(decision, options=replace(decision.options, despite_hold=True))
+            outcome = install_with_layers(decision, tree, reporter)
+        installation, before = outcome.installation, outcome.before
+        layers = outgoing(before, installation.image_sha256, os.environ) if before and outcome.changed else ()
+        return InstallOutcome(installation, outcome.done, layers)
 
     def fetch(self, target: Target, reporter: "Reporter") -> "tuple[ModuleName, Artifact]":
         """Fetch the image of its module into the store, and install nothing."""
-        request = self.decide(target)
+        decision = self.decide(target)
         from sifmod.actions.install.choose_image import fetch_only
 
-        return request.plan.module, fetch_only(request, reporter)
+        return decision.plan.module, fetch_only(decision, reporter.tree(decision.site.site), reporter)
 
     def preview(self, target: Target, *, quick: bool = False) -> InstallPreview:
         """What an install would do; changes nothing. With `quick` what is unchanged is not decided."""
@@ -138,25 +133,25 @@ class Installer:
         from sifmod.actions.install.current import outgoing_layers, status_sign
         from sifmod.tree.layout import Layout
 
-        request = self.decide(target)
-        mark, module = status_sign(request), request.plan.module
-        before = live(Layout(Path(request.plan.prefix)), module)
-        layers = outgoing_layers(before, request) if mark != "x" else ()
-        return InstallPreview(str(request.loaded.path), module, mark, layers, request)
+        decision = self.decide(target)
+        mark, module = status_sign(decision), decision.plan.module
+        before = live(Layout(Path(decision.plan.prefix)), module)
+        layers = outgoing_layers(before, decision) if mark != "x" else ()
+        return InstallPreview(str(decision.loaded.path), module, mark, layers, decision)
 
-    def decide(self, target: Target) -> "InstallRequest":
+    def decide(self, target: Target) -> "Decision":
         """What is to be installed of it. Raises what `decide` raises, InstallError for what is not as the lock says."""
         from sifmod.config.word import wanted_easyconfig
 
         site = site_in_force(self.site)
         wanted_easyconfig(target.easyconfig, site.site)  # a slip is told before all that an install needs is imported
-        from sifmod.actions.install.request import decide, held_to, variants_here
+        from sifmod.actions.install.decision import decide, pin_to_lock, variants_here
         from sifmod.actions.lock import lock_beside, read_lock
 
         if target.variant == "all":  # could not be answered before
             variants_here(target.easyconfig, site)
-        request = decide(target.easyconfig, site, self._options(target))
-        return held_to(request, read_lock(lock_beside(target.easyconfig).absolute())) if self.locked else request
+        decision = decide(target.easyconfig, site, self._options(target))
+        return pin_to_lock(decision, read_lock(lock_beside(target.easyconfig).absolute())) if self.locked else decision
 
     def _options(self, target: Target) -> InstallOptions:
         given = {**self.site, "source": self.options.source, "variant": target.variant}

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from sifmod.tree.provenance import CommandLine
 
 if TYPE_CHECKING:
-    from sifmod.actions.lock import LockedModule
     from sifmod.image.settings import SharedBlobs
 
 
@@ -25,7 +24,6 @@ class InstallOptions:
     keep_blobs: bool = False
     into_home: bool = False  # a large image may go to the home directory without a question
     despite_hold: bool = False  # what was rolled back from may come back, which ends the hold
-    locked: "LockedModule | None" = None  # it comes to exactly that, or fails
     stores: tuple[Path, ...] = ()  # prefixes that may have the locked image
     shared: "SharedBlobs | None" = None  # layers that other modules of this run want too
     checked_since: float = 0.0  # a time: what sanity checks have found before it is looked for again

@@ -207,7 +207,7 @@ def _clean_up(layout: Layout, site: Site, reporter: Reporter) -> None:
     """Take away what runs that died on this node have left: a plan would have all modules made anew for it."""
     if os.access(layout.prefix, os.W_OK):
         with site_umask(site):
-            tidy(layout, site.lock_lease, reporter.waiting(layout.prefix))
+            tidy(reporter.tree(site))
 
 
 def _write_down(plan: StackPlan, decided: Lives | None, lock: Lock | None, site: Site, reporter: Reporter) -> None:

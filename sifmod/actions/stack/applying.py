@@ -153,15 +153,16 @@ class Applying:
 
     def _install(self, number: int, tell: Tell) -> Became:
         """In a worker."""
-        request = self.plan.decide(self.plan.steps[number])
         step, digests = self.plan.steps[number], self._shared.get(self._keys[number])
+        decision = self.plan.decide(step)
         shared = SharedBlobs(self._blobs, digests) if digests else None
         beside = self._beside[step.todo.asked] if step.todo else ()
-        request = replace(request, options=replace(request.options, shared=shared, beside=beside))
+        decision = replace(decision, options=replace(decision.options, shared=shared, beside=beside))
         if self._keys[number]:
-            request = replace(request, site=_shared(request.site, self._at_once))
-        installation, changed = install_with_layers(request, reporter_in_worker(number, tell, self._command))
-        return Became(installation.generation, changed)
+            decision = replace(decision, site=_shared(decision.site, self._at_once))
+        reporter = reporter_in_worker(number, tell, self._command)
+        outcome = install_with_layers(decision, reporter.tree(decision.site.site), reporter)
+        return Became(outcome.installation.generation, outcome.changed)
 
 
 def _words_of_images(plan: StackPlan) -> dict[str, tuple[str, ...]]:

@@ -20,7 +20,6 @@ from sifmod.config.site import Site
 from sifmod.config.stack import Stack
 from sifmod.errors import InstallError
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import lock
 from sifmod.tree.receipt import live
 from sifmod.tree.stack_record import Applied, read_applied, write_applied
 
@@ -33,10 +32,8 @@ def change_record(
     wanted = change(before)
     if wanted == before or (before is None and not wanted.modules and not wanted.images):
         return
-    with (
-        site_umask(site),
-        lock(layout, f"stack-{name}", site.lock_lease, reporter.waiting(f"the stack {name}")) as held,
-    ):
+    tree = reporter.tree(site)
+    with site_umask(site), tree.lock(f"stack-{name}", f"the stack {name}") as held:
         write_applied(layout, change(read_applied(layout, name)), held)  # another run may have written meanwhile
 
 
@@ -56,10 +53,10 @@ def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
             hint = f"`sifmod stack apply` or `sifmod install {step.member.easyconfig}` installs it"
             hint = "or take it out of the stack" if step.mark == "E" else hint
             raise InstallError(f"{step} is not installed as {step.member.easyconfig} says{why}", hint)
-        request = plan.decide(step)
-        inputs = spelled_inputs(request.inputs, path.parent, request.site.site.robot_paths)
+        decision = plan.decide(step)
+        inputs = spelled_inputs(decision.inputs, path.parent, decision.site.site.robot_paths)
         layers = own_layers(planned.layout, installation)
-        modules.append(locked_module(installation, request.plan, inputs, layers))
+        modules.append(locked_module(installation, decision.plan, inputs, layers))
     return tuple(sorted(modules))
 
 

@@ -36,7 +36,6 @@ from sifmod.tree.durable import move, read, sync_file
 from sifmod.tree.layer import IMAGE as LAYER
 from sifmod.tree.layer import LIVE, RECEIPT
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import lock as locked
 from sifmod.tree.store import Store
 
 _NAME = 1000  # characters of a name
@@ -97,7 +96,7 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
     place = layout.prefix / "stacks" / name
     with (
         changing_prefix(site),
-        locked(layout, f"stack-{name}", site.lock_lease, reporter.waiting(f"the stack {name}")) as held,
+        reporter.tree(site).lock(f"stack-{name}", f"the stack {name}") as held,
     ):
         change = Change(held)
         for path, text in files.items():
@@ -112,7 +111,7 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
         store = Store(layout, held, reporter.waiting("the store"))
         with _readable(bundle):
             _take_in(bundle, place, store, reporter.progress)
-        record_fetched(layout, store, site.lock_lease, reporter)
+        record_fetched(reporter.tree(site), store, reporter)
     own = head["sifmod"]
     other = bool(own) and own["sha256"] != own_digest()
     return Unbundled(place, head["variables"], bool(head["settings"]), str(own["version"]) if other else "")
