@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.config.name import ModuleName
-from sifmod.config.shown import shown
 from sifmod.errors import ModuleError, OptionError
 from sifmod.tree.durable import check_readable
 from sifmod.tree.layout import Layout
@@ -74,6 +73,8 @@ def resolve(name: str, known: Iterable[ModuleName], look: str = "`sifmod list` s
         listed = "\n".join(f"  {module}" for module in found)
         raise ModuleError(f"`{name}` can be any of\n{listed}", "give more of the name")
     import difflib
+
+    from sifmod.config.shown import shown
 
     close = difflib.get_close_matches(name, [str(module) for module in modules], n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(close)}?" if close else look

@@ -12,7 +12,6 @@ from sifmod.actions.start import resolve as resolve
 from sifmod.actions.start import site_in_force
 from sifmod.actions.start import tree as tree
 from sifmod.cli.output import ask, say
-from sifmod.config.shown import shown
 
 if TYPE_CHECKING:
     from sifmod.actions.reporter import Reporter
@@ -24,6 +23,8 @@ load_context = site_in_force
 
 def typed() -> str:
     """The command line as it was typed, for the log: without the passwords and signatures of sources."""
+    from sifmod.config.shown import shown
+
     words = ["sifmod"]
     for word in click.get_current_context().obj.words:
         option, sign, value = word.partition("=")

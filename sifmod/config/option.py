@@ -72,7 +72,7 @@ slurm, output, only_key = partial(Option, "Slurm"), partial(Option, "Output"), p
 submits = partial(Option, "Slurm", submits=True)
 of_site = partial(Option, "Where", key=True, decides=True, brief=True)
 
-# in the order of the help
+# in the order of the help under each title, and of the receipt
 TABLE = (
     what(
         "--variant NAME|all",
@@ -84,6 +84,7 @@ TABLE = (
     what("--variant NAME|all", "text", "Only this (default: all); may be repeated.", "variants", "check", many=True),
     what("--variant NAME", "text", "Of an easyconfig: which variant.", of="show", decides=True),
     what("--source REFERENCE", "reference", "Take the image from here instead.", decides=True),
+    how("--link", ("copy", "hardlink", "reference"), "How a local SIF is taken in.", key=True, decides=True),
     what("--module-only", "flag", "Render modulefile and scripts again, keep the installed image."),
     what("--installed", "flag", "With --module-only: all that is installed. No FILE means the same."),
     what("--fetch", "flag", "Only fetch the images into the store; install nothing."),
@@ -164,7 +165,6 @@ TABLE = (
     how("-f --force", "flag", "As --rebuild, and fetch the image again.", of="install"),
     how("-f --force", "flag", "Fetch again what is there already, and replace FILE.", of="fetch"),
     how("-f --force", "flag", "Overwrite a tag that names another image.", of="push"),
-    how("--link", ("copy", "hardlink", "reference"), "How a local SIF is taken in.", key=True, decides=True),
     how("-j --jobs N", range(1, 65), "Modules at the same time (default: processors)."),
     how("--offline", "flag", "Use only what is on this machine."),
     how("--skip-sanity-check", "flag", "Do not look for commands in the image."),

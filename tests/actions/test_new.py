@@ -212,6 +212,18 @@ def test_a_name_and_a_version_of_the_users(images: Images, capfd: pytest.Capture
     assert [entry.name for entry in Path.cwd().iterdir()] == ["Mine-7.yaml"]
 
 
+def test_an_image_is_for_the_architecture_that_is_asked_for(
+    images: Images, here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["new", "-q", "--name", "Mine", f"oci:{images.tiny_layout()}", "--arch"]
+    codes = {arch: run([*words, arch]) for arch in ("amd64", "arm64")}
+    assert sorted(codes.values()) == [0, 10]
+    made, other = sorted(codes, key=lambda arch: codes[arch])
+    assert f"the image is for {made}, expected {other}" in capfd.readouterr().err
+    assert [path.name for path in here.iterdir()] == ["Mine-1.0.yaml"]
+    assert f"  arch: {made}\n" in (here / "Mine-1.0.yaml").read_text()
+
+
 def test_no_file_is_ever_overwritten(images: Images, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shutil.copy(images.tiny_sif, "tiny.sif")
     assert run(["new", "-q", "tiny.sif"]) == 0

@@ -11,6 +11,7 @@ import pytest
 
 from sifmod import __version__
 from sifmod.cli.main import VERBS, run
+from sifmod.cli.outputs.verbs import hook_schema
 from sifmod.config.site import SiteFile
 from support.config import write
 from support.identity import call_as
@@ -143,6 +144,8 @@ def test_the_schema_is_json(capfd: pytest.CaptureFixture[str]) -> None:
     properties = json.loads(capfd.readouterr().out)["properties"]
     assert "image" in properties
     assert "lumi-g1" in properties["preset"]["examples"]  # which an editor completes
+    assert run(["schema", "--hooks"]) == 0
+    assert json.loads(capfd.readouterr().out) == hook_schema()
 
 
 def test_doctor_looks_and_changes_nothing(own_home: Path, capfd: pytest.CaptureFixture[str]) -> None:
