@@ -98,12 +98,15 @@ PLACES = (ROOT, PACKAGE, PACKAGE / "module" / "templates")
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_what_the_design_names_is_there(path: Path) -> None:
     """Each file of the repository, and each name that only code can have, like `make_plan` or `SourceKind`."""
-    text = re.sub(r"(?ms)^```.*?^```", "", path.read_text("utf-8"))
+    text = path.read_text("utf-8")
+    sketches = re.findall(r"(?ms)^```python\n(.*?)^```", text)
+    text = re.sub(r"(?ms)^```.*?^```", "", text)
     named = {name.removesuffix("(…)") for name in re.findall(r"`([^`\n]+)`", text)}
     files = {name for name in named if re.fullmatch(r"[\w./-]+/[\w.-]+\.(py|sh|lua|tcl|j2|js|md)", name)}
     assert [name for name in files if not any((place / name).is_file() for place in PLACES)] == []
     names = {name for name in named if re.fullmatch(r"[a-z]+(_[a-z]+)+|[A-Z][a-z]+([A-Z][a-z]+)+", name)}
-    assert sorted(names - _words_of_the_code()) == []
+    called = {name for sketch in sketches for name in re.findall(r"(\w+)\(", sketch)}
+    assert sorted((names | called) - _words_of_the_code()) == []
 
 
 def test_each_dependency_is_explained() -> None:

@@ -132,7 +132,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
     own = own_files(plan, decision, image.artifact.sha256 if image else "")
     if decision.locked:
         check_files(decision.locked, plan, own, decision.differing)
-    # where its user released the image (see image.kept_image) the site's copy stays in use
+    # where its user released the image (see choose_image.kept_image) the site's copy stays in use
     gone = image and options.module_only and before and released(before, plan)
     path = image.artifact.path if image and not gone else None
     if path and not path.is_file():
