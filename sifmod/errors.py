@@ -187,6 +187,10 @@ class PermissionsError(SifmodError):
     exit_code = 25
 
 
+class LinkInPrefixError(OSError):
+    """A symlink is where a directory of the prefix should be."""
+
+
 def explained(error: OSError) -> SifmodError | None:
     """What the operating system refused, with what to do about it; None where that cannot be said: a bug."""
     place = f"{one_line(str(error.filename))}: " if error.filename else ""
@@ -201,6 +205,8 @@ def explained(error: OSError) -> SifmodError | None:
             return InstallError(reason(error), FILE_LIMIT)
     if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
         return SifmodError("the current directory has been removed", "go to another one and repeat the command")
+    if isinstance(error, LinkInPrefixError):
+        return InstallError(str(error), "remove the link, then run the command again")
     return InstallError(f"{place}{reason(error)}", "fix this, then run the command again") if error.filename else None
 
 

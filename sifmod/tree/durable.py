@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from sifmod.errors import FullError, InstallError, PermissionsError, SifmodError
+from sifmod.errors import FullError, InstallError, LinkInPrefixError, PermissionsError, SifmodError
 from sifmod.system import FILE_LIMIT, meaning, reason, user_name
 
 Parsed = TypeVar("Parsed")
@@ -128,7 +128,7 @@ def _descend(top: Path, names: Sequence[str], *, make: bool) -> int:
         except OSError as error:
             place = top.joinpath(*names[:number])
             if error.errno in (errno.ENOTDIR, errno.ELOOP) and place.is_symlink():
-                raise OSError(f"{place} is a symlink, and inside a prefix none is followed") from error
+                raise LinkInPrefixError(f"{place} is a symlink, and inside a prefix none is followed") from error
             error.filename = str(place)
             raise
         finally:
