@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from sifmod.actions.hooks import run_hooks
 from sifmod.actions.log import record
@@ -12,14 +12,23 @@ from sifmod.config.hook import Moment
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import FullError, ModuleError, OptionError
+from sifmod.result import Described
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import Life, NameLife, checked_text, read_life
+from sifmod.tree.life import Life, ModuleLife, NameLife, checked_text, read_life
 from sifmod.tree.log import Done
 from sifmod.tree.receipt import live_number
 from sifmod.tree.write_life import Written, commands, life_lock, write_life, written
 
 _HEEDS = re.compile('"life"|/life/')  # in what a modulefile shares, where its load reads the notices
+
+
+class DecidedModule(NamedTuple):
+    """A module about which something was decided."""
+
+    module: ModuleName
+    changed: Annotated[bool, Described("whether any file was written")]
+    life: ModuleLife
 
 
 class Decided(NamedTuple):

@@ -1,25 +1,54 @@
 """list: what is installed."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+from sifmod.actions.installed import Installed, installed_from
 from sifmod.config.name import ModuleName, fits
-from sifmod.errors import InstallError
-from sifmod.tree.history import held_since, read_history
+from sifmod.errors import InstallError, Problem
+from sifmod.result import Described, Internal, Number, Time
+from sifmod.tree.history import held_since, in_utc, read_history
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import NameLife, decided_names, read_life
+from sifmod.tree.life import ModuleLife, NameLife, decided_names, read_life
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
 from sifmod.tree.state import missing
 
 
+class HeldGeneration(NamedTuple):
+    """A generation that was rolled back from, and is held."""
+
+    generation: Number
+    since: Time
+
+
 class Listed(NamedTuple):
-    """One installed module."""
+    """An installed module."""
 
     module: ModuleName
-    generation: int
-    installation: Installation | None  # None: its receipt cannot be read
-    problems: tuple[str, ...]  # what it lacks to be usable; () when all is well
-    life: NameLife  # of all modules of its name
-    held: dict[int, float]  # the generations that are held, and since when
+    generation: Number
+    found: Internal[Installation | None]  # None: its receipt cannot be read
+    lacks: Internal[tuple[str, ...]]  # what it lacks to be usable; () when all is well
+    of_name: Internal[NameLife]  # what is decided of all modules of its name
+    held_since: Internal[dict[int, float]]  # the generations that are held, and since when
+
+    @property
+    def held(
+        self,
+    ) -> Annotated[
+        tuple[HeldGeneration, ...], Described("what was rolled back from, and is not installed again unasked")
+    ]:
+        return tuple(HeldGeneration(number, in_utc(since)) for number, since in self.held_since.items())
+
+    @property
+    def life(self) -> Annotated[ModuleLife, Described("what is decided about it")]:
+        return self.of_name.of_module(self.module.version)
+
+    @property
+    def problems(self) -> Annotated[tuple[Problem, ...], Described("what it lacks to be usable")]:
+        return tuple(Problem("", 0, 0, "", lack) for lack in self.lacks)
+
+    @property
+    def installation(self) -> Annotated[Installed | None, Described("null where the receipt cannot be read")]:
+        return self.found and installed_from(self.found)
 
 
 def list_modules(layout: Layout, pattern: str = "") -> tuple[Listed, ...]:

@@ -188,6 +188,13 @@ def check_image(locked: LockedModule, image: ImagePlan, stored: Iterable[StoredI
         raise InstallError(f"{locked.module}: not what the lock says: {wrong}", "write the lock anew")
 
 
+class WrittenLock(NamedTuple):
+    """A lock that was written."""
+
+    path: Path
+    locked: tuple[ModuleName, ...]
+
+
 def to_json(modules: Iterable[LockedModule]) -> str:
     """The text of a lock: the same modules give the same text, and a change of one shows in its lines alone."""
     rows = []

@@ -13,6 +13,7 @@ from sifmod.config.offered import Offered, read_index
 from sifmod.config.shown import shown
 from sifmod.config.version import is_meant, version_key
 from sifmod.errors import ConfigError, Problem
+from sifmod.result import IfAny
 
 if TYPE_CHECKING:
     from sifmod.config.load_easyconfig import LoadedEasyconfig
@@ -25,7 +26,7 @@ class Found:
 
     path: Path
     variants: tuple[Offered, ...]
-    problems: tuple[Problem, ...] = ()
+    problems: IfAny[tuple[Problem, ...]] = None
 
 
 def find_all(

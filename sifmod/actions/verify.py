@@ -4,14 +4,15 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.errors import FetchError, ModuleError, OptionError, PermissionsError
+from sifmod.errors import Error, FetchError, ModuleError, OptionError, PermissionsError
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.printable import line
 from sifmod.image.signature.signatures import check, signatures
+from sifmod.result import Beside, Described, ModuleText, PathText
 from sifmod.tree.durable import names
 from sifmod.tree.layer import IMAGE, TREE, Layer
 from sifmod.tree.layout import RECEIPT, Layout
@@ -22,10 +23,10 @@ Kind = Literal["missing", "changed", "unreadable", "added", "released"]
 
 
 class Finding(NamedTuple):
-    """One thing that is not as the receipt says; `added` and `released` are the user's doing and no fault."""
+    """One thing that is not as the receipt says."""
 
-    kind: Kind
-    path: str  # absolute
+    kind: Annotated[Kind, Described("added and released are the user's doing, and no fault")]
+    path: PathText
     expected: str
     found: str
 
@@ -33,6 +34,18 @@ class Finding(NamedTuple):
     def fault(self) -> bool:
         """The module may not work, or not as it was installed."""
         return self.kind not in ("added", "released")
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A module, compared with its receipt."""
+
+    module: ModuleName
+    findings: tuple[Finding, ...]
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.fault)
 
 
 def installed(layout: Layout, module: ModuleName) -> Installation:
@@ -166,6 +179,16 @@ class Outcome:
     signers: tuple[str, ...] = ()  # fingerprint and name
     problem: str = ""
     hint: str = ""
+
+
+@dataclass(frozen=True)
+class SignedImage:
+    """An image that owners of known keys have signed, or one without a good signature over all of it."""
+
+    module: Annotated[ModuleText | None, Described("null for a file")]
+    path: Path
+    signers: Annotated[tuple[str, ...], Described("fingerprint and name")]
+    error: Beside[Error | None]
 
 
 def check_image(path: Path, keys: tuple[Path, ...]) -> Outcome:

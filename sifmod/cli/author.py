@@ -2,19 +2,20 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sifmod.cli.context import load_context, load_facts, reporter
-from sifmod.cli.output import counted, echo, error_data, print_json, problems_data, quiet, say, show_error, write
+from sifmod.cli.output import counted, echo, print_json, quiet, say, show_error, write
 from sifmod.cli.shared_options import conversion_options, json_option, site_options, yes_option
-from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, Problem, SifmodError
+from sifmod.errors import ConfigError, EasyconfigNotFoundError, Error, OptionError, Problem, SifmodError, as_result
 from sifmod.system import one_line
 
 if TYPE_CHECKING:
+    from sifmod.actions.author.check import Checked, CheckedFile
     from sifmod.config.load_site import LoadedSite
 
 Words = tuple[str, ...]
@@ -42,14 +43,14 @@ def check_command(files: Words, variants: Words, as_json: bool, **site: str | No
 
     context = load_context(site)
     only = tuple(dict.fromkeys(variants))
-    results: list[dict[str, object]] = []
+    results: list[CheckedFile] = []
     codes: list[int] = []
     shared: dict[str, int] = {}  # how many files each problem of another one is about
     for file in files:
         for path in files_below(Path(file)) or (file,):
             found = _checked(path, context, only)
             codes.append(found.exit_code)
-            results.append(found.data)
+            results.append(found.result)
             for line in found.elsewhere:
                 shared[line] = shared.get(line, 0) + 1
             if found.lines and not as_json:
@@ -66,16 +67,16 @@ def check_command(files: Words, variants: Words, as_json: bool, **site: str | No
 
 @dataclass(frozen=True)
 class Found:
-    """What `check` says of a file: as data, in lines about it, and in lines about the files that it uses."""
+    """What `check` says of a file: as a result, in lines about it, and in lines about the files that it uses."""
 
-    data: dict[str, object]
+    result: "CheckedFile"
     lines: Words
     elsewhere: Words = ()
     exit_code: int = 0
 
 
 def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
-    from sifmod.actions.author.check import check, check_settings, check_stack, settings_kind
+    from sifmod.actions.author.check import CheckedFile, check, check_settings, check_stack, settings_kind
     from sifmod.config.word import wanted_easyconfig
 
     path = Path(word)
@@ -86,30 +87,26 @@ def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
         path = wanted_easyconfig(word, context.site)
         if (kind := settings_kind(path)) == "stack":
             number = check_stack(path, context)
-            return _fine(path, (), [], [f"{one_line(str(path))}: ok: a stack of {counted(number, 'easyconfig')}"])
+            return _fine(path, (), (), [f"{one_line(str(path))}: ok: a stack of {counted(number, 'easyconfig')}"])
         if kind:
             warnings = check_settings(path, kind, os.environ)
-            return _fine(path, warnings, [], [f"{one_line(str(path))}: ok: a {kind}"])
+            return _fine(path, warnings, (), [f"{one_line(str(path))}: ok: a {kind}"])
         checked = check(path, context, variants)
     except SifmodError as error:
-        data = {"path": str(path.absolute()), "modules": [], "warnings": [], **error_data(error)}
+        result = CheckedFile(path.absolute(), error=as_result(error))
         if isinstance(error, ConfigError):
-            return Found(data, *_places(path, error.problems), error.exit_code)
-        return Found(data, (str(error), *([f"hint: {error.hint}"] if error.hint else [])), (), error.exit_code)
+            return Found(result, *_places(path, error.problems), error.exit_code)
+        return Found(result, (str(error), *([f"hint: {error.hint}"] if error.hint else [])), (), error.exit_code)
     name = one_line(str(path))
-    modules: list[dict[str, object]] = [
-        {"module": one.module, "variant": one.variant, "rendered": one.files} for one in checked
-    ]
     fine = [f"{name}: ok: {one.module}{f' (variant {one.variant})' if one.variant else ''}" for one in checked]
-    return _fine(path, dict.fromkeys(problem for one in checked for problem in one.warnings), modules, fine)
+    return _fine(path, dict.fromkeys(problem for one in checked for problem in one.warnings), checked, fine)
 
 
-def _fine(path: Path, warnings: Iterable[Problem], modules: list[dict[str, object]], lines: list[str]) -> Found:
+def _fine(path: Path, warnings: Iterable[Problem], modules: "tuple[Checked, ...]", lines: list[str]) -> Found:
+    from sifmod.actions.author.check import CheckedFile
 
     own, elsewhere = _places(path, warnings, " (warning)")
-    told = {"modules": modules, "problems": [], "warnings": problems_data(warnings)}
-    data: dict[str, object] = {"path": str(path.absolute()), **told}
-    return Found(data, (*own, *lines), elsewhere)
+    return Found(CheckedFile(path.absolute(), modules, tuple(warnings)), (*own, *lines), elsewhere)
 
 
 def _places(path: Path, problems: Iterable[Problem], end: str = "") -> tuple[Words, Words]:
@@ -140,7 +137,7 @@ def new_command(reference: str | None, base: str | None, pip: tuple[str, ...], *
     read where it is. With --from the easyconfig builds an image of its own. The file is
     <Name>-<version><versionsuffix>.yaml in this directory; none is ever overwritten.
     """
-    from sifmod.actions.author.new import NewOptions, make_draft
+    from sifmod.actions.author.new import Drafted, NewOptions, make_draft
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.cli.progress import progress
     from sifmod.errors import OptionError
@@ -165,9 +162,8 @@ def new_command(reference: str | None, base: str | None, pip: tuple[str, ...], *
     if target is not None:
         write_text(draft.text, target)
     if given["as_json"]:
-        path = str(target.absolute()) if target else None
-        module, sif = str(draft.loaded.easyconfig.module), str(draft.image.absolute())
-        print_json({"path": path, "module": module, "sif": sif, "text": draft.text})
+        module = draft.loaded.easyconfig.module
+        print_json(Drafted(target and target.absolute(), module, draft.image.absolute(), draft.text))
     elif target is None:
         echo(draft.text, nl=False)
     else:
@@ -215,7 +211,7 @@ def import_command(
     be carried over stands at the top of each easyconfig and on standard error. A file that cannot be turned into an
     easyconfig that `sifmod check` accepts is refused with the reason; the others are written, and the exit code is 5.
     """
-    from sifmod.actions.author.import_easyconfig import convert, find_sources, write
+    from sifmod.actions.author.import_easyconfig import ImportedFile, NewEasyconfig, convert, find_sources, write
     from sifmod.imports.cost import CannotImportError
     from sifmod.imports.modulefile import Naming
 
@@ -225,19 +221,19 @@ def import_command(
     if module_tree and not Path(module_tree).is_dir():
         raise OptionError(f"--module-tree: there is no directory {module_tree}")
     naming = Naming(name_from == "whatis", Path(module_tree) if module_tree else None)
-    results: list[dict[str, object]] = []
-    failed: dict[Path, dict[str, object]] = {}
+    results: list[ImportedFile] = []
+    failed: dict[Path, Error] = {}
     worst, repeated, left = 0, 0, 0
     for one in convert(find_sources(tuple(map(Path, files))), load_facts(site), naming):
-        row = {"source": str(one.source), "notes": one.notes}
+        source = str(one.source)
         if one.same_as in failed:
             left += 1
-            results.append({**row, **failed[one.same_as], "notes": [f"the same as {one.same_as}"]})
+            results.append(ImportedFile(source, (f"the same as {one.same_as}",), failed[one.same_as]))
             continue
         if one.same_as:
             repeated += 1
-            told = {"path": str((directory / one.filename).absolute()), "module": one.module}
-            results.append({**row, **told, "notes": [f"the same as {one.same_as}, imported once"]})
+            same = NewEasyconfig((directory / one.filename).absolute(), one.module)
+            results.append(ImportedFile(source, (f"the same as {one.same_as}, imported once",), same))
             continue
         try:
             if one.problem:
@@ -245,12 +241,13 @@ def import_command(
             path = write(one, directory, force)
         except (CannotImportError, OptionError) as error:
             worst = max(worst, error.exit_code)
-            place = {"file": str(one.source), "line": error.line} if isinstance(error, CannotImportError) else {}
-            failed[one.source] = {**error_data(error), **place}
-            results.append({**row, **failed[one.source]})
+            failed[one.source] = as_result(error)
+            if isinstance(error, CannotImportError):
+                failed[one.source] = replace(as_result(error), file=source, line=error.line or 0)
+            results.append(ImportedFile(source, one.notes, failed[one.source]))
             show_error(f"{one_line(str(one.source))}: {error.message}{f'; {error.hint}' if error.hint else ''}")
             continue
-        results.append({**row, "path": str(path.absolute()), "module": one.module})
+        results.append(ImportedFile(source, one.notes, NewEasyconfig(path.absolute(), one.module)))
         for note in one.notes:
             say(f"{one.source}: {note}")
         if not as_json:
@@ -284,7 +281,7 @@ def schema_command(verb: str | None, stack: bool, hooks: bool) -> None:
 
         write(json.dumps(stack_schema() if stack else easyconfig_schema(), indent=2))
         return
-    from sifmod.cli.outputs.verbs import OUTPUTS, hook_schema, output_schema
+    from sifmod.cli.outputs import OUTPUTS, hook_schema, output_schema
 
     if hooks:
         write(json.dumps(hook_schema(), indent=2))
@@ -308,15 +305,15 @@ def lock_command(
 
     The lock of FILE.yaml is FILE.lock beside it; that of a NAME is in this directory.
     """
-    from sifmod.actions.lock import lock_beside
-    from sifmod.cli.stack_files import lock_data, write_lock
+    from sifmod.actions.lock import WrittenLock, lock_beside
+    from sifmod.cli.stack_files import write_lock
     from sifmod.config.stack import stack_of
 
     stacks = (easyconfigs,) if output else tuple((word,) for word in easyconfigs)
-    written: list[dict[str, object]] = []
+    written = []
     for words in stacks:
         path = output or lock_beside(words[0])
         modules = write_lock(stack_of(words, variants), path, given, as_json=as_json)
-        written.append(lock_data(path, modules))
+        written.append(WrittenLock(path.absolute(), tuple(one.module for one in modules)))
     if as_json:
         print_json(written[0] if len(written) == 1 else written)

@@ -1,23 +1,23 @@
 """A batch: the same for several things, one after the other, whatever becomes of one of them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from sifmod.cli.output import echo, error_data, explained, show_error, with_code
-from sifmod.errors import SifmodError
+from sifmod.cli.output import echo, explained, show_error, with_code
+from sifmod.errors import Error, SifmodError, as_result
 
 Thing = TypeVar("Thing")
 
 
 @dataclass(frozen=True)
 class Done:
-    """What became of one of them: in the words of the summary, and as data."""
+    """What became of one of them: in the words of the summary, and as a result."""
 
     state: str
-    data: Mapping[str, object]
+    result: Any = None
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Failed:
     ends: bool = False
 
     @property
-    def data(self) -> Mapping[str, object]:
+    def result(self) -> Error:
         """As `--json` prints it."""
-        return error_data(self.error)
+        return as_result(self.error)
 
     @property
     def state(self) -> str:

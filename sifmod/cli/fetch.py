@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
 from sifmod.cli.context import load_context, reporter
-from sifmod.cli.output import echo, print_json, quiet, say, shaped
+from sifmod.cli.output import echo, print_json, quiet, say
 from sifmod.cli.shared_options import (
     Given,
     conversion_options,
@@ -19,10 +19,6 @@ from sifmod.cli.shared_options import (
 )
 from sifmod.config.shown import shown
 from sifmod.errors import OptionError
-
-if TYPE_CHECKING:
-    from sifmod.cli.outputs.installed import Fetched
-    from sifmod.image.artifact import Artifact
 
 
 @click.command("fetch")
@@ -54,7 +50,7 @@ def command(references: tuple[str, ...], **given: Any) -> int:
     if len(references) == 1:
         done = fetch(references[0])
         if given["as_json"]:
-            print_json(done.data)
+            print_json(done.result)
         return 0
     batch = run_batch(references, fetch, fail_fast=given["fail_fast"])
     ended = [(shown(reference), one) for reference, one in batch]
@@ -62,13 +58,15 @@ def command(references: tuple[str, ...], **given: Any) -> int:
     for line in summary(ended) if code or not given["quiet"] else ():
         say(line)
     if given["as_json"]:
-        print_json([{"reference": reference, **one.data} for reference, one in ended])
+        from sifmod.actions.fetch import FetchedReference
+
+        print_json([FetchedReference(reference, one.result) for reference, one in ended])
     return code
 
 
 def _fetch(given: Given) -> Callable[[str], Done]:
     """Fetches the image of a reference, and prints its path."""
-    from sifmod.actions.fetch import FetchOptions, fetch
+    from sifmod.actions.fetch import FetchOptions, fetch, with_promise
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
     site = load_context(given).site
@@ -89,7 +87,7 @@ def _fetch(given: Given) -> Callable[[str], Done]:
             artifact = fetch(reference, site, options, reporter(speak, update))
         state = "fetched" if update.used else "in the store already"
         if given["as_json"]:
-            return Done(state, _data(artifact))
+            return Done(state, with_promise(artifact))
         if not update.used:
             speak("the image is in the store already")
         if options.keep_blobs and not update.used:
@@ -100,7 +98,7 @@ def _fetch(given: Given) -> Callable[[str], Done]:
         if not any(artifact.sha256 in text for text in (*artifact.notes, str(artifact.path))):
             speak(f"SHA-256 {artifact.sha256}")
         echo(artifact.path)
-        return Done(state, {})
+        return Done(state)
 
     return fetched
 
@@ -111,15 +109,3 @@ def _digest(text: str) -> str:
     if len(digest) != 64 or set(digest) - set("0123456789abcdef"):
         raise OptionError(f"--sha256: expected 64 hexadecimal digits, got {text!r}")
     return digest
-
-
-def _data(artifact: "Artifact") -> "Fetched":
-    """What `--json` prints: the SIF, what it was made from, and for a conversion what an easyconfig can promise."""
-    from sifmod.cli.outputs.installed import Conversion, Fetched
-    from sifmod.image.inspect.rootfs import tree_digest
-
-    promise, origin = None, artifact.origin
-    if origin.compression:
-        tree = tree_digest(artifact.path)
-        promise = {"sha256": artifact.sha256, "conversion": shaped(Conversion, origin, tree=tree)}
-    return shaped(Fetched, artifact, made_from=origin, promise=promise)

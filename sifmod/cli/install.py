@@ -12,7 +12,7 @@ import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
 from sifmod.cli.context import layout_for, load_context, reporter
-from sifmod.cli.output import ask, echo, outgoing_data, print_json, quiet, receipt_data, say
+from sifmod.cli.output import ask, echo, print_json, quiet, say
 from sifmod.cli.shared_options import (
     Given,
     conversion_options,
@@ -90,7 +90,9 @@ def command(easyconfigs: tuple[str, ...], variants: tuple[str, ...], **given: An
         for line in summary(ended):
             say(line)
     if given["as_json"]:
-        print_json([{"easyconfig": shown(one.easyconfig), "variant": one.variant, **end.data} for one, end in ended])
+        from sifmod.actions.install.row import Row
+
+        print_json([Row(shown(one.easyconfig), one.variant, end.result) for one, end in ended])
     return code
 
 
@@ -155,6 +157,7 @@ def _request(target: Target, given: Given) -> "InstallRequest":
 def _fetch(given: Given) -> Callable[[Target], Done]:
     """Fetches the image of an easyconfig into the store, and prints its path."""
     from sifmod.actions.install.choose_image import fetch_only
+    from sifmod.actions.install.row import FetchedFor
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
     speak = quiet if given["quiet"] else say
@@ -170,8 +173,7 @@ def _fetch(given: Given) -> Callable[[Target], Done]:
             if given["keep_blobs"] and not update.used:
                 speak(NOTHING_KEPT)
             echo(artifact.path)
-        row = {"module": str(module), "path": str(artifact.path), "sha256": artifact.sha256}
-        return Done(f"{module}: the image {state}", row)
+        return Done(f"{module}: the image {state}", FetchedFor(module, artifact.path, artifact.sha256))
 
     return fetch
 
@@ -197,10 +199,13 @@ def _install(given: Given) -> Callable[[Target], Done]:
         installation, state, layers = (found, _THERE, ()) if found else _installed(target, given)
         told = f"{installation.module} {state}"
         if given["as_json"]:
-            rows = [outgoing_data(one) for one in layers]
-            return Done(told, {**receipt_data(installation), "changed": state != _THERE, "outgoing_layers": rows})
+            from sifmod.actions.install.row import InstallDone
+            from sifmod.actions.installed import installed_from
+
+            fields = vars(installed_from(installation))
+            return Done(told, InstallDone(**fields, changed=state != _THERE, outgoing_layers=layers))
         _report(installation, state, layers, quiet=given["quiet"])
-        return Done(told, {})
+        return Done(told)
 
     return install
 
@@ -254,6 +259,7 @@ def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLay
 
 def _dry_run(given: Given) -> Callable[[Target], Done]:
     """Shows what an install would do; reads, changes nothing."""
+    from sifmod.actions.install.row import DryRun
     from sifmod.actions.install.unchanged import find_unchanged
     from sifmod.config.input import Surroundings
 
@@ -263,28 +269,19 @@ def _dry_run(given: Given) -> Callable[[Target], Done]:
         name, options = target.easyconfig, _options(given, target.variant)
         if given["dry_run_short"] and (found := find_unchanged(layout, name, options, surroundings)):
             path = name if Path(name).exists() else found.provenance.easyconfig
-            row: dict[str, object] = {
-                "easyconfig": path,
-                "module": str(found.module),
-                "mark": "x",
-                "outgoing_layers": [],
-            }
+            row = DryRun(path, found.module, "x")
         else:
             from sifmod.actions.install.current import outgoing_layers, overview, status_sign, texts
             from sifmod.tree.receipt import live
 
             request = _request(target, given)
             mark, before = status_sign(request), live(layout, request.plan.module)
-            row = {
-                "easyconfig": str(request.loaded.path),
-                "module": str(request.plan.module),
-                "mark": mark,
-                "outgoing_layers": [outgoing_data(one) for one in outgoing_layers(before, request) if mark != "x"],
-            }
-        done = Done(f"{row['module']} [{row['mark']}]", row)
+            going = tuple(outgoing_layers(before, request)) if mark != "x" else ()
+            row = DryRun(str(request.loaded.path), request.plan.module, mark, going)
+        done = Done(f"{row.module} [{row.mark}]", row)
         if given["as_json"]:
             return done
-        echo(one_line(f" * [{row['mark']}] {row['easyconfig']} (module: {row['module']})"))
+        echo(one_line(f" * [{row.mark}] {row.easyconfig} (module: {row.module})"))
         if not given["dry_run_short"]:
             for line in overview(request):
                 echo(one_line(f"       {line}"))

@@ -1,35 +1,18 @@
 """`sifmod list`, `log`, `rollback`, `uninstall` and `gc`: what is installed, and what becomes of it."""
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sifmod.cli.context import layout_for, load_facts, reporter, resolve
-from sifmod.cli.output import (
-    counted,
-    echo,
-    error_data,
-    print_json,
-    print_rows,
-    problems_data,
-    receipt_data,
-    say,
-    shaped,
-    show_error,
-)
+from sifmod.cli.output import counted, echo, print_json, print_rows, say, show_error
 from sifmod.cli.shared_options import json_option, prefix_option
-from sifmod.config.name import ModuleName
-from sifmod.errors import Problem, SifmodError
+from sifmod.errors import SifmodError, as_result
 from sifmod.system import one_line, size_text
 from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
-    from sifmod.actions.garbage import GcPlan
-    from sifmod.actions.room import Room
     from sifmod.actions.uninstall import Uninstalled
-    from sifmod.cli.outputs.tree import Collected, Kind, Logged
     from sifmod.tree.log import Done, Entry
     from sifmod.tree.receipt import Installation
 
@@ -41,8 +24,6 @@ if TYPE_CHECKING:
 def list_command(pattern: str, prefix: str | None, as_json: bool) -> None:
     """List the installed modules whose name holds PATTERN."""
     from sifmod.actions.list import list_modules
-    from sifmod.cli.life import life_data
-    from sifmod.tree.history import in_utc
     from sifmod.tree.history import in_words as held
     from sifmod.tree.life import in_words, today
     from sifmod.tree.state import remains
@@ -55,30 +36,19 @@ def list_command(pattern: str, prefix: str | None, as_json: bool) -> None:
     layout = layout_for(prefix)
     found = list_modules(layout, pattern)
     if as_json:
-        print_json(
-            [
-                {
-                    "module": str(listed.module),
-                    "generation": listed.generation,
-                    "held": [{"generation": number, "since": in_utc(since)} for number, since in listed.held.items()],
-                    "life": life_data(listed.life, listed.module.version),
-                    "problems": problems_data(Problem("", 0, 0, "", told) for told in listed.problems),
-                    "installation": receipt_data(listed.installation) if listed.installation else None,
-                }
-                for listed in found
-            ]
-        )
+        print_json(found)
         return
     day = today()
     print_rows(
         [
             (
                 str(listed.module),
-                _size(listed.installation),
+                _size(listed.found),
                 f"generation {listed.generation}",
                 "; ".join(
                     filter(
-                        None, (in_words(listed.module.version, listed.life, day), held(listed.held), *listed.problems)
+                        None,
+                        (in_words(listed.module.version, listed.of_name, day), held(listed.held_since), *listed.lacks),
                     )
                 ),
             )
@@ -108,18 +78,11 @@ def log_command(modules: tuple[str, ...], prefix: str | None, as_json: bool) -> 
     for problem in log.problems:
         say(f"warning: {problem}")
     if as_json:
-        print_json([_logged(entry) for entry in log.entries])
+        print_json(log.entries)
         return
     print_rows([_log_row(entry) for entry in log.entries])
     if not log.entries and not modules:
         echo("no change is recorded here", err=True)
-
-
-def _logged(entry: "Entry") -> "Logged":
-    from sifmod.cli.outputs.tree import Logged
-
-    done = entry.done._asdict()
-    return shaped(Logged, entry, **done | {"generation": entry.done.after, "sha256": entry.done.image})
 
 
 def _log_row(entry: "Entry") -> tuple[str, ...]:
@@ -131,9 +94,10 @@ def _told(done: "Done") -> str:
 
     if done.module is None:
         size = size_text(done.size or 0)
-        return f"{done.what} image {done.image[:12]}…, {size}" if done.image else f"{done.what} download, {size}"
-    number = done.before if done.after is None else done.after
-    was = f" (was {done.before})" if done.after is not None and done.before not in (None, done.after) else ""
+        return f"{done.what} image {done.sha256[:12]}…, {size}" if done.sha256 else f"{done.what} download, {size}"
+    now = done.generation
+    number = done.before if now is None else now
+    was = f" (was {done.before})" if now is not None and done.before not in (None, now) else ""
     of = f"layer {done.layer} of " if done.layer else ""
     return f"{done.what} {of}{done.module}{f', generation {number}' if number else ''}{was}"
 
@@ -151,6 +115,7 @@ def rollback_command(name: str, to: int | None, release: bool, prefix: str | Non
     forward to it, an install of other content or `uninstall` ends that.
     """
     from sifmod.actions.changing_prefix import changing_prefix
+    from sifmod.actions.installed import installed_from
     from sifmod.actions.rollback import release_held, rollback
     from sifmod.tree.history import held_since, in_words, read_history
     from sifmod.tree.receipt import known_modules
@@ -167,14 +132,14 @@ def rollback_command(name: str, to: int | None, release: bool, prefix: str | Non
         from sifmod.actions.verify import installed
 
         if as_json:
-            print_json(receipt_data(installed(layout, module)))
+            print_json(installed_from(installed(layout, module)))
         else:
             say(f"{module}: generation {', '.join(map(str, numbers))} is no longer held")
         return
     with changing_prefix(site):
         installation = rollback(layout, module, to, site.lock_lease, reporter())
     if as_json:
-        print_json(receipt_data(installation))
+        print_json(installed_from(installation))
     else:
         say(f"{module}: generation {installation.generation} is live")
         if held := held_since(read_history(layout, module)):
@@ -190,8 +155,9 @@ def rollback_command(name: str, to: int | None, release: bool, prefix: str | Non
 def uninstall_command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str | None, as_json: bool) -> int:
     """Take modules out of sight; files stay for `rollback` and running jobs until `gc`, what you added for ever."""
     from sifmod.actions.changing_prefix import changing_prefix
+    from sifmod.actions.gc import after, candidates
+    from sifmod.actions.uninstall import NotUninstalled, Uninstalled, Uninstalls, uninstall
     from sifmod.actions.uninstall import purge as free
-    from sifmod.actions.uninstall import uninstall
     from sifmod.tree.receipt import known_modules
 
     site = load_facts({"prefix": prefix}).site
@@ -199,7 +165,7 @@ def uninstall_command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, pr
     known = known_modules(layout)
     modules = [resolve(name, known) for name in names]
     telling = reporter()
-    rows: list[dict[str, object]] = []
+    rows: list[Uninstalled | NotUninstalled] = []
     worst, gone = 0, []
     for module in modules:
         try:
@@ -208,26 +174,26 @@ def uninstall_command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, pr
         except SifmodError as error:  # the others have their turn
             worst = max(worst, error.exit_code)
             show_error(error.message, error.hint)
-            rows.append({"module": str(module), **error_data(error)})
+            rows.append(NotUninstalled(module, as_result(error)))
             continue
         gone.append(module)
-        rows.append(done._asdict() | {"module": str(module), "views": [str(view) for view in done.views]})
+        rows.append(done)
         _report(done, purge=purge)
     purged = []
     if purge and gone:
         with changing_prefix(site):
             plan, freed = free(layout, gone, site, telling, ask_jobs=not ignore_jobs)
-        purged = after(collected(plan))
+        purged = after(candidates(plan))
         for old in plan.generations:
             if old.keep:
                 say(f"{old.module}: generation {old.number} stays in {old.root}: {old.keep}")
         for row in purged:
-            if row["keep"] and row["kind"] == "image":
-                say(f"{row['path']} stays: {row['keep']}")
+            if row.keep and row.kind == "image":
+                say(f"{row.path} stays: {row.keep}")
         kinds = f"{counted(len(freed.generations), 'generation')}, {counted(len(freed.images), 'image')}"
         say(f"removed {kinds}: {size_text(freed.size)}")
     if as_json:
-        print_json({"uninstalled": rows, "purged": purged})
+        print_json(Uninstalls(tuple(rows), tuple(purged)))
     return worst
 
 
@@ -280,7 +246,7 @@ def gc_command(
     """
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.garbage import plan_gc
-    from sifmod.actions.gc import apply_gc
+    from sifmod.actions.gc import after, apply_gc, candidates
     from sifmod.actions.room import rooms
 
     if not days >= 0:
@@ -289,13 +255,11 @@ def gc_command(
     layout = Layout(site.prefix)
     mark_days = 0.0 if marks else site.mark_days
     plan = plan_gc(layout, 0.0 if now else days, ask_jobs=not ignore_jobs, rollbacks=rollbacks, mark_days=mark_days)
-    rows = collected(plan)
-    rows += [_collected(room.kind, room.path, _frees(room), room.size) for room in rooms(site)]
+    rows = candidates(plan, rooms(site))
     if not as_json:
         for row in rows:
-            keep = row["keep"]
-            line = f"{'keep  ' if keep else 'remove'}  {_what(row)}  {row['path']}{f'  ({keep})' if keep else ''}"
-            echo(one_line(line))
+            why = f"  ({row.keep})" if row.keep else ""
+            echo(one_line(f"{'keep  ' if row.keep else 'remove'}  {row.text}  {row.path}{why}"))
     kept = [old.keep for old in plan.generations] + [old.keep for old in plan.images]
     kept += [old.keep for old in plan.partials]
     if any(kept) and not (now and rollbacks):
@@ -307,8 +271,8 @@ def gc_command(
             done = apply_gc(layout, plan, site.lock_lease, reporter())
         rows = after(rows)
         for row in rows:
-            if not row["keep"] and not row["removed"]:
-                say(f"{_what(row)} stays in {row['path']}: it came into use since it was looked at")
+            if not row.keep and not row.removed:
+                say(f"{row.text} stays in {row.path}: it came into use since it was looked at")
         kinds = (
             (done.generations, "generation"),
             (done.images, "image"),
@@ -320,47 +284,3 @@ def gc_command(
         say(f"{size_text(plan.size)} can be freed: `sifmod gc --yes` does it" if plan.size else "nothing large to free")
     if as_json:
         print_json(rows)
-
-
-def collected(plan: "GcPlan") -> "list[Collected]":
-    """What a gc looked at, as `--json` prints it, before anything is removed."""
-    rows = [
-        _collected("generation", old.root, old.keep, generation=(old.module, old.number)) for old in plan.generations
-    ]
-    rows += [_collected("image", old.image.path, old.keep, old.image.size) for old in plan.images]
-    rows += [_collected("download", old.partial.path, old.keep, old.partial.size) for old in plan.partials]
-    rows += [_collected("layer", old.root, old.keep, old.size) for old in plan.layers]
-    rows += [_collected("image", image.path, image.keep, image.size) for image in plan.used]
-    return rows + [_collected("remains of a run", path, "another user's, and closed to you") for path in plan.closed]
-
-
-def after(rows: "list[Collected]") -> "list[Collected]":
-    """The same, and which of it is gone now."""
-    return [{**row, "removed": not row["keep"] and not os.path.lexists(row["path"])} for row in rows]
-
-
-def _collected(
-    kind: "Kind", path: Path, keep: str, size: int | None = None, generation: "tuple[ModuleName, int] | None" = None
-) -> "Collected":
-    module, number = generation or (None, None)
-    return {
-        "kind": kind,
-        "module": str(module) if module else None,
-        "generation": number,
-        "size": size,
-        "path": str(path),
-        "keep": keep or None,
-        "removed": False,
-    }
-
-
-def _frees(room: "Room") -> str:
-    """Why gc leaves what takes room outside the prefix, and which command frees it."""
-    less = "" if room.whole else "more than that: counting took too long; "
-    return f"{less}{room.why}; `{room.command}` frees it"
-
-
-def _what(row: "Collected") -> str:
-    if row["module"]:
-        return f"{row['module']} generation {row['generation']}"
-    return row["kind"] if row["size"] is None else f"{row['kind']} {size_text(row['size'])}"

@@ -2,12 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sifmod.cli.context import layout_for, load_facts, reporter, resolve
-from sifmod.cli.output import echo, print_json, print_rows, say, shaped
+from sifmod.cli.output import echo, print_json, print_rows, say
 from sifmod.cli.shared_options import Given, json_option, layer_options, places_options, prefix_option
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.cli.outputs.use import LayerData
+    from sifmod.actions.layer.shown import ShownLayer, State
     from sifmod.config.site import Site
     from sifmod.tree.layer import Layer
 
 _no_import = click.option("--no-import", is_flag=True, help="Do not try whether what is added can be imported.")
 
 Words = tuple[str, ...]
-State = Literal["live", "stale", "unreadable", "removed"]
+
 _UNREADABLE = "used, but its layer.json cannot be read; `sifmod sync` with its pylock.toml makes it again"
 
 
@@ -37,28 +37,29 @@ _UNREADABLE = "used, but its layer.json cannot be read; `sifmod sync` with its p
 def layers_command(module: str, prefix: str | None, as_json: bool) -> None:
     """List the layers of packages: of which module, how large, what for, and whether its image is still used."""
     from sifmod.actions.layer.places import after_retired, found_layers, is_stale, known, layouts
+    from sifmod.actions.layer.shown import shown_layer
 
     layout = layout_for(prefix)
     trees = layouts(layout.prefix, os.environ)
     modules = known(trees)
-    rows: list[LayerData] = []
+    rows: list[ShownLayer] = []
     for layer in found_layers(trees, os.environ):
         if not str(layer.module).startswith(module):
             continue
         state: State = "stale" if is_stale(layer, modules) else "live" if layer.image else "unreadable"
-        rows.append(layer_data(layer, state, after_retired(layer.module, trees)))
+        rows.append(shown_layer(layer, state, after_retired(layer.module, trees)))
     if as_json:
         print_json(rows)
         return
     print_rows(
         [
             (
-                row["module"],
-                f"{row['layer']} (stale)" if row["state"] == "stale" else row["layer"],
-                size_text(row["size"]),
-                f"{row['file_count']} files",
-                row["ended"] or _about(row, there=any(str(module) == row["module"] for module in modules)),
-                "" if Path(row["path"]).is_relative_to(layout.prefix) else f"in {row['path']}",
+                str(row.module),
+                f"{row.layer} (stale)" if row.state == "stale" else row.layer,
+                size_text(row.size),
+                f"{row.file_count} files",
+                row.ended or _about(row, there=row.module in modules),
+                "" if Path(row.path).is_relative_to(layout.prefix) else f"in {row.path}",
             )
             for row in rows
         ]
@@ -67,26 +68,16 @@ def layers_command(module: str, prefix: str | None, as_json: bool) -> None:
         echo(f"there is no layer{f' of {module}' if module else ''}; `sifmod add MODULE PACKAGE` makes one", err=True)
 
 
-def _about(row: "LayerData", *, there: bool) -> str:
+def _about(row: "ShownLayer", *, there: bool) -> str:
     """What a layer is for, or what is wrong with it and which command ends it. `there`: its module is installed."""
-    if row["state"] == "unreadable":
+    if row.state == "unreadable":
         return _UNREADABLE
-    if row["state"] != "stale":
-        return ", ".join(row["requirements"])
-    named = "" if row["layer"] == "default" else f" --layer {row['layer']}"
+    if row.state != "stale":
+        return ", ".join(row.requirements)
+    named = "" if row.layer == "default" else f" --layer {row.layer}"
     if not there:
-        return f"its module is not installed; `sifmod remove {row['module']} --all{named}` removes it"
-    return f"for an earlier image; `sifmod remove {row['module']} --stale{named}` removes it"
-
-
-def layer_data(layer: "Layer", state: State, retired: tuple[str, str] = ("", "")) -> "LayerData":
-    """A layer as `--json` prints it."""
-    from sifmod.cli.outputs.use import LayerData
-
-    ended, successor = retired
-    place = {"layer": layer.name, "path": layer.root, "sha256": layer.image}
-    told = {"ended": ended, "successor": successor, "state": state, "python": layer.version, "file_count": layer.files}
-    return shaped(LayerData, layer, **place, **told)
+        return f"its module is not installed; `sifmod remove {row.module} --all{named}` removes it"
+    return f"for an earlier image; `sifmod remove {row.module} --stale{named}` removes it"
 
 
 def changed(name: str, change: "LayerChange", given: Given, of: str | None = None) -> None:
@@ -94,6 +85,7 @@ def changed(name: str, change: "LayerChange", given: Given, of: str | None = Non
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.add import change_layer, check, like
     from sifmod.actions.layer.places import after_retired, found_layers, hidden, installed, known, layers_for, layouts
+    from sifmod.actions.layer.shown import shown_layer
 
     site, directory, as_json = load_facts(given).site, given["directory"], given["as_json"]
     trees = layouts(site.prefix, os.environ)
@@ -122,7 +114,7 @@ def changed(name: str, change: "LayerChange", given: Given, of: str | None = Non
     with changing_prefix(for_layers(site, layers.prefix)):
         layer, became = change_layer(installation, layers, change, site, reporter())
     if as_json:
-        print_json(layer_data(layer, "removed" if became == "removed" else "live"))
+        print_json(shown_layer(layer, "removed" if became == "removed" else "live"))
     elif became == "removed":
         say(f"layer {layer.name} of {module}: removed; what runs with it keeps it")
     elif became == "unchanged":
@@ -143,6 +135,7 @@ def removed_stale(name: str, given: Given, site: "Site") -> None:
     """Take the layers of a module, which need not be installed, out of use that were made for other images."""
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.places import found_layers, is_stale, known, layouts, withdrawn
+    from sifmod.actions.layer.shown import shown_layer
 
     layer, trees = given["layer"], layouts(site.prefix, os.environ)
     modules = known(trees)
@@ -160,7 +153,7 @@ def removed_stale(name: str, given: Given, site: "Site") -> None:
         why = "for an earlier image" if module in modules else "which is not installed"
         say(f"layer {one.name} of {module}, {why}: removed; {_freed(one, site)}")
     if given["as_json"]:
-        print_json([layer_data(one, "removed") for one in going])
+        print_json([shown_layer(one, "removed") for one in going])
 
 
 def _freed(layer: "Layer", site: "Site") -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sifmod.cli.context import layout_for, live, load_facts, reporter, resolve, tree
-from sifmod.cli.output import print_json, say, shaped
+from sifmod.cli.output import print_json, say
 from sifmod.cli.shared_options import Decorated, Given, json_option, prefix_option
 from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError
@@ -16,7 +16,6 @@ from sifmod.tree.layout import Layout
 if TYPE_CHECKING:
     from datetime import date
 
-    from sifmod.cli.outputs.installed import LifeData
     from sifmod.tree.life import NameLife
     from sifmod.tree.receipt import Installation
 
@@ -31,7 +30,7 @@ def changed(names: tuple[str, ...], change: "Change", given: Given, *, undo: boo
     from functools import partial
 
     from sifmod.actions.changing_prefix import changing_prefix
-    from sifmod.actions.life import update_life
+    from sifmod.actions.life import DecidedModule, update_life
     from sifmod.actions.spider_cache import refresh_spider_cache
 
     site = load_facts(given).site
@@ -50,7 +49,7 @@ def changed(names: tuple[str, ...], change: "Change", given: Given, *, undo: boo
                 say(f"{each}: {what}")
             if not done.changes:
                 say(f"{module}: nothing to change")
-            rows.append({"module": str(module), "changed": done.changed, "life": life_data(done.life, module.version)})
+            rows.append(DecidedModule(module, done.changed, done.life.of_module(module.version)))
         if any_changed:
             refresh_spider_cache(layout, site, telling)
     if given["as_json"]:
@@ -65,13 +64,6 @@ def _decided(layout: Layout) -> tuple[ModuleName, ...]:
     names = decided_names(layout)
     modules = (ModuleName(name, version) for name in names for version in read_life(layout, name).versions)
     return tuple(module for module in modules if live_number(layout, module) is None)
-
-
-def life_data(life: "NameLife", version: str) -> "LifeData":
-    """What is decided about one version, as `--json` prints it."""
-    from sifmod.cli.outputs.installed import LifeData
-
-    return shaped(LifeData, life.of(version), default=life.default == version)
 
 
 def say_life(installation: "Installation") -> None:

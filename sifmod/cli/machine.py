@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.context import layout_for, load_context, load_facts
-from sifmod.cli.output import echo, print_json, print_origins, problems_data, say, shaped, write
+from sifmod.cli.output import echo, print_json, print_origins, say, write
 from sifmod.cli.shared_options import json_option, site_options
 
 if TYPE_CHECKING:
@@ -39,15 +39,15 @@ def config_show(as_json: bool, **site: str | None) -> None:
     defaults.
     """
     loaded = load_facts(site)
-    origins = tuple(_every(loaded))
+    origins = [row._replace(value=row.value or None) for row in _every(loaded)]
     if as_json:
-        print_json([{"key": key, "value": value or None, "origin": origin} for key, value, origin in origins])
+        print_json(origins)
     else:
-        print_origins(row._replace(value=row.value or "-", origin=_shorter(row.origin)) for row in origins)
+        print_origins(row._replace(origin=_shorter(row.origin)) for row in origins)
 
 
 def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
-    """What is set, and every key that is not with an empty value, in the order of docs/site.md."""
+    """What is set, and every key that is not with no value, in the order of docs/site.md."""
     from sifmod.actions.fetch_settings import fetch_settings
     from sifmod.config.origin import Origin, of_default
 
@@ -55,7 +55,7 @@ def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
     for key, default in _keys():
         found = [origin for origin in left if origin.key == key or origin.key.startswith((f"{key}.", f"{key}["))]
         left = [origin for origin in left if origin not in found]
-        value = str(fetch_settings(loaded.site).processors) if key == "processors" else ""
+        value = str(fetch_settings(loaded.site).processors) if key == "processors" else None
         yield from found or of_default(key, default) or [Origin(key, value, UNSET.get(key, "not set"))]
     yield from left
 
@@ -90,11 +90,12 @@ def site_command() -> None:
 @json_option
 def site_detect(as_json: bool) -> None:
     """Print which site this machine is, by the paths and devices that it has; runs no program."""
+    from sifmod.actions.author.site import DetectedSite
     from sifmod.actions.author.site import detect as look
 
     found = look(os.environ)
     if as_json:
-        print_json({"site": found.name, "how": found.how, "warnings": problems_data(found.left_out)})
+        print_json(DetectedSite(found.name, found.how, found.left_out))
         return
     for problem in found.left_out:
         say(f"warning: {problem}")
@@ -108,16 +109,14 @@ def site_detect(as_json: bool) -> None:
 @json_option
 def site_show(name: str | None, as_json: bool, **site: str | None) -> None:
     """Print what is true of a site (default: the one in force), where each value came from, and what is odd."""
-    from sifmod.actions.author.site import origins
-    from sifmod.config.bind import lint_binds
+    from sifmod.actions.author.site import show
 
-    loaded = load_facts({**site, "site": name} if name else site)
-    rows = origins(loaded)
+    shown = show(load_facts({**site, "site": name} if name else site))
     if as_json:
-        print_json({"origins": [row._asdict() for row in rows], "warnings": problems_data(lint_binds(loaded.tree))})
+        print_json(shown)
         return
-    print_origins(row._replace(origin=_shorter(row.origin)) for row in rows)
-    for problem in lint_binds(loaded.tree):
+    print_origins(row._replace(origin=_shorter(row.origin)) for row in shown.origins)
+    for problem in shown.warnings:
         say(f"warning: {problem}")
 
 
@@ -130,7 +129,7 @@ def site_new(name: str, output: str | None, as_json: bool) -> None:
 
     By default it goes to ~/.config/sifmod/sites/NAME.yaml, where --site NAME finds it; none is ever overwritten.
     """
-    from sifmod.actions.author.site import shadowed_by, site_text, write_site
+    from sifmod.actions.author.site import NewSite, shadowed_by, site_text, write_site
 
     path, hidden = None, None
     if output == "-":
@@ -141,8 +140,7 @@ def site_new(name: str, output: str | None, as_json: bool) -> None:
     if hidden:
         say(f"from now on it is the site {name} for you, in the place of {hidden}")
     if as_json:
-        hides = str(hidden) if hidden else None
-        print_json({"path": str(path.absolute()) if path else None, "site": name, "text": text, "hides": hides})
+        print_json(NewSite(path and path.absolute(), name, text, hidden))
     elif path:
         echo(path)
     else:
@@ -155,12 +153,11 @@ def site_new(name: str, output: str | None, as_json: bool) -> None:
 def doctor_command(as_json: bool, **site: str | None) -> int:
     """Look at this machine: runtime, user namespaces, squashfs, GPUs, module tool, Slurm, space, prefix."""
     from sifmod.actions.doctor import diagnose, diagnose_settings
-    from sifmod.cli.outputs.easyconfig import Diagnosis
 
     loaded = load_context(site)
     findings = (*diagnose(loaded.site, os.environ), *diagnose_settings(os.environ))
     if as_json:
-        print_json([shaped(Diagnosis, finding) for finding in findings])
+        print_json(findings)
     else:
         width = max(len(finding.subject) for finding in findings)
         marks = {"ok": "[ok]", "note": "[--]", "missing": "[!!]"}

@@ -5,13 +5,14 @@ import io
 import os
 import signal
 import sys
+from dataclasses import replace
 from types import FrameType
 
 import click
 
-from sifmod.cli.output import echo, error_data, explained, json_text, lost_output, show_error, with_code, write
+from sifmod.cli.output import echo, explained, json_text, lost_output, show_error, with_code, write
 from sifmod.cli.verb import Helped, with_help, write_examples
-from sifmod.errors import SifmodError
+from sifmod.errors import SifmodError, as_result
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
 VERBS = {
@@ -215,8 +216,8 @@ def _likely(error: click.ClickException) -> click.ClickException:
 def _answer(error: SifmodError, typed: CommandLine, file: object = None) -> int:
     """With `--json` print the error on standard output, unless the verb has printed its data; gives its exit code."""
     if typed.wants_json and not typed.answered:
-        found = {"file": str(file)} if file is not None else {}
-        write(json_text({**error_data(error), **found}))
+        answer = as_result(error)
+        write(json_text(answer if file is None else replace(answer, file=str(file))))
     return error.exit_code
 
 

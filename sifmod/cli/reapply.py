@@ -17,6 +17,7 @@ from sifmod.errors import SifmodError
 
 if TYPE_CHECKING:
     from sifmod.actions.install.reapply import Reapplication, Reapplying
+    from sifmod.actions.install.row import ReappliedRow
     from sifmod.actions.reporter import Reporter
 
 # the options of a site that decide about a module whose image is there
@@ -94,10 +95,12 @@ def _together(about: "Iterable[tuple[str, ModuleName]]") -> list[tuple[str, str]
     return [(text, ", ".join(names)) for text, names in modules.items()]
 
 
-def _row(one: "Reapplication", ended: "Mapping[ModuleName, Ended]") -> dict[str, object]:
+def _row(one: "Reapplication", ended: "Mapping[ModuleName, Ended]") -> "ReappliedRow":
+    from sifmod.actions.install.row import ReappliedRow
+
     failed = Failed(one.error) if one.error else ended.get(one.module)
-    problem = failed.data if isinstance(failed, Failed) else {}
-    return {"module": str(one.module), "diff": one.diff, "notes": [one.note] if one.note else [], **problem}
+    error = failed.result if isinstance(failed, Failed) else None
+    return ReappliedRow(one.module, one.diff, (one.note,) if one.note else (), error)
 
 
 def _apply(
@@ -127,13 +130,13 @@ def _apply(
         if one:
             show(one)
         if became is None:
-            return Done("", {})  # no line of the summary
+            return Done("")  # no line of the summary
         if isinstance(became, SifmodError):
             raise became
         generation, changed = became
         state = f"{'installed' if changed else 'another run has changed it meanwhile'}, generation {generation}"
         reporter.say(f"{modules[number][0]}: {state}")
-        return Done(state, {})
+        return Done(state)
 
     jobs = 1 if fail_fast else 2 * asked.processors  # each waits for the disk much of its time
     with closing(Ahead(in_worker, len(modules), jobs)) as ahead:

@@ -5,14 +5,15 @@ import os
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import click
 
 from sifmod.cli.context import layout_for, live, load_context, resolve
-from sifmod.cli.output import echo, print_json, print_origins, print_rows, receipt_data, shaped
+from sifmod.cli.output import echo, print_json, print_origins, print_rows
 from sifmod.cli.shared_options import json_option, site_options
 from sifmod.errors import OptionError
+from sifmod.result import Described, Variant
 from sifmod.system import one_line, size_text
 from sifmod.tree.layout import Layout
 
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
     from sifmod.config.site import Site
     from sifmod.image.inspect.description import ImageDescription
     from sifmod.tree.receipt import Installation
+
+
+class ShownEasyconfig(NamedTuple):
+    """An easyconfig with all that is merged into it."""
+
+    path: Path
+    variant: Variant | None
+    keys: Annotated[dict[str, Any], Described("as `sifmod schema` describes them")]
 
 
 @click.command("show")
@@ -56,7 +65,9 @@ def show(name: str, origins: bool, variant: str | None, arch: str | None, as_jso
             found = installed(layout, resolve(name, modules))
             say_life(found)
             if as_json:
-                print_json(receipt_data(found))
+                from sifmod.actions.installed import installed_from
+
+                print_json(installed_from(found))
             else:
                 print_rows(_rows(layout, found))
             return
@@ -109,11 +120,11 @@ def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None]
     loaded = load_easyconfig(wanted_easyconfig(name, context.site), context, variant, {}, os.environ)
     data = json.loads(loaded.easyconfig.model_dump_json(exclude_none=True, by_alias=True))
     if origins and as_json:
-        print_json([origin._asdict() for origin in loaded.origins])
+        print_json(loaded.origins)
     elif origins:
         print_origins(loaded.origins)
     elif as_json:
-        print_json({"path": str(loaded.path.absolute()), "variant": loaded.variant, "keys": data})
+        print_json(ShownEasyconfig(loaded.path.absolute(), loaded.variant, data))
     else:
         echo(one_line(f"# {loaded.path}{f', variant {loaded.variant}' if loaded.variant else ''}"))
         import yaml
@@ -166,9 +177,7 @@ def show_image(text: str, site: "Site", arch: str | None, as_json: bool) -> None
 
     described = describe(text, site, arch or site.arch)
     if as_json:
-        from sifmod.cli.outputs.installed import ShownImage
-
-        print_json(shaped(ShownImage, described, source=described.origin))
+        print_json(described)
         return
     print_rows([("image", _short(text)), *_image_rows(described)])
     for title, pairs in (("labels", described.config.labels), ("environment", described.config.environment)):
@@ -196,7 +205,7 @@ def _image_rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":
         ("manifest", described.manifest),
         ("index", described.index),
         ("created", described.created),
-        ("made from", described.origin),
+        ("made from", described.source),
         *(("built upon", base) for base in described.bases),
         ("compression", described.compression),
         *(("signed by", signer) for signer in (signed or (["nobody"] if of_a_sif else []))),

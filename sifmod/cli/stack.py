@@ -14,7 +14,7 @@ from sifmod.cli.output import quiet as silent
 from sifmod.cli.shared_options import Given, conversion_options, json_option, site_options, yes_option
 from sifmod.cli.stack_files import bundle, catalogue, given_site, init, lock, outdated, planned_stack, stack_options
 from sifmod.cli.stack_job import asked_of_jobs, chosen, job_options, run_jobs
-from sifmod.cli.stack_told import counts, disk_needed, how_it_ended, lines, show_end, stack_data, summary, tell
+from sifmod.cli.stack_told import counts, disk_needed, how_it_ended, lines, show_end, summary, tell
 
 if TYPE_CHECKING:
     from sifmod.actions.stack.stack_plan import StackPlan
@@ -62,6 +62,7 @@ def plan(file: Path, as_json: bool, locked: bool, **given: Any) -> int:
     from sifmod.actions.lock import lock_beside, read_lock
     from sifmod.actions.stack.fetches import fetches
     from sifmod.actions.stack.lives import lives
+    from sifmod.actions.stack.report import report
     from sifmod.actions.stack.stack_plan import plan_stack
 
     planned, site = planned_stack(file, given)
@@ -70,8 +71,7 @@ def plan(file: Path, as_json: bool, locked: bool, **given: Any) -> int:
     made = chosen(plan_stack(planned))
     needed, decided = fetches(made, planned.jobs), lives(made)
     if as_json:
-        sizes = {key: value for key, value in needed._asdict().items() if key not in ("shared", "together")}
-        print_json({**stack_data(made, decided), **sizes})
+        print_json(report(made, decided)._replace(needed=needed))
     else:
         for line in lines(made, decided, all_of_them=True):
             echo(line)
@@ -116,6 +116,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     from sifmod.actions.stack.fetches import fetches
     from sifmod.actions.stack.job import is_last
     from sifmod.actions.stack.lives import apply_lives, lives
+    from sifmod.actions.stack.report import report
     from sifmod.actions.stack.stack_plan import plan_stack
     from sifmod.cli.progress import progress
 
@@ -161,7 +162,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
         with site_umask(site.site), progress(not quiet) as update:  # others of the group write into the same logs
             for event in applying.run(planned.jobs):
                 tell(event, applying, made, telling, update)
-    submitted = bool(ran and ran.data["jobs"])
+    submitted = bool(ran and ran.jobs)
     if decided and (later := apply_lives(made, decided, site.site, telling, waits=submitted and not given["wait"])):
         speak(f"{', '.join(later)}: what the stack decides is applied when the jobs end")
     write_down(made, decided.decided if decided else None, planned.lock, site.site, telling)
@@ -181,8 +182,8 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     if stale:
         refresh_spider_cache(made.layout, site.site, telling)
     if as_json:
-        log = str(made.layout.logs / "stacks" / made.stack.name)
-        print_json({**stack_data(made, decided, applying), "log": log, **(ran.data if ran else {})})
+        told = report(made, decided, applying)._replace(log=made.layout.logs / "stacks" / made.stack.name)
+        print_json(told._replace(jobs=ran.jobs, tests=ran.tests) if ran else told)
     elif applying.failed or (todo and (given["wait"] or not asked)):
         for line in summary(made, applying):
             speak(line)

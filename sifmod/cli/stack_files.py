@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,7 @@ def init(file: Path, as_json: bool, prefix: str | None) -> None:
     It names each module's easyconfig and the options it was installed with; `-` prints it.
     """
     from sifmod.actions.author.new_file import check_target, write_text
-    from sifmod.actions.stack.init import stack_text
+    from sifmod.actions.stack.init import StackFile, stack_text
 
     to_screen = str(file) == "-"
     target = Path.cwd() / file
@@ -91,7 +91,7 @@ def init(file: Path, as_json: bool, prefix: str | None) -> None:
     if not to_screen:
         write_text(text, target)
     if as_json:
-        print_json({"path": None if to_screen else str(target), "text": text, "notes": notes})
+        print_json(StackFile(None if to_screen else target, text, notes))
     elif to_screen:
         echo(text, nl=False)
     else:
@@ -114,16 +114,15 @@ def outdated(file: Path, as_json: bool, **given: Any) -> None:
     plan = plan_stack(planned)
     found = find(plan, site)
     if as_json:
-        rows = [{**one._asdict(), "module": str(one.module)} for one in found.newer]
-        print_json({"newer": rows, "notes": list(found.problems)})
+        print_json(found)
     else:
         for one in found.newer:
             echo(f"{one.module}: {one.note}")
         if not found.newer:
             there = any(step.generation for step in plan.steps)
             say("nothing newer was found" if there else f"none of its modules is installed in {plan.layout.prefix}")
-    for problem in found.problems:
-        say(f"warning: {problem}")
+    for note in found.notes:
+        say(f"warning: {note}")
 
 
 @click.command("lock")
@@ -139,7 +138,7 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
     from, and of every file that was generated. The tree keeps its images, whatever becomes of their modules, until
     another lock of the stack is written or applied there, or --forget.
     """
-    from sifmod.actions.lock import images_of, lock_beside
+    from sifmod.actions.lock import WrittenLock, images_of, lock_beside
     from sifmod.actions.stack.record import keep_images
     from sifmod.config.stack import load_stack
 
@@ -155,7 +154,7 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
     else:
         say(f"you cannot write in {site.prefix}, so `sifmod gc` there does not know of this lock")
     if as_json:
-        print_json(lock_data(path, modules))
+        print_json(WrittenLock(path.absolute(), tuple(one.module for one in modules)))
     elif forget:
         say(f"{stack.name}: {site.prefix} keeps no image for its lock any more; `sifmod gc` shows what can go")
 
@@ -173,11 +172,6 @@ def write_lock(stack: "Path | Stack", path: Path, given: Given, *, as_json: bool
     if not as_json:
         say(f"{path}: {counted(len(modules), 'module')}; `--locked` installs exactly that")
     return modules
-
-
-def lock_data(path: Path, modules: "Iterable[LockedModule]") -> dict[str, object]:
-    """A lock as `--json` tells it."""
-    return {"path": str(path.absolute()), "locked": [str(one.module) for one in modules]}
 
 
 @click.command("bundle")
@@ -201,7 +195,7 @@ def bundle(file: Path, output: Path, without: Path | None, no_wheels: bool, as_j
     after an interruption: it goes on where it was.
     """
     from sifmod.actions.lock import lock_beside, read_lock
-    from sifmod.actions.stack.bundle import items, own_wheels, write_bundle
+    from sifmod.actions.stack.bundle import WrittenBundle, items, own_wheels, write_bundle
     from sifmod.actions.stack.decided import decided_here
     from sifmod.cli.progress import progress
 
@@ -213,7 +207,7 @@ def bundle(file: Path, output: Path, without: Path | None, no_wheels: bool, as_j
         found = tuple(items(stack, site.site, wheels, there, decided))
         write_bundle(output, iter(found), update)
     if as_json:
-        print_json({"path": str(output.absolute()), "size": sum(item.size for item in found)})
+        print_json(WrittenBundle(output.absolute(), sum(item.size for item in found)))
     else:
         say(f"{output} is complete; on the other side: sifmod stack apply --bundle {output.name}")
 
@@ -241,8 +235,8 @@ def catalogue(
     the commands that load it, a job script, what is in it, and what is new. --json prints the data.
     """
     from sifmod.actions.author.check import settings_kind
+    from sifmod.actions.catalogue.catalogue import Catalogue, write_catalogue
     from sifmod.actions.catalogue.catalogue import catalogue as made
-    from sifmod.actions.catalogue.catalogue import document, write_catalogue
     from sifmod.actions.catalogue.entry import compared
     from sifmod.config.stack import load_stack
 
@@ -262,7 +256,7 @@ def catalogue(
         changed = write_catalogue(made(title, entries), Path(output))
         say(f"{counted(len(entries), 'module')} in {output}, {counted(changed, 'file')} written")
     if as_json:
-        print_json(document(title, entries))
+        print_json(Catalogue(title, entries))
 
 
 def _of_stack(stack: "Stack", context: "LoadedSite", given: "Mapping[str, str | None]") -> "tuple[Entry, ...]":

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -15,8 +15,10 @@ from sifmod.errors import OptionError
 if TYPE_CHECKING:
     from sifmod.actions.stack.apply import Applying
     from sifmod.actions.stack.job import JobOptions
+    from sifmod.actions.stack.report import StackJob, StackTest
     from sifmod.actions.stack.stack_plan import StackPlan
     from sifmod.actions.stack.watch import Tested
+    from sifmod.config.name import ModuleName
     from sifmod.config.site import Site
     from sifmod.tree.stack_record import Submission
 
@@ -56,7 +58,8 @@ def chosen(made: "StackPlan") -> "StackPlan":
 class Ran(NamedTuple):
     """What has become of the jobs."""
 
-    data: dict[str, Any]  # for --json
+    jobs: "tuple[StackJob, ...]"
+    tests: "tuple[StackTest, ...]"
     exit_code: int  # of the tests
 
 
@@ -115,6 +118,7 @@ def run_jobs(
     """Submit what is to be done, and with --wait wait for it, so that `applying` holds what became of it."""
     from sifmod.actions.reporter import Reporter
     from sifmod.actions.stack.job import submit_stack
+    from sifmod.actions.stack.report import StackJob, StackTest
 
     made = applying.plan
     earlier, new = submit_stack(made, options, site, Reporter(say).waiting(f"the stack {made.stack.name}"))
@@ -131,14 +135,8 @@ def run_jobs(
     else:
         numbers = ",".join(job.job for job in jobs)
         say(f"`squeue --jobs={numbers}` shows them; the same command with --wait waits for them")
-    data = {
-        "jobs": [{"job": job.job, "what": job.what, "names": _modules(job)} for job in jobs],
-        "tests": [
-            {"names": [str(module) for module in one.modules], "passed": one.passed, "log": str(one.log)}
-            for one in tests
-        ],
-    }
-    return Ran(data, 0 if all(one.passed for one in tests) else 22)
+    told = tuple(StackJob(job.job, job.what, _modules(job)) for job in jobs)
+    return Ran(told, tuple(StackTest(*one) for one in tests), 0 if all(one.passed for one in tests) else 22)
 
 
 def _wait(
@@ -171,5 +169,5 @@ def _about(job: "Submission") -> str:
     return f"job {job.job}, {elements} to {verb} {counted(len(_modules(job)), 'module')}"
 
 
-def _modules(job: "Submission") -> list[str]:
-    return [str(module) for element in job.elements for module in element]
+def _modules(job: "Submission") -> "tuple[ModuleName, ...]":
+    return tuple(module for element in job.elements for module in element)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from sifmod.cli.output import counted, error_data, outgoing_data, show_error
+from sifmod.cli.output import counted, show_error
 from sifmod.system import one_line, size_text
 
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sifmod.actions.stack.apply import Applying, NotTried
     from sifmod.actions.stack.fetches import Fetches
     from sifmod.actions.stack.lives import Lives
-    from sifmod.actions.stack.stack_plan import StackPlan, Step
+    from sifmod.actions.stack.stack_plan import StackPlan
     from sifmod.actions.stack.step_log import Line
     from sifmod.actions.workers import Event
     from sifmod.cli.progress import Display
@@ -134,31 +134,3 @@ def summary(made: "StackPlan", applying: "Applying") -> Iterable[str]:
     for number, error in failed.items():
         yield f"  {made.steps[number]}: failed ({error.exit_code}): {error.message.partition(chr(10))[0]}"
     yield f"their logs are in {made.layout.logs / 'stacks' / made.stack.name}"
-
-
-def stack_data(made: "StackPlan", decided: "Lives | None", applying: "Applying | None" = None) -> dict[str, object]:
-    """As --json prints it."""
-    return {
-        "stack": made.stack.name,
-        "path": str(made.layout.prefix),
-        "members": [_row(step, applying, number) for number, step in enumerate(made.steps)],
-        "unnamed": [str(module) for module in made.unnamed],
-        "decided": [{"module": str(module), "what": what} for module, what in (decided.changes if decided else ())],
-    }
-
-
-def _row(step: "Step", applying: "Applying | None", number: int) -> dict[str, object]:
-    error = applying.failed.get(number) if applying else step.error
-    became = applying.became.get(number) if applying else None
-    generation = became.generation if became else step.generation
-    return {
-        "module": str(step.module) if step.module else None,
-        "easyconfig": step.member.easyconfig,
-        "variant": step.variant,
-        "mark": step.mark,
-        "why": list(step.why),
-        "generation": generation,
-        "changed": bool(became and became.changed),
-        "outgoing_layers": [outgoing_data(one) for one in step.outgoing],
-        **(error_data(error) if error else {}),
-    }

@@ -2,6 +2,9 @@
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
+
+from sifmod.result import ModuleText
 
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,249}")
 
@@ -12,6 +15,7 @@ class ModuleName:
 
     name: str
     version: str
+    IN_JSON: ClassVar[object] = ModuleText
 
     def __str__(self) -> str:
         return f"{self.name}/{self.version}"

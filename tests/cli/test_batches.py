@@ -185,7 +185,7 @@ def test_what_may_go_wrong_with_one_of_them(problem: BaseException, code: int, g
     def do(thing: int) -> Done:
         if thing == 1:
             raise problem
-        return Done("done", {})
+        return Done("done")
 
     (_, first), (_, second), (_, third) = run_batch((0, 1, 2), do)
     assert isinstance(first, Done)

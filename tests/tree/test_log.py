@@ -383,7 +383,7 @@ def test_a_line_that_was_not_written_to_its_end_is_ended_first(layout: Layout) -
         file.write('{"time": "2026-')
     write(layout, Done("installed", MODULE, 1, 2))
     log = read_log(layout, MODULE)
-    assert [one.done.after for one in log.entries] == [1, 2]
+    assert [one.done.generation for one in log.entries] == [1, 2]
     assert log.problems == (f"1 line of the log {layout.log(MODULE)} cannot be read",)
 
 
@@ -429,7 +429,7 @@ def test_a_killed_run_leaves_a_log_that_is_true(reinstall: Reinstall) -> None:
         assert reinstall.run("killed", step).code == -9
         log, live = reinstall.log, reinstall.live
         assert log.problems == ()
-        recorded = tuple(one.done.after for one in log.entries)
+        recorded = tuple(one.done.generation for one in log.entries)
         found.add((live, recorded))
         if step % 5 == 0:
             outcome = reinstall.victim.run(reinstall.place.install("c"))
@@ -443,7 +443,7 @@ def test_a_full_disk_takes_the_line_and_not_the_change(reinstall: Reinstall) -> 
     warned = 0
     for step in range(reinstall.steps - 50, reinstall.steps + 1):
         outcome = reinstall.run("failing", step)
-        recorded = [one.done.after for one in reinstall.log.entries]
+        recorded = [one.done.generation for one in reinstall.log.entries]
         if "it is not in the log" in outcome.stderr:
             warned += 1
             assert outcome.stderr.count("warning:") == 1

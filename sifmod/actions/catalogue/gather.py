@@ -130,7 +130,7 @@ def _view(installation: Installation, say: Say) -> Entry:
 def _last_test(layout: Layout, installation: Installation) -> LastTest | None:
     outcomes = {TEST_PASSED: True, TEST_FAILED: False}
     for one in reversed(read_log(layout, installation.module).entries):
-        if one.done.what in outcomes and one.done.after == installation.generation:
+        if one.done.what in outcomes and one.done.generation == installation.generation:
             return LastTest(one.time, one.host, outcomes[one.done.what])
     return None
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from difflib import unified_diff
 from pathlib import Path
+from typing import Literal
 
 from sifmod import __version__
 from sifmod.actions import sharing
@@ -144,7 +145,7 @@ def _text(path: Path) -> str:
         return ""  # it comes back
 
 
-def status_sign(request: InstallRequest) -> str:
+def status_sign(request: InstallRequest) -> Literal[" ", "x", "R", "F"]:
     """EasyBuild's sign: `x` installed, `F` forced, `R` rebuilt, blank to install."""
     if request.options.force:
         return "F"

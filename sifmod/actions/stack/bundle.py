@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Annotated, NamedTuple
 
 from sifmod import __version__
 from sifmod.actions.lock import LockedModule, files_of, lock_beside, read_lock
@@ -29,6 +29,7 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError, InstallError, OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
+from sifmod.result import Described, Size
 from sifmod.system import scratch_directory
 from sifmod.tree.durable import sync_directory
 from sifmod.tree.layer import IMAGE as LAYER
@@ -43,6 +44,13 @@ IMAGES = "images/sha256"
 IMAGE = re.compile(rf"{IMAGES}/([0-9a-f]{{64}})\.sif")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _CHUNK = 1 << 20
+
+
+class WrittenBundle(NamedTuple):
+    """A bundle that was written."""
+
+    path: Path
+    size: Annotated[Size, Described("bytes of what is in it")]
 
 
 class Item(NamedTuple):

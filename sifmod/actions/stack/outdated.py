@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.search import Found, find_all
@@ -13,6 +13,7 @@ from sifmod.config.name import ModuleName
 from sifmod.config.version import version_key
 from sifmod.errors import SifmodError
 from sifmod.image.sources.source_kinds import parse
+from sifmod.result import Described, Notes
 from sifmod.tree.receipt import Installation, live
 
 _AT_ONCE = 8  # servers are asked
@@ -22,17 +23,17 @@ class Newer(NamedTuple):
     """Something newer than what is installed as a module."""
 
     module: ModuleName
-    what: str  # image or easyconfig
-    was: str  # a digest, or a version
-    now: str  # a digest, or the path of an easyconfig
-    note: str  # for people
+    what: Literal["image", "easyconfig"]
+    was: Annotated[str, Described("a digest, or a version")]
+    now: Annotated[str, Described("a digest, or the path of an easyconfig")]
+    note: Annotated[str, Described("for people")]
 
 
 class Outdated(NamedTuple):
-    """What is newer, and what could not be asked."""
+    """What is newer, and which servers could not be asked."""
 
     newer: tuple[Newer, ...]
-    problems: tuple[str, ...]
+    notes: Notes
 
 
 def outdated(plan: StackPlan, site: LoadedSite) -> Outdated:

@@ -88,7 +88,7 @@ def _description(path: Path, info: SifInfo, found: Documents) -> ImageDescriptio
         size=info.size,
         manifest=found.manifest,
         created=date(info.created),
-        origin=_origin(found.deffile),
+        source=_origin(found.deffile),
         bases=found.bases,
         parts=tuple(Part(_part(entry), entry.size) for entry in info.descriptors),
         compression=compression_of(path, info),
