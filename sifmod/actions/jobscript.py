@@ -70,12 +70,9 @@ def _job(installation: Installation) -> Job:
     place = Path(installation.root, JOB)
     try:
         return from_json(read(place))
-    except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
-        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            raise
-        said = "was installed by an earlier sifmod" if isinstance(error, OSError) else f"{place} is damaged"
+    except (ValueError, KeyError, TypeError, RecursionError, FileNotFoundError) as error:
         raise ModuleError(
-            f"{installation.module}: there is nothing to make a job script from: it {said}",
+            f"{installation.module}: there is nothing to make a job script from: {place} is damaged or gone",
             "`sifmod install --module-only --installed` renders it again",
         ) from error
 

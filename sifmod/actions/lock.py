@@ -37,7 +37,7 @@ class LockedImage(NamedTuple):
     sha256: str
     source: str  # that gave it
     origin: ImageOrigin
-    commands: FoundCommands | None = None  # what was found in it, which decides files; an earlier sifmod wrote neither
+    commands: FoundCommands | None = None  # what was found in it, which decides files
     mpi: FoundMpi | None = None
 
 
@@ -52,7 +52,7 @@ class LockedModule(NamedTuple):
     image: LockedImage | None  # None: a view
     files: Mapping[str, str]  # digests of the generated files
     layers: Mapping[str, str]  # digests of the packages that the site has put over it, by the layers' names
-    contents: Mapping[str, str] = {}  # and of all else of those layers; without one where an earlier sifmod wrote it
+    contents: Mapping[str, str]  # and of all of those layers
 
     @property
     def digest(self) -> str:
@@ -233,14 +233,15 @@ def _module(row: dict[str, Any]) -> LockedModule:
     mpi = FoundMpi(**{**seen["mpi"], "found": tuple(seen["mpi"]["found"])}) if seen["mpi"] else None
     texts = (row["sifmod"], row["words"], *((image["source"], image["sha256"]) if image else ()))
     texts += (*row["inputs"].keys(), *row["inputs"].values(), *row["files"].keys(), *row["files"].values())
-    contents = row.get("contents", {})
-    texts += (*row["layers"].keys(), *row["layers"].values(), *contents.keys(), *contents.values())
+    texts += (*row["layers"].keys(), *row["layers"].values(), *row["contents"].values())
     texts += (*(commands or ()), *((mpi.question, mpi.told, mpi.used, *mpi.found) if mpi else ()))
     if len(parts) != 2 or not all(map(is_part, parts)) or not all(isinstance(text, str) for text in texts):
         raise ValueError("a text that is none")
     digests = (*row["inputs"].values(), *row["files"].values(), *((image["sha256"],) if image else ()))
     if not all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests):
         raise ValueError("a digest that is none")
+    if row["layers"].keys() != row["contents"].keys():
+        raise ValueError("a layer without its contents")
     if type(row["generation"]) is not int:
         raise ValueError("a number that is none")
     locked = image and LockedImage(

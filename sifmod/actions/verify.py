@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from sifmod.config.name import ModuleName
-from sifmod.digest import sha256_bytes, sha256_file
+from sifmod.digest import sha256_file
 from sifmod.errors import Error, FetchError, ModuleError, OptionError, PermissionsError
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.printable import line
@@ -101,12 +101,10 @@ def verify_layer(layer: Layer) -> tuple[Finding, ...]:
 
 
 def _commands(layer: Layer) -> tuple[Finding, ...]:
-    """Its lock, and its commands on the host; of an earlier sifmod, which kept no digests of them, what it rendered."""
-    from sifmod.actions.layer_commands import command
-
+    """Its lock, and its commands on the host."""
     root = Path(layer.root)
     there = {f"bin/{name}" for name in names(root / "bin")}
-    made = dict(layer.made or ((path, sha256_bytes(command(path[4:], layer.name).encode())) for path in there))
+    made = dict(layer.made)
     records = (FileRecord(path, digest, 0o755 if path in there else 0o644) for path, digest in sorted(made.items()))
     found = [finding for record in records for finding in _file(root / record.path, record)]
     more = [Finding("changed", str(root / path), "nothing", "a file") for path in sorted(there - made.keys())]

@@ -222,20 +222,18 @@ def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[
     with progress(not quiet) as update:
         found = unbundle(bundled, site.site, reporter(say, update))
     place, local = found.place, given["local_settings"]
-    differ: tuple[str, ...] = ()
     if found.made_by:
         say(f"warning: sifmod {found.made_by} with other files made the bundle; its own is in its wheels/")
     given = {**given, "offline": True}
     if (robot := place / "robot").is_dir():
         given["robot_paths"] = ":".join(filter(None, (str(robot), str(given.get("robot_paths") or ""))))
     _for_this_command(bundle_variables(found.variables, os.environ))
-    if found.decides:
-        _for_this_command({BUNDLE: str(place)})
-        differ = differing(load_context(given_site(given)), site)
-        if local:
-            del os.environ[BUNDLE]
-        for text in differ:
-            say(f"{text}{'' if local else '; the bundle decides'}")
+    _for_this_command({BUNDLE: str(place)})
+    differ = differing(load_context(given_site(given)), site)
+    if local:
+        del os.environ[BUNDLE]
+    for text in differ:
+        say(f"{text}{'' if local else '; the bundle decides'}")
     return place / "stack.yaml", given, differ
 
 

@@ -114,6 +114,6 @@ def _owner(place: Path) -> Kernelspec | None:
         said = json.loads(data)["metadata"]["sifmod"]
         found = Kernelspec(ModuleName(*said["module"].split("/")), str(said["layer"]))
         parts = (found.module.name, found.module.version, found.layer or "default")
-        return found if all(map(is_part, parts)) and found.name == place.name else None
+        return found if all(map(is_part, parts)) and found.kernel == place.name else None
 
     return parsed(place / _SPEC, owner)

@@ -174,7 +174,7 @@ def _checked(line: bytes, module: ModuleName | None) -> Entry:
         raise ValueError("a line that is too long")
     fields: dict[str, Any] = json.loads(line)
     texts = [fields[key] for key in ("time", "user", "host", "sifmod", "command", "what")]
-    login, image, layer = fields["login"], fields["image"], fields.get("layer")  # which earlier lines have not
+    login, image, layer = fields["login"], fields["image"], fields["layer"]
     texts += [text for text in (login, image, layer) if text is not None]
     numbers = [fields[key] for key in ("from", "to", "size") if fields[key] is not None]
     if not all(isinstance(text, str) and text.isprintable() for text in texts):

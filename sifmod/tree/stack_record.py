@@ -43,8 +43,7 @@ def read_applied(layout: Layout, name: str) -> Applied | None:
 
     def applied(data: bytes) -> Applied:
         fields = _checked(data)
-        modules, decided = map(_module, fields["modules"]), map(str, fields["decided"])
-        images = fields.get("images", ())  # which earlier records have not
+        modules, decided, images = map(_module, fields["modules"]), map(str, fields["decided"]), fields["images"]
         if not all(map(_SHA256.fullmatch, images)):
             raise ValueError("no SHA-256")
         return Applied(name, str(fields["file"]), tuple(modules), tuple(decided), tuple(images))

@@ -62,7 +62,7 @@ def rows(layout: Layout) -> list[Row]:
     log = changes(layout)
     assert log.problems == ()
     done = (one.done for one in log.entries)
-    return [(one.what, str(one.module) if one.module else None, one.before, one.after) for one in done]
+    return [(one.what, str(one.module) if one.module else None, one.before, one.generation) for one in done]
 
 
 def test_every_verb_that_changes_something_writes_a_line(place: Place, layout: Layout, images: Images) -> None:

@@ -92,7 +92,7 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
         job = jobscript(installation, JobOptions(), (layout,))
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ModuleError):
         about, job = _NOTHING, ""
-        say(f"warning: {module} says nothing of itself, since an earlier sifmod installed it; {_AGAIN}")
+        say(f"warning: {module} says nothing of itself: {JOB} of its generation cannot be read; {_AGAIN}")
     adds = any(file.path in _PYTHON for file in installation.files)
     since = next((in_utc(event.time) for event in reversed(read_history(layout, module))), "")
     return Entry(

@@ -44,7 +44,7 @@ class Unbundled(NamedTuple):
 
     place: Path  # of its stack
     variables: Mapping[str, str]  # that its easyconfigs name
-    decides: bool  # whether it brings the settings that do; that of an older sifmod does not
+
     made_by: str  # the version of a sifmod that has other files than this one; "" where it has the same
 
 
@@ -55,8 +55,7 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
     """
     head, files = _read(bundle)
     name = head["stack"]
-    if head["settings"]:
-        files = {**files, DECIDED: json.dumps(head["settings"])}
+    files = {**files, DECIDED: json.dumps(head["settings"])}
     layout = Layout(site.prefix)
     place = layout.prefix / "stacks" / name
     with (
@@ -78,8 +77,8 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
             _take_in(bundle, place, store, reporter.progress)
         record_fetched(layout, store, site.lock_lease, reporter)
     own = head["sifmod"]
-    other = bool(own) and own["sha256"] != own_digest()
-    return Unbundled(place, head["variables"], bool(head["settings"]), str(own["version"]) if other else "")
+    made_by = "" if own["sha256"] == own_digest() else own["version"]
+    return Unbundled(place, head["variables"], made_by)
 
 
 def _has(path: Path, text: str, top: Path) -> bool:
@@ -128,12 +127,10 @@ def _read(path: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
         name = head["stack"]
         if head["format"] != FORMAT:
             raise ValueError("another format")
-        head = {"settings": {}, "variables": {}, "sifmod": {}, **head}
-        texts = (*head["variables"].items(), *((key, head["sifmod"][key]) for key in head["sifmod"]))
-        if not all(isinstance(text, str) for pair in texts for text in pair) or not isinstance(head["settings"], dict):
+        own, variables = head["sifmod"], head["variables"]
+        texts = (own["version"], own["sha256"], *variables.keys(), *variables.values())
+        if not all(isinstance(text, str) for text in texts) or not isinstance(head["settings"], dict):
             raise ValueError("a text that is none")
-        if head["sifmod"] and {"version", "sha256"} - head["sifmod"].keys():
-            raise ValueError("no version")
         if refused := [each for each in head["variables"] if not is_taken(each)]:
             raise OptionError(f"{path} is no bundle: it sets the variable {refused[0]}", _MAKE)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
