@@ -94,10 +94,11 @@ def verify_layer(layer: Layer) -> tuple[Finding, ...]:
     if not layer.image:
         return (Finding("unreadable", f"{layer.root}/layer.json", "a receipt", "none that can be read"),)
     root, found = Path(layer.root), _commands(layer)
-    if layer.digest:
+    if layer.packed:
         return (*_file(root / IMAGE, FileRecord(IMAGE, layer.digest, 0o644)), *found)
-    path = root / (IMAGE if layer.packed else TREE)
-    return found if path.exists() else (Finding("missing", str(path), "the packages", "nothing"), *found)
+    if (root / TREE).exists():
+        return found
+    return (Finding("missing", str(root / TREE), "the packages", "nothing"), *found)
 
 
 def _commands(layer: Layer) -> tuple[Finding, ...]:
