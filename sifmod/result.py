@@ -88,7 +88,8 @@ def in_json(value: object) -> Any:
     if not has_fields(value):
         return [in_json(one) for one in value] if isinstance(value, list | tuple) else value
     found: dict[str, Any] = {}
-    for name, convert, how in _converters(type(value)):
+    kind: Any = type(value)
+    for name, convert, how in _converters(kind):
         one = convert(getattr(value, name))
         if BESIDE in how:
             found |= one or {}
@@ -98,12 +99,12 @@ def in_json(value: object) -> Any:
 
 
 @cache
-def _converters(kind: Any) -> tuple[tuple[str, Callable[[Any], object], tuple[object, ...]], ...]:
+def _converters(kind: Any) -> tuple[tuple[str, Callable[[Any], Any], tuple[object, ...]], ...]:
     """For each field what turns its value into that of JSON, and its marks."""
     return tuple((name, _converter(one), marks(one)) for name, one in fields(kind).items())
 
 
-def _converter(kind: Any) -> Callable[[Any], object]:
+def _converter(kind: Any) -> Callable[[Any], Any]:
     choices = get_args(kind)
     match get_origin(kind):
         case origin if origin is Annotated:

@@ -117,9 +117,11 @@ class FetchedReference:
 
 def with_promise(artifact: Artifact) -> FetchedImage:
     """With what an easyconfig can promise of a conversion, for which all of the SIF is read."""
-    made = artifact.origin
-    conversion = Conversion(made.compression, made.tools, tree_digest(artifact.path)) if made.compression else None
-    return FetchedImage(**vars(artifact), promise=conversion and Promise(artifact.sha256, conversion))
+    made, promise = artifact.origin, None
+    if made.compression:
+        conversion = Conversion(made.compression, made.tools, tree_digest(artifact.path))
+        promise = Promise(artifact.sha256, conversion)
+    return FetchedImage(**vars(artifact), promise=promise)
 
 
 def fetch(source: str, site: Site, options: FetchOptions, reporter: Reporter) -> Artifact:

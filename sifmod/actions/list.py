@@ -48,7 +48,7 @@ class Listed(NamedTuple):
 
     @property
     def installation(self) -> Annotated[Installed | None, Described("null where the receipt cannot be read")]:
-        return self.found and installed_from(self.found)
+        return installed_from(self.found) if self.found else None
 
 
 def list_modules(layout: Layout, pattern: str = "") -> tuple[Listed, ...]:

@@ -132,7 +132,7 @@ def _shape(kind: Any) -> Any:
 def _marked(kind: Any, mark: object) -> Any:
     if mark == OR_NULL:
         return kind | None
-    return Annotated[kind, mark] if isinstance(mark, Described) else kind  # type: ignore[valid-type]
+    return Annotated[kind, mark] if isinstance(mark, Described) else kind
 
 
 @cache
@@ -140,7 +140,7 @@ def _object(kind: Any) -> Any:
     """The TypedDict of each of its forms."""
     made = []
     for name, form in _forms(kind):
-        one: Any = TypedDict(f"{kind.__name__}{name}", form)  # type: ignore[operator]
+        one: Any = TypedDict(f"{kind.__name__}{name}", form)  # type: ignore[misc]
         one.__doc__ = kind.__doc__
         made.append(one)
     return reduce(or_, made)

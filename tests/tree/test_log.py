@@ -101,11 +101,11 @@ def test_every_verb_that_changes_something_writes_a_line(place: Place, layout: L
     (layout.partials / "0123456789abcdef").mkdir(parents=True)
     ok("gc", "--yes", "--now", "--ignore-jobs")
     images_then = [one.done for one in changes(layout).entries][14:]
-    assert [(one.what, bool(one.image), one.size) for one in images_then[:2]] == [
+    assert [(one.what, bool(one.sha256), one.size) for one in images_then[:2]] == [
         ("fetched", True, images_then[0].size),
         ("fetched", True, images.tiny("crash-a").stat().st_size),
     ]
-    assert sorted((one.what, bool(one.image)) for one in images_then[2:]) == [
+    assert sorted((one.what, bool(one.sha256)) for one in images_then[2:]) == [
         ("removed", False),
         ("removed", True),
         ("removed", True),

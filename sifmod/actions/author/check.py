@@ -119,9 +119,9 @@ def check_stack(path: Path, site: LoadedSite) -> int:
 def _given_twice(member: Member, checked: tuple[Checked, ...], given: dict[str, Member]) -> Iterator[Problem]:
     """What another member of the stack gives too; where the site chooses a variant that cannot be told here."""
     for one in checked if member.entry.variants or checked[0].variant is None else ():
-        names = [one.module]
+        names = [str(one.module)]
         if member.entry.default and member.entry.default in (True, one.variant):
-            names.append(f"the default of {one.module.partition('/')[0]}")
+            names.append(f"the default of {one.module.name}")
         for name in names:
             if (other := given.setdefault(name, member)) is not member:
                 yield problem_at(member.mark, "easyconfigs", f"gives {name}, as {other.easyconfig} does ({other.mark})")

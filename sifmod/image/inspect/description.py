@@ -44,7 +44,7 @@ NO_CONFIG = Config()
 class ImageDescription:
     """What an image says about itself."""
 
-    kind: Literal["SIF", "OCI image"]
+    kind: Literal["SIF", "SIF in a registry", "OCI image"]
     arch: Arch
     size: Annotated[Size, Described("bytes; of the layers as they are in a registry")]
     sha256: Annotated[OrNull[Sha256], Described("of the SIF, where it is known without reading it")] = ""
