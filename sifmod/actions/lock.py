@@ -12,7 +12,7 @@ from sifmod import __version__
 from sifmod.config.find import SUFFIXES, shipped
 from sifmod.config.input import Input
 from sifmod.config.limits import bound, limits
-from sifmod.config.name import ModuleName, is_part
+from sifmod.config.name import ModuleName
 from sifmod.config.prefix import settings_directories
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, OptionError
@@ -227,7 +227,7 @@ def read_lock(path: Path) -> Lock:
 
 
 def _module(row: dict[str, Any]) -> LockedModule:
-    parts, image = row["module"].split("/"), row["image"] and dict(row["image"])
+    image = row["image"] and dict(row["image"])
     seen = {name: image.pop(name, None) if image else None for name in ("commands", "mpi")}
     commands = FoundCommands(**seen["commands"]) if seen["commands"] else None
     mpi = FoundMpi(**{**seen["mpi"], "found": tuple(seen["mpi"]["found"])}) if seen["mpi"] else None
@@ -235,7 +235,7 @@ def _module(row: dict[str, Any]) -> LockedModule:
     texts += (*row["inputs"].keys(), *row["inputs"].values(), *row["files"].keys(), *row["files"].values())
     texts += (*row["layers"].keys(), *row["layers"].values(), *row["contents"].values())
     texts += (*(commands or ()), *((mpi.question, mpi.told, mpi.used, *mpi.found) if mpi else ()))
-    if len(parts) != 2 or not all(map(is_part, parts)) or not all(isinstance(text, str) for text in texts):
+    if not all(isinstance(text, str) for text in texts):
         raise ValueError("a text that is none")
     digests = (*row["inputs"].values(), *row["files"].values(), *((image["sha256"],) if image else ()))
     if not all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests):
@@ -249,4 +249,4 @@ def _module(row: dict[str, Any]) -> LockedModule:
         commands=commands,
         mpi=mpi,
     )
-    return LockedModule(**{**row, "module": ModuleName(*parts), "image": locked})
+    return LockedModule(**{**row, "module": ModuleName.parse(row["module"]), "image": locked})

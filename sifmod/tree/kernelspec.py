@@ -112,8 +112,7 @@ def _owner(place: Path) -> Kernelspec | None:
 
     def owner(data: bytes) -> Kernelspec | None:
         said = json.loads(data)["metadata"]["sifmod"]
-        found = Kernelspec(ModuleName(*said["module"].split("/")), str(said["layer"]))
-        parts = (found.module.name, found.module.version, found.layer or "default")
-        return found if all(map(is_part, parts)) and found.kernel == place.name else None
+        found = Kernelspec(ModuleName.parse(said["module"]), str(said["layer"]))
+        return found if is_part(found.layer or "default") and found.kernel == place.name else None
 
     return parsed(place / _SPEC, owner)

@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
+
+from pydantic import TypeAdapter
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.lock import read_lock
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.stack.bundle import FORMAT, HEAD, IMAGE, IMAGES, LOCK, copy_checked
+from sifmod.actions.stack.bundle import HEAD, IMAGE, IMAGES, LOCK, Head, copy_checked
 from sifmod.actions.stack.decided import is_taken
 from sifmod.actions.stack.own_wheels import own_digest
 from sifmod.config.limits import bound, limits
@@ -54,8 +56,8 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
     Raises OptionError, ImageError for a damaged image, InstallError, NoSpaceError.
     """
     head, files = _read(bundle)
-    name = head["stack"]
-    files = {**files, DECIDED: json.dumps(head["settings"])}
+    name = head.stack
+    files = {**files, DECIDED: json.dumps(head.settings)}
     layout = Layout(site.prefix)
     place = layout.prefix / "stacks" / name
     with (
@@ -76,9 +78,7 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
         with _readable(bundle):
             _take_in(bundle, place, store, reporter.progress)
         record_fetched(layout, store, site.lock_lease, reporter)
-    own = head["sifmod"]
-    made_by = "" if own["sha256"] == own_digest() else own["version"]
-    return Unbundled(place, head["variables"], made_by)
+    return Unbundled(place, head.variables, "" if head.sifmod.sha256 == own_digest() else head.sifmod.version)
 
 
 def _has(path: Path, text: str, top: Path) -> bool:
@@ -104,7 +104,7 @@ def _leads(link: Path, text: str) -> bool:
         return False
 
 
-def _read(path: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
+def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
     """The head of a bundle, and its files but images and wheels. Raises OptionError for what is none."""
     content: dict[str, bytes] = {}
     room = limits().bundle_size
@@ -123,20 +123,13 @@ def _read(path: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
             content[name] = file.read()
     try:
         files = {name: data.decode() for name, data in content.items()}
-        head = json.loads(files.get(HEAD, ""))
-        name = head["stack"]
-        if head["format"] != FORMAT:
-            raise ValueError("another format")
-        own, variables = head["sifmod"], head["variables"]
-        texts = (own["version"], own["sha256"], *variables.keys(), *variables.values())
-        if not all(isinstance(text, str) for text in texts) or not isinstance(head["settings"], dict):
-            raise ValueError("a text that is none")
-        if refused := [each for each in head["variables"] if not is_taken(each)]:
-            raise OptionError(f"{path} is no bundle: it sets the variable {refused[0]}", _MAKE)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        head = TypeAdapter(Head).validate_json(files.get(HEAD, ""))
+    except ValueError as error:
         raise OptionError(f"{path} is no bundle that this sifmod can read", _MAKE) from error
-    if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", name) or is_reserved(name):
-        raise OptionError(f"{path} is no bundle: {name!r} cannot be the name of a stack", _MAKE)
+    if refused := [each for each in head.variables if not is_taken(each)]:
+        raise OptionError(f"{path} is no bundle: it sets the variable {refused[0]}", _MAKE)
+    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", head.stack) or is_reserved(head.stack):
+        raise OptionError(f"{path} is no bundle: {head.stack!r} cannot be the name of a stack", _MAKE)
     return head, files
 
 

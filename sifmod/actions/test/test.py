@@ -284,4 +284,4 @@ def _answer(file: Path, log: Path, number: str) -> Tested:
         log.unlink(missing_ok=True)
     from pydantic import TypeAdapter
 
-    return TypeAdapter(Tested).validate_python({**data, "module": ModuleName(*data["module"].split("/"))})
+    return TypeAdapter(Tested).validate_python(data)
