@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.shown import ShownLayer, State
+    from sifmod.actions.layer.shown_layer import ShownLayer, State
     from sifmod.config.site import Site
     from sifmod.tree.layer import Layer
 
@@ -37,7 +37,7 @@ _UNREADABLE = "used, but its layer.json cannot be read; `sifmod sync` with its p
 def layers_command(module: str, prefix: str | None, as_json: bool) -> None:
     """List the layers of packages: of which module, how large, what for, and whether its image is still used."""
     from sifmod.actions.layer.places import after_retired, found_layers, is_stale, known, layouts
-    from sifmod.actions.layer.shown import shown_layer
+    from sifmod.actions.layer.shown_layer import shown_layer
 
     layout = layout_for(prefix)
     trees = layouts(layout.prefix, os.environ)
@@ -85,7 +85,7 @@ def changed(name: str, change: "LayerChange", given: Given, of: str | None = Non
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.add import change_layer, check, like
     from sifmod.actions.layer.places import after_retired, found_layers, hidden, installed, known, layers_for, layouts
-    from sifmod.actions.layer.shown import shown_layer
+    from sifmod.actions.layer.shown_layer import shown_layer
 
     site, directory, as_json = load_facts(given).site, given["directory"], given["as_json"]
     trees = layouts(site.prefix, os.environ)
@@ -135,7 +135,7 @@ def removed_stale(name: str, given: Given, site: "Site") -> None:
     """Take the layers of a module, which need not be installed, out of use that were made for other images."""
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.places import found_layers, is_stale, known, layouts, withdrawn
-    from sifmod.actions.layer.shown import shown_layer
+    from sifmod.actions.layer.shown_layer import shown_layer
 
     layer, trees = given["layer"], layouts(site.prefix, os.environ)
     modules = known(trees)

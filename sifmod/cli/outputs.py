@@ -24,7 +24,7 @@ from sifmod.actions.install.row import ReappliedRow, Row
 from sifmod.actions.installed import Installed
 from sifmod.actions.jobscript import JobScript
 from sifmod.actions.jupyter import Kernel, Lab
-from sifmod.actions.layer.shown import ShownLayer
+from sifmod.actions.layer.shown_layer import ShownLayer
 from sifmod.actions.life import DecidedModule
 from sifmod.actions.list import Listed
 from sifmod.actions.lock import WrittenLock

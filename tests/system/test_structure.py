@@ -14,21 +14,21 @@ import sifmod
 PACKAGE = Path(sifmod.__file__).parent
 # each room may import the rooms below it, and itself
 BELOW: dict[str, set[str]] = {
-    "errors": {"system"},
+    "errors": {"system", "result"},
     "system": set(),
     "digest": set(),
-    "config": {"errors", "system", "digest"},
-    "imports": {"errors", "system", "digest", "config"},
-    "module": {"errors", "system", "digest", "config"},
-    "image": {"errors", "system", "digest", "config", "module"},
-    "tree": {"errors", "system", "digest", "config", "module"},
-    "actions": {"errors", "system", "digest", "config", "imports", "module", "image", "tree"},
-    "cli": {"errors", "system", "digest", "config", "imports", "module", "image", "tree", "actions"},
+    "result": set(),
+    "config": {"errors", "system", "digest", "result"},
+    "imports": {"errors", "system", "digest", "result", "config"},
+    "module": {"errors", "system", "digest", "result", "config"},
+    "image": {"errors", "system", "digest", "result", "config", "module"},
+    "tree": {"errors", "system", "digest", "result", "config", "module"},
+    "actions": {"errors", "system", "digest", "result", "config", "imports", "module", "image", "tree"},
+    "cli": {"errors", "system", "digest", "result", "config", "imports", "module", "image", "tree", "actions"},
 }
 # what one room decides or does and another asks for, keeps, reads or prints: the same thing in each
 SHARED_NAMES = {
     "build",
-    "easyconfig",
     "export",
     "fetch",
     "install",
@@ -42,7 +42,6 @@ SHARED_NAMES = {
     "site",
     "stack",
     "subject",
-    "use",
     "verify",
 }
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py" and path.parent != PACKAGE)
