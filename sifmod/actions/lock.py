@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sifmod import __version__
+from sifmod.config.bounded_file import read_bounded
 from sifmod.config.find import SUFFIXES, shipped
 from sifmod.config.input import Input
-from sifmod.config.limits import bound, limits
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import settings_directories
 from sifmod.digest import sha256_bytes, sha256_file
@@ -210,11 +210,7 @@ def to_json(modules: Iterable[LockedModule]) -> str:
 def read_lock(path: Path) -> Lock:
     """Raises OptionError where there is none, or another file."""
     try:
-        with path.open("rb") as file:
-            text = file.read(limits().lock_size + 1)
-        if len(text) > limits().lock_size:
-            raise OptionError(f"{path} has more bytes than {bound('lock_size')}")
-        fields = json.loads(text)
+        fields = json.loads(read_bounded(path, "lock_size"))
         if fields["format"] != _FORMAT:
             raise OptionError(f"{path} is of format {fields['format']}, and this sifmod reads {_FORMAT}")
         modules = tuple(_module(row) for row in fields["modules"])

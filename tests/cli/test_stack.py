@@ -444,6 +444,10 @@ def test_what_is_not_what_the_lock_says_is_not_installed(here: Path, capfd: pyte
     (here / "stack.lock").write_text('{"format": 1, "modules": [{"module": "../x"}]}')
     assert run(other) == 2
     assert "is no lock that can be read" in capfd.readouterr().err
+    (here / "stack.lock").unlink()
+    os.mkfifo(here / "stack.lock")  # it is not waited for
+    assert run(other) == 2
+    assert "it is no regular file" in capfd.readouterr().err
 
 
 def test_an_image_that_is_not_what_the_lock_says_is_told(
