@@ -699,7 +699,7 @@ def test_a_lock_with_a_digest_that_is_none_is_refused(
 ) -> None:
     image = {"sha256": digest, "source": "x", "origin": {"layers": []}}
     row = {"module": "Good/1", "sifmod": "1", "words": "", "generation": 1}
-    row |= {"inputs": {}, "files": {}, "layers": {}, "image": image}
+    row |= {"inputs": {}, "files": {}, "layers": {}, "contents": {}, "image": image}
     write(here / "stack.lock", json.dumps({"format": 1, "modules": [row]}))
     assert run(["stack", "apply", "stack.yaml", "--locked"]) == 2
     assert "stack.lock is no lock that can be read: a digest that is none" in capfd.readouterr().err
