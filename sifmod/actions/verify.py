@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
-from sifmod.errors import Error, FetchError, ModuleError, OptionError, PermissionsError
+from sifmod.errors import Error, FetchError, ModuleError, OptionError, PermissionsError, SifmodError, as_result
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.printable import line
 from sifmod.image.signature.signatures import check, signatures
@@ -172,15 +172,6 @@ def _image(root: str, image: ImageRecord) -> list[Finding]:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of one image: who signed it, or what is wrong and what to do about it."""
-
-    signers: tuple[str, ...] = ()  # fingerprint and name
-    problem: str = ""
-    hint: str = ""
-
-
-@dataclass(frozen=True)
 class SignedImage:
     """An image that owners of known keys have signed, or one without a good signature over all of it."""
 
@@ -190,8 +181,8 @@ class SignedImage:
     error: Beside[Error | None]
 
 
-def check_image(path: Path, keys: tuple[Path, ...]) -> Outcome:
-    """Check that owners of `keys` signed all of the SIF at `path`; reads all of it.
+def check_image(module: str | None, path: Path, keys: tuple[Path, ...]) -> SignedImage:
+    """Check that owners of `keys` signed all of the SIF at `path`, the image of `module`; reads all of it.
 
     Raises RuntimeMissingError where there is no gpgv, OptionError where it is signed and no key is given, or for a file
     of keys that is none.
@@ -208,5 +199,6 @@ def check_image(path: Path, keys: tuple[Path, ...]) -> Outcome:
             )
         signers = check(path, info, keys)
     except (FetchError, PermissionsError) as error:  # SignatureError among them
-        return Outcome(problem=error.message, hint=error.hint)
-    return Outcome(tuple(f"{signer.fingerprint} {line(signer.name, 200)}".rstrip() for signer in signers))
+        return SignedImage(module, path.absolute(), (), as_result(SifmodError(error.message, error.hint)))
+    signed_by = tuple(f"{signer.fingerprint} {line(signer.name, 200)}".rstrip() for signer in signers)
+    return SignedImage(module, path.absolute(), signed_by, None)

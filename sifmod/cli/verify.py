@@ -10,7 +10,7 @@ from sifmod.cli.context import layout_for, live, load_context, reporter, resolve
 from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.shared_options import json_option, site_options
 from sifmod.config.shown import shown
-from sifmod.errors import ModuleError, SifmodError, as_result
+from sifmod.errors import ModuleError
 from sifmod.system import one_line
 from sifmod.tree.layout import Layout
 
@@ -140,20 +140,19 @@ def _verify_modes(site: dict[str, str | None], *, repair: bool, as_json: bool) -
 def _verify_signatures(
     names: tuple[str, ...], keys: tuple[str, ...], site: dict[str, str | None], layout: "Layout", as_json: bool
 ) -> int:
-    from sifmod.actions.verify import SignedImage, check_image
+    from sifmod.actions.verify import check_image
 
     known = (*map(Path, load_context(site).site.signatures.keys), *map(Path, keys))
-    report: list[SignedImage] = []
+    report = []
     for module, path in _images(names, layout):
-        outcome = check_image(path, known)
-        error = as_result(SifmodError(outcome.problem, outcome.hint)) if outcome.problem else None
-        report.append(SignedImage(module, path.absolute(), outcome.signers, error))
+        report.append(one := check_image(module, path, known))
         if as_json:
             continue
-        name, text = module or one_line(str(path)), outcome.problem or f"signed by {', '.join(outcome.signers)}"
+        name, text = module or one_line(str(path)), f"signed by {', '.join(one.signers)}"
+        text = one.error.error if one.error else text
         echo(text if text.startswith(name) else f"{name}: {text}")
-        if outcome.hint:
-            echo(f"  {outcome.hint}")
+        if one.error and one.error.hint:
+            echo(f"  {one.error.hint}")
     if as_json:
         print_json(report)
     return 1 if any(one.error for one in report) else 0
