@@ -1,7 +1,7 @@
 """Man pages of the commands, made when the wheel is built.
 
 click-man 0.6 was looked at: it starts from click's own texts, so that it knows neither the examples nor what the
-options are about. Both come from sifmod/cli/verb.py here, as in `--help`.
+options are about. Both come from sifmod/cli/examples.py and sifmod/config/option.py here, as in `--help`.
 """
 
 import sys
@@ -45,8 +45,9 @@ def _pages(command: Any, context: Any, version: str) -> dict[str, str]:
 
 def _page(command: Any, context: Any, version: str) -> str:
     """One command in roff (man(7))."""
+    from sifmod.cli.examples import EXAMPLES
     from sifmod.cli.main import VERBS
-    from sifmod.cli.verb import EXAMPLES, option_groups, words
+    from sifmod.cli.verb import option_groups, words
 
     name, verb = context.command_path.replace(" ", "-"), words(context)
     text = [*(command.help or "").replace("\b\n", "").split("\n\n")]

@@ -70,7 +70,8 @@ class Bench:
             "SIFMOD_CONFIG_DIR": str(self.root / "etc"),
         }
         path = f"{self.root / 'counting'}:{os.environ['PATH']}"
-        return {**os.environ, **home, "PATH": path}
+        root = {"APPTAINER_USERNS": "1"} if os.geteuid() == 0 else {}
+        return {**os.environ, **root, **home, "PATH": path}
 
     def write(self, images: Sequence[Path], *, checked: bool = False, description: str = "one of many") -> None:
         (self.root / "easyconfigs").mkdir(exist_ok=True)

@@ -4,11 +4,15 @@ A message names the thing, says what was expected and what was found, and what w
 next command. Both are plain text, lower-case start, no full stop on a single sentence.
 """
 
+import errno
 from dataclasses import dataclass
 from typing import Annotated
 
 from sifmod.result import Described, Hint, OrNull
-from sifmod.system import one_line
+from sifmod.system import FILE_LIMIT, meaning, one_line, reason
+
+BUG = 70  # the exit code of one
+BUG_REPORT = "this is a bug in sifmod: please report it with the lines above and the command that you ran"
 
 
 class SifmodError(Exception):
@@ -16,10 +20,11 @@ class SifmodError(Exception):
 
     exit_code = 1
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", *, short: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self._short = short
 
     def __reduce__(self) -> tuple[object, ...]:
         """It comes from another process as it was, whatever its family is made of."""
@@ -29,6 +34,11 @@ class SifmodError(Exception):
     def text(self) -> str:
         """What a person reads of it, before the hint."""
         return self.message
+
+    @property
+    def short(self) -> str:
+        """The same in one line, where many things are listed: without the places that were looked in."""
+        return self._short or self.message.partition("\n")[0]
 
 
 class OptionError(SifmodError):
@@ -197,3 +207,27 @@ class PermissionsError(SifmodError):
     """A path cannot be read or written by this user."""
 
     exit_code = 25
+
+
+def explained(error: OSError) -> SifmodError | None:
+    """What the operating system refused, with what to do about it; None where that cannot be said: a bug."""
+    place = f"{one_line(str(error.filename))}: " if error.filename else ""
+    match meaning(error):
+        case "denied":
+            hint = "choose a place of your own with --prefix or SIFMOD_PREFIX"
+            return PermissionsError(f"{place}{reason(error)}", hint)
+        case "full":
+            hint = "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go"
+            return InstallError(f"{place}{reason(error)}, nothing was published", hint)
+        case "too many files":
+            return InstallError(reason(error), FILE_LIMIT)
+    if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
+        return SifmodError("the current directory has been removed", "go to another one and repeat the command")
+    return InstallError(f"{place}{reason(error)}", "fix this, then run the command again") if error.filename else None
+
+
+def with_code(message: str, hint: str, exit_code: int) -> SifmodError:
+    """An error of no family, with its exit code."""
+    error = SifmodError(message, hint)
+    error.exit_code = exit_code
+    return error

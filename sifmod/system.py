@@ -5,7 +5,7 @@ import os
 import pwd
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -121,6 +121,19 @@ def own_directory(place: Path) -> Path:
 
 _SCRATCH = "sifmod-scratch-"
 _FRESH = 60  # seconds in which a directory may be there and not be locked yet
+
+
+@contextmanager
+def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of this process, which the processes that it starts inherit, and have them as before afterwards."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def plan(**changes: Any) -> Plan:
 
 @dataclass(frozen=True)
 class Published:
-    """A generation on disk, as an installer leaves it: see docs/design.md, section 5."""
+    """A generation on disk, as an installer leaves it: see docs/design.md, section 4."""
 
     plan: Plan
     root: Path

@@ -23,8 +23,6 @@ from sifmod.module.plan import ImagePlan, Runtime
 from sifmod.result import Beside, Described, Sha256
 from sifmod.system import size_text
 from sifmod.tree.generation import tidy
-from sifmod.tree.layout import Layout
-from sifmod.tree.locking import lock
 from sifmod.tree.store import Store
 from sifmod.tree.target_store import target_store
 
@@ -57,14 +55,12 @@ def into_store(image: ImagePlan, runtime: Runtime, store: Store, reporter: Repor
 
     Where the promised one is there and is refused, it is read: if it is damaged, it is brought again and replaced.
     """
-    if settings.fresh:
-        return fetch_image(image, runtime, store.refetching(), reporter.progress, settings)
     try:
-        return fetch_image(image, runtime, store, reporter.progress, settings)
+        return fetch_image(image, runtime, store.refetching() if settings.fresh else store, reporter.progress, settings)
     except UnstartableError:
         raise
     except ImageError:
-        if image.sha256 is None or not store.damaged(image.sha256):
+        if settings.fresh or image.sha256 is None or not store.damaged(image.sha256):
             raise
     reporter.say(f"the stored image {image.sha256[:12]}… is damaged, and is fetched again")
     return fetch_image(image, runtime, store, reporter.progress, settings)
@@ -158,15 +154,15 @@ def _fetched(image: ImagePlan, reference: Reference, site: Site, options: FetchO
             target_store(options.output, site.lock_lease, waiting, replace=options.force) as one,
         ):
             return fetch_image(image, runtime, one, reporter.progress, settings)
-    layout, waiting = Layout(site.prefix), reporter.waiting(reference.shown)
+    tree = reporter.tree(site)
     name = f"fetch-{sha256_bytes(f'{image.sources[0]} {image.arch}'.encode())[:16]}"
     with changing_prefix(site):
-        tidy(layout, site.lock_lease, waiting)  # what a killed run has left may take the room that is needed
-        with lock(layout, name, site.lock_lease, waiting) as held:
-            store = Store(layout, held, waiting, others=site.stores)
+        tidy(tree)  # what a killed run has left may take the room that is needed
+        with tree.lock(name, reference.shown) as held:
+            store = Store(tree.layout, held, reporter.waiting(reference.shown), others=site.stores)
             if not options.into_home:
                 what = f"the image {reference.shown}"
                 ask_home(what, site, lambda: announced_size(image, runtime, store, settings), reporter)
             artifact = into_store(image, runtime, store, reporter, settings)
-            record_fetched(layout, store, site.lock_lease, reporter)
+            record_fetched(tree, store, reporter)
             return artifact

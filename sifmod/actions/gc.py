@@ -18,7 +18,7 @@ from sifmod.tree.durable import reported, take
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.layer import OldLayer, remove_layers
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held, lock
+from sifmod.tree.locking import Held, Tree
 from sifmod.tree.log import Done
 from sifmod.tree.mark import forget
 from sifmod.tree.partial import Partial, discard_partial, lock_name
@@ -79,47 +79,47 @@ def after(rows: Iterable[Candidate]) -> list[Candidate]:
     return [replace(row, removed=not row.keep and not os.path.lexists(row.path)) for row in rows]
 
 
-def apply_gc(layout: Layout, plan: GcPlan, lease: float, reporter: Reporter) -> Collected:
+def apply_gc(tree: Tree, plan: GcPlan, reporter: Reporter) -> Collected:
     """Remove what `plan` says, as far as a second look under the locks agrees. Idempotent.
 
     Killed on the way, a generation or an image is there whole or not at all.
     """
-    on_wait = reporter.waiting("the tree")
-    tidy(layout, lease, on_wait)
+    layout = tree.layout
+    tidy(tree)
     wanted = {generation.root for generation in plan.generations if not generation.keep}
     removed: list[OldGeneration] = []
     receipts = [read_receipt(root) for root in wanted]
     for module in sorted({generation.module for generation in plan.generations if not generation.keep} | {*plan.empty}):
-        with module_lock(layout, module, lease, on_wait) as held:
+        with module_lock(tree, module) as mine:
             for old in old_generations(layout, module, (plan.jobs, plan.days, plan.rollbacks)):
                 if not old.keep and old.root in wanted:
                     if old.number == live_number(layout, module):  # of a retired module
-                        unpublish(layout, module, held)
-                        record(layout, Done("uninstalled", module, old.number), held, reporter)
-                    _remove_generation(layout, old, held)
-                    record(layout, Done("removed", module, old.number), held, reporter)
+                        unpublish(mine)
+                        record(layout, Done("uninstalled", module, old.number), mine.held, reporter)
+                    _remove_generation(layout, old, mine.held)
+                    record(layout, Done("removed", module, old.number), mine.held, reporter)
                     removed.append(old)
-            _remove_history(layout, module, held)
+            _remove_history(layout, module, mine.held)
     release(layout, [known.image for known in receipts if known])
     going = [old.image for old in plan.images if not old.keep]
     images = []
     if going:
-        with lock(layout, GC, lease, on_wait) as held:
+        with tree.lock(GC, "the tree") as held:
             with reported("cannot look what locks name"):
                 named = locked_images(layout)  # also by a lock that was written since
             for image in going:
                 if image.sha256 not in named and discard(layout, image, held, plan.mark_days):
                     images.append(image)
                     done = Done("removed", sha256=image.sha256, size=image.size)
-                    record_beside(layout, done, lease, reporter)
+                    record_beside(tree, done, reporter)
     forget(layout, {image.sha256 for image in entries(layout)})
     gone = []
     for partial in (old.partial for old in plan.partials if not old.keep):
-        with lock(layout, lock_name(partial.key), lease, on_wait) as held:
+        with tree.lock(lock_name(partial.key), "the tree") as held:
             if discard_partial(layout, partial, held):
                 gone.append(partial)
-                record_beside(layout, Done("removed", size=partial.size), lease, reporter)
-    layers = remove_layers(layout, [old for old in plan.layers if not old.keep], lease, on_wait)
+                record_beside(tree, Done("removed", size=partial.size), reporter)
+    layers = remove_layers(layout, [old for old in plan.layers if not old.keep], tree.lease, tree.waiting("the tree"))
     size = sum(image.size for image in images) + sum(partial.size for partial in gone) + sum(old.size for old in layers)
     return Collected(tuple(removed), tuple(images), tuple(gone), size, tuple(layers))
 

@@ -16,6 +16,7 @@ from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.image.child import run_child
 from sifmod.module.quote import shell
+from sifmod.module.scripts import NO_LAYER
 from sifmod.result import Beside, Described, Internal, OrNull
 from sifmod.tree.kernelspec import Kernelspec, write_kernelspec
 from sifmod.tree.layout import Layout
@@ -144,7 +145,8 @@ def _check(
     module, layer, named = installation.module, environment.get("SIFMOD_LAYER"), words_for(installation, environ)
     said, _, hint = "\n".join(ended.lines).partition("\nhint: ")
     add = f"sifmod add {named} {package}{f' --layer {layer}' if layer else ''}"
-    if layer and said.endswith(none := f"{module}: there is no layer {layer} of it"):
+    if layer and ended.code == NO_LAYER:
+        none = f"{module}: there is no layer {layer} of it"
         raise ModuleError(none, f"`{add}` makes it; `sifmod layers {named}` lists those that there are")
     if f"No module named '{package}'" not in "".join(ended.lines[-1:]):
         raise ModuleError(f"{package} of {module} cannot be used: {' '.join(said.splitlines()[-3:])}", hint)

@@ -14,6 +14,7 @@ from sifmod.result import Described
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, ModuleLife, NameLife, checked_text, read_life
+from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
 from sifmod.tree.receipt import live_number
 from sifmod.tree.write_life import Written, commands, life_lock, write_life, written
@@ -58,11 +59,11 @@ def update_life(
         _check(layout, name, after)
         return after
 
-    lease = site.lock_lease
-    tidy(layout, lease, reporter.waiting(name))
+    tree = Tree(layout, site.lock_lease, reporter.waiting)
+    tidy(tree)
     done = written(layout, name, checked)
     if done is None:
-        with life_lock(layout, name, lease, reporter.waiting(name)) as held:
+        with life_lock(tree, name) as held:
             before = read_life(layout, name)
             _hooks(site, "before_retire", differences(name, before, checked(before)), reporter)
             done = write_life(layout, name, checked, held)
@@ -70,14 +71,15 @@ def update_life(
     changes = tuple(differences(name, done.before, done.after))
     for module, what in changes:
         number = live_number(layout, module)
-        with module_lock(layout, module, lease, reporter.waiting(module)) as held:
-            record(layout, Done(what, module, number, number), held, reporter)
+        with module_lock(tree, module) as mine:
+            record(layout, Done(what, module, number, number), mine.held, reporter)
     _hooks(site, "after_retire", iter(changes), reporter)
     return Decided(done.after, changes, done.changed)
 
 
-def forget_life(layout: Layout, module: ModuleName, lease: float, reporter: Reporter) -> bool:
+def forget_life(tree: Tree, module: ModuleName, reporter: Reporter) -> bool:
     """Take an uninstalled module out of it; gives whether it was the default. Idempotent."""
+    layout = tree.layout
 
     def without(life: NameLife) -> NameLife:
         return life.without(module.version)
@@ -85,7 +87,7 @@ def forget_life(layout: Layout, module: ModuleName, lease: float, reporter: Repo
     done = written(layout, module.name, without)
     if done is None:
         try:
-            with life_lock(layout, module.name, lease, reporter.waiting(module)) as held:
+            with life_lock(tree, module.name) as held:
                 done = write_life(layout, module.name, without, held)
         except FullError as error:
             why = error.message.partition(";")[0]

@@ -8,7 +8,7 @@ from sifmod.errors import SifmodError
 from sifmod.tree.generation import module_lock
 from sifmod.tree.layer import Layer, Layers
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held, lock
+from sifmod.tree.locking import Held, Tree
 from sifmod.tree.log import STORE, Done, Log, append, entry, logged_modules, read_log
 from sifmod.tree.store import Store
 
@@ -27,12 +27,15 @@ def record(layout: Layout, done: Done, held: Held, reporter: Reporter) -> None:
         _warn(error.message, reporter)
 
 
-def record_beside(layout: Layout, done: Done, lease: float, reporter: Reporter) -> None:
+def record_beside(tree: Tree, done: Done, reporter: Reporter) -> None:
     """Write what was done to the store, or beside a module, as `record` does, under the lock that the log has."""
-    module, waiting = done.module, reporter.waiting("the log")
     try:
-        with module_lock(layout, module, lease, waiting) if module else lock(layout, STORE, lease, waiting) as held:
-            record(layout, done, held, reporter)
+        if done.module:
+            with module_lock(tree, done.module) as mine:
+                record(tree.layout, done, mine.held, reporter)
+        else:
+            with tree.lock(STORE, "the log") as held:
+                record(tree.layout, done, held, reporter)
     except SifmodError as error:
         _warn(error.message, reporter)
 
@@ -44,13 +47,13 @@ def record_layer(layers: Layers, now: Layer | None, before: Layer | None, lease:
         done = Done("removed", layer.module, before.number if before else None, layer=layer.name)
         if now:
             done = done._replace(what="made", generation=now.number, sha256=now.image, size=now.size)
-        record_beside(layout, done, lease, reporter)
+        record_beside(Tree(layout, lease, reporter.waiting), done, reporter)
 
 
-def record_fetched(layout: Layout, store: Store, lease: float, reporter: Reporter) -> None:
+def record_fetched(tree: Tree, store: Store, reporter: Reporter) -> None:
     """Write what a fetch has added to the store."""
     for image, size in store.brought:
-        record_beside(layout, Done("fetched", sha256=image, size=size), lease, reporter)
+        record_beside(tree, Done("fetched", sha256=image, size=size), reporter)
 
 
 def changes(layout: Layout, names: Collection[str] = ()) -> Log:

@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sifmod.config.site import Site
 from sifmod.image.artifact import Progress, no_progress
+from sifmod.tree.layout import Layout
+from sifmod.tree.locking import Tree
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,10 @@ class Reporter:
     def waiting(self, what: object) -> Callable[[str], None]:
         """Says who works on `what` while a lock is waited for."""
         return lambda who: self.say(f"waiting for {what}, which {who} is working on")
+
+    def tree(self, site: Site) -> Tree:
+        """The tree of the site, in which locks are waited for as this says."""
+        return Tree(Layout(site.prefix), site.lock_lease, self.waiting)
 
     def warn_once(self, about: str, text: str) -> None:
         """Say a warning, the first one about this."""

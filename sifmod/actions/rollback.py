@@ -10,44 +10,46 @@ from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.generation import module_lock, release_hold, restore, tidy
 from sifmod.tree.history import held_since, previous, read_history
 from sifmod.tree.layout import Layout
+from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
 from sifmod.tree.receipt import Installation, live_number, numbers, read_receipt
 from sifmod.tree.state import missing
 
 
-def rollback(layout: Layout, module: ModuleName, to: int | None, lease: float, reporter: Reporter) -> Installation:
+def rollback(tree: Tree, module: ModuleName, to: int | None, reporter: Reporter) -> Installation:
     """Make generation `to` live, or the one that was live before the present one: what is live now.
 
     Also brings back a module that was uninstalled. A second rollback undoes the first. Idempotent with `to`. Raises
     ModuleError when there is no such generation, InstallError when it is no longer complete, OSError where the disk
     does not tell.
     """
-    tidy(layout, lease, reporter.waiting(module))
+    layout = tree.layout
+    tidy(tree)
     _number(layout, module, to)
-    with module_lock(layout, module, lease, reporter.waiting(module)) as held:
+    with module_lock(tree, module) as mine:
         installation = _target(layout, module, to)
         before, lacks = live_number(layout, module), missing(layout, installation)
-        restore(layout, installation, held)
+        restore(mine, installation)
         if lacks:  # that it is not the live one, too
             done = Done("rolled back", module, before, installation.generation, installation.image_sha256 or None)
-            record(layout, done, held, reporter)
+            record(layout, done, mine.held, reporter)
             if before in held_since(read_history(layout, module)):
-                record(layout, Done("held", module, before), held, reporter)
+                record(layout, Done("held", module, before), mine.held, reporter)
     return installation
 
 
-def release_held(layout: Layout, module: ModuleName, lease: float, reporter: Reporter) -> tuple[int, ...]:
+def release_held(tree: Tree, module: ModuleName, reporter: Reporter) -> tuple[int, ...]:
     """Let what was rolled back from be installed again: its generations.
 
     Raises ModuleError where nothing is held.
     """
-    tidy(layout, lease, reporter.waiting(module))
-    _held(layout, module)
-    with module_lock(layout, module, lease, reporter.waiting(module)) as held:
-        generations = _held(layout, module)
-        release_hold(layout, module, held)
+    tidy(tree)
+    _held(tree.layout, module)
+    with module_lock(tree, module) as mine:
+        generations = _held(tree.layout, module)
+        release_hold(mine)
         for number in generations:
-            record(layout, Done("released", module, number), held, reporter)
+            record(tree.layout, Done("released", module, number), mine.held, reporter)
     return generations
 
 

@@ -10,7 +10,6 @@ from sifmod.config.site import Site
 from sifmod.errors import SifmodError
 from sifmod.image.child import run_child
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import lock
 
 PROGRAM = "update_lmod_system_cache_files"
 _PLACE = "/usr/share/lmod/lmod"  # of the packages of distributions
@@ -34,7 +33,7 @@ def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool
     modulepath = ":".join(cache.modulepath or (str(layout.modules),))
     directory, stamp = Path(cache.directory), Path(cache.timestamp)
     try:
-        with lock(layout, _LOCK, site.lock_lease, reporter.waiting("the spider cache")):
+        with reporter.tree(site).lock(_LOCK, "the spider cache"):
             for place in (directory, stamp.parent):
                 _make(place, site.group)
             # it would write over the files of other members; who may write in the directory may replace them

@@ -19,6 +19,7 @@ from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.history import recorded
 from sifmod.tree.kernelspec import kernels_directory, our_kernelspecs
 from sifmod.tree.layout import Layout
+from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
 from sifmod.tree.receipt import live_number, read_receipt, views_of
 
@@ -49,24 +50,25 @@ class Uninstalls(NamedTuple):
     purged: Annotated[tuple[Candidate, ...], Described("with --purge: what was looked at to free space")]
 
 
-def uninstall(layout: Layout, module: ModuleName, lease: float, reporter: Reporter) -> Uninstalled:
+def uninstall(tree: Tree, module: ModuleName, reporter: Reporter) -> Uninstalled:
     """Remove the modulefiles and the switch of `module`; what is loaded in shells and jobs goes on working.
 
     The generations stay for `rollback` and `gc`. Killed on the way, the module is there or not, and the next run
     completes it. Idempotent until `gc` has removed the last generation; then, and for a module that never was here,
     ModuleError. Raises InstallError when the modulefile was changed by hand.
     """
-    tidy(layout, lease, reporter.waiting(module))
+    layout = tree.layout
+    tidy(tree)
     _check(layout, module)
-    with module_lock(layout, module, lease, reporter.waiting(module)) as held:
+    with module_lock(tree, module) as mine:
         _check(layout, module)
         before = next((event.generation for event in recorded(layout, module)[-1:]), live_number(layout, module))
-        unpublish(layout, module, held)
+        unpublish(mine)
         if before is not None:  # the live one, or that of a run that died on the way
-            record(layout, Done("uninstalled", module, before), held, reporter)
+            record(layout, Done("uninstalled", module, before), mine.held, reporter)
             if known := read_receipt(layout.generation(module, before)):
                 release(layout, (known.image,), live_only=True)
-    default = forget_life(layout, module, lease, reporter)
+    default = forget_life(tree, module, reporter)
     stays = (layout.user_software(module), layout.prefix / "layers" / str(module))
     user_software, layers = (str(place) if place.exists() else None for place in stays)
     kernels: tuple[str, ...] = ()
@@ -82,8 +84,8 @@ def purge(
 
     What `gc` keeps for its age goes; what a Slurm job may use and what the user added or changed stays.
     """
-    lease, mark_days = site.lock_lease, site.mark_days
-    plan = plan_gc(layout, 0.0, ask_jobs=ask_jobs, rollbacks=True, only=modules, mark_days=mark_days)
+    tree = reporter.tree(site)
+    plan = plan_gc(layout, 0.0, ask_jobs=ask_jobs, rollbacks=True, only=modules, mark_days=site.mark_days)
     receipts = (read_receipt(old.root) for old in plan.generations)
     digests = {receipt.image.sha256 for receipt in receipts if receipt and receipt.image}
     plan = plan._replace(
@@ -94,13 +96,13 @@ def purge(
         closed=(),
     )
     try:
-        collected = apply_gc(layout, plan, lease, reporter)
+        collected = apply_gc(tree, plan, reporter)
     except InstallError as error:  # a second purge does not know a module of which only the image is left
         raise type(error)(
             error.message, f"`sifmod gc --now` frees what is left{error.hint and f'; {error.hint}'}"
         ) from error
     with suppress(SifmodError, OSError):  # what the disk has just refused to remove; a second purge would not get here
-        tidy(layout, lease, reporter.waiting("what is left"))
+        tidy(tree)
     return plan, collected
 
 

@@ -17,7 +17,7 @@ from multiprocessing.context import ForkProcess
 from typing import Any, NamedTuple, TypeVar
 
 from sifmod.actions.reporter import Reporter
-from sifmod.errors import SifmodError
+from sifmod.errors import BUG, SifmodError, with_code
 
 _FORK = get_context("fork")
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -182,8 +182,7 @@ def _done(do: Do, task: int, connection: Connection) -> Finished:
     except Exception:
         import traceback
 
-        bug = SifmodError(traceback.format_exc(), "this is a bug in sifmod: please report it")
-        bug.exit_code = 70
+        bug = with_code(traceback.format_exc(), "this is a bug in sifmod: please report it", BUG)
         return Finished(task, error=bug)
 
 

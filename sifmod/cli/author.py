@@ -4,13 +4,14 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.command import Options, argument, command
 from sifmod.cli.context import load_context, load_facts, reporter
 from sifmod.cli.output import counted, echo, print_json, quiet, say, show_error, write
-from sifmod.cli.shared_options import conversion_options, json_option, site_options, yes_option
+from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Error, OptionError, Problem, SifmodError, as_result
 from sifmod.system import one_line
 
@@ -21,18 +22,13 @@ if TYPE_CHECKING:
 Words = tuple[str, ...]
 
 
-@click.command("check")
-@click.argument("files", nargs=-1, required=True, metavar="FILE|DIRECTORY...")
-@click.option(
-    "--variant",
-    "variants",
-    metavar="NAME|all",
-    multiple=True,
-    help="Check only this one; may be repeated (default: all).",
-)
-@site_options
-@json_option
-def check_command(files: Words, variants: Words, as_json: bool, **site: str | None) -> int:
+class CheckOptions(SiteOptions):
+    files: tuple[str, ...] = argument("FILE|DIRECTORY...", many=True)
+    variants: Words = ()
+
+
+@command("check", CheckOptions)
+def check_command(given: CheckOptions) -> int:
     """Validate easyconfigs and render what they would install; every problem as file:line:column: key: message.
 
     Site files and quirks are checked too; binds that are allowed and odd are a warning. Of a DIRECTORY everything below
@@ -41,21 +37,21 @@ def check_command(files: Words, variants: Words, as_json: bool, **site: str | No
     """
     from sifmod.actions.author.check import files_below
 
-    context = load_context(site)
-    only = tuple(dict.fromkeys(variants))
+    context = load_context(given.settings)
+    only = tuple(dict.fromkeys(given.variants))
     results: list[CheckedFile] = []
     codes: list[int] = []
     shared: dict[str, int] = {}  # how many files each problem of another one is about
-    for file in files:
+    for file in given.files:
         for path in files_below(Path(file)) or (file,):
             found = _checked(path, context, only)
             codes.append(found.exit_code)
             results.append(found.result)
             for line in found.elsewhere:
                 shared[line] = shared.get(line, 0) + 1
-            if found.lines and not as_json:
+            if found.lines and not given.as_json:
                 echo("\n".join(found.lines))
-    if as_json:
+    if given.as_json:
         print_json(results)
     else:
         for line, number in shared.items():
@@ -115,21 +111,18 @@ def _places(path: Path, problems: Iterable[Problem], end: str = "") -> tuple[Wor
     return tuple(line for own, line in lines if own), tuple(line for own, line in lines if not own)
 
 
-@click.command("new")
-@click.argument("reference", metavar="[REFERENCE|FILE]", required=False)
-@click.option("--from", "base", metavar="BASE", help="Build an image upon this one, or upon an easyconfig's.")
-@click.option("--pip", metavar="PACKAGE", multiple=True, help="With --from: a package to add, as pip spells it.")
-@click.option("-o", "--output", metavar="FILE", help="Write the easyconfig here; - for standard output.")
-@click.option("--name", metavar="NAME", help="The module's name (default: guessed).")
-@click.option("--version", metavar="VERSION", help="Its version (default: guessed).")
-@click.option("--arch", type=click.Choice(["amd64", "arm64"]), help="Architecture (default: the site's).")
-@click.option("--offline", is_flag=True, help="Use only what is on this machine.")
-@yes_option
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-@conversion_options
-@site_options
-@json_option
-def new_command(reference: str | None, base: str | None, pip: tuple[str, ...], **given: Any) -> None:
+class NewCommand(ConversionOptions):
+    reference: str | None = argument("[REFERENCE|FILE]", default=None)
+    base: str | None = None
+    pip: Words = ()
+    output: str | None = None
+    name: str | None = None
+    version: str | None = None
+    arch: str | None = None
+
+
+@command("new", NewCommand)
+def new_command(given: NewCommand) -> None:
     """Write a first easyconfig for an image, and print its path.
 
     Name, version, accelerator, Python environment and wrappers are guessed from what the image says and from the files
@@ -142,26 +135,31 @@ def new_command(reference: str | None, base: str | None, pip: tuple[str, ...], *
     from sifmod.cli.progress import progress
     from sifmod.errors import OptionError
 
-    if (reference is None) == (base is None) or bool(pip) != (base is not None):
+    if (given.reference is None) == (given.base is None) or bool(given.pip) != (given.base is not None):
         raise OptionError("give an image, or --from BASE with --pip PACKAGE, and not both")
-    output, show = given["output"], not given["quiet"]
+    output, show = given.output, not given.quiet
     if output not in (None, "-"):
         check_target(Path(output))
     options = NewOptions(
-        name=given["name"],
-        version=given["version"],
-        arch=given["arch"],
-        offline=given["offline"],
-        into_home=given["yes"],
-        pip=pip or None,
+        name=given.name,
+        version=given.version,
+        arch=given.arch,
+        offline=given.offline,
+        into_home=given.yes,
+        pip=given.pip or None,
         own_name=output is None,
     )
     with progress(show) as update:
-        draft = make_draft(reference or str(base), load_facts(given), options, reporter(say if show else quiet, update))
+        draft = make_draft(
+            given.reference or str(given.base),
+            load_facts(given.settings),
+            options,
+            reporter(say if show else quiet, update),
+        )
     target = None if output == "-" else Path(output or draft.filename)
     if target is not None:
         write_text(draft.text, target)
-    if given["as_json"]:
+    if given.as_json:
         module = draft.loaded.easyconfig.module
         print_json(Drafted(target and target.absolute(), module, draft.image.absolute(), draft.text))
     elif target is None:
@@ -172,38 +170,16 @@ def new_command(reference: str | None, base: str | None, pip: tuple[str, ...], *
             say(f"{draft.loaded.easyconfig.module}: read what was guessed, then `sifmod install {target}`")
 
 
-@click.command("import")
-@click.argument("files", nargs=-1, required=True, metavar="FILE|DIRECTORY...")
-@click.option(
-    "-o",
-    "--output",
-    metavar="DIRECTORY",
-    default=".",
-    help="Write the easyconfigs here (default: the current directory); it is made where it is missing.",
-)
-@click.option(
-    "--name-from",
-    type=click.Choice(["path", "whatis"]),
-    default="path",
-    help="Name a Lua modulefile's module by its path, NAME/VERSION.lua (default), or by what it says of itself.",
-)
-@click.option(
-    "--module-tree",
-    metavar="DIRECTORY",
-    help="What users give to `module use`, for Lua modulefiles that are not NAME/VERSION.lua right below it.",
-)
-@click.option("--force", is_flag=True, help="Replace easyconfigs that are there.")
-@site_options
-@json_option
-def import_command(
-    files: tuple[str, ...],
-    output: str,
-    name_from: str,
-    module_tree: str | None,
-    force: bool,
-    as_json: bool,
-    **site: str | None,
-) -> int:
+class ImportOptions(SiteOptions):
+    files: tuple[str, ...] = argument("FILE|DIRECTORY...", many=True)
+    output: str = "."
+    name_from: str = "path"
+    module_tree: str | None = None
+    force: bool = False
+
+
+@command("import", ImportOptions)
+def import_command(given: ImportOptions) -> int:
     """Turn files of other tools into easyconfigs, and print their paths.
 
     A LUMI EasyBuild .eb, a container.yaml of singularity-hpc, or an NGC or Biocontainers Lua modulefile; of a directory
@@ -215,16 +191,16 @@ def import_command(
     from sifmod.imports.cost import CannotImportError
     from sifmod.imports.modulefile import Naming
 
-    directory = Path(output)
+    directory, module_tree = Path(given.output), given.module_tree
     if directory.exists() and not directory.is_dir():
         raise OptionError(f"{directory} is not a directory")
     if module_tree and not Path(module_tree).is_dir():
         raise OptionError(f"--module-tree: there is no directory {module_tree}")
-    naming = Naming(name_from == "whatis", Path(module_tree) if module_tree else None)
+    naming = Naming(given.name_from == "whatis", Path(module_tree) if module_tree else None)
     results: list[ImportedFile] = []
     failed: dict[Path, Error] = {}
     worst, repeated, left = 0, 0, 0
-    for one in convert(find_sources(tuple(map(Path, files))), load_facts(site), naming):
+    for one in convert(find_sources(tuple(map(Path, given.files))), load_facts(given.settings), naming):
         source = str(one.source)
         if one.same_as in failed:
             left += 1
@@ -238,7 +214,7 @@ def import_command(
         try:
             if one.problem:
                 raise CannotImportError(one.problem, line=one.line)
-            path = write(one, directory, force)
+            path = write(one, directory, given.force)
         except (CannotImportError, OptionError) as error:
             worst = max(worst, error.exit_code)
             failed[one.source] = as_result(error)
@@ -250,40 +226,37 @@ def import_command(
         results.append(ImportedFile(source, one.notes, NewEasyconfig(path.absolute(), one.module)))
         for note in one.notes:
             say(f"{one.source}: {note}")
-        if not as_json:
+        if not given.as_json:
             echo(path)
     if repeated:
         say(f"{counted(repeated, 'file')} of the same content as another: imported once")
     if left:
         say(f"{counted(left, 'file')} of the same content as one that was not written: not imported either")
-    if as_json:
+    if given.as_json:
         print_json(results)
     return worst
 
 
-@click.command("schema")
-@click.option(
-    "--output",
-    "verb",
-    is_flag=False,
-    flag_value="",
-    metavar="[VERB]",
-    help="That of what VERB (list, 'site show', …) prints with --json, of every verb without VERB.",
-)
-@click.option("--stack", is_flag=True, help="That of a stack's file.")
-@click.option("--hooks", is_flag=True, help="That of what a hook has on its standard input.")
-def schema_command(verb: str | None, stack: bool, hooks: bool) -> None:
+class SchemaOptions(Options):
+    verb: str | None = None
+    stack: bool = False
+    hooks: bool = False
+
+
+@command("schema", SchemaOptions)
+def schema_command(given: SchemaOptions) -> None:
     """Print the JSON Schema of an easyconfig, of a stack, of what a verb prints with --json, or of a hook's input."""
     import json
 
-    if verb is None and not hooks:
+    verb = given.verb
+    if verb is None and not given.hooks:
         from sifmod.config.schema import easyconfig_schema, stack_schema
 
-        write(json.dumps(stack_schema() if stack else easyconfig_schema(), indent=2))
+        write(json.dumps(stack_schema() if given.stack else easyconfig_schema(), indent=2))
         return
     from sifmod.cli.outputs import OUTPUTS, hook_schema, output_schema
 
-    if hooks:
+    if given.hooks:
         write(json.dumps(hook_schema(), indent=2))
         return
     if verb and verb not in OUTPUTS:
@@ -292,28 +265,31 @@ def schema_command(verb: str | None, stack: bool, hooks: bool) -> None:
     write(json.dumps(found, indent=2))
 
 
-@click.command("lock")
-@click.argument("easyconfigs", nargs=-1, required=True, metavar="FILE|NAME...")
-@click.option("--variant", "variants", metavar="NAME|all", multiple=True, help="Which variants; may be repeated.")
-@click.option("-o", "--output", metavar="LOCK", type=click.Path(path_type=Path), help="One lock of them all.")
-@site_options
-@json_option
-def lock_command(
-    easyconfigs: tuple[str, ...], variants: tuple[str, ...], output: Path | None, as_json: bool, **given: Any
-) -> None:
+class LockOptions(SiteOptions):
+    easyconfigs: tuple[str, ...] = argument("FILE|NAME...", many=True)
+    variants: Words = ()
+    output: Path | None = None
+
+
+@command("lock", LockOptions)
+def lock_command(given: LockOptions) -> None:
     """Write down what is installed of easyconfigs: `install --locked` gives exactly that elsewhere, or fails.
 
     The lock of FILE.yaml is FILE.lock beside it; that of a NAME is in this directory.
     """
     from sifmod.actions.lock import WrittenLock, lock_beside
-    from sifmod.cli.stack_files import write_lock
+    from sifmod.actions.stack.record import write_lock
+    from sifmod.actions.stack.stack_options import read_stack
+    from sifmod.cli.stack_files import installed_stack, say_locked
     from sifmod.config.stack import stack_of
 
-    stacks = (easyconfigs,) if output else tuple((word,) for word in easyconfigs)
+    stacks = (given.easyconfigs,) if given.output else tuple((word,) for word in given.easyconfigs)
     written = []
     for words in stacks:
-        path = output or lock_beside(words[0])
-        modules = write_lock(stack_of(words, variants), path, given, as_json=as_json)
-        written.append(WrittenLock(path.absolute(), tuple(one.module for one in modules)))
-    if as_json:
+        path = (given.output or lock_beside(words[0])).absolute()
+        modules = write_lock(read_stack(stack_of(words, given.variants), installed_stack(given)), path)
+        if not given.as_json:
+            say_locked(path, modules)
+        written.append(WrittenLock(path, tuple(one.module for one in modules)))
+    if given.as_json:
         print_json(written[0] if len(written) == 1 else written)

@@ -2,92 +2,84 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
-from sifmod.cli.batch import Done, run_batch, summary, worst
+from sifmod.actions.batch import worst
+from sifmod.cli.batch import Told, result_of, summary, told_batch
+from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_context, reporter
 from sifmod.cli.output import echo, print_json, quiet, say
-from sifmod.cli.shared_options import (
-    Given,
-    conversion_options,
-    json_option,
-    keep_blobs_option,
-    site_options,
-    yes_option,
-)
+from sifmod.cli.shared_options import ConversionOptions
 from sifmod.config.shown import shown
 from sifmod.errors import OptionError
 
 
-@click.command("fetch")
-@click.argument("references", nargs=-1, required=True, metavar="REFERENCE...")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the SIF here instead.")
-@click.option("--sha256", metavar="DIGEST", help="The SIF must have this SHA-256.")
-@click.option("--arch", type=click.Choice(["amd64", "arm64"]), help="Architecture (default: this machine's).")
-@click.option("-f", "--force", is_flag=True, help="Fetch again what is there already, and replace FILE.")
-@click.option("--offline", is_flag=True, help="Use only what is on this machine.")
-@click.option("--fail-fast", is_flag=True, help="Of several references: leave the others after a failure.")
-@yes_option
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-@conversion_options
-@keep_blobs_option
-@site_options
-@json_option
-def command(references: tuple[str, ...], **given: Any) -> int:
+class FetchCommand(ConversionOptions):
+    references: tuple[str, ...] = argument("REFERENCE...", many=True)
+    output: Path | None = None
+    sha256: str | None = None
+    arch: str | None = None
+    force: bool = False
+    fail_fast: bool = False
+    keep_blobs: bool = False
+
+
+@command("fetch", FetchCommand)
+def fetch_command(given: FetchCommand) -> int:
     """Fetch images into the store, verified, and print the paths of their SIFs.
 
     REFERENCE is a source as in an easyconfig: docker://, oras://, https://, oci:, oci-archive:, docker-archive:,
     library://, a path, or a name in the site's image directories. A download that was interrupted goes on. Of several
     references all are tried.
     """
-    if len(references) > 1 and (given["output"] or given["sha256"]):
+    references = given.references
+    if len(references) > 1 and (given.output or given.sha256):
         raise click.UsageError("-o and --sha256 are for one REFERENCE")
-    if given["output"] == Path("-"):
+    if given.output == Path("-"):
         raise OptionError("-o -: a SIF is not written to standard output", "name a file: -o FILE.sif")
     fetch = _fetch(given)
     if len(references) == 1:
-        done = fetch(references[0])
-        if given["as_json"]:
-            print_json(done.result)
+        told = fetch(references[0])
+        if given.as_json:
+            print_json(told.result)
         return 0
-    batch = run_batch(references, fetch, fail_fast=given["fail_fast"])
+    batch = told_batch(references, fetch, fail_fast=given.fail_fast)
     ended = [(shown(reference), one) for reference, one in batch]
     code = worst([one for _, one in ended])
-    for line in summary(ended) if code or not given["quiet"] else ():
+    for line in summary(ended) if code or not given.quiet else ():
         say(line)
-    if given["as_json"]:
+    if given.as_json:
         from sifmod.actions.fetch import FetchedReference
 
-        print_json([FetchedReference(reference, one.result) for reference, one in ended])
+        print_json([FetchedReference(reference, result_of(one)) for reference, one in ended])
     return code
 
 
-def _fetch(given: Given) -> Callable[[str], Done]:
+def _fetch(given: FetchCommand) -> Callable[[str], Told]:
     """Fetches the image of a reference, and prints its path."""
     from sifmod.actions.fetch import FetchOptions, fetch, with_promise
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
-    site = load_context(given).site
+    site = load_context(given.settings).site
     options = FetchOptions(
-        sha256=_digest(given["sha256"]) if given["sha256"] else None,
-        arch=given["arch"],
-        output=given["output"] and given["output"].absolute(),
-        force=given["force"],
-        offline=given["offline"],
-        keep_blobs=given["keep_blobs"],
-        into_home=given["yes"],
+        sha256=_digest(given.sha256) if given.sha256 else None,
+        arch=given.arch,
+        output=given.output and given.output.absolute(),
+        force=given.force,
+        offline=given.offline,
+        keep_blobs=given.keep_blobs,
+        into_home=given.yes,
     )
-    speak = quiet if given["quiet"] else say
+    speak = quiet if given.quiet else say
 
-    def fetched(reference: str) -> Done:
+    def fetched(reference: str) -> Told:
         speak(f"fetching {shown(reference)}")
         with progress(speak is say) as update:
             artifact = fetch(reference, site, options, reporter(speak, update))
         state = "fetched" if update.used else "in the store already"
-        if given["as_json"]:
-            return Done(state, with_promise(artifact))
+        if given.as_json:
+            return Told(state, with_promise(artifact))
         if not update.used:
             speak("the image is in the store already")
         if options.keep_blobs and not update.used:
@@ -98,7 +90,7 @@ def _fetch(given: Given) -> Callable[[str], Done]:
         if not any(artifact.sha256 in text for text in (*artifact.notes, str(artifact.path))):
             speak(f"SHA-256 {artifact.sha256}")
         echo(artifact.path)
-        return Done(state)
+        return Told(state)
 
     return fetched
 

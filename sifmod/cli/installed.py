@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, load_facts, reporter, resolve
 from sifmod.cli.output import counted, echo, print_json, print_rows, say, show_error
-from sifmod.cli.shared_options import json_option, prefix_option
+from sifmod.cli.shared_options import TreeOptions
 from sifmod.errors import SifmodError, as_result
 from sifmod.system import one_line, size_text
 from sifmod.tree.layout import Layout
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
     from sifmod.tree.receipt import Installation
 
 
-@click.command("list")
-@click.argument("pattern", default="")
-@prefix_option
-@json_option
-def list_command(pattern: str, prefix: str | None, as_json: bool) -> None:
+class ListOptions(TreeOptions):
+    pattern: str = argument(default="")
+
+
+@command("list", ListOptions)
+def list_command(given: ListOptions) -> None:
     """List the installed modules whose name holds PATTERN."""
     from sifmod.actions.list import list_modules
     from sifmod.tree.history import in_words as held
@@ -33,9 +35,9 @@ def list_command(pattern: str, prefix: str | None, as_json: bool) -> None:
             return "?"
         return size_text(installation.image.size) if installation.image else "view"
 
-    layout = layout_for(prefix)
-    found = list_modules(layout, pattern)
-    if as_json:
+    layout = layout_for(given.prefix)
+    found = list_modules(layout, given.pattern)
+    if given.as_json:
         print_json(found)
         return
     day = today()
@@ -56,17 +58,19 @@ def list_command(pattern: str, prefix: str | None, as_json: bool) -> None:
         ]
     )
     if not found:
-        echo("no module is installed here" if not pattern else f"no installed module matches {pattern!r}", err=True)
+        pattern = given.pattern
+        echo(f"no installed module matches {pattern!r}" if pattern else "no module is installed here", err=True)
     if others := set(remains(layout)) - {str(listed.module) for listed in found}:
         told = f"earlier runs died and left something behind of {', '.join(sorted(others)[:3])}"
         say(f"{told}: the next install removes it, or `sifmod gc --yes`")
 
 
-@click.command("log")
-@click.argument("modules", nargs=-1, metavar="[MODULE]...")
-@prefix_option
-@json_option
-def log_command(modules: tuple[str, ...], prefix: str | None, as_json: bool) -> None:
+class LogOptions(TreeOptions):
+    modules: tuple[str, ...] = argument("[MODULE]...", default=(), many=True)
+
+
+@command("log", LogOptions)
+def log_command(given: LogOptions) -> None:
     """Show what was changed in the tree: when (UTC), by whom, on which host and by which command, the newest last.
 
     MODULE is a name with a version, or without one, or with the beginning of some; an uninstalled one has its log
@@ -74,14 +78,14 @@ def log_command(modules: tuple[str, ...], prefix: str | None, as_json: bool) -> 
     """
     from sifmod.actions.log import changes
 
-    log = changes(layout_for(prefix), modules)
+    log = changes(layout_for(given.prefix), given.modules)
     for problem in log.problems:
         say(f"warning: {problem}")
-    if as_json:
+    if given.as_json:
         print_json(log.entries)
         return
     print_rows([_log_row(entry) for entry in log.entries])
-    if not log.entries and not modules:
+    if not log.entries and not given.modules:
         echo("no change is recorded here", err=True)
 
 
@@ -102,13 +106,14 @@ def _told(done: "Done") -> str:
     return f"{done.what} {of}{done.module}{f', generation {number}' if number else ''}{was}"
 
 
-@click.command("rollback")
-@click.argument("name", metavar="NAME")
-@click.option("--to", type=int, metavar="NUMBER", help="This generation rather than the previous one.")
-@click.option("--release", is_flag=True, help="Switch nothing; let what was rolled back from be installed again.")
-@prefix_option
-@json_option
-def rollback_command(name: str, to: int | None, release: bool, prefix: str | None, as_json: bool) -> None:
+class RollbackOptions(TreeOptions):
+    name: str = argument("NAME")
+    to: int | None = None
+    release: bool = False
+
+
+@command("rollback", RollbackOptions)
+def rollback_command(given: RollbackOptions) -> None:
     """Switch a module back to the generation that was live before; also brings an uninstalled module back.
 
     What was live is held from then on: `stack apply` leaves it out and `install` asks, until --release, a rollback
@@ -120,25 +125,27 @@ def rollback_command(name: str, to: int | None, release: bool, prefix: str | Non
     from sifmod.tree.history import held_since, in_words, read_history
     from sifmod.tree.receipt import known_modules
 
-    if release and to is not None:
+    if given.release and given.to is not None:
         raise click.UsageError("--release switches nothing: leave --to out")
 
-    site = load_facts({"prefix": prefix}).site
+    site = load_facts(given.settings).site
     layout = Layout(site.prefix)
-    module = resolve(name, known_modules(layout))
-    if release:
+    module = resolve(given.name, known_modules(layout))
+    if given.release:
         with changing_prefix(site):
-            numbers = release_held(layout, module, site.lock_lease, reporter())
+            telling = reporter()
+            numbers = release_held(telling.tree(site), module, telling)
         from sifmod.actions.verify import installed
 
-        if as_json:
+        if given.as_json:
             print_json(installed_from(installed(layout, module)))
         else:
             say(f"{module}: generation {', '.join(map(str, numbers))} is no longer held")
         return
     with changing_prefix(site):
-        installation = rollback(layout, module, to, site.lock_lease, reporter())
-    if as_json:
+        telling = reporter()
+        installation = rollback(telling.tree(site), module, given.to, telling)
+    if given.as_json:
         print_json(installed_from(installation))
     else:
         say(f"{module}: generation {installation.generation} is live")
@@ -146,13 +153,14 @@ def rollback_command(name: str, to: int | None, release: bool, prefix: str | Non
             say(f"{module}: {in_words(held)}; `sifmod rollback --release {module}` releases it")
 
 
-@click.command("uninstall")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--purge", is_flag=True, help="Free the space at once; there is no rollback then.")
-@click.option("--ignore-jobs", is_flag=True, help="With --purge: do not ask Slurm, no job uses the modules.")
-@prefix_option
-@json_option
-def uninstall_command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str | None, as_json: bool) -> int:
+class UninstallOptions(TreeOptions):
+    names: tuple[str, ...] = argument("NAME...", many=True)
+    purge: bool = False
+    ignore_jobs: bool = False
+
+
+@command("uninstall", UninstallOptions)
+def uninstall_command(given: UninstallOptions) -> int:
     """Take modules out of sight; files stay for `rollback` and running jobs until `gc`, what you added for ever."""
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.gc import after, candidates
@@ -160,17 +168,17 @@ def uninstall_command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, pr
     from sifmod.actions.uninstall import purge as free
     from sifmod.tree.receipt import known_modules
 
-    site = load_facts({"prefix": prefix}).site
+    site = load_facts(given.settings).site
     layout = Layout(site.prefix)
     known = known_modules(layout)
-    modules = [resolve(name, known) for name in names]
+    modules = [resolve(name, known) for name in given.names]
     telling = reporter()
     rows: list[Uninstalled | NotUninstalled] = []
     worst, gone = 0, []
     for module in modules:
         try:
             with changing_prefix(site):
-                done = uninstall(layout, module, site.lock_lease, telling)
+                done = uninstall(telling.tree(site), module, telling)
         except SifmodError as error:  # the others have their turn
             worst = max(worst, error.exit_code)
             show_error(error.message, error.hint)
@@ -178,11 +186,11 @@ def uninstall_command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, pr
             continue
         gone.append(module)
         rows.append(done)
-        _report(done, purge=purge)
+        _report(done, purge=given.purge)
     purged = []
-    if purge and gone:
+    if given.purge and gone:
         with changing_prefix(site):
-            plan, freed = free(layout, gone, site, telling, ask_jobs=not ignore_jobs)
+            plan, freed = free(layout, gone, site, telling, ask_jobs=not given.ignore_jobs)
         purged = after(candidates(plan))
         for old in plan.generations:
             if old.keep:
@@ -192,7 +200,7 @@ def uninstall_command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, pr
                 say(f"{row.path} stays: {row.keep}")
         kinds = f"{counted(len(freed.generations), 'generation')}, {counted(len(freed.images), 'image')}"
         say(f"removed {kinds}: {size_text(freed.size)}")
-    if as_json:
+    if given.as_json:
         print_json(Uninstalls(tuple(rows), tuple(purged)))
     return worst
 
@@ -219,25 +227,17 @@ def _report(done: "Uninstalled", *, purge: bool) -> None:
         say(f"{module}: Jupyter still lists a kernel of it; `{removal}` removes it")
 
 
-@click.command("gc")
-@click.option("-y", "--yes", is_flag=True, help="Remove what is shown.")
-@click.option("--days", type=float, default=14.0, show_default=True, help="Keep what was in use within so many days.")
-@click.option("--now", is_flag=True, help="The same as --days 0.")
-@click.option("--rollbacks", is_flag=True, help="Remove what `rollback` would go back to, too.")
-@click.option("--marks", is_flag=True, help="Remove images to which only users' modules in other trees refer, too.")
-@click.option("--ignore-jobs", is_flag=True, help="Do not ask Slurm: no job uses what would go.")
-@prefix_option
-@json_option
-def gc_command(
-    yes: bool,
-    days: float,
-    now: bool,
-    rollbacks: bool,
-    marks: bool,
-    ignore_jobs: bool,
-    prefix: str | None,
-    as_json: bool,
-) -> None:
+class GcOptions(TreeOptions):
+    yes: bool = False
+    days: float = 14.0
+    now: bool = False
+    rollbacks: bool = False
+    marks: bool = False
+    ignore_jobs: bool = False
+
+
+@command("gc", GcOptions)
+def gc_command(given: GcOptions) -> None:
     """Show, and with --yes remove, old generations, unused images, unfinished downloads, and layers that were replaced.
 
     What is live, what `rollback` would bring back, what a Slurm job may still use, the images that the lock of a stack
@@ -249,26 +249,25 @@ def gc_command(
     from sifmod.actions.gc import after, apply_gc, candidates
     from sifmod.actions.room import rooms
 
-    if not days >= 0:
-        raise click.BadParameter(f"expected 0 or more days, got {days}", param_hint="--days")
-    site = load_facts({"prefix": prefix}).site
+    site = load_facts(given.settings).site
     layout = Layout(site.prefix)
-    mark_days = 0.0 if marks else site.mark_days
-    plan = plan_gc(layout, 0.0 if now else days, ask_jobs=not ignore_jobs, rollbacks=rollbacks, mark_days=mark_days)
+    days, mark_days = 0.0 if given.now else given.days, 0.0 if given.marks else site.mark_days
+    plan = plan_gc(layout, days, ask_jobs=not given.ignore_jobs, rollbacks=given.rollbacks, mark_days=mark_days)
     rows = candidates(plan, rooms(site))
-    if not as_json:
+    if not given.as_json:
         for row in rows:
             why = f"  ({row.keep})" if row.keep else ""
             echo(one_line(f"{'keep  ' if row.keep else 'remove'}  {row.text}  {row.path}{why}"))
     kept = [old.keep for old in plan.generations] + [old.keep for old in plan.images]
     kept += [old.keep for old in plan.partials]
-    if any(kept) and not (now and rollbacks):
+    if any(kept) and not (given.now and given.rollbacks):
         say("what is kept for its age goes with --now, what is kept for `rollback` with --rollbacks")
     if plan.jobs.unknown:
         say(f"{plan.jobs.unknown}; where you know that no job uses what would go: --ignore-jobs")
-    if yes:
+    if given.yes:
         with changing_prefix(site):
-            done = apply_gc(layout, plan, site.lock_lease, reporter())
+            telling = reporter()
+            done = apply_gc(telling.tree(site), plan, telling)
         rows = after(rows)
         for row in rows:
             if not row.keep and not row.removed:
@@ -282,5 +281,5 @@ def gc_command(
         say(f"removed {', '.join(counted(len(gone), noun) for gone, noun in kinds)}: {size_text(done.size)}")
     else:
         say(f"{size_text(plan.size)} can be freed: `sifmod gc --yes` does it" if plan.size else "nothing large to free")
-    if as_json:
+    if given.as_json:
         print_json(rows)

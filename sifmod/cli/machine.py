@@ -7,47 +7,42 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.command import argument, command, group
 from sifmod.cli.context import layout_for, load_context, load_facts
 from sifmod.cli.output import echo, print_json, print_origins, say, write
-from sifmod.cli.shared_options import json_option, site_options
+from sifmod.cli.shared_options import JsonOption, PrefixOption, SiteOptions
+from sifmod.config.option import KEYS
 
 if TYPE_CHECKING:
     from sifmod.config.load_site import LoadedSite
     from sifmod.config.origin import Origin
 
-# what is in force where nothing is set
-UNSET = {
-    "umask": "not set: yours",
-    "group": "not set: yours",
-    "memory": "not set: a quarter of the machine's or the control group's",
-    "processors": "not set: those this process may use, at most 8",
-}
+
+class SiteShowOptions(SiteOptions):
+    name: str | None = argument("[NAME|FILE]", default=None)
 
 
-@click.group("config")
-def config_command() -> None:
-    """Show the configuration and where each value came from."""
+class SiteNewOptions(JsonOption):
+    name: str = argument("NAME")
+    output: str | None = None
 
 
-@config_command.command("show")
-@site_options
-@json_option
-def config_show(as_json: bool, **site: str | None) -> None:
+@command("config show", SiteOptions)
+def config_show(given: SiteOptions) -> None:
     """Print every setting, its value (- where it is not set) and its origin.
 
     Precedence: command line > SIFMOD_* variables > ~/.config/sifmod/config.yaml > /etc/sifmod.d/*.yaml > the site >
     defaults.
     """
-    loaded = load_facts(site)
-    origins = [row._replace(value=row.value or None) for row in _every(loaded)]
-    if as_json:
+    origins = [row._replace(value=row.value or None) for row in _every(load_facts(given.settings))]
+    if given.as_json:
         print_json(origins)
     else:
         print_origins(row._replace(origin=_shorter(row.origin)) for row in origins)
 
 
 def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
-    """What is set, and every key that is not with no value, in the order of docs/site.md."""
+    """What is set, and every key that is not with no value, in the order of config/site.py."""
     from sifmod.actions.fetch_settings import fetch_settings
     from sifmod.config.origin import Origin, of_default
 
@@ -56,16 +51,17 @@ def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
         found = [origin for origin in left if origin.key == key or origin.key.startswith((f"{key}.", f"{key}["))]
         left = [origin for origin in left if origin not in found]
         value = str(fetch_settings(loaded.site).processors) if key == "processors" else None
-        yield from found or of_default(key, default) or [Origin(key, value, UNSET.get(key, "not set"))]
+        unset = f"not set: {KEYS[key].unset}" if key in KEYS and KEYS[key].unset else "not set"
+        yield from found or of_default(key, default) or [Origin(key, value, unset)]
     yield from left
 
 
 def _keys() -> Iterator[tuple[str, object]]:
     """Every key that a site file may have, but for those that only say when it is the site; and its default."""
-    from sifmod.config.site import SiteFile
+    from sifmod.config.site import keys_in_order
     from sifmod.config.yaml.validate import Model
 
-    for key, field in SiteFile.model_fields.items():
+    for key, field in keys_in_order().items():
         default = field.get_default()
         if isinstance(default, Model) and key != "detect":
             yield from ((f"{key}.{name}", getattr(default, name)) for name in type(default).model_fields)
@@ -81,20 +77,14 @@ def _shorter(origin: str) -> str:
     return f"site {path.stem}" if path.parent == shipped() / "sites" else origin
 
 
-@click.group("site")
-def site_command() -> None:
-    """Name, show or write the facts of this machine."""
-
-
-@site_command.command("detect")
-@json_option
-def site_detect(as_json: bool) -> None:
+@command("site detect", JsonOption)
+def site_detect(given: JsonOption) -> None:
     """Print which site this machine is, by the paths and devices that it has; runs no program."""
     from sifmod.actions.author.site import DetectedSite
     from sifmod.actions.author.site import detect as look
 
     found = look(os.environ)
-    if as_json:
+    if given.as_json:
         print_json(DetectedSite(found.name, found.how, found.left_out))
         return
     for problem in found.left_out:
@@ -103,16 +93,13 @@ def site_detect(as_json: bool) -> None:
     echo(found.name)
 
 
-@site_command.command("show")
-@click.argument("name", required=False, metavar="[NAME|FILE]")
-@site_options
-@json_option
-def site_show(name: str | None, as_json: bool, **site: str | None) -> None:
+@command("site show", SiteShowOptions)
+def site_show(given: SiteShowOptions) -> None:
     """Print what is true of a site (default: the one in force), where each value came from, and what is odd."""
     from sifmod.actions.author.site import show
 
-    shown = show(load_facts({**site, "site": name} if name else site))
-    if as_json:
+    shown = show(load_facts(given.settings | ({"site": given.name} if given.name else {})))
+    if given.as_json:
         print_json(shown)
         return
     print_origins(row._replace(origin=_shorter(row.origin)) for row in shown.origins)
@@ -120,26 +107,23 @@ def site_show(name: str | None, as_json: bool, **site: str | None) -> None:
         say(f"warning: {problem}")
 
 
-@site_command.command("new")
-@click.argument("name", metavar="NAME")
-@click.option("-o", "--output", metavar="FILE", help="Write it here; - for standard output.")
-@json_option
-def site_new(name: str, output: str | None, as_json: bool) -> None:
+@command("site new", SiteNewOptions)
+def site_new(given: SiteNewOptions) -> None:
     """Write a first site file, with what was found on this machine, and print its path.
 
     By default it goes to ~/.config/sifmod/sites/NAME.yaml, where --site NAME finds it; none is ever overwritten.
     """
     from sifmod.actions.author.site import NewSite, shadowed_by, site_text, write_site
 
-    path, hidden = None, None
-    if output == "-":
+    name, path, hidden = given.name, None, None
+    if given.output == "-":
         text = site_text(name, os.environ)
     else:
-        text, path = write_site(name, Path(output) if output else None, os.environ)
+        text, path = write_site(name, Path(given.output) if given.output else None, os.environ)
         hidden = shadowed_by(path, os.environ)
     if hidden:
         say(f"from now on it is the site {name} for you, in the place of {hidden}")
-    if as_json:
+    if given.as_json:
         print_json(NewSite(path and path.absolute(), name, text, hidden))
     elif path:
         echo(path)
@@ -147,16 +131,18 @@ def site_new(name: str, output: str | None, as_json: bool) -> None:
         echo(text, nl=False)
 
 
-@click.command("doctor")
-@site_options
-@json_option
-def doctor_command(as_json: bool, **site: str | None) -> int:
+config_command = group("config", "Show the configuration and where each value came from.", config_show)
+site_command = group("site", "Name, show or write the facts of this machine.", site_detect, site_show, site_new)
+
+
+@command("doctor", SiteOptions)
+def doctor_command(given: SiteOptions) -> int:
     """Look at this machine: runtime, user namespaces, squashfs, GPUs, module tool, Slurm, space, prefix."""
     from sifmod.actions.doctor import diagnose, diagnose_settings
 
-    loaded = load_context(site)
+    loaded = load_context(given.settings)
     findings = (*diagnose(loaded.site, os.environ), *diagnose_settings(os.environ))
-    if as_json:
+    if given.as_json:
         print_json(findings)
     else:
         width = max(len(finding.subject) for finding in findings)
@@ -177,10 +163,12 @@ COMPLETION = {
 }
 
 
-@click.command("init")
-@click.argument("shell", type=click.Choice(sorted(COMPLETION)))
-@click.option("--prefix", metavar="DIR", help="The prefix whose modules are wanted (default: the configured one).")
-def init_command(shell: str, prefix: str | None) -> None:
+class InitOptions(PrefixOption):
+    shell: str = argument(kind=click.Choice(sorted(COMPLETION)))
+
+
+@command("init", InitOptions)
+def init_command(given: InitOptions) -> None:
     """Print the lines that make sifmod's modules and its completion available in SHELL.
 
     Add them to ~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish or ~/.tcshrc, or evaluate them:
@@ -191,13 +179,13 @@ def init_command(shell: str, prefix: str | None) -> None:
     """
     from sifmod.module.quote import shell as quoted
 
-    modules = quoted(str(layout_for(prefix, named=True).modules))
+    modules = quoted(str(layout_for(given.prefix, named=True).modules))
     # a shell in which no module tool is set up yet has no `module`
-    if shell == "fish":
+    if given.shell == "fish":
         write(f"type -q module; and module use {modules}")
-    elif shell == "tcsh":  # where `module` is an alias
+    elif given.shell == "tcsh":  # where `module` is an alias
         write(f"""if ("`alias module`" != "") then\n  module use {modules}\nendif""")
     else:
         write(f"if command -v module >/dev/null 2>&1; then module use {modules}; fi")
-    if COMPLETION[shell]:
-        write(COMPLETION[shell])
+    if COMPLETION[given.shell]:
+        write(COMPLETION[given.shell])

@@ -10,9 +10,9 @@ from types import FrameType
 
 import click
 
-from sifmod.cli.output import echo, explained, json_text, lost_output, show_error, with_code, write
-from sifmod.cli.verb import Helped, with_help, write_examples
-from sifmod.errors import SifmodError, as_result
+from sifmod.cli.output import echo, json_text, lost_output, show_error, write
+from sifmod.cli.verb import Helped, write_examples
+from sifmod.errors import BUG, BUG_REPORT, SifmodError, as_result, explained, with_code
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
 VERBS = {
@@ -53,8 +53,6 @@ VERBS = {
     "init": ("machine", "Print the shell lines that make modules and completion available."),
 }
 ANEW = frozenset({"test"})  # verbs that keep nothing of a run that was broken off
-BUG = 70
-BUG_REPORT = "this is a bug in sifmod: please report it with the lines above and the command that you ran"
 
 
 class Terminated(SystemExit):
@@ -98,7 +96,7 @@ class Verbs(Helped, click.Group):
             from sifmod.cli.complete import completing
 
             return completing(command, cmd_name)
-        return with_help(command)
+        return command
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """What sifmod is, and what to begin with."""

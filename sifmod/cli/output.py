@@ -1,6 +1,5 @@
 """What the user sees: messages on standard error, data on standard output."""
 
-import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.errors import InstallError, PermissionsError, SifmodError
+from sifmod.errors import SifmodError
 from sifmod.result import in_json
-from sifmod.system import FILE_LIMIT, harmless, meaning, one_line, reason
+from sifmod.system import harmless, one_line, reason
 
 if TYPE_CHECKING:
     from sifmod.config.origin import Origin
@@ -79,6 +78,8 @@ def ask(about: str, question: str) -> bool | None:
     say(about)
     try:
         return click.confirm(question, err=True)
+    except click.Abort:
+        raise KeyboardInterrupt from None
     except OSError:  # nobody sees the question
         return None
 
@@ -94,30 +95,6 @@ def json_text(data: object) -> str:
     import json
 
     return json.dumps(in_json(data), indent=2, sort_keys=True)
-
-
-def explained(error: OSError) -> SifmodError | None:
-    """What the operating system refused, with what to do about it; None where that cannot be said: a bug."""
-    place = f"{one_line(str(error.filename))}: " if error.filename else ""
-    match meaning(error):
-        case "denied":
-            hint = "choose a place of your own with --prefix or SIFMOD_PREFIX"
-            return PermissionsError(f"{place}{reason(error)}", hint)
-        case "full":
-            hint = "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go"
-            return InstallError(f"{place}{reason(error)}, nothing was published", hint)
-        case "too many files":
-            return InstallError(reason(error), FILE_LIMIT)
-    if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
-        return SifmodError("the current directory has been removed", "go to another one and repeat the command")
-    return InstallError(f"{place}{reason(error)}", "fix this, then run the command again") if error.filename else None
-
-
-def with_code(message: str, hint: str, exit_code: int) -> SifmodError:
-    """An error of no family, with its exit code."""
-    error = SifmodError(message, hint)
-    error.exit_code = exit_code
-    return error
 
 
 def show_error(message: str, hint: str = "") -> None:

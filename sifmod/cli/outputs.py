@@ -33,7 +33,7 @@ from sifmod.actions.sbom import Sbom
 from sifmod.actions.search import Found
 from sifmod.actions.sharing import Wrong
 from sifmod.actions.stack.bundle import WrittenBundle
-from sifmod.actions.stack.init import StackFile
+from sifmod.actions.stack.init import WrittenStack
 from sifmod.actions.stack.outdated import Outdated
 from sifmod.actions.stack.report import StackReport
 from sifmod.actions.test.test import Tested
@@ -65,7 +65,7 @@ OUTPUTS: dict[str, Any] = {
     "sync": ShownLayer,
     "stack plan": StackReport,
     "stack apply": StackReport,
-    "stack init": StackFile,
+    "stack init": WrittenStack,
     "stack outdated": Outdated,
     "stack lock": WrittenLock,
     "stack bundle": WrittenBundle,

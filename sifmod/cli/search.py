@@ -8,11 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import click
-
+from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_facts
 from sifmod.cli.output import echo, print_json, say
-from sifmod.cli.shared_options import json_option, site_options
+from sifmod.cli.shared_options import SiteOptions
 from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
@@ -34,11 +33,12 @@ class Row(NamedTuple):
     where: str
 
 
-@click.command("search")
-@click.argument("words", nargs=-1)
-@site_options
-@json_option
-def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
+class SearchOptions(SiteOptions):
+    words: tuple[str, ...] = argument(default=(), many=True)
+
+
+@command("search", SearchOptions)
+def search(given: SearchOptions) -> None:
     """List the modules that easyconfigs can install: those that match all WORDS.
 
     A word is looked for in the name, the description, what is in the image and where the image comes from; nvidia,
@@ -59,12 +59,13 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
     @cache
     def load() -> "LoadedSite":
 
-        return load_facts(site)
+        return load_facts(given.settings)
 
-    if site["accelerator"] not in (None, "auto"):
-        words = (*words, _ACCELERATORS.get(site["accelerator"], site["accelerator"]))
-    quick = not any(value for key, value in site.items() if key not in ("site", "robot_paths", "prefix", "accelerator"))
-    known = quick_robot_paths(site["site"], site["robot_paths"], os.environ) if quick else None
+    words = given.words
+    if given.accelerator and given.accelerator != "auto":
+        words = (*words, _ACCELERATORS.get(given.accelerator, given.accelerator))
+    quick = not (given.image_dirs or given.runtime or given.module_syntax)
+    known = quick_robot_paths(given.site, given.robot_paths, os.environ) if quick else None
     paths = known or load().site.robot_paths
     answer = ask(find_all(paths, load, os.environ), words)
     if answer.note:
@@ -72,10 +73,10 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
     if not answer.found:
         typed = " ".join(map(shown, " ".join(words).split()))
         raise SifmodError(f"no module matches {typed!r}" if words else "there are no easyconfigs", answer.hint)
-    if as_json:
+    if given.as_json:
         print_json(answer.found)
     else:
-        _print(answer.found, paths, {name: site[name] for name in ("site", "robot_paths")})
+        _print(answer.found, paths, {"--site": given.site, "--robot-paths": given.robot_paths})
 
 
 def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Mapping[str, str | None]) -> None:
@@ -104,8 +105,8 @@ def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Map
         each, path = next((one for one in reversed(modules) if one[0].public), modules[-1])
         words = ["sifmod", "install", name_of(path, robot_paths)]
         alone = sum(one == path for _, one in modules) == 1  # of several variants the machine takes its own
-        for name, value in {"variant": each.variant if alone else None, **given}.items():
-            words += [f"--{name.replace('_', '-')}", value] if value else []
+        for option, value in {"--variant": each.variant if alone else None, **given}.items():
+            words += [option, value] if value else []
         say(f"for example: {shlex.join(words)}")
 
 

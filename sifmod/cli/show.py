@@ -7,11 +7,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import click
-
+from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, live, load_context, resolve
 from sifmod.cli.output import echo, print_json, print_origins, print_rows
-from sifmod.cli.shared_options import json_option, site_options
+from sifmod.cli.shared_options import SiteOptions
 from sifmod.errors import OptionError
 from sifmod.result import Described, Variant
 from sifmod.system import one_line, size_text
@@ -20,7 +19,6 @@ from sifmod.tree.layout import Layout
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sifmod.config.site import Site
     from sifmod.image.inspect.description import ImageDescription
     from sifmod.tree.receipt import Installation
 
@@ -33,14 +31,15 @@ class ShownEasyconfig(NamedTuple):
     keys: Annotated[dict[str, Any], Described("as `sifmod schema` describes them")]
 
 
-@click.command("show")
-@click.argument("name", metavar="NAME|FILE|REFERENCE")
-@click.option("--origins", is_flag=True, help="Of an easyconfig: where each of its values came from.")
-@click.option("--variant", metavar="NAME", help="Of an easyconfig: which variant.")
-@click.option("--arch", type=click.Choice(["amd64", "arm64"]), help="Of an image: architecture (default: the site's).")
-@site_options
-@json_option
-def show(name: str, origins: bool, variant: str | None, arch: str | None, as_json: bool, **site: str | None) -> None:
+class ShowOptions(SiteOptions):
+    name: str = argument("NAME|FILE|REFERENCE")
+    origins: bool = False
+    variant: str | None = None
+    arch: str | None = None
+
+
+@command("show", ShowOptions)
+def show(given: ShowOptions) -> None:
     """Show an installed module, an easyconfig with everything that is merged into it, or an image.
 
     An image is a SIF or a reference (docker://, oras://, oci:, oci-archive:, docker-archive:); what it says about
@@ -49,11 +48,12 @@ def show(name: str, origins: bool, variant: str | None, arch: str | None, as_jso
     from sifmod.actions.verify import installed
     from sifmod.cli.life import say_life
 
-    if not origins and variant is None and names_image(name):
-        show_image(name, load_context(site).site, arch, as_json)
+    name = given.name
+    of_easyconfigs = "--origins" if given.origins else "--variant" if given.variant is not None else ""
+    if not of_easyconfigs and names_image(name):
+        show_image(given)
         return
-    layout = layout_for(site["prefix"])
-    of_easyconfigs = "--origins" if origins else "--variant" if variant is not None else ""
+    layout = layout_for(given.prefix)
     if not name.endswith((".yaml", ".yml")):
         modules = live(layout)
         if of_easyconfigs:
@@ -64,14 +64,14 @@ def show(name: str, origins: bool, variant: str | None, arch: str | None, as_jso
         ):
             found = installed(layout, resolve(name, modules))
             say_life(found)
-            if as_json:
+            if given.as_json:
                 from sifmod.actions.installed import installed_from
 
                 print_json(installed_from(found))
             else:
                 print_rows(_rows(layout, found))
             return
-    _show_easyconfig(name, variant, site, as_json, origins)
+    _show_easyconfig(given)
 
 
 def _of_a_module(found: "Installation", option: str) -> Exception:
@@ -112,18 +112,18 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
     ]
 
 
-def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None], as_json: bool, origins: bool) -> None:
+def _show_easyconfig(given: ShowOptions) -> None:
     from sifmod.config.load_easyconfig import load_easyconfig
     from sifmod.config.word import wanted_easyconfig
 
-    context = load_context(site)
-    loaded = load_easyconfig(wanted_easyconfig(name, context.site), context, variant, {}, os.environ)
+    context = load_context(given.settings)
+    loaded = load_easyconfig(wanted_easyconfig(given.name, context.site), context, given.variant, {}, os.environ)
     data = json.loads(loaded.easyconfig.model_dump_json(exclude_none=True, by_alias=True))
-    if origins and as_json:
+    if given.origins and given.as_json:
         print_json(loaded.origins)
-    elif origins:
+    elif given.origins:
         print_origins(loaded.origins)
-    elif as_json:
+    elif given.as_json:
         print_json(ShownEasyconfig(loaded.path.absolute(), loaded.variant, data))
     else:
         echo(one_line(f"# {loaded.path}{f', variant {loaded.variant}' if loaded.variant else ''}"))
@@ -171,15 +171,16 @@ def names_image(text: str) -> bool:
         return False
 
 
-def show_image(text: str, site: "Site", arch: str | None, as_json: bool) -> None:
-    """Print what the image that `text` names says about itself."""
+def show_image(given: ShowOptions) -> None:
+    """Print what an image says about itself."""
     from sifmod.actions.subject import describe
 
-    described = describe(text, site, arch or site.arch)
-    if as_json:
+    site = load_context(given.settings).site
+    described = describe(given.name, site, given.arch or site.arch)
+    if given.as_json:
         print_json(described)
         return
-    print_rows([("image", _short(text)), *_image_rows(described)])
+    print_rows([("image", _short(given.name)), *_image_rows(described)])
     for title, pairs in (("labels", described.config.labels), ("environment", described.config.environment)):
         if pairs:
             echo(f"\n{title}")

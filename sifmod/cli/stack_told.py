@@ -3,30 +3,25 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from sifmod.cli.output import counted, show_error
+from sifmod.cli.output import counted, say, show_error
 from sifmod.system import one_line, size_text
 
 if TYPE_CHECKING:
-    from sifmod.actions.reporter import Reporter
-    from sifmod.actions.stack.apply import Applying, NotTried
-    from sifmod.actions.stack.fetches import Fetches
+    from sifmod.actions.stack.apply import Event, Preview, StackOutcome
     from sifmod.actions.stack.lives import Lives
     from sifmod.actions.stack.stack_plan import StackPlan
-    from sifmod.actions.stack.step_log import Line
-    from sifmod.actions.workers import Event
-    from sifmod.cli.progress import Display
-    from sifmod.config.load_site import LoadedSite
+    from sifmod.tree.stack_record import Submission
 
 
 def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = False) -> Iterable[str]:
     """A line for each module, for each layer that it leaves without its image, and for what is no longer named."""
-    from sifmod.actions.layer.outgoing import in_words
+    from sifmod.actions.layer.outgoing import warnings
 
     for step in made.steps:
         if step.mark != "x" or all_of_them:
-            reasons = (step.error.message.partition("; looked in")[0].partition("\n")[0],) if step.error else step.why
+            reasons = (step.error.short,) if step.error else step.why
             yield one_line(f" [{step.mark}] {step}{': ' if reasons else ''}{'; '.join(reasons)}")
-            yield from in_words(step.outgoing)
+            yield from warnings(step.outgoing)
     for module, what in decided.changes if decided else ():
         yield one_line(f" [D] {module}: {what}")
     for module in made.unnamed:
@@ -49,10 +44,12 @@ def counts(made: "StackPlan") -> Iterable[str]:
     yield f"{made.stack.name}, {counted(len(made.steps), 'module')}: {', '.join((*told, *gone)) or 'none'}"
 
 
-def disk_needed(needed: "Fetches", site: "LoadedSite") -> Iterable[str]:
+def disk_needed(found: "Preview") -> Iterable[str]:
     """What is to be fetched, and whether the disk has the space for it."""
     import shutil
 
+    if (needed := found.fetches) is None:
+        return
     if needed.copies:
         yield f"{counted(needed.copies, 'image')} to copy from another tree: {size_text(needed.copied)}"
     if not needed.images and not needed.copies:
@@ -63,67 +60,79 @@ def disk_needed(needed: "Fetches", site: "LoadedSite") -> Iterable[str]:
     images, space = counted(needed.images, "image"), size_text(needed.room)
     if needed.images:
         yield f"{images} to fetch: {size_text(needed.size)}{more}; up to {space} of disk"
-    prefix = site.site.prefix
-    place = next(path for path in (prefix, *prefix.parents) if path.exists())
+    place = next(path for path in (found.prefix, *found.prefix.parents) if path.exists())
     if (free := shutil.disk_usage(place).free) < needed.room:
         yield f"warning: only {size_text(free)} are free in {place}"
 
 
-def tell(
-    event: "Event | NotTried", applying: "Applying", made: "StackPlan", reporter: "Reporter", update: "Display"
-) -> None:
-    """What a worker says goes into the log of its module; how the module ended is said here too."""
-    from sifmod.actions.stack.apply import NotTried
-    from sifmod.actions.stack.step_log import Line, write_line
-    from sifmod.actions.workers import Progressed, Told
+def tell(speak: Callable[[str], None], event: "Event") -> None:
+    """Say what happens while a stack is applied."""
+    from sifmod.actions.stack.applying import ModuleEnded
+    from sifmod.actions.stack.unbundle import OpenBundle
 
-    step = made.steps[event.task]
-    if isinstance(event, Progressed):
-        update(event.what, event.done, event.total)
-        return
     match event:
-        case Told(_, text):
-            line = Line("said", text)
-        case NotTried(task):
-            line = how_it_ended(task, applying)
+        case ModuleEnded(step, line, error, number, all_of_them):
+            if error:
+                show_error(f"{step}: {error.message}", error.hint)
+            else:
+                speak(f"{'' if line.what == 'held' else f'[{number}/{all_of_them}] '}{step}: {line.text}")
+        case OpenBundle():
+            if event.made_by:
+                say(f"warning: sifmod {event.made_by} with other files made the bundle; its own is in its wheels/")
+            for text in event.differing:
+                say(f"{text}{'' if event.local else '; the bundle decides'}")
         case _:
-            line = how_it_ended(event.task, applying)
-            show_end(event.task, applying, line, reporter.say)
-    try:
-        write_line(made.layout, made.stack, step, line)
-    except OSError as error:
-        reporter.warn_once("the logs", f"the log of {step} cannot be written: {error.strerror or error}")
+            for text in _lines(event):
+                speak(text.strip())
 
 
-def how_it_ended(number: int, applying: "Applying") -> "Line":
-    """The line of its log that says so."""
-    from sifmod.actions.stack.step_log import Line
+def _lines(event: "Event") -> Iterable[str]:
+    from sifmod.actions.stack.apply import JobsGoOn, Preview, Submitted
+    from sifmod.actions.stack.watch import JobsStand
 
-    if error := applying.failed.get(number):
-        return Line("failed", error.message, exit_code=error.exit_code)
-    if held := applying.held.get(number):
-        return Line("held", f"{held.message}; {held.hint}")
-    became = applying.became[number]
-    if became.changed:
-        return Line("installed", f"installed, generation {became.generation}", became.generation)
-    return Line("unchanged", "there already", became.generation)
+    match event:
+        case Preview(plan, decided):
+            yield from (*lines(plan, decided), *counts(plan), *disk_needed(event))
+        case Submitted(earlier, new, waits):
+            yield from (f"{_about(job)}: submitted before, and not over yet" for job in earlier)
+            yield from (f"{_about(job)}: submitted" for job in new)
+            if not event.jobs:
+                yield "there is nothing to submit"
+            elif not waits:
+                numbers = ",".join(job.job for job in event.jobs)
+                yield f"`squeue --jobs={numbers}` shows them; the same command with --wait waits for them"
+        case JobsStand(_, None):
+            yield "squeue does not answer"
+        case JobsStand(jobs, states):
+            words = ", ".join(f"{count} {state}" for state, count in states or ())
+            yield f"job{'s' * (len(jobs) != 1)} {', '.join(jobs)}: {words}"
+        case JobsGoOn(jobs):
+            numbers = " ".join(job.job for job in jobs)
+            yield f"the jobs go on: the same command waits for them again, `scancel {numbers}` cancels them"
 
 
-def show_end(number: int, applying: "Applying", line: "Line", say: "Callable[[str], None]") -> None:
-    """Say how a module ended."""
-    step = applying.plan.steps[number]
-    if error := applying.failed.get(number):
-        show_error(f"{step}: {error.message}", error.hint)
-        return
-    ended = "" if line.what == "held" else f"[{len(applying.became) + len(applying.failed)}/{applying.all}] "
-    say(f"{ended}{step}: {line.text}")
+def _about(job: "Submission") -> str:
+    verb = "install" if job.what == "apply" else "test"
+    elements = counted(sum(map(bool, job.elements)), "element")
+    return f"job {job.job}, {elements} to {verb} {counted(sum(map(len, job.elements)), 'module')}"
 
 
-def summary(made: "StackPlan", applying: "Applying") -> Iterable[str]:
+def of_jobs(outcome: "StackOutcome") -> Iterable[str]:
+    """What jobs have tested, and what they have yet to decide."""
+    tests = outcome.tests
+    for test in (one for one in tests if not one.passed):
+        yield f"test of {', '.join(map(str, test.modules))}: failed; {test.log} is its log"
+    if tests:
+        yield f"{sum(one.passed for one in tests)} of {counted(len(tests), 'test')} passed"
+    if outcome.later:
+        yield f"{', '.join(outcome.later)}: what the stack decides is applied when the jobs end"
+
+
+def summary(outcome: "StackOutcome") -> Iterable[str]:
     """What became of it all."""
-    failed = applying.failed
+    made, failed = outcome.plan, outcome.failed
     code = max((error.exit_code for error in failed.values()), default=0)
-    held = {number for number, step in enumerate(made.steps) if step.mark == "H"} | applying.held.keys()
+    held = {number for number, step in enumerate(made.steps) if step.mark == "H"} | outcome.held.keys()
     ended = [step for step in made.steps if step.mark == "E"]
     good = len(made.steps) - len(failed) - len(held) - len(ended)
     yield f"{good} of {len(made.steps)} modules are as {made.stack.path} says{f', exit code {code}' if code else ''}"
@@ -132,5 +141,5 @@ def summary(made: "StackPlan", applying: "Applying") -> Iterable[str]:
     for step in ended:
         yield f"  {step}: left out, {step.why[0].removeprefix('it ')}"
     for number, error in failed.items():
-        yield f"  {made.steps[number]}: failed ({error.exit_code}): {error.message.partition(chr(10))[0]}"
+        yield f"  {made.steps[number]}: failed ({error.exit_code}): {error.short}"
     yield f"their logs are in {made.layout.logs / 'stacks' / made.stack.name}"

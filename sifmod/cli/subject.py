@@ -5,13 +5,12 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
-
+from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, load_context, reporter, resolve, tree
 from sifmod.cli.output import counted, echo, print_json, quiet, say
-from sifmod.cli.shared_options import json_option, prefix_option, site_options
+from sifmod.cli.shared_options import SiteOptions, TreeOptions
 from sifmod.errors import OptionError
 from sifmod.system import one_line, size_text
 from sifmod.tree.layout import Layout
@@ -43,13 +42,14 @@ def subject(text: str, layout: "Layout") -> "Subject":
     return of_generation(live.get(module, layout), module, int(number) if number else None)
 
 
-@click.command("sbom")
-@click.argument("name", metavar="MODULE|FILE|REFERENCE")
-@click.option("--format", "form", type=click.Choice(["json", "xml"]), default="json", help="Of CycloneDX (json).")
-@click.option("-o", "--output", metavar="FILE", help="Write it here; a file that exists is left as it is.")
-@prefix_option
-@json_option
-def sbom_command(name: str, form: "Format", output: str | None, prefix: str | None, as_json: bool) -> None:
+class SbomOptions(TreeOptions):
+    name: str = argument("MODULE|FILE|REFERENCE")
+    form: "Format" = "json"
+    output: str | None = None
+
+
+@command("sbom", SbomOptions)
+def sbom_command(given: SbomOptions) -> None:
     """Print a software bill of materials (CycloneDX 1.6): the packages of an image, read without starting it.
 
     NAME@NUMBER is a generation of a module. FILE is a SIF; an image of the store can be named by its digest too, or by
@@ -60,20 +60,20 @@ def sbom_command(name: str, form: "Format", output: str | None, prefix: str | No
     from sifmod.actions.layer.places import found_layers, known, layouts
     from sifmod.actions.sbom import sbom
 
-    target = Path(output) if output not in (None, "-") else None
+    target = Path(given.output) if given.output and given.output != "-" else None
     if target:
         check_target(target)
-    layout = layout_for(prefix)
-    meant = subject(name, layout)
+    layout = layout_for(given.prefix)
+    meant = subject(given.name, layout)
     module = meant.installation.module if meant.installation else None
     trees = layouts(layout.prefix, os.environ)
     layers = [*found_layers(trees, os.environ)] if module else []
-    made = sbom(meant, layers, form, os.environ, known(trees))
+    made = sbom(meant, layers, given.form, os.environ, known(trees))
     if target:
         write_text(made.text, target)
     for note in made.notes:
         say(f"note: {note}")
-    if as_json:
+    if given.as_json:
         print_json(replace(made, path=target and target.absolute()))
     elif target:
         say(f"{target}: {counted(made.package_count, 'package')}, {counted(len(made.layers), 'layer')}")
@@ -85,12 +85,13 @@ _MOST = 20  # of the system's packages: more are counted, and --json has them al
 _DIGEST = r"\b([0-9a-f]{12})[0-9a-f]{52}\b"
 
 
-@click.command("diff")
-@click.argument("before", metavar="MODULE|FILE|REFERENCE")
-@click.argument("after", metavar="[MODULE|FILE|REFERENCE]", required=False)
-@prefix_option
-@json_option
-def diff_command(before: str, after: str | None, prefix: str | None, as_json: bool) -> None:
+class DiffOptions(TreeOptions):
+    before: str = argument("MODULE|FILE|REFERENCE")
+    after: str | None = argument("[MODULE|FILE|REFERENCE]", default=None)
+
+
+@command("diff", DiffOptions)
+def diff_command(given: DiffOptions) -> None:
     """Show what changed: packages, variables, bind paths, commands, and what it was made from.
 
     Two modules, generations (NAME@NUMBER), SIFs, or images of the store by digest or reference. Of one module: its live
@@ -99,7 +100,7 @@ def diff_command(before: str, after: str | None, prefix: str | None, as_json: bo
     from sifmod.actions.diff import diff
     from sifmod.actions.subject import before as generation_before
 
-    layout = layout_for(prefix)
+    layout, before, after = layout_for(given.prefix), given.before, given.after
     new = subject(after or before, layout)
     if after is None and (new.installation is None or "@" in before):
         raise OptionError(f"{before} can be compared with another module or image only", "name two of them")
@@ -108,7 +109,7 @@ def diff_command(before: str, after: str | None, prefix: str | None, as_json: bo
     else:
         old = subject(before, layout)
     found = diff(old, new)
-    if as_json:
+    if given.as_json:
         print_json(found)
         return
     for note in found.notes:
@@ -162,15 +163,16 @@ def _counted(changes: "Sequence[tuple[bool, bool]]") -> str:
     return ", ".join(f"{number} {word}" for number, word in numbers if number)
 
 
-@click.command("push")
-@click.argument("name", metavar="MODULE|FILE|DIGEST")
-@click.argument("target", metavar="REFERENCE")
-@click.option("-f", "--force", is_flag=True, help="Overwrite a tag that names another image.")
-@click.option("--add-to-index", is_flag=True, help="Put the image beside those for other architectures under this tag.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-@site_options
-@json_option
-def push_command(name: str, target: str, **given: Any) -> None:
+class PushCommand(SiteOptions):
+    name: str = argument("MODULE|FILE|DIGEST")
+    target: str = argument("REFERENCE")
+    force: bool = False
+    add_to_index: bool = False
+    quiet: bool = False
+
+
+@command("push", PushCommand)
+def push_command(given: PushCommand) -> None:
     """Push an image to a registry, and print the reference that names just this image.
 
     To oras://REGISTRY/REPOSITORY:TAG goes the SIF itself, its signatures in it. To docker://… goes an OCI image: the
@@ -181,15 +183,15 @@ def push_command(name: str, target: str, **given: Any) -> None:
     from sifmod.actions.push import PushOptions, push
     from sifmod.cli.progress import progress
 
-    site = load_context(given).site
-    speak = quiet if given["quiet"] else say
-    options = PushOptions(force=given["force"], add_to_index=given["add_to_index"])
-    image = subject(name, tree(site.prefix)).path
+    site = load_context(given.settings).site
+    speak = quiet if given.quiet else say
+    options = PushOptions(force=given.force, add_to_index=given.add_to_index)
+    image = subject(given.name, tree(site.prefix)).path
     with progress(speak is say) as update:
-        pushed = push(image, target, site, options, reporter(speak, update))
+        pushed = push(image, given.target, site, options, reporter(speak, update))
     for note in pushed.notes:
         speak(f"note: {note}")
-    if given["as_json"]:
+    if given.as_json:
         print_json(pushed)
         return
     speak(
@@ -210,15 +212,16 @@ _USED = {
 }
 
 
-@click.command("export")
-@click.argument("name", metavar="MODULE|FILE|DIGEST")
-@click.option("--to", type=click.Choice([*_USED]), required=True, help="What to write.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Write it here.")
-@click.option("-f", "--force", is_flag=True, help="Replace a file that is there; a directory is never replaced.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-@site_options
-@json_option
-def export_command(name: str, to: "Form", output: Path | None, **given: Any) -> None:
+class ExportOptions(SiteOptions):
+    name: str = argument("MODULE|FILE|DIGEST")
+    to: "Form"
+    output: Path | None = None
+    force: bool = False
+    quiet: bool = False
+
+
+@command("export", ExportOptions)
+def export_command(given: ExportOptions) -> None:
     """Write an image as a file or a directory for other tools, and print its path.
 
     sqsh is what enroot and pyxis start; oci-archive and docker-archive are for podman, docker and skopeo; sandbox is a
@@ -229,19 +232,20 @@ def export_command(name: str, to: "Form", output: Path | None, **given: Any) -> 
     from sifmod.actions.export import ENDINGS, export
     from sifmod.cli.progress import progress
 
-    if output == Path("-"):
+    to = given.to
+    if given.output == Path("-"):
         raise OptionError("-o -: an image is not written to standard output", "name a file: -o FILE")
-    site = load_context(given).site
-    speak = quiet if given["quiet"] else say
-    meant = subject(name, tree(site.prefix))
+    site = load_context(given.settings).site
+    speak = quiet if given.quiet else say
+    meant = subject(given.name, tree(site.prefix))
     module = meant.installation.module if meant.installation else None
     called = str(module).replace("/", "-") if module else meant.path.stem[: 12 if meant.sha256 else None]
-    target = (output or Path(f"{called}{ENDINGS[to]}")).absolute()
+    target = (given.output or Path(f"{called}{ENDINGS[to]}")).absolute()
     with progress(speak is say) as update:
-        made = export(meant.path, to, target, site, reporter(speak, update), force=given["force"])
+        made = export(meant.path, to, target, site, reporter(speak, update), force=given.force)
     for note in made.notes:
         speak(f"note: {note}")
-    if given["as_json"]:
+    if given.as_json:
         print_json(made)
         return
     size = f", {size_text(made.size)}" if made.size is not None else ""

@@ -1,153 +1,12 @@
-"""What `--help` says of a verb: two examples first, then what it does, and its options by what they are about."""
-
-from typing import Any
+"""What `--help` says of a verb: its examples first, then what it does, and its options by what they are about."""
 
 import click
 
 from sifmod.cli.output import write
+from sifmod.config.option import option_of
 
-# command, and what it is for; the verb is its second word, or two; each of them is typed in tests/cli/test_help.py
-_OF_VERBS = (
-    ("sifmod install PyTorch-2.2.0.yaml", "the variant for this machine"),
-    ("sifmod install --dry-run PyTorch-2.2.0.yaml", "what that would do"),
-    ("sifmod fetch docker://docker.io/library/busybox:1.36", "into the store"),
-    ("sifmod fetch -o my.sif oras://ghcr.io/owner/image:1.0", "into a file"),
-    ("sifmod push PyTorch/2.2.0 oras://ghcr.io/owner/pytorch:2.2.0", "the SIF, signatures in it"),
-    ("sifmod push my.sif docker://ghcr.io/owner/image:1.0", "an OCI image"),
-    ("sifmod export PyTorch/2.2.0 --to sqsh -o pytorch.sqsh", "for enroot and pyxis"),
-    ("sifmod export my.sif --to oci-archive", "for podman and skopeo"),
-    ("sifmod new docker://docker.io/pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime", ""),
-    ("sifmod new -o - my.sif", "to the screen; of an image of yours"),
-    ("sifmod new --from my.sif --pip lightning==2.5.0", "of an image that is built upon it"),
-    ("sifmod import PyTorch-2.7.1-rocm.eb", "one file of another tool"),
-    ("sifmod import registry -o easyconfigs", "all that are below a directory"),
-    ("sifmod add PyTorch/2.2.0 transformers==4.57.1 lightning", "packages, with what they need"),
-    ("sifmod add PyTorch/2.2.0 -r requirements.txt", "as a file lists them"),
-    ("sifmod remove PyTorch/2.2.0 lightning", "a package, and what only it needed"),
-    ("sifmod remove PyTorch/2.2.0 --all", "the whole layer"),
-    ("sifmod layers", "all layers"),
-    ("sifmod layers PyTorch/2.2.0", "those of a module"),
-    ("sifmod sync PyTorch/2.2.0 pylock.toml", "from the index that the lock names"),
-    ("sifmod sync PyTorch/2.2.0 pylock.toml --layer tuned", "as a layer of another name"),
-    ("sifmod jobscript PyTorch/2.2.0 --nodes 4", "a process for each GPU"),
-    ("sifmod jobscript PyTorch/2.2.0 --style torchrun -o job.sh", "into a file"),
-    ("sifmod jupyter PyTorch/2.2.0", "a kernel for Jupyter, Open OnDemand and VS Code"),
-    ("sifmod jupyter PyTorch/2.2.0 --lab", "JupyterLab, on this node"),
-    ("sifmod list", "all modules"),
-    ("sifmod list pytorch", "those with this in their name"),
-    ("sifmod show PyTorch/2.2.0", "an installed module"),
-    ("sifmod show --origins PyTorch-2.2.0.yaml", "where each value comes from"),
-    ("sifmod search pytorch 2.4 rocm", "all of these words match"),
-    ("sifmod search cuda 12.4 torch", "a version of what is in the image"),
-    ("sifmod stack init stack.yaml", "of all that is installed"),
-    ("sifmod stack init -", "to the screen"),
-    ("sifmod stack plan stack.yaml", "of the configured prefix"),
-    ("sifmod stack plan stack.yaml --prefix /appl/staging", "of another one"),
-    ("sifmod stack apply stack.yaml --prefix /appl/staging", "where it is tested first"),
-    ("sifmod stack apply stack.yaml --locked --from /appl/staging", "just what was tested"),
-    ("sifmod stack bundle stack.yaml -o stack.tar", "one file"),
-    ("sifmod stack bundle stack.yaml -o stack.tar --without list.txt", "but for what is there"),
-    ("sifmod stack outdated stack.yaml", "which tags have moved, and newer easyconfigs"),
-    ("sifmod stack outdated stack.yaml --json", "for a program"),
-    ("sifmod stack lock stack.yaml", "stack.lock, of what is installed"),
-    ("sifmod stack lock stack.yaml --prefix /appl/staging", "of what was tested"),
-    ("sifmod stack lock stack.yaml --forget", "its images may go"),
-    ("sifmod lock PyTorch-2.2.0.yaml", "PyTorch-2.2.0.lock"),
-    ("sifmod lock PyTorch-2.2.0.yaml TensorFlow-2.16.yaml -o ai.lock", "one for both"),
-    ("sifmod stack catalogue -o DIR", "of what is installed"),
-    ("sifmod stack catalogue --all -o DIR", "and of what can be"),
-    ("sifmod verify", "all modules"),
-    ("sifmod verify --signature my.sif", "who signed an image"),
-    ("sifmod verify --modes", "whether all is as open as the site says"),
-    ("sifmod test PyTorch/2.2.0", "on this node"),
-    ("sifmod test PyTorch/2.2.0 --nodes 2 --network --job", "on two, and over which network"),
-    ("sifmod sbom PyTorch/2.2.0 -o sbom.json", "what is in a module"),
-    ("sifmod sbom my.sif --format xml", "what is in an image"),
-    ("sifmod diff PyTorch/2.2.0", "since the generation before"),
-    ("sifmod diff PyTorch/2.2.0 PyTorch/2.4.0", "between two modules"),
-    ("sifmod uninstall PyTorch/2.2.0", "`rollback` brings it back"),
-    ("sifmod uninstall --purge PyTorch/2.2.0", "and free its space at once"),
-    ("sifmod rollback PyTorch/2.2.0", "to the generation before"),
-    ("sifmod rollback PyTorch/2.2.0 --to 3", "to this one"),
-    ("sifmod default PyTorch/2.2.0", "what `module load PyTorch` loads"),
-    ("sifmod default --none PyTorch", "the module system decides"),
-    ("sifmod hide PyTorch/2.2.0", "it loads by its full name only"),
-    ("sifmod hide --undo PyTorch/2.2.0", "it is listed again"),
-    ("sifmod deprecate PyTorch/2.2.0 --until 2099-03-31", "a load says so"),
-    ("sifmod deprecate --undo PyTorch/2.2.0", "nothing is said any more"),
-    ("sifmod retire PyTorch/2.2.0 --successor PyTorch/2.13.0", "from today on"),
-    ("sifmod retire --undo PyTorch/2.2.0", "it loads again"),
-    ("sifmod log", "every change"),
-    ("sifmod log PyTorch", "those of the modules with this name"),
-    ("sifmod gc", "what would go, and why the rest stays"),
-    ("sifmod gc --yes", "remove it"),
-    ("sifmod check PyTorch-2.2.0.yaml", "an easyconfig"),
-    ("sifmod check ~/.config/sifmod/config.yaml", "a file of settings"),
-    ("sifmod schema > easyconfig.schema.json", "for an editor"),
-    ("sifmod schema --output list", "what `list --json` prints"),
-    ("sifmod schema --hooks", "what a hook reads"),
-    ("sifmod config show", "every setting"),
-    ("sifmod config show --site lumi-g", "as on another machine"),
-    ("sifmod site detect", "the name of this machine's site"),
-    ("sifmod site detect --json", "and what it was recognised by"),
-    ("sifmod site show", "of this machine"),
-    ("sifmod site show lumi-g", "of another one"),
-    ("sifmod site new hilltop", "among your settings"),
-    ("sifmod site new hilltop -o -", "to the screen"),
-    ("sifmod doctor", "this machine"),
-    ("sifmod doctor --runtime singularity", "with another runtime"),
-    ('eval "$(sifmod init bash)"', "in this shell"),
-    ("sifmod init bash >> ~/.bashrc", "in every new one"),
-)
-_OF_GROUPS: dict[str, tuple[tuple[str, str], ...]] = {
-    "": (
-        ("sifmod doctor", "what this machine has, and what is missing"),
-        ("sifmod search pytorch", "which modules there are to install"),
-        ("sifmod install NAME", "install one, and print the commands that load it"),
-    ),
-    "stack": (
-        ("sifmod stack plan stack.yaml", "what would change, and why"),
-        ("sifmod stack apply stack.yaml", "make it so"),
-    ),
-    "config": (
-        ("sifmod config show", "every setting"),
-        ("sifmod config show --site lumi-g", "as on another machine"),
-    ),
-    "site": (
-        ("sifmod site show", "what is true of this machine"),
-        ("sifmod site new hilltop", "write it down as a first site file"),
-    ),
-}
-# an option's parameter → what it is about; any other one is about how something is done
-_BY_TITLE = {
-    "What": "title"
-    " variant variants source base pip fetch module_only installed arch sha256 version origins signature verb name"
-    " name_from to days now rollbacks bundled without purge keys files editable onto upgrade everything layer style"
-    " network minimum nodes time lab remove stale locked stack hooks none add_to_index"
-    " since until message successor undo modes repair_modes marks only",
-    "Where": "prefix stores directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
-    " module_syntax",
-    "Slurm": "job wait account partition job_cores job_max_walltime job_max_jobs job_output_dir job_partition"
-    " job_account job_test job_test_partition",
-    "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit form",
-}
-TITLES = {name: title for title, names in _BY_TITLE.items() for name in names.split()}
 ORDER = ("What", "Where", "How", "Slurm", "Output")
-_OF_THE_SITE = ("robot_paths", "image_dirs", "accelerator", "runtime", "module_syntax")
-_IN_FULL = ("install", "config show")  # whose help explains the options of _OF_THE_SITE
-
-
-def _examples() -> dict[str, tuple[tuple[str, str], ...]]:
-    """Those of each verb, as it is typed: `install`, `site show`; those of sifmod itself under the empty text."""
-    found = dict(_OF_GROUPS)
-    for command, text in _OF_VERBS:
-        verb, inner, *_ = (*command.partition("sifmod ")[2].split(), "")
-        name = f"{verb} {inner}" if verb in _OF_GROUPS else verb
-        found[name] = (*found.get(name, ()), (command, text))
-    return found
-
-
-EXAMPLES = _examples()
+_IN_FULL = ("install", "config show")  # whose help explains the options of a site
 
 
 def words(ctx: click.Context) -> str:
@@ -183,8 +42,10 @@ class Verb(Helped):
         self.format_epilog(ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What, where, how, output."""
-        write_options(self, ctx, formatter)
+        """By what they are about."""
+        for title, rows in option_groups(self, ctx):
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 class VerbGroup(Verb, click.Group):
@@ -194,25 +55,13 @@ class VerbGroup(Verb, click.Group):
         """The commands, then the options."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, each.get_short_help_str(200)) for name, each in self.commands.items()])
-        write_options(self, ctx, formatter)
-
-
-def with_help(command: click.Command) -> Verb:
-    """The same command, with its help in this form."""
-    settings: dict[str, Any] = {
-        "name": command.name,
-        "callback": command.callback,
-        "params": command.params,
-        "help": command.help,
-        "context_settings": command.context_settings,
-    }
-    if isinstance(command, click.Group):
-        return VerbGroup(commands=[with_help(each) for each in command.commands.values()], **settings)
-    return Verb(**settings)
+        super().format_options(ctx, formatter)
 
 
 def write_examples(verb: str, formatter: click.HelpFormatter, title: str = "Examples") -> None:
     """The commands that show a verb, each with what it is for."""
+    from sifmod.cli.examples import EXAMPLES
+
     if examples := EXAMPLES.get(verb):
         with formatter.section(title):
             width = max(len(command) for command, text in examples if text)
@@ -220,25 +69,18 @@ def write_examples(verb: str, formatter: click.HelpFormatter, title: str = "Exam
                 formatter.write(f"  {command.ljust(width)}  {text}".rstrip() + "\n")
 
 
-def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    """The options by what they are about; those of a site in one row where another verb explains them."""
-    for title, rows in option_groups(command, ctx):
-        with formatter.section(title):
-            formatter.write_dl(rows)
-
-
 def option_groups(command: click.Command, ctx: click.Context) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Title, and the rows of its options: how each is spelled, and its text."""
+    """Title, and the rows of its options: how each is spelled, and its text. Those of a site are mostly in one row."""
     found: dict[str, list[tuple[str, str]]] = {title: [] for title in ORDER}
     short = []
     for parameter in command.get_params(ctx):
         if not isinstance(parameter, click.Option):
             continue
-        if parameter.name in _OF_THE_SITE and words(ctx) not in _IN_FULL:
+        option = None if "--help" in parameter.opts else option_of(words(ctx), str(parameter.name))
+        if option and option.brief and words(ctx) not in _IN_FULL:
             short.append(parameter.opts[0])
         elif row := parameter.get_help_record(ctx):
-            title = "Output" if "--help" in parameter.opts else TITLES.get(parameter.name or "", "How")
-            found[title].append(row)
+            found[option.title if option else "Output"].append(row)
     if short:
         found["Where"].append((", ".join(short), "As `sifmod config show --help` says."))
     return [(title, rows) for title, rows in found.items() if rows]

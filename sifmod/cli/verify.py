@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, live, load_context, reporter, resolve
 from sifmod.cli.output import counted, echo, print_json, say
-from sifmod.cli.shared_options import json_option, site_options
+from sifmod.cli.shared_options import SiteOptions
 from sifmod.config.shown import shown
 from sifmod.errors import ModuleError
 from sifmod.system import one_line
@@ -21,23 +22,16 @@ if TYPE_CHECKING:
     from sifmod.tree.layer import Layer
 
 
-@click.command("verify")
-@click.argument("names", nargs=-1, metavar="[NAME|FILE.sif...]")
-@click.option("--signature", is_flag=True, help="Instead: who signed the images, checked with the site's public keys.")
-@click.option("--keys", multiple=True, metavar="FILE", help="With --signature: further OpenPGP public keys.")
-@click.option("--modes", is_flag=True, help="Instead: whether group and modes are as the site's `sharing` says.")
-@click.option("--repair-modes", is_flag=True, help="Make them so, of what sifmod has made in the prefix.")
-@site_options
-@json_option
-def command(
-    names: tuple[str, ...],
-    signature: bool,
-    keys: tuple[str, ...],
-    modes: bool,
-    repair_modes: bool,
-    as_json: bool,
-    **site: str | None,
-) -> int:
+class VerifyOptions(SiteOptions):
+    names: tuple[str, ...] = argument("[NAME|FILE.sif...]", default=(), many=True)
+    signature: bool = False
+    keys: tuple[str, ...] = ()
+    modes: bool = False
+    repair_modes: bool = False
+
+
+@command("verify", VerifyOptions)
+def verify_command(given: VerifyOptions) -> int:
     """Hash image, files and layers of the modules again (all by default) and compare with the receipts.
 
     With --signature check who signed the images instead, of modules or of SIFs anywhere; exit code 1 where one of them
@@ -45,17 +39,17 @@ def command(
     With --modes or --repair-modes look at the group and the modes of the whole tree instead; exit code 1 where one of
     them is another.
     """
-    if modes or repair_modes:
-        if names or signature or keys:
+    if given.modes or given.repair_modes:
+        if given.names or given.signature or given.keys:
             raise click.UsageError("--modes and --repair-modes are for the whole prefix, and go with no other option")
-        return _verify_modes(site, repair=repair_modes, as_json=as_json)
-    layout = layout_for(site["prefix"])
-    if signature:
-        return _verify_signatures(names, keys, site, layout, as_json)
-    if keys:
+        return _verify_modes(given)
+    layout = layout_for(given.prefix)
+    if given.signature:
+        return _verify_signatures(given, layout)
+    if given.keys:
         raise click.UsageError("--keys is for --signature")
-    code = _verify_files(names, layout, as_json)
-    return max(code, _verify_sharing(site, layout))
+    code = _verify_files(given.names, layout, given.as_json)
+    return max(code, _verify_sharing(given.settings, layout))
 
 
 def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> int:
@@ -106,54 +100,52 @@ def _say_what_helps(faults: "list[Finding]", layers: "tuple[Layer, ...]") -> Non
         say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
 
 
-def _verify_sharing(site: dict[str, str | None], layout: "Layout") -> int:
+def _verify_sharing(settings: dict[str, str], layout: "Layout") -> int:
     """Say where users for whom the prefix is are shut out: byte for byte all may be as it was installed."""
     from sifmod.actions.sharing import closed
 
-    facts = load_context(site).site
+    facts = load_context(settings).site
     found = tuple(closed(facts)) if facts.prefix == layout.prefix else ()
     for text in found:
         say(text)
     return 1 if found else 0
 
 
-def _verify_modes(site: dict[str, str | None], *, repair: bool, as_json: bool) -> int:
+def _verify_modes(given: VerifyOptions) -> int:
     from sifmod.actions.sharing import modes, oddities
 
-    facts = load_context(site).site
-    found = modes(facts, reporter(), repair=repair)
+    facts = load_context(given.settings).site
+    found = modes(facts, reporter(), repair=given.repair_modes)
     left = [wrong for wrong in found if not wrong.repaired]
-    if as_json:
+    if given.as_json:
         print_json(found)
     else:
         for wrong in found:
             state = "repaired" if wrong.repaired else "changed"
             echo(one_line(f"{state}: {wrong.path}: expected {wrong.expected}, found {wrong.found}"))
         echo(f"{facts.prefix}: {counted(len(found), 'other mode') if found else 'ok'}")
-    if left and not repair:
+    if left and not given.repair_modes:
         say("`sifmod verify --repair-modes` makes them so, of those that are yours")
     for oddity in oddities(facts):
         say(f"warning: {oddity}")
     return 1 if left else 0
 
 
-def _verify_signatures(
-    names: tuple[str, ...], keys: tuple[str, ...], site: dict[str, str | None], layout: "Layout", as_json: bool
-) -> int:
+def _verify_signatures(given: VerifyOptions, layout: "Layout") -> int:
     from sifmod.actions.verify import check_image
 
-    known = (*map(Path, load_context(site).site.signatures.keys), *map(Path, keys))
+    known = (*map(Path, load_context(given.settings).site.signatures.keys), *map(Path, given.keys))
     report = []
-    for module, path in _images(names, layout):
+    for module, path in _images(given.names, layout):
         report.append(one := check_image(module, path, known))
-        if as_json:
+        if given.as_json:
             continue
         name, text = module or one_line(str(path)), f"signed by {', '.join(one.signers)}"
         text = one.error.error if one.error else text
         echo(text if text.startswith(name) else f"{name}: {text}")
         if one.error and one.error.hint:
             echo(f"  {one.error.hint}")
-    if as_json:
+    if given.as_json:
         print_json(report)
     return 1 if any(one.error for one in report) else 0
 

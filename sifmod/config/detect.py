@@ -67,7 +67,8 @@ def named_site(name: str, by: str, directories: tuple[Path, ...], environ: Mappi
             node, read = _read_site(candidate, environ)
             return BaseSite(node, (read,), f"named by {by}")
     known = sorted({path.stem for directory in directories for path in directory.glob("*.yaml")})
-    raise OptionError(f"{by}: no site is called {name!r}{did_you_mean(name, known)}", f"known are {', '.join(known)}")
+    short = f"no site is called {name!r}{did_you_mean(name, known)}"
+    raise OptionError(f"{by}: {short}", f"known are {', '.join(known)}", short=short)
 
 
 def site_names(directories: tuple[Path, ...], environ: Mapping[str, str]) -> tuple[str, ...]:

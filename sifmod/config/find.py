@@ -37,7 +37,8 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
                 if _exists(candidate):
                     return candidate
     places = "\n".join(f"  {directory}" for directory in robot_paths)
-    raise EasyconfigNotFoundError(f"no easyconfig is called {shown(name)!r}; looked in\n{places}")
+    short = f"no easyconfig is called {shown(name)!r}"
+    raise EasyconfigNotFoundError(f"{short}; looked in\n{places}", short=short)
 
 
 def is_path(name: str) -> bool:

@@ -1,6 +1,6 @@
 """Bounds of the work that files of others can ask for, which a site can raise.
 
-They are this process's: a command reads its settings first (cli/context.py), and what reads a file of somebody else's
+They are this process's: a command reads its settings first (actions/start.py), and what reads a file of somebody else's
 is far from them.
 """
 

@@ -15,9 +15,9 @@ from sifmod.config.inheritance import Inherited, checked_view, is_view, read_inh
 from sifmod.config.input import Input, read_input
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.offered import Offered
-from sifmod.config.option import easyconfig_layer
+from sifmod.config.option_layers import easyconfig_layer
 from sifmod.config.origin import Origin, of_tree
-from sifmod.config.quirk import Quirk, applicable
+from sifmod.config.quirk import Quirk, applicable, variables_with
 from sifmod.config.site import Site
 from sifmod.config.yaml.node import Mark, Node, join_key, merge, problem_at, tree
 from sifmod.config.yaml.validate import build, did_you_mean
@@ -48,6 +48,7 @@ class LoadedEasyconfig:
     origins: tuple[Origin, ...]
     notes: tuple[str, ...]  # what the user should know: a source left out because its variable is not set
     layers: Inherited  # what it was merged from
+    plain: Easyconfig  # without quirks, for its variables
     quirks: tuple[Quirk, ...]  # those that apply
     tree: Node  # the layers merged
     bases: tuple[Easyconfig, ...]  # of an image that is built: what it is built upon, and what that is, and so on
@@ -66,11 +67,16 @@ def load_easyconfig(
     return _load(path, layers, choose_variant(path, layers, site, variant), _Surroundings(loaded_site, environ))
 
 
-def with_digests(
-    loaded: LoadedEasyconfig, loaded_site: LoadedSite, digests: tuple[str, ...], environ: Mapping[str, str]
-) -> LoadedEasyconfig:
-    """The same, with the quirks of an image of which these digests (`sha256:…`) are known."""
-    return _load(loaded.path, loaded.layers, loaded.variant, _Surroundings(loaded_site, environ, digests))
+def with_digests(loaded: LoadedEasyconfig, site: LoadedSite, digests: tuple[str, ...]) -> LoadedEasyconfig:
+    """With the quirks of an image of which these digests (`sha256:…`) are known; itself where they are no others.
+
+    A quirk sets and unsets variables, and nothing else. Origins and tree stay as they were.
+    """
+    quirks = applicable(site.quirks, loaded.easyconfig, site.site.name, digests)
+    if quirks == loaded.quirks:
+        return loaded
+    easyconfig = loaded.easyconfig.model_copy(update=variables_with(quirks, loaded.plain))
+    return replace(loaded, easyconfig=easyconfig, quirks=quirks)
 
 
 def all_variants(path: Path, loaded_site: LoadedSite, environ: Mapping[str, str]) -> tuple[LoadedEasyconfig, ...]:
@@ -108,13 +114,12 @@ def _layers(path: Path, site: Site, overrides: Overrides) -> Inherited:
 class _Surroundings:
     site: LoadedSite
     environ: Mapping[str, str]
-    digests: tuple[str, ...] = ()  # of the image
     above: tuple[Path, ...] = ()  # the easyconfigs that are built upon this one
 
 
 def _load(path: Path, layers: Inherited, variant: str | None, around: _Surroundings) -> LoadedEasyconfig:
     easyconfig, complete, written, notes = _merged(path, layers.of(variant), around.environ)
-    quirks = applicable(around.site.quirks, easyconfig, around.site.site.name, around.digests)
+    plain, quirks = easyconfig, applicable(around.site.quirks, easyconfig, around.site.site.name)
     if quirks:
         upper = replace(layers, last=(*(quirk.layer for quirk in quirks), *layers.last))
         easyconfig, complete, written, notes = _merged(path, upper.of(variant), around.environ)
@@ -146,7 +151,9 @@ def _load(path: Path, layers: Inherited, variant: str | None, around: _Surroundi
     origins += [origin for quirk in quirks for origin in quirk.origins]
     inputs = tuple(dict.fromkeys((*layers.inputs, *read, *looked_at)))
     easyconfig = easyconfig.model_copy(update={"binds": binds})
-    return LoadedEasyconfig(easyconfig, variant, path, inputs, tuple(origins), notes, layers, quirks, written, bases)
+    return LoadedEasyconfig(
+        easyconfig, variant, path, inputs, tuple(origins), notes, layers, plain, quirks, written, bases
+    )
 
 
 def _merged(

@@ -20,12 +20,13 @@ from sifmod.config.find import shipped
 from sifmod.config.hook import hooks_of
 from sifmod.config.input import OWN_FILES, Input, current_facts, read_input
 from sifmod.config.kinds import RUNTIMES
-from sifmod.config.option import option_layers
+from sifmod.config.option import KEYS
+from sifmod.config.option_layers import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
-from sifmod.config.prefix import BUNDLE, OPTION_KEYS, outside_bundle, settings_directories
+from sifmod.config.prefix import BUNDLE, outside_bundle, settings_directories
 from sifmod.config.quirk import Quirk, read_quirks
 from sifmod.config.resolve_site import Resolved, resolve
-from sifmod.config.site import DECIDING, Site, SiteFile
+from sifmod.config.site import DECIDING, Site, SiteFile, keys_in_order
 from sifmod.config.yaml.node import Node, merge, problem_at
 from sifmod.config.yaml.validate import build
 from sifmod.errors import ConfigError, OptionError, Problem
@@ -80,7 +81,7 @@ class Kept:
 
 
 def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Kept | None = None) -> LoadedSite:
-    """The site in force. `overrides` are the command line's, by key of option.OPTION_KEYS.
+    """The site in force. `overrides` are the command line's, by key (option.KEYS).
 
     Raises OptionError for what the command line or a SIFMOD_* variable says, ConfigError for every problem of every
     settings file. Runs no program; reads only settings files and looks whether detection paths exist.
@@ -207,7 +208,7 @@ def _refuse_unset(merged: Node, robot_paths: tuple[Node, ...]) -> None:
 def _origins(merged: Node, robot_paths: tuple[Node, ...], resolved: Resolved, base: BaseSite) -> tuple[Origin, ...]:
     entries = merged.entries
     origins = [Origin("site", resolved.site.name, base.how)]
-    for key, field in SiteFile.model_fields.items():
+    for key, field in keys_in_order().items():
         if key in ("site", "detect"):
             continue
         if key == "robot_paths":
@@ -259,7 +260,7 @@ class Sites:
 
     def of(self, given: Mapping[str, str], kept: Kept | None = None) -> LoadedSite:
         """The site in force with those of these options that are about it. Raises ConfigError, OptionError."""
-        about = {name: text for name, text in given.items() if name in OPTION_KEYS}
+        about = {name: text for name, text in given.items() if name in KEYS}
         key = (frozenset(about.items()), kept and (kept.site, frozenset(kept.facts.items())))
         if key not in self._loaded:
             self._loaded[key] = load_site(about, os.environ, kept)

@@ -6,24 +6,13 @@ import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
+from sifmod.config.option import VARIABLES
 from sifmod.errors import OptionError
 
 SITE_FILES = "/etc/sifmod.d"
-OPTION_KEYS = (
-    *("site", "prefix", "image_dirs", "robot_paths", "accelerator", "runtime", "module_syntax", "link"),
-    *("lock_lease", "umask", "group", "stores", "arch", "compression", "connections", "processors", "memory"),
-)
-"""The keys that `SIFMOD_<KEY>` and an option of the command line can give; lists are separated by `:`."""
 BUNDLE = "SIFMOD_BUNDLE"
 """The directory of the bundle whose settings decide; `stack apply --bundle` sets it for itself and its workers."""
 _OUTSIDE = "_SIFMOD_OUTSIDE_BUNDLE"
-VARIABLES = (
-    BUNDLE,
-    "SIFMOD_CONFIG_DIR",
-    "SIFMOD_LAYER",
-    "SIFMOD_LAYERS",
-    *(f"SIFMOD_{key.upper()}" for key in OPTION_KEYS),
-)
 
 
 def bundle_variables(variables: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -99,12 +88,3 @@ def settings_directories(environ: Mapping[str, str]) -> tuple[Path, Path]:
     if bundle := environ.get(BUNDLE):
         return Path(bundle) / "settings", Path(bundle) / "settings"
     return Path(environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES), config_home(environ) / "sifmod"
-
-
-def in_full(name: str, text: str) -> str:
-    """An option's value with its relative paths made absolute, as loading takes them."""
-    if name in ("prefix", "robot_paths", "image_dirs"):
-        return ":".join(os.path.abspath(part) for part in text.split(":") if part)  # noqa: PTH100 (a link stays a link)
-    if (name == "site" and ("/" in text or text.endswith(".yaml"))) or (name == "source" and Path(text).exists()):
-        return os.path.abspath(text)  # noqa: PTH100 (likewise)
-    return text

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from sifmod.config.easyconfig import ContainerEnv, Easyconfig, HostEnv, RunscriptEnv
 from sifmod.config.input import Input, read_input
 from sifmod.config.origin import Origin
-from sifmod.config.text import Name, NotEmpty
+from sifmod.config.text import Name, NotEmpty, Pairs
 from sifmod.config.version import is_range, within
 from sifmod.config.yaml.node import Node, Number, join_key, problem_at
 from sifmod.config.yaml.validate import Model, load_model
@@ -151,7 +151,7 @@ def _everywhere(layer: dict[str, Node]) -> dict[str, Node]:
 
 
 def applicable(
-    quirks: tuple[Quirk, ...], easyconfig: Easyconfig, site: str, digests: tuple[str, ...]
+    quirks: tuple[Quirk, ...], easyconfig: Easyconfig, site: str, digests: tuple[str, ...] = ()
 ) -> tuple[Quirk, ...]:
     """The quirks that fit and do something.
 
@@ -162,6 +162,19 @@ def applicable(
     stated += [digest for source in (image.sources if image else ()) for digest in _DIGEST.findall(source)]
     known = (*stated, *digests)
     return tuple(quirk for quirk in quirks if quirk.layer.entries and _fits(quirk.file.match, easyconfig, site, known))
+
+
+def variables_with(quirks: tuple[Quirk, ...], easyconfig: Easyconfig) -> dict[str, Pairs]:
+    """The variables of an easyconfig as the quirks leave them, by the key that they are under."""
+    found: dict[str, Pairs] = {}
+    for kind in VARIABLES:
+        variables = dict(getattr(easyconfig, kind))
+        for quirk in quirks:
+            unset = quirk.unset(kind)
+            variables = {name: value for name, value in variables.items() if name not in unset}
+            variables.update(getattr(quirk.file, kind))
+        found[kind] = tuple(variables.items())
+    return found
 
 
 def _fits(match: Match, easyconfig: Easyconfig, site: str, digests: tuple[str, ...]) -> bool:

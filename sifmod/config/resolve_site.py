@@ -12,7 +12,7 @@ from sifmod.config.easyconfig import Accelerator, Arch
 from sifmod.config.input import DEVICES, Input
 from sifmod.config.kinds import RUNTIMES, SYNTAXES, RuntimeKind, Syntax, kind_of
 from sifmod.config.prefix import default_prefix
-from sifmod.config.site import Site, SiteFile
+from sifmod.config.site import Site, SiteFile, SiteKeys
 from sifmod.errors import OptionError
 
 _MACHINES: dict[str, Arch] = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -54,24 +54,22 @@ def resolve(
         how["stores"] = f"the prefix of {', '.join(hidden.values())}"
     stores = map(Path, hidden if file.stores is None else file.stores)
     binds, inputs = expand(tuple(bind for _, group in file.binds for bind in group), environ)
-    # what a file says is the site's value, but for what is found out here, and for hooks, which load_site adds
-    said = {field.name: getattr(file, field.name) for field in fields(Site) if hasattr(file, field.name)}
-    found: dict[str, Any] = {
-        "accelerator": _accelerator(file.accelerator, facts, how),
-        "runtime_kind": kind,
-        "runtime_path": program,
-        "prefix": prefix,
-        "prefix_is_default": file.prefix is None,
-        "robot_paths": robot_paths,
-        "binds": binds,
-        "mpi_profile": file.mpi_profile or "",
-        "module_syntax": _syntax(file.module_syntax, facts, how),
-        "umask": _umask(file),
-        "stores": tuple(store for store in stores if store != prefix),
-        "arch": _arch(file.arch, facts, how),
-        "hooks": (),
-    }
-    site = Site(**{**said, **found})
+    said: dict[str, Any] = {field.name: getattr(file, field.name) for field in fields(SiteKeys)}
+    site = Site(
+        **said,
+        accelerator=_accelerator(file.accelerator, facts, how),
+        runtime_kind=kind,
+        runtime_path=program,
+        prefix=prefix,
+        prefix_is_default=file.prefix is None,
+        robot_paths=robot_paths,
+        binds=binds,
+        mpi_profile=file.mpi_profile or "",
+        module_syntax=_syntax(file.module_syntax, facts, how),
+        umask=_umask(file),
+        stores=tuple(store for store in stores if store != prefix),
+        arch=_arch(file.arch, facts, how),
+    )
     return Resolved(site, how, inputs)
 
 

@@ -2,11 +2,12 @@
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic.fields import FieldInfo
 
 from sifmod.config.bind import BindItem, BindSpec
 from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, RunscriptEnv
@@ -94,60 +95,6 @@ class Detect(Model):
     paths: tuple[Line, ...] = ()
 
 
-@dataclass(frozen=True)
-class Site:
-    """A site with nothing left to find out."""
-
-    name: str
-    description: str
-    accelerator: Accelerator
-    accelerators: Accelerators
-    runtime_kind: RuntimeKind
-    runtime_path: str  # absolute; "" when none was found
-    prefix: Path
-    prefix_is_default: bool
-    image_dirs: tuple[str, ...]
-    robot_paths: tuple[Path, ...]  # in the order of search; the shipped easyconfigs are the last
-    binds: tuple[BindSpec, ...]  # of every group, in the files' order
-    env: Pairs
-    host_env: Pairs
-    runscript_env: Pairs
-    gpu_selection: GpuSelection
-    gpus_per_node: int
-    mpi: MpiUse  # whose MPI a module has, where its easyconfig does not say
-    mpi_profile: str  # the host's; "" for none
-    cpus_per_gpu: int  # 0: not said
-    cpu_bind: str  # for srun, one task for each GPU of a node; "" for Slurm's own choice
-    cache_directory: str  # of compilers and kernels, on the node; "" when it is decided at run time
-    scratch: tuple[str, ...]  # places of the user's, `$USER` in them
-    module_syntax: tuple[Syntax, ...]
-    link: Link
-    lock_lease: float  # seconds
-    sharing: Sharing | None  # for whom the prefix is, which decides the umask
-    umask: int | None
-    group: str | None
-    stores: tuple[Path, ...]  # prefixes in which images are looked for by digest, before anything is fetched
-    mark_days: float  # for which another tree's use of an image here counts after it was last seen
-    arch: Arch
-    compression: str  # auto, or what a squashfs is compressed with
-    connections: int  # to one server at a time
-    processors: int | None  # threads that convert an image; None: those that this process may use
-    memory: int | None  # bytes that converting an image may take; None: a quarter of what there is
-    mirrors: tuple[tuple[str, tuple[str, ...]], ...]
-    insecure_registries: tuple[str, ...]
-    token_servers: tuple[tuple[str, tuple[str, ...]], ...]  # of a registry, which may have a login for it
-    protected: tuple[str, ...]  # packages that no layer replaces, `*` at the end for all that begin so
-    stale_layer: StaleLayer  # unless SIFMOD_STALE_LAYER says otherwise at the load or start
-    package_indexes: Pairs  # beginning of torch's local version: index of packages that are linked against it
-    striping: StripingKeys | None
-    signatures: Signatures
-    warn_without_version: bool  # at a load that names none, on a terminal
-    spider_cache: SpiderCache | None
-    extensions: tuple[str, ...] = ("*",)  # packages of contents that `module spider` finds
-    hooks: tuple[Hook, ...] = ()  # programs that are run before and after what is done
-    limits: Limits = field(default_factory=Limits)
-
-
 def _extensions(value: object) -> object:
     return {"all": ("*",), "none": ()}.get(value, value) if isinstance(value, str) else value
 
@@ -188,6 +135,8 @@ _RUNTIME = expecting(f"auto|{'|'.join(RUNTIMES)}|/.*", f"auto, {', '.join(RUNTIM
 _CPU_BIND = expecting(
     "([A-Za-z0-9_]+(:[A-Za-z0-9_,]+)?)?", "what srun takes after --cpu-bind=, such as mask_cpu:0xfe,0xfe00"
 )
+_CACHE = expecting("(/[^$]*)?", "an absolute path without variables")
+_SCRATCH = expecting(r"(/(\$USER|[^/$,:\"\\]+))+", "an absolute path, in which $USER may stand")
 _COMPRESSION = expecting("auto|(zstd|gzip)(:[0-9]{1,2})?|lz4", "auto, zstd:LEVEL, gzip:LEVEL or lz4")
 Place = Annotated[str, AfterValidator(_place)]
 Host = Annotated[str, AfterValidator(_host)]
@@ -196,56 +145,90 @@ Index = Annotated[str, expecting(r"https?://[^\s@?#]+", "the URL of an index, wi
 Umask = Annotated[str, BeforeValidator(number_as_written, json_schema_input_type=str | int), AfterValidator(_umask)]
 
 
-class SiteFile(Model):
-    """What a site file, a settings file, the environment and the command line may say."""
+@dataclass(frozen=True, kw_only=True)
+class SiteKeys:
+    """The keys that are in force as they are said."""
 
-    site: Line | None = None
     name: Name = "generic"
     description: Text = ""
-    accelerator: Literal["auto", "rocm", "cuda", "none"] = "auto"
-    accelerators: Accelerators = Accelerators()
-    runtime: Annotated[Line, _RUNTIME] = "auto"
-    prefix: BindPath | None = None
+    accelerators: Accelerators = Accelerators()  # noqa: RUF009 (frozen, as the others are)
     image_dirs: tuple[SearchDirectory, ...] = ()
-    robot_paths: tuple[SearchDirectory, ...] = ()
-    binds: Annotated[tuple[tuple[str, tuple[BindSpec, ...]], ...], Items(Name, tuple[BindItem, ...])] = ()
     env: ContainerEnv = ()
     host_env: HostEnv = ()
     runscript_env: RunscriptEnv = ()
     gpu_selection: GpuSelection = "slurm"
     gpus_per_node: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole_number)] = 4
-    mpi: MpiUse = "image"
-    mpi_profile: Name | None = None
-    cpus_per_gpu: Annotated[int, Field(ge=0, le=1024), BeforeValidator(whole_number)] = 0
-    cpu_bind: Annotated[Line, _CPU_BIND] = ""
-    cache_directory: Annotated[Line, expecting("(/[^$]*)?", "an absolute path without variables")] = ""
-    scratch: tuple[
-        Annotated[Line, expecting(r"(/(\$USER|[^/$,:\"\\]+))+", "an absolute path, in which $USER may stand")], ...
-    ] = ()
-    module_syntax: Literal["auto", "lua", "tcl", "both"] = "auto"
+    mpi: MpiUse = "image"  # whose MPI a module has, where its easyconfig does not say
+    cpus_per_gpu: Annotated[int, Field(ge=0, le=1024), BeforeValidator(whole_number)] = 0  # 0: not said
+    cpu_bind: Annotated[Line, _CPU_BIND] = ""  # for srun, one task for each GPU of a node; "" for Slurm's own choice
+    cache_directory: Annotated[Line, _CACHE] = ""  # of compilers and kernels, on the node; "": decided at run time
+    scratch: tuple[Annotated[Line, _SCRATCH], ...] = ()  # places of the user's, `$USER` in them
     link: Link = "copy"
     lock_lease: Annotated[float, Field(ge=1, le=3600), BeforeValidator(_seconds)] = 30.0
-    sharing: Sharing | None = None
-    umask: Umask | None = None
+    sharing: Sharing | None = None  # for whom the prefix is, which decides the umask
     group: Name | None = None
-    stores: tuple[BindPath, ...] | None = None
     mark_days: Annotated[float, Field(ge=0, le=36500), BeforeValidator(_seconds)] = MARK_DAYS
-    arch: Literal["auto", "amd64", "arm64"] = "auto"
-    compression: Annotated[Line, _COMPRESSION] = "auto"
-    connections: Annotated[int, Field(ge=1, le=32), BeforeValidator(whole_number)] = 4
+    """For which another tree's use of an image here counts after it was last seen."""
+    compression: Annotated[Line, _COMPRESSION] = "auto"  # or what a squashfs is compressed with
+    connections: Annotated[int, Field(ge=1, le=32), BeforeValidator(whole_number)] = 4  # to one server at a time
     processors: Annotated[int | None, Field(ge=1, le=256), BeforeValidator(whole_number)] = None
+    """Threads that convert an image; None: those that this process may use."""
     memory: Annotated[int | None, Field(ge=64 << 20), BeforeValidator(size_in_bytes)] = None
+    """Bytes that converting an image may take; None: a quarter of what there is."""
     mirrors: Annotated[tuple[tuple[str, tuple[Place, ...]], ...], Items(Place, tuple[Place, ...])] = ()
     insecure_registries: tuple[Place, ...] = ()
     token_servers: Annotated[tuple[tuple[str, tuple[Host, ...]], ...], Items(Host, tuple[Host, ...])] = ()
-    protected: tuple[Package, ...] = PROTECTED
+    """Of a registry: which may have a login for it."""
+    protected: tuple[Package, ...] = PROTECTED  # packages that no layer replaces, `*` at the end for all that begin so
+    stale_layer: StaleLayer = "warn"  # unless SIFMOD_STALE_LAYER says otherwise at the load or start
     package_indexes: Annotated[Pairs, Items(LocalVersion, Index)] = ()
+    """Beginning of torch's local version: index of packages that are linked against it."""
     extensions: Annotated[tuple[Line, ...], BeforeValidator(_extensions)] = ("*",)
-    stale_layer: StaleLayer = "warn"
+    """Packages of contents that `module spider` finds."""
     striping: StripingKeys | None = None
-    signatures: Signatures = Signatures()
-    warn_without_version: bool = False
+    signatures: Signatures = Signatures()  # noqa: RUF009
+    warn_without_version: bool = False  # at a load that names none, on a terminal
     spider_cache: SpiderCache | None = None
+    limits: Limits = Limits()  # noqa: RUF009
+
+
+class SiteFile(Model, SiteKeys):
+    """What a site file, a settings file, the environment and the command line may say."""
+
+    site: Line | None = None
+    accelerator: Literal["auto", "rocm", "cuda", "none"] = "auto"
+    runtime: Annotated[Line, _RUNTIME] = "auto"
+    prefix: BindPath | None = None
+    robot_paths: tuple[SearchDirectory, ...] = ()
+    binds: Annotated[tuple[tuple[str, tuple[BindSpec, ...]], ...], Items(Name, tuple[BindItem, ...])] = ()
+    mpi_profile: Name | None = None
+    module_syntax: Literal["auto", "lua", "tcl", "both"] = "auto"
+    umask: Umask | None = None
+    stores: tuple[BindPath, ...] | None = None
+    arch: Literal["auto", "amd64", "arm64"] = "auto"
     hooks: HookKeys = HookKeys()
-    limits: Limits = Limits()
     detect: Detect = Detect()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site(SiteKeys):
+    """A site with nothing left to find out."""
+
+    accelerator: Accelerator
+    runtime_kind: RuntimeKind
+    runtime_path: str  # absolute; "" when none was found
+    prefix: Path
+    prefix_is_default: bool
+    robot_paths: tuple[Path, ...]  # in the order of search; the shipped easyconfigs are the last
+    binds: tuple[BindSpec, ...]  # of every group, in the files' order
+    mpi_profile: str  # the host's; "" for none
+    module_syntax: tuple[Syntax, ...]
+    umask: int | None
+    stores: tuple[Path, ...]  # prefixes in which images are looked for by digest, before anything is fetched
+    arch: Arch
+    hooks: tuple[Hook, ...] = ()  # programs that are run before and after what is done
+
+
+def keys_in_order() -> dict[str, FieldInfo]:
+    """Every key that a file may say: first those that are found out where nothing says them."""
+    return {key: SiteFile.model_fields[key] for key in (*SiteFile.__annotations__, *SiteFile.model_fields)}

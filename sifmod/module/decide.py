@@ -1,4 +1,4 @@
-"""An easyconfig and a site to a Plan, without looking at disk or network; an install completes it later."""
+"""An easyconfig and a site to a Plan, without looking at disk or network."""
 
 import shlex
 from dataclasses import dataclass, replace
@@ -6,6 +6,8 @@ from fnmatch import fnmatchcase
 
 from sifmod.config.bind import BindSpec
 from sifmod.config.easyconfig import Accelerator, Easyconfig
+from sifmod.config.kinds import SYNTAXES, Syntax
+from sifmod.config.mpi_profile import IMAGES_OWN, WantedMpi
 from sifmod.config.quirk import Quirk, Variables
 from sifmod.config.shown import shown
 from sifmod.config.site import Link, Site
@@ -32,12 +34,29 @@ SCRIPT_WRAPPERS = ("start-shell", "list-packages")
 
 
 @dataclass(frozen=True)
+class InImage:
+    """What only the image decides: the commands that `wrappers: auto` finds, and the MPI."""
+
+    wrappers: tuple[Wrapper, ...] = ()
+    mpi: str = ""  # what the module says of it
+    env: Pairs = ()  # inside, whatever the easyconfig says
+    default_env: Pairs = ()  # on the host, unless the easyconfig says something else
+    binds: tuple[BindSpec, ...] = ()  # after all others
+
+
+NOT_LOOKED = InImage()
+
+
+@dataclass(frozen=True)
 class Choices:
-    """What the command line decides about one install, beside the site."""
+    """What decides about one install beside easyconfig and site."""
 
     easyconfig: str  # the words after `sifmod install` that bring the module back, quoted for a shell
     link: Link
     offline: bool = False
+    syntaxes: frozenset[Syntax] = frozenset()  # of the modulefiles that are installed, beside the site's
+    mpi: WantedMpi = IMAGES_OWN
+    found: InImage = NOT_LOOKED  # in the image, once that is known
 
 
 def make_plan(
@@ -53,22 +72,24 @@ def make_plan(
     its image is built upon, one upon the other.
     """
     image = _image((easyconfig, *bases), site, choices) if easyconfig.image else None
+    if image is None:  # a view is without what the site adds: that the modules which it loads have
+        site = replace(site, binds=(), env=(), host_env=())
     activation, activation_env, activation_path = _activation(easyconfig)
-    wrappers = _wrappers(easyconfig)
-    gpu_flags, gpu_binds = _accelerator(easyconfig.accelerator, site)
-    plan = Plan(
+    found, wrappers = choices.found, _wrappers(easyconfig, choices.found)
+    gpu_flags, gpu_binds = _accelerator(easyconfig.accelerator, site) if image else ((), ())
+    return Plan(
         module=easyconfig.module,
         version=easyconfig.version,
         easyconfig=choices.easyconfig,
         prefix=str(site.prefix),
-        syntaxes=site.module_syntax,
+        syntaxes=tuple(one for one in SYNTAXES if one in (*site.module_syntax, *choices.syntaxes)),
         accelerator=easyconfig.accelerator,
         gpu_flags=gpu_flags,
         runtime=Runtime(site.runtime_kind, site.runtime_path),
         image=image,
         activation=activation,
-        binds=_binds((*_spelled(easyconfig.binds), *_spelled(site.binds), *gpu_binds)),
-        env=_merged(_without(site.env, quirks, "env"), activation_env, easyconfig.env),
+        binds=_binds((*_spelled(easyconfig.binds), *_spelled(site.binds), *gpu_binds, *_spelled(found.binds))),
+        env=_merged(_without(site.env, quirks, "env"), activation_env, easyconfig.env, found.env),
         host_env=_merged(_without(site.host_env, quirks, "host_env"), easyconfig.host_env),
         path=(*easyconfig.path, *activation_path),
         wrappers=wrappers,
@@ -76,7 +97,7 @@ def make_plan(
         runscript_env=_merged(_without(site.runscript_env, quirks, "runscript_env"), easyconfig.runscript_env),
         conflict=easyconfig.conflict,
         family=easyconfig.family,
-        help=_help(easyconfig, image, site, quirks),
+        help=_help(easyconfig, image, site, quirks, found.mpi),
         sanity_check=SanityCheck(easyconfig.sanity_check.commands, easyconfig.sanity_check.paths),
         verb=easyconfig.verb,
         user_software=easyconfig.user_software,
@@ -86,19 +107,15 @@ def make_plan(
         cpu_bind=site.cpu_bind,
         cache_directory=site.cache_directory,
         scratch=site.scratch,
-        default_env=_merged(easyconfig.default_env),
+        default_env=_merged(found.default_env, easyconfig.default_env),
         depends_on=tuple(dict.fromkeys((*easyconfig.modules, *easyconfig.depends_on))),
         protected=easyconfig.protected,
         wrappers_auto=easyconfig.wrappers_auto,
         stale_layer=site.stale_layer,
         warn_without_version=site.warn_without_version,
+        mpi=choices.mpi,
         modules=easyconfig.modules,
     )
-    if plan.image:
-        return plan
-    # of a view without what the site adds: that the modules which it loads have
-    own = _binds(_spelled(easyconfig.binds))
-    return replace(plan, gpu_flags=(), binds=own, env=_merged(easyconfig.env), host_env=_merged(easyconfig.host_env))
 
 
 def _merged(*layers: Pairs) -> Pairs:
@@ -160,13 +177,12 @@ def _accelerator(accelerator: Accelerator, site: Site) -> tuple[tuple[str, ...],
     return (() if resolved == "none" else (resolved,)), ()
 
 
-def _wrappers(easyconfig: Easyconfig) -> tuple[Wrapper, ...]:
-    """Those named, without what comes with the user's own place anyway."""
+def _wrappers(easyconfig: Easyconfig, found: InImage) -> tuple[Wrapper, ...]:
+    """Those found, and those named, without what comes with the user's own place anyway."""
     commands = dict(easyconfig.wrapper_commands)
     anyway = {name for name in PACKERS if easyconfig.user_software and name not in commands}
-    return tuple(
-        wrapper_of(name, commands.get(name, "")) for name in dict.fromkeys(easyconfig.wrappers) if name not in anyway
-    )
+    named = (wrapper_of(name, commands.get(name, "")) for name in easyconfig.wrappers if name not in anyway)
+    return tuple({wrapper.name: wrapper for wrapper in (*found.wrappers, *named)}.values())
 
 
 def wrapper_of(name: str, command: str = "") -> Wrapper:
@@ -231,7 +247,7 @@ def _whatis(easyconfig: Easyconfig) -> tuple[str, ...]:
     return (*own, *more)
 
 
-def _help(easyconfig: Easyconfig, image: ImagePlan | None, site: Site, quirks: tuple[Quirk, ...]) -> Help:
+def _help(easyconfig: Easyconfig, image: ImagePlan | None, site: Site, quirks: tuple[Quirk, ...], mpi: str) -> Help:
     origin = ""
     if image:
         if image.sources:
@@ -254,4 +270,5 @@ def _help(easyconfig: Easyconfig, image: ImagePlan | None, site: Site, quirks: t
         ),
         origin=origin,
         quirks=tuple((str(quirk), f"{quirk.file.reason} ({quirk.file.link})") for quirk in quirks),
+        mpi=mpi,
     )

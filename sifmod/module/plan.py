@@ -189,11 +189,7 @@ class SanityCheck:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is decided for one module, as pure data.
-
-    `make_plan` fills it from the easyconfig and the site, and looks at nothing. `actions/install/request.py` adds the
-    syntaxes that are installed and the host's MPI, `found_in_image.py` beside it what the image has.
-    """
+    """What is decided for one module, as pure data: `make_plan` makes it of easyconfig, site and `Choices`."""
 
     module: ModuleName
     version: str  # without the versionsuffix: EBVERSION<NAME>

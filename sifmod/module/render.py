@@ -28,7 +28,6 @@ class Literal(str):
     """Text that is spelled in the language of the file already."""
 
 
-@lru_cache(maxsize=2)  # of a module that is installed the receipt's digest is asked for more than once
 def render(plan: Plan, number: int) -> tuple[File, ...]:
     """Every file of the generation of this number: modulefiles, what they share, and scripts.
 

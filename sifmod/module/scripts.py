@@ -30,6 +30,7 @@ from sifmod.module.variables import host_variables, image_variables, own_variabl
 LAUNCHER = "share/launch.sh"
 _ANY = 10**40  # the number of no generation, in texts that are rendered once and then get each number
 PROTECTED = "share/protected"  # a package a line
+NO_LAYER = 24  # the exit code of the launcher where the layer that SIFMOD_LAYER names is nowhere
 # the directory is bound and named by RUNSCRIPTS in any case
 NO_RUNSCRIPTS = "The easyconfig of this module asks for no runscripts.\n"
 _KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's do not reach the container when the plan has them

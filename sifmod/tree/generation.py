@@ -1,9 +1,9 @@
 """Generations: making one live with a single switch, and cleaning up after a run that died on the way."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.config.kinds import SYNTAXES, stub_path
@@ -14,7 +14,7 @@ from sifmod.tree.change import Change, change
 from sifmod.tree.durable import READ_ONLY, is_directory, is_full, is_there, make_directory, names, read, write
 from sifmod.tree.history import read_history, recorded, released, with_event
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.locking import Held, left_over, lock
+from sifmod.tree.locking import Held, Tree, left_over
 from sifmod.tree.provenance import Provenance
 from sifmod.tree.receipt import FileRecord, Installation, is_number, live, live_number, numbers, read_receipt, to_json
 from sifmod.tree.removal import prune, removable
@@ -24,64 +24,79 @@ from sifmod.tree.write_life import LOCK, complete_life, renew_life
 _GOING = "going"  # `N.going` in the holder's directory: the module is being taken out of sight
 
 
+@dataclass(frozen=True)
+class HeldModule:
+    """A module whose lock is held, and which can be changed."""
+
+    tree: Tree
+    module: ModuleName
+    held: Held
+
+    @property
+    def layout(self) -> Layout:
+        """Of the tree."""
+        return self.tree.layout
+
+
 @contextmanager
-def module_lock(layout: Layout, module: ModuleName, lease: float, on_wait: Callable[[str], None]) -> Iterator[Held]:
+def module_lock(tree: Tree, module: ModuleName) -> Iterator[HeldModule]:
     """Hold the lock of `module` (see `lock`), with what a dead run left of it cleaned up.
 
     A generation that was placed and not published inside the block is removed at its end.
     """
-    with lock(layout, str(module), lease, on_wait) as held:
+    with tree.lock(str(module)) as held:
+        mine = HeldModule(tree, module, held)
         for directory in (*held.remains, held.directory):
             with held.changing(f"cannot clean up after a run for {module} that died"):
-                _withdraw(layout, module, directory, held)
-        _catch_up(layout, module, held)
+                _withdraw(mine, directory)
+        _catch_up(mine)
         if held.remains:
             with suppress(SifmodError, OSError):  # then it is the next run for this module that tells
-                _complete(layout, module, held)
+                _complete(mine)
         try:
-            yield held
+            yield mine
         finally:
             with suppress(OSError):  # then the next run does it
-                _withdraw(layout, module, held.directory, held)
+                _withdraw(mine, held.directory)
 
 
-def tidy(layout: Layout, lease: float, on_wait: Callable[[str], None]) -> None:
+def tidy(tree: Tree) -> None:
     """Clean up after every run that died on this node; one look when there was none."""
-    for name in left_over(layout):
+    for name in left_over(tree.layout):
         if name.startswith(LOCK):
-            complete_life(layout, name.removeprefix(LOCK), lease, on_wait)
+            complete_life(tree, name.removeprefix(LOCK))
             continue
-        module = ModuleName(*name.split("/", 1)) if "/" in name else None
-        with module_lock(layout, module, lease, on_wait) if module else lock(layout, name, lease, on_wait):
+        with module_lock(tree, ModuleName(*name.split("/", 1))) if "/" in name else tree.lock(name):
             pass
 
 
 @contextmanager
-def staged_generation(layout: Layout, module: ModuleName, held: Held) -> Iterator[Stage]:
+def staged_generation(mine: HeldModule) -> Iterator[Stage]:
     """A new generation to fill; placed at the end of the block, not live. An exception leaves nothing of it."""
+    layout, module = mine.layout, mine.module
     used = {event.generation or 0 for event in read_history(layout, module)}
-    stage = Stage(layout, module, 1 + max((*used, *numbers(layout, module)), default=0), held)
+    stage = Stage(layout, module, 1 + max((*used, *numbers(layout, module)), default=0), mine.held)
     try:
         yield stage
         stage.place()
     except BaseException:
         with suppress(OSError):
-            _withdraw(layout, module, held.directory, held)
+            _withdraw(mine, mine.held.directory)
             prune(Path(stage.root).parent, layout.prefix)
         raise
 
 
-def publish(layout: Layout, installation: Installation, held: Held, *, same_content: bool = False) -> None:
+def publish(mine: HeldModule, installation: Installation, *, same_content: bool = False) -> None:
     """Make a placed generation the live one; with the `same_content` as the live one, what is held stays held.
 
     In this order: stubs that it no longer has are removed, the switch moves, its stubs are written, the history gets
     the event. Idempotent. Killed on the way, the module is the old one, not there, or the new one. On an error nothing
     has changed. Raises InstallError when a file that is not ours is in the way, LockError when the lock was lost.
     """
-    module = installation.module
+    layout, module, held = mine.layout, mine.module, mine.held
     place = layout.user_software(module) / USER_SOFTWARE[0]
     with held.changing(f"cannot publish {module}"):
-        steps = _publication(layout, installation, held, same_content)
+        steps = _publication(mine, installation, same_content)
         made = not place.exists()
         try:
             make_directory(place, layout.prefix)
@@ -93,12 +108,12 @@ def publish(layout: Layout, installation: Installation, held: Held, *, same_cont
     renew_life(layout, module.name, held.lease)
 
 
-def _publication(layout: Layout, installation: Installation, held: Held, same_content: bool) -> Change:
-    module = installation.module
+def _publication(mine: HeldModule, installation: Installation, same_content: bool) -> Change:
+    layout, module = mine.layout, mine.module
     wanted = {stub.path for stub in installation.stubs}
     _check_switch(layout, module)
     stale = [stub for stub in _stubs_in_place(layout, module, wanted) if stub not in wanted]
-    steps = Change(held)
+    steps = Change(mine.held)
     for path in stale:
         steps.remove(layout.modules / path)
     if live_number(layout, module) != installation.generation:
@@ -119,13 +134,13 @@ def _publication(layout: Layout, installation: Installation, held: Held, same_co
     return steps
 
 
-def release_hold(layout: Layout, module: ModuleName, held: Held) -> None:
+def release_hold(mine: HeldModule) -> None:
     """Let what was rolled back from become live again. Idempotent."""
-    with change(held, f"cannot write the history of {module}") as steps:
-        steps.file(layout.history(module), released(read_history(layout, module)))
+    with change(mine.held, f"cannot write the history of {mine.module}") as steps:
+        steps.file(mine.layout.history(mine.module), released(read_history(mine.layout, mine.module)))
 
 
-def restore(layout: Layout, installation: Installation, held: Held) -> None:
+def restore(mine: HeldModule, installation: Installation) -> None:
     """Bring back the links and the stubs of a live installation, without a new generation. Idempotent.
 
     The image's link stays away where the image is gone too: its user gave it up for the site's copy.
@@ -133,22 +148,23 @@ def restore(layout: Layout, installation: Installation, held: Held) -> None:
     root = Path(installation.root)
     image = installation.image
     gone = image.filename if image and not Path(image.path).exists() else None
-    with change(held, f"cannot restore {installation.module}") as steps:
+    with change(mine.held, f"cannot restore {installation.module}") as steps:
         for link in installation.links:
             if link.path != gone and not os.path.lexists(root / link.path):
                 steps.link(root / link.path, link.target)
-    publish(layout, installation, held)
+    publish(mine, installation)
 
 
-def replace_provenance(installation: Installation, provenance: Provenance, held: Held) -> None:
+def replace_provenance(mine: HeldModule, installation: Installation, provenance: Provenance) -> None:
     """Say in the receipt that the same installation comes of this too, so that the next run sees it at once."""
-    with change(held, f"cannot write the receipt of {installation.module}") as steps:
+    with change(mine.held, f"cannot write the receipt of {installation.module}") as steps:
         receipt = to_json(replace(installation, provenance=provenance))
         steps.file(Path(installation.root, RECEIPT), receipt, READ_ONLY)
 
 
-def unpublish(layout: Layout, module: ModuleName, held: Held) -> None:
+def unpublish(mine: HeldModule) -> None:
     """Take the module out of sight: its stubs, the switch; the generations stay for `rollback` and `gc`. Idempotent."""
+    layout, module, held = mine.layout, mine.module, mine.held
     with change(held, f"cannot uninstall {module}") as steps:
         _check_switch(layout, module)
         for path in _stubs_in_place(layout, module, set()):
@@ -164,39 +180,41 @@ def unpublish(layout: Layout, module: ModuleName, held: Held) -> None:
     renew_life(layout, module.name, held.lease)
 
 
-def _withdraw(layout: Layout, module: ModuleName, directory: Path, held: Held) -> None:
+def _withdraw(mine: HeldModule, directory: Path) -> None:
     """Remove the generations that the run of this directory placed, as far as they never became live."""
     notes: list[str] = []
     with suppress(PermissionError):  # another user's, and closed
         notes = [name.removesuffix(PLACED) for name in names(directory) if name.endswith(PLACED)]
     if not (placed := [int(stem) for stem in notes if is_number(stem)]):
         return
-    published = {event.generation for event in read_history(layout, module)}
+    published = {event.generation for event in read_history(mine.layout, mine.module)}
     for number in placed:
-        root = layout.generation(module, number)
+        root = mine.layout.generation(mine.module, number)
         if number not in published and is_directory(root) and removable(root):  # else another user's, and harmless
-            held.discard(root)
-            prune(root.parent, layout.prefix)
+            mine.held.discard(root)
+            prune(root.parent, mine.layout.prefix)
 
 
-def _complete(layout: Layout, module: ModuleName, held: Held) -> None:
+def _complete(mine: HeldModule) -> None:
     """Go on where a run died between the switch and the stubs: either way, the module is there whole or not at all."""
-    installation = live(layout, module)
+    layout, held = mine.layout, mine.held
+    installation = live(layout, mine.module)
     if installation is None or all(_is(layout.modules / stub.path, stub.sha256) for stub in installation.stubs):
         return
     if any(name.endswith(_GOING) for directory in held.remains for name in os.listdir(directory)):  # noqa: PTH208
-        unpublish(layout, module, held)
+        unpublish(mine)
     else:
-        publish(layout, installation, held)
+        publish(mine, installation)
 
 
-def _catch_up(layout: Layout, module: ModuleName, held: Held) -> None:
+def _catch_up(mine: HeldModule) -> None:
     """Write down what became live when the run that did it died before it could."""
+    layout, module = mine.layout, mine.module
     number = live_number(layout, module)
     events = recorded(layout, module)
     if number is not None and (not events or events[-1].generation != number):
         events = read_history(layout, module)
-        with change(held, f"cannot write the history of {module}") as steps, _space_or_later():
+        with change(mine.held, f"cannot write the history of {module}") as steps, _space_or_later():
             steps.file(layout.history(module), with_event(events, number))
 
 

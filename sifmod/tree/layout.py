@@ -32,7 +32,7 @@ class Workplace:
 
 @dataclass(frozen=True)
 class Layout(Workplace):
-    """The paths of one tree, as design section 5 draws it.
+    """The paths of one tree, as docs/tree.svg draws it.
 
     Raises OptionError for a prefix that is not absolute or holds `,`, `:` or a control character: bind paths and
     PATH have no way to quote them.

@@ -11,7 +11,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from sifmod.config.name import is_part
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
 from sifmod.tree.durable import explain, is_full, make_directory, names, reported, take
-from sifmod.tree.layout import Workplace
+from sifmod.tree.layout import Layout, Workplace
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.removal import removable, remove_tree
 from sifmod.tree.turn import Turn
@@ -34,6 +35,19 @@ _BEATS = 6  # per lease time
 def spelled(name: str) -> str:
     """A lock's name as one path component."""
     return name.replace("/", "@")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A tree in which a command works, and how it waits for the locks there."""
+
+    layout: Layout
+    lease: float  # seconds without a sign of life after which a holder counts as gone
+    waiting: Callable[[object], Callable[[str], None]]  # says who works on something while its lock is waited for
+
+    def lock(self, name: str, what: object = "") -> AbstractContextManager["Held"]:
+        """Hold the lock `name`: see `lock`. `what`: what is waited for, where that has another name."""
+        return lock(self.layout, name, self.lease, self.waiting(what or name))
 
 
 class Held:

@@ -22,7 +22,7 @@ from sifmod.tree.change import change as changed
 from sifmod.tree.durable import content, is_there, names
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import NameLife, begins, notices, read_life, retirement, to_json
-from sifmod.tree.locking import Held, lock
+from sifmod.tree.locking import Held, Tree
 from sifmod.tree.removal import prune
 
 LUA, TCL = ".modulerc.lua", ".modulerc"
@@ -126,9 +126,9 @@ class Written(NamedTuple):
     changed: bool  # any file
 
 
-def life_lock(layout: Layout, name: str, lease: float, on_wait: Callable[[str], None]) -> AbstractContextManager[Held]:
+def life_lock(tree: Tree, name: str) -> AbstractContextManager[Held]:
     """Hold the lock under which all that follows from the life of this name is written."""
-    return lock(layout, f"{LOCK}{name}", lease, on_wait)
+    return tree.lock(f"{LOCK}{name}", name)
 
 
 def written(layout: Layout, name: str, change: Callable[[NameLife], NameLife]) -> Written | None:
@@ -163,13 +163,13 @@ def write_life(layout: Layout, name: str, change: Callable[[NameLife], NameLife]
 def renew_life(layout: Layout, name: str, lease: float) -> None:
     """Write what follows from modulefiles that came or went; one look where nothing is decided about this name."""
     if any(map(os.path.lexists, (layout.life(name), layout.modules / name / LUA, layout.modules / name / TCL))):
-        complete_life(layout, name, lease, lambda _who: None)
+        complete_life(Tree(layout, lease, lambda _what: lambda _who: None), name)
 
 
-def complete_life(layout: Layout, name: str, lease: float, on_wait: Callable[[str], None]) -> None:
+def complete_life(tree: Tree, name: str) -> None:
     """Write what a run that died has not; the next change tells of what cannot be written now."""
-    with suppress(SifmodError, OSError), life_lock(layout, name, lease, on_wait) as held:
-        write_life(layout, name, lambda life: life, held)
+    with suppress(SifmodError, OSError), life_lock(tree, name) as held:
+        write_life(tree.layout, name, lambda life: life, held)
 
 
 def _compared(layout: Layout, name: str, life: NameLife) -> tuple[list[LifeFile], tuple[LifeFile, ...]]:

@@ -21,7 +21,7 @@ from support.answer import answer
 from support.command import SIFMOD
 from support.hold import Other
 from support.identity import call_as
-from support.tree import LEASE, MODULE, fill, install, nobody, put_image
+from support.tree import LEASE, MODULE, fill, install, nobody, put_image, tree_of
 from support.user import OrdinaryUser
 
 KEY = "0123456789abcdef"
@@ -75,12 +75,12 @@ def test_what_a_run_works_with_says_so(layout: Layout, capfd: pytest.CaptureFixt
     """An image, a download, and a generation that is there and not yet live; `gc --now` waits for none of them."""
     install(layout, "a", OTHER)
     with (
-        module_lock(layout, MODULE, LEASE, nobody) as held,
+        module_lock(tree_of(layout), MODULE) as held,
         lock(layout, lock_name(KEY), LEASE, nobody),
     ):
-        busy, _ = put_image(Store(layout, held), "z")
-        with staged_generation(layout, MODULE, held) as stage:
-            fill(stage, Store(layout, held), "b")
+        busy, _ = put_image(Store(layout, held.held), "z")
+        with staged_generation(held) as stage:
+            fill(stage, Store(layout, held.held), "b")
         (layout.partials / KEY).mkdir(parents=True)
         (layout.partials / KEY / "blob").write_bytes(b"half")
         found = reasons(layout, capfd, "--now")
@@ -136,7 +136,7 @@ def test_what_came_into_use_since_it_was_shown_says_so(layout: Layout) -> None:
         install(layout, tag)
     root = layout.generation(MODULE, 1)
     words = (*SIFMOD, "gc", "--yes", "--now", "--ignore-jobs")
-    with module_lock(layout, MODULE, LEASE, nobody):
+    with module_lock(tree_of(layout), MODULE):
         gc = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert gc.stderr is not None
         while "waiting for the tree" not in (line := gc.stderr.readline()):

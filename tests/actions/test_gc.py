@@ -25,7 +25,7 @@ from sifmod.tree.store import Store, entries
 from support.disk_state import disk_state
 from support.identity import call_as
 from support.slurm import Slurm
-from support.tree import ALONE, LEASE, MODULE, install, names, nobody, put_image
+from support.tree import ALONE, LEASE, MODULE, install, names, nobody, put_image, tree_of
 from support.user import OrdinaryUser
 
 
@@ -49,7 +49,7 @@ def install_several(layout: Layout, tags: str, module: ModuleName = MODULE) -> N
 
 
 def collect(layout: Layout, plan: GcPlan) -> Collected:
-    return apply_gc(layout, plan, LEASE, ALONE)
+    return apply_gc(tree_of(layout), plan, ALONE)
 
 
 def kept(plan: GcPlan) -> dict[int, str]:
@@ -74,7 +74,7 @@ def test_old_generations_and_their_images_go(layout: Layout) -> None:
     assert stored(layout) == ["c", "d"]
     assert collect(layout, plan_gc(layout, days=0)) == Collected((), (), (), 0)
     assert collect(layout, plan) == Collected((), (), (), 0)
-    rollback(layout, MODULE, None, LEASE, ALONE)
+    rollback(tree_of(layout), MODULE, None, ALONE)
 
 
 @no_slurm
@@ -131,7 +131,7 @@ def test_the_days_count_from_when_it_was_superseded(layout: Layout) -> None:
 @no_slurm
 def test_an_uninstalled_module_goes_as_a_whole(layout: Layout) -> None:
     install_several(layout, "ab")
-    uninstall(layout, MODULE, LEASE, ALONE)
+    uninstall(tree_of(layout), MODULE, ALONE)
     assert set(kept(plan_gc(layout)).values()) == {kept(plan_gc(layout))[1]}
     done = collect(layout, plan_gc(layout, days=0))
     assert [old.number for old in done.generations] == [1, 2]
@@ -325,8 +325,8 @@ def test_an_image_fetched_for_an_install_that_died_stays_for_a_while(layout: Lay
 @no_slurm
 def test_an_image_that_a_run_uses_now_stays(layout: Layout, tmp_path: Path) -> None:
     """Also one that the run has begun to use since the plan was made."""
-    with module_lock(layout, MODULE, LEASE, nobody) as held:
-        _, path = put_image(Store(layout, held), "a")
+    with module_lock(tree_of(layout), MODULE) as held:
+        _, path = put_image(Store(layout, held.held), "a")
         assert [old.keep for old in plan_gc(layout, days=0).images] == ["a run works with it now"]
         (layout.images.parents[1] / ".staging").rename(tmp_path / "away")
         plan = plan_gc(layout, days=0)
@@ -351,7 +351,7 @@ def test_a_removed_link_releases_the_image(layout: Layout) -> None:
 def test_what_the_user_added_is_never_touched(layout: Layout) -> None:
     install_several(layout, "abc")
     (layout.user_software(MODULE) / "user-software" / "venv").mkdir()
-    uninstall(layout, MODULE, LEASE, ALONE)
+    uninstall(tree_of(layout), MODULE, ALONE)
     collect(layout, plan_gc(layout, days=0))
     assert (layout.user_software(MODULE) / "user-software" / "venv").is_dir()
 
@@ -369,7 +369,7 @@ def test_when_slurm_cannot_be_asked_everything_stays(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_several(layout, "abc")
-    uninstall(layout, MODULE, LEASE, ALONE)
+    uninstall(tree_of(layout), MODULE, ALONE)
     (tmp_path / "slurm.conf").write_text("ClusterName=broken\n")
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
     plan = plan_gc(layout, days=0)

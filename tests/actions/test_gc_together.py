@@ -26,7 +26,7 @@ from sifmod.tree.receipt import numbers
 from sifmod.tree.stack_record import Applied, read_applied, write_applied
 from sifmod.tree.store import Store
 from support.answer import answer
-from support.tree import ALONE, LEASE, MODULE, image_bytes, install, nobody, put_image
+from support.tree import ALONE, LEASE, MODULE, image_bytes, install, nobody, put_image, tree_of
 
 KEYS = ("0123456789abcdef", "fedcba9876543210")
 GC = ("gc", "--now", "--ignore-jobs")
@@ -127,7 +127,7 @@ def test_a_mark_that_is_left_between_the_plan_and_the_removal_keeps_the_image(la
     plan = plan_gc(layout, 0.0, ask_jobs=False)
     assert [old.keep for old in plan.images] == [""]
     mark = marked(layout, tmp_path / "user's")
-    assert apply_gc(layout, plan, LEASE, ALONE).images == ()
+    assert apply_gc(tree_of(layout), plan, ALONE).images == ()
     assert mark.exists()
     assert mark.name[:64] in {path.stem for path in layout.images.glob("*.sif")}
     rows = plan_gc(layout, 0.0, ask_jobs=False, mark_days=20)
@@ -135,7 +135,7 @@ def test_a_mark_that_is_left_between_the_plan_and_the_removal_keeps_the_image(la
         r"referred to from trees of \S+ \(seen 20..-..-..\), kept for 20 days after", rows.images[0].keep
     )
     without = plan_gc(layout, 0.0, ask_jobs=False, mark_days=0)  # as `gc --marks` plans
-    assert len(apply_gc(layout, without, LEASE, ALONE).images) == 1
+    assert len(apply_gc(tree_of(layout), without, ALONE).images) == 1
     assert not mark.exists()  # of an image that is there no more
 
 
@@ -158,7 +158,7 @@ def test_each_users_mark_goes_with_the_last_generation_that_refers_to_it(tmp_pat
     data = json.loads(receipt.read_text())
     data["image"] |= {"link": "reference", "path": str(next(store.images.glob("*.sif")))}
     receipt.write_text(json.dumps(data))
-    apply_gc(own, plan_gc(own, 0.0, ask_jobs=False), LEASE, ALONE)
+    apply_gc(tree_of(own), plan_gc(own, 0.0, ask_jobs=False), ALONE)
     assert (mine.exists(), other.exists()) == (False, True)
 
 
@@ -170,7 +170,7 @@ def kept(layout: Layout, days: float = 0.0, rollbacks: bool = False) -> dict[int
 def test_what_rollback_goes_back_to_goes_where_that_is_asked_for(layout: Layout) -> None:
     assert kept(layout) == {1: "", 2: "`sifmod rollback` goes back to it"}
     assert kept(layout, rollbacks=True) == {1: "", 2: ""}
-    apply_gc(layout, plan_gc(layout, 0.0, ask_jobs=False, rollbacks=True), LEASE, ALONE)
+    apply_gc(tree_of(layout), plan_gc(layout, 0.0, ask_jobs=False, rollbacks=True), ALONE)
     assert numbers(layout, MODULE) == (3,)
 
 
@@ -202,13 +202,13 @@ def test_a_lock_of_a_stack_that_is_written_between_the_plan_and_the_removal_keep
     for name in ("hill", "dale"):
         with lock(layout, name, LEASE, nobody) as held:
             write_applied(layout, Applied(name, f"/{name}.yaml", (), (), (old.image.sha256,)), held)
-    assert apply_gc(layout, plan, LEASE, ALONE).images == ()
+    assert apply_gc(tree_of(layout), plan, ALONE).images == ()
     assert old.image.path.exists()
     (kept_for,) = (one.keep for one in plan_gc(layout, 0.0, ask_jobs=False).images)
     assert kept_for == "the lock of dale, hill names it, until `sifmod stack lock --forget`"
     for name in ("hill", "dale"):
         (layout.prefix / "stacks" / f"{name}.json").unlink()
-    assert len(apply_gc(layout, plan_gc(layout, 0.0, ask_jobs=False), LEASE, ALONE).images) == 1
+    assert len(apply_gc(tree_of(layout), plan_gc(layout, 0.0, ask_jobs=False), ALONE).images) == 1
 
 
 def test_what_two_runs_write_of_a_stack_at_once_is_kept(layout: Layout) -> None:

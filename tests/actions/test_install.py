@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.install.decision import decide
 from sifmod.actions.install.install import install
 from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.install.request import decide
 from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run
 from sifmod.config.load_site import load_site
@@ -90,8 +90,9 @@ def test_an_image_that_is_replaced_while_it_is_copied_is_installed_next(
         if what.startswith("copying") and newer.exists():
             newer.rename(sif)
 
-    request = decide(str(easyconfig), load_site({}, os.environ), InstallOptions())
-    made, _ = install(request, Reporter(print, replaced))
+    decision = decide(str(easyconfig), load_site({}, os.environ), InstallOptions())
+    telling = Reporter(print, replaced)
+    made = install(decision, telling.tree(decision.site.site), telling).installation
     assert made.image_sha256 == digests[0]
     assert run(["install", str(easyconfig)]) == 0
     found = live(Layout(prefix), made.module)

@@ -91,7 +91,7 @@ def test_a_changed_file_is_restored_and_kept(
 def test_a_changed_modulefile_in_the_module_tree_is_told_and_left(
     easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It is the user's now: see docs/design.md, section 5."""
+    """It is the user's now: see docs/design.md, section 4."""
     stub = prefix / "modules/Tiny/1.0.lua"
     change(stub, "-- mine\n")
     assert said(capfd, "install", "-D", str(easyconfig)).startswith(" * [R] ")

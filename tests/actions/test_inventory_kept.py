@@ -22,7 +22,7 @@ from sifmod.tree.store import GC, entries
 from support.disk_state import disk_state
 from support.identity import call_as
 from support.inside import sif
-from support.tree import ALONE, LEASE, install, nobody
+from support.tree import ALONE, LEASE, install, nobody, tree_of
 from support.user import OrdinaryUser
 
 TORCH = {"opt/venv/lib/python3.12/site-packages/torch-2.4.0.dist-info/METADATA": "Name: torch\nVersion: 2.4.0\n"}
@@ -61,7 +61,7 @@ def test_it_is_made_when_asked_for_and_goes_with_its_image(here: Path) -> None:
     shutil.copytree(layout.prefix, here / "copy", symlinks=True)
     assert kept_inventory(Layout(here / "copy"), sha256) == Inventory((PACKAGE,))
     assert run(["uninstall", "Tiny"]) == 0
-    apply_gc(layout, plan_gc(layout, 0, ask_jobs=False, rollbacks=True), LEASE, ALONE)
+    apply_gc(tree_of(layout), plan_gc(layout, 0, ask_jobs=False, rollbacks=True), ALONE)
     assert list(layout.images.iterdir()) == []
 
 

@@ -27,7 +27,7 @@ from sifmod.tree.receipt import live_number
 from sifmod.tree.write_life import commands, is_ours
 from support.disk_state import disk_state
 from support.steps import some
-from support.tree import ALONE, LEASE, MODULE, install, names
+from support.tree import ALONE, MODULE, install, names, tree_of
 from support.victim import Victim
 
 OTHER = ModuleName("Tiny", "2.0")
@@ -81,7 +81,7 @@ def test_a_change_is_made_once_and_logged(layout: Layout, site: Site, capfd: pyt
     assert names(layout) == before | stay
     assert {path: commands((layout.prefix / path).read_text()) for path in stay} == dict.fromkeys(stay, ())
     for module in (MODULE, OTHER):
-        uninstall(layout, module, LEASE, ALONE)
+        uninstall(tree_of(layout), module, ALONE)
     assert not (layout.modules / "Tiny").exists()
 
 
@@ -179,12 +179,12 @@ def test_uninstall_forgets_and_rollback_leaves(layout: Layout, capfd: pytest.Cap
     assert verb(layout, "default", "Tiny/2.0") == 0
     decide(layout, "1.0", Life(hidden=True))
     decided = read_life(layout, "Tiny")
-    rollback(layout, OTHER, None, LEASE, ALONE)
+    rollback(tree_of(layout), OTHER, None, ALONE)
     assert read_life(layout, "Tiny") == decided
     assert verb(layout, "uninstall", "Tiny/2.0") == 0
     assert "Tiny/2.0: it was the default; `sifmod default`" in capfd.readouterr().err
     assert read_life(layout, "Tiny") == NameLife(None, decided.versions)
-    assert not uninstall(layout, MODULE, LEASE, ALONE).default
+    assert not uninstall(tree_of(layout), MODULE, ALONE).default
     assert not (layout.prefix / "life").exists()
     assert list(layout.modules.iterdir()) == []
 
@@ -249,9 +249,9 @@ def test_gc_ends_a_retired_module_after_its_time(layout: Layout, capfd: pytest.C
     (root / "notes.txt").write_text("mine")
     assert "notes.txt" in plan_gc(layout, ask_jobs=False).generations[1].keep
     (root / "notes.txt").unlink()
-    apply_gc(layout, plan_gc(layout, ask_jobs=False), LEASE, ALONE)
+    apply_gc(tree_of(layout), plan_gc(layout, ask_jobs=False), ALONE)
     assert (live_number(layout, MODULE), root.exists()) == (None, False)
-    apply_gc(layout, plan_gc(layout, 0.0, ask_jobs=False), LEASE, ALONE)  # the image came today
+    apply_gc(tree_of(layout), plan_gc(layout, 0.0, ask_jobs=False), ALONE)  # the image came today
     assert not image.exists()
     assert live_number(layout, OTHER) == 1
     assert [path.name for path in (layout.modules / "Tiny").glob("2*.lua")] == ["2.0.lua"]

@@ -19,7 +19,7 @@ from support.fetching import Prefix, plan
 from support.identity import call_as
 from support.images import Images
 from support.ranged import Asked, Ranged, once, says
-from support.tree import ALONE, LEASE
+from support.tree import ALONE, tree_of
 from support.user import OrdinaryUser
 from support.web import Handler
 
@@ -153,7 +153,7 @@ def test_gc_of_another_user(group: Group, closed: bool) -> None:
 
     def gc() -> tuple[str, int]:
         gc_plan = plan_gc(group.layout, ask_jobs=False)
-        done = apply_gc(group.layout, gc_plan, LEASE, ALONE)
+        done = apply_gc(tree_of(group.layout), gc_plan, ALONE)
         return gc_plan.partials[0].keep, len(done.partials)
 
     stays = closed and not group.alone

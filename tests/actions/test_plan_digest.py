@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from plans import IMAGE, PLAN
-from sifmod.actions.install.current import plan_digest
+from sifmod.actions.install.decision import image_request, plan_digest
 from sifmod.config.mpi_profile import WantedMpi
 from sifmod.config.name import ModuleName
 from sifmod.module.deciding import image_data
@@ -88,6 +88,10 @@ OTHER_BUILDS: dict[str, Any] = {
 }
 
 
+def digest(plan: Plan) -> str:
+    return plan_digest(plan, image_request(plan).request)
+
+
 def test_each_field_is_tried() -> None:
     assert {field.name for field in fields(Plan)} - OTHERS.keys() == {"prefix"}
     assert {field.name for field in fields(ImagePlan)} - OTHER_IMAGES.keys() == {"offline", "available"}
@@ -96,12 +100,12 @@ def test_each_field_is_tried() -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_value_is_another_installation(name: str) -> None:
-    assert plan_digest(replace(PLAN, **{name: OTHERS[name]})) != plan_digest(PLAN)
+    assert digest(replace(PLAN, **{name: OTHERS[name]})) != digest(PLAN)
 
 
 @pytest.mark.parametrize("name", OTHER_IMAGES)
 def test_another_image_is_another_installation(name: str) -> None:
-    assert plan_digest(replace(PLAN, image=replace(IMAGE, **{name: OTHER_IMAGES[name]}))) != plan_digest(PLAN)
+    assert digest(replace(PLAN, image=replace(IMAGE, **{name: OTHER_IMAGES[name]}))) != digest(PLAN)
 
 
 @pytest.mark.parametrize("name", OTHER_BUILDS)
@@ -113,7 +117,7 @@ def test_another_build_is_another_image(name: str) -> None:
 
 def test_what_does_not_decide() -> None:
     moved = replace(PLAN, prefix="/elsewhere", image=replace(IMAGE, offline=True, available="on LUMI"))
-    assert plan_digest(moved) == plan_digest(PLAN)
+    assert digest(moved) == digest(PLAN)
 
 
 def test_no_class_or_field_of_python_is_in_it() -> None:
@@ -121,4 +125,4 @@ def test_no_class_or_field_of_python_is_in_it() -> None:
         pass
 
     renamed = replace(PLAN, activation=Renamed(PLAN.activation.with_conda, PLAN.activation.command))
-    assert plan_digest(renamed) == plan_digest(PLAN)
+    assert digest(renamed) == digest(PLAN)

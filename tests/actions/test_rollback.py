@@ -12,7 +12,7 @@ from sifmod.tree.removal import remove_tree
 from sifmod.tree.state import missing
 from support.disk_state import disk_state
 from support.hold import Other
-from support.tree import ALONE, LEASE, MODULE, install, names
+from support.tree import ALONE, LEASE, MODULE, install, names, tree_of
 
 
 @pytest.fixture
@@ -22,26 +22,26 @@ def layout(tmp_path: Path) -> Layout:
 
 def test_back_and_forth(layout: Layout) -> None:
     first, second = install(layout, "a"), install(layout, "b")
-    assert rollback(layout, MODULE, None, LEASE, ALONE) == first
+    assert rollback(tree_of(layout), MODULE, None, ALONE) == first
     assert live(layout, MODULE) == first
-    assert rollback(layout, MODULE, None, LEASE, ALONE) == second
+    assert rollback(tree_of(layout), MODULE, None, ALONE) == second
     assert live(layout, MODULE) == second
 
 
 def test_to_a_number(layout: Layout) -> None:
     first, _, third = install(layout, "a"), install(layout, "b"), install(layout, "c")
-    assert rollback(layout, MODULE, 1, LEASE, ALONE) == first
+    assert rollback(tree_of(layout), MODULE, 1, ALONE) == first
     before = layout.history(MODULE).read_text()
-    assert rollback(layout, MODULE, 1, LEASE, ALONE) == first
+    assert rollback(tree_of(layout), MODULE, 1, ALONE) == first
     assert layout.history(MODULE).read_text() == before
-    assert rollback(layout, MODULE, None, LEASE, ALONE) == third
+    assert rollback(tree_of(layout), MODULE, None, ALONE) == third
     assert install(layout, "d").generation == 4
 
 
 def test_the_stubs_are_those_of_the_generation(layout: Layout) -> None:
     install(layout, "a", syntaxes=("tcl",))
     install(layout, "b", syntaxes=("lua",))
-    rollback(layout, MODULE, None, LEASE, ALONE)
+    rollback(tree_of(layout), MODULE, None, ALONE)
     assert layout.module_file(MODULE, "tcl").read_text() == "stub tcl\n"
     assert not layout.module_file(MODULE, "lua").exists()
 
@@ -49,8 +49,8 @@ def test_the_stubs_are_those_of_the_generation(layout: Layout) -> None:
 def test_an_uninstalled_module_comes_back(layout: Layout) -> None:
     first = install(layout, "a")
     before = names(layout)
-    uninstall(layout, MODULE, LEASE, ALONE)
-    assert rollback(layout, MODULE, None, LEASE, ALONE) == first
+    uninstall(tree_of(layout), MODULE, ALONE)
+    assert rollback(tree_of(layout), MODULE, None, ALONE) == first
     assert names(layout) == before
     assert missing(layout, first) == ()
 
@@ -60,14 +60,14 @@ def test_nowhere_to_go(layout: Layout, to: int | None) -> None:
     install(layout, "a")
     before = disk_state(layout.software, layout.modules)
     with pytest.raises(ModuleError, match=r"Tiny/1\.0 has no (earlier generation|generation 7) in") as caught:
-        rollback(layout, MODULE, to, LEASE, ALONE)
+        rollback(tree_of(layout), MODULE, to, ALONE)
     assert caught.value.hint == "generations there: 1"
     assert disk_state(layout.software, layout.modules) == before
 
 
 def test_what_was_never_installed(layout: Layout) -> None:
     with pytest.raises(ModuleError) as caught:
-        rollback(layout, MODULE, None, LEASE, ALONE)
+        rollback(tree_of(layout), MODULE, None, ALONE)
     assert caught.value.hint == "generations there: none"
     assert not layout.prefix.exists()
 
@@ -80,7 +80,7 @@ def test_an_incomplete_generation_is_refused(layout: Layout, lost: str) -> None:
     path.parent.chmod(0o755)
     path.unlink()
     with pytest.raises(InstallError) as caught:
-        rollback(layout, MODULE, None, LEASE, ALONE)
+        rollback(tree_of(layout), MODULE, None, ALONE)
     assert "no longer complete" in caught.value.message or "no receipt that can be read" in caught.value.message
     assert live(layout, MODULE) == second
 
@@ -100,7 +100,7 @@ def test_a_generation_that_another_run_removes_just_now_is_no_damaged_one(layout
         told.append(who)
 
     with pytest.raises(ModuleError, match=r"Tiny/1\.0 has no earlier generation"):
-        rollback(layout, MODULE, None, LEASE, Reporter(end))
+        rollback(tree_of(layout, LEASE, print), MODULE, None, Reporter(end))
     assert told
 
 
@@ -108,7 +108,7 @@ def test_a_removed_link_comes_back(layout: Layout) -> None:
     first = install(layout, "a")
     Path(first.root, "tiny.sif").unlink()
     install(layout, "b")
-    rollback(layout, MODULE, None, LEASE, ALONE)
+    rollback(tree_of(layout), MODULE, None, ALONE)
     assert missing(layout, first) == ()
 
 
@@ -116,5 +116,5 @@ def test_a_generation_that_gc_took_is_passed_over(layout: Layout) -> None:
     first, second = install(layout, "a"), install(layout, "b")
     install(layout, "c")
     remove_tree(Path(second.root), layout.prefix)
-    assert rollback(layout, MODULE, None, LEASE, ALONE) == first
+    assert rollback(tree_of(layout), MODULE, None, ALONE) == first
     assert live_number(layout, MODULE) == 1

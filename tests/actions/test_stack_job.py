@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.slurm import State, states
 from sifmod.actions.stack.job import elements_of
-from sifmod.actions.stack.stack_plan import Planned, plan_stack
+from sifmod.actions.stack.stack_options import StackOptions, read_stack
+from sifmod.actions.stack.stack_plan import plan_stack
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
-from sifmod.config.stack import load_stack
 from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout
 from sifmod.tree.stack_record import Submission, read_submissions
@@ -63,7 +62,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     ],
 )
 def test_an_element_has_all_modules_of_an_image(here: Path, most: int, expected: list[str]) -> None:
-    plan = plan_stack(Planned(load_stack(here / "stack.yaml"), Layout(here / "prefix"), {}, InstallOptions()))
+    plan = plan_stack(read_stack(here / "stack.yaml", StackOptions()))
     elements = elements_of(plan.steps, most)
     assert [" ".join(map(str, element.modules)) for element in elements] == expected
     assert all(element.fetches for element in elements)

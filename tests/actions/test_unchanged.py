@@ -17,7 +17,7 @@ from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.provenance import CommandLine, ImageChoice, Pairs, Provenance, file_state
 from sifmod.tree.receipt import Installation
 from sifmod.tree.store import Store
-from support.tree import LEASE, fill, nobody
+from support.tree import fill, tree_of
 
 MODULE = ModuleName("Tiny", "1.0")
 ENVIRON: Mapping[str, str] = {"PATH": "/usr/bin"}
@@ -49,12 +49,12 @@ class Place:
             image=ImageChoice("x", kept, (file_state(str(self.image)),)),
             plan_digest="x",
         )._replace(**changes)
-        with module_lock(self.layout, MODULE, LEASE, nobody) as held:
-            with staged_generation(self.layout, MODULE, held) as stage:
-                first = fill(stage, Store(self.layout, held), "a")
+        with module_lock(tree_of(self.layout), MODULE) as held:
+            with staged_generation(held) as stage:
+                first = fill(stage, Store(self.layout, held.held), "a")
                 (stage.directory / RECEIPT).unlink()
                 installation = stage.record(made, first.image)
-            publish(self.layout, installation, held)
+            publish(held, installation)
         return installation
 
     def find(self, easyconfig: str | Path = "", options: Pairs = ()) -> Installation | None:

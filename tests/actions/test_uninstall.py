@@ -10,7 +10,7 @@ from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live, live_number
 from support.disk_state import disk_state
-from support.tree import ALONE, LEASE, MODULE, install, names
+from support.tree import ALONE, MODULE, install, names, tree_of
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def layout(tmp_path: Path) -> Layout:
 def test_a_module_goes_out_of_sight_and_its_generation_stays(layout: Layout) -> None:
     installation = install(layout, "a", syntaxes=("lua", "tcl"))
     before = disk_state(Path(installation.root))
-    done = uninstall(layout, MODULE, LEASE, ALONE)
+    done = uninstall(tree_of(layout), MODULE, ALONE)
     assert (done.module, done.generation, done.user_software) == (MODULE, 1, None)
     assert live_number(layout, MODULE) is None
     assert list(layout.modules.iterdir()) == []
@@ -33,7 +33,7 @@ def test_a_module_goes_out_of_sight_and_its_generation_stays(layout: Layout) -> 
 def test_what_the_user_added_stays_and_is_there_again_later(layout: Layout) -> None:
     root = Path(install(layout, "a").root)
     (root / "user-software" / "mine").write_text("x")
-    done = uninstall(layout, MODULE, LEASE, ALONE)
+    done = uninstall(tree_of(layout), MODULE, ALONE)
     assert done.user_software == str(layout.user_software(MODULE))
     again = Path(install(layout, "b").root)
     assert again.name == "2"
@@ -43,22 +43,22 @@ def test_what_the_user_added_stays_and_is_there_again_later(layout: Layout) -> N
 def test_other_modules_stay(layout: Layout) -> None:
     other = install(layout, "a", ModuleName("Tiny", "2.0"))
     install(layout, "a")
-    uninstall(layout, MODULE, LEASE, ALONE)
+    uninstall(tree_of(layout), MODULE, ALONE)
     assert live(layout, other.module) == other
     assert layout.module_file(other.module, "lua").exists()
 
 
 def test_what_was_never_installed_cannot_be_uninstalled(layout: Layout) -> None:
     with pytest.raises(ModuleError, match=r"Tiny/1\.0 is not installed in"):
-        uninstall(layout, MODULE, LEASE, ALONE)
+        uninstall(tree_of(layout), MODULE, ALONE)
     assert not layout.prefix.exists()
 
 
 def test_uninstalling_again_changes_nothing(layout: Layout) -> None:
     install(layout, "a")
-    uninstall(layout, MODULE, LEASE, ALONE)
+    uninstall(tree_of(layout), MODULE, ALONE)
     before, history = names(layout), layout.history(MODULE).read_text()
-    assert uninstall(layout, MODULE, LEASE, ALONE).generation is None
+    assert uninstall(tree_of(layout), MODULE, ALONE).generation is None
     assert (names(layout), layout.history(MODULE).read_text()) == (before, history)
 
 
@@ -67,7 +67,7 @@ def test_a_half_done_uninstall_is_completed(layout: Layout) -> None:
     install(layout, "a")
     layout.module_file(MODULE, "lua").unlink()
     layout.switch(MODULE).unlink()
-    assert uninstall(layout, MODULE, LEASE, ALONE).generation == 1
+    assert uninstall(tree_of(layout), MODULE, ALONE).generation == 1
     assert "null" in layout.history(MODULE).read_text()
 
 
@@ -76,7 +76,7 @@ def test_a_modulefile_that_was_changed_is_not_removed(layout: Layout) -> None:
     path = layout.module_file(MODULE, "lua")
     path.write_text("my own")
     with pytest.raises(InstallError, match="was changed since") as caught:
-        uninstall(layout, MODULE, LEASE, ALONE)
+        uninstall(tree_of(layout), MODULE, ALONE)
     assert str(path) in caught.value.message
     assert path.read_text() == "my own"
     assert live(layout, MODULE) == installation
@@ -84,7 +84,7 @@ def test_a_modulefile_that_was_changed_is_not_removed(layout: Layout) -> None:
 
 def test_without_a_receipt_it_goes_all_the_same(layout: Layout) -> None:
     Path(install(layout, "a", syntaxes=("lua", "tcl")).root, "receipt.json").unlink()
-    assert uninstall(layout, MODULE, LEASE, ALONE).generation == 1
+    assert uninstall(tree_of(layout), MODULE, ALONE).generation == 1
     assert list(layout.modules.iterdir()) == []
     assert live_number(layout, MODULE) is None
 
@@ -92,7 +92,7 @@ def test_without_a_receipt_it_goes_all_the_same(layout: Layout) -> None:
 def test_a_modulefile_of_the_other_syntax_that_is_not_ours_stays(layout: Layout) -> None:
     install(layout, "a")
     layout.module_file(MODULE, "tcl").write_text("#%Module")
-    uninstall(layout, MODULE, LEASE, ALONE)
+    uninstall(tree_of(layout), MODULE, ALONE)
     assert layout.module_file(MODULE, "tcl").read_text() == "#%Module"
     assert not layout.module_file(MODULE, "lua").exists()
 
@@ -102,7 +102,7 @@ def test_a_directory_in_the_place_of_the_switch_is_not_removed(layout: Layout) -
     layout.switch(MODULE).unlink()
     layout.switch(MODULE).mkdir()
     with pytest.raises(InstallError, match="not a link that sifmod made"):
-        uninstall(layout, MODULE, LEASE, ALONE)
+        uninstall(tree_of(layout), MODULE, ALONE)
     assert layout.switch(MODULE).is_dir()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.cli.batch import Done, Failed, NotTried, run_batch, worst
+from sifmod.actions.batch import Done, Failed, NotTried, run_batch, worst
 from sifmod.cli.main import Terminated, run
 from sifmod.errors import FetchError, ModuleError
 from sifmod.tree.layout import Layout
@@ -182,14 +182,15 @@ def test_several_references_are_fetched(here: Path, images: Images, capfd: pytes
 def test_what_may_go_wrong_with_one_of_them(problem: BaseException, code: int, goes_on: bool) -> None:
     """An interruption ends the batch, and is told like everything else; a bug does not end it."""
 
-    def do(thing: int) -> Done:
+    def do(thing: int) -> str:
         if thing == 1:
             raise problem
-        return Done("done")
+        return "done"
 
     (_, first), (_, second), (_, third) = run_batch((0, 1, 2), do)
     assert isinstance(first, Done)
     assert isinstance(second, Failed)
     assert second.error.exit_code == code
+    assert ("ValueError: odd" in second.bug) == (code == 70)
     assert isinstance(third, Done if goes_on else NotTried)
     assert worst([first, second, third, Failed(ModuleError("x"))]) == max(code, 24)

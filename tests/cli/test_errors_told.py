@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.context import resolve
-from sifmod.cli.main import BUG_REPORT, VERBS, run
+from sifmod.cli.main import VERBS, run
 from sifmod.cli.output import show_error
 from sifmod.config.name import ModuleName
-from sifmod.errors import ModuleError
+from sifmod.errors import BUG_REPORT, ModuleError
 from support.answer import held
 from support.config import write
 

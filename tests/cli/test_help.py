@@ -10,8 +10,9 @@ import pytest
 from click.shell_completion import BashComplete
 
 from plans import plan, publish
+from sifmod.cli.examples import EXAMPLES
 from sifmod.cli.main import VERBS, cli, run
-from sifmod.cli.verb import EXAMPLES, ORDER
+from sifmod.cli.verb import ORDER
 from sifmod.config.name import ModuleName
 from support.command import ROOT
 

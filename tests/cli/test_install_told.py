@@ -146,6 +146,8 @@ def test_dry_runs(easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[s
         capfd.readouterr()
         assert run(["install", "-D", *words, str(easyconfig)]) == 0
         assert capfd.readouterr().out == f" * [{mark}] {head}\n"
+    assert run(["install", "-x", "-D", str(easyconfig)]) == 0  # of what is unchanged
+    assert capfd.readouterr().out.startswith(f" * [x] {head}\n\n--- {prefix}/software/Tiny/")
     Layout(prefix).modules.joinpath("Tiny/1.0.lua").unlink()
     assert run(["install", "-D", str(easyconfig)]) == 0
     assert capfd.readouterr().out == f" * [R] {head}\n"

@@ -13,7 +13,7 @@ PYTHON = """#!/bin/sh
 # stands in for a module's Python: the layers have ipykernel, but for `bare`, and the image has none
 case ${SIFMOD_LAYER-default} in
   default | notes) exit 0 ;;
-  none) printf 'Tools/1: there is no layer none of it\\n\\nhint: sifmod layers lists those that there are\\n' >&2 ;;
+  none) printf 'Tools/1: there is no layer none of it\\n' >&2; exit 24 ;;
   lost) printf 'Tools/1: there is no apptainer\\n\\nhint: install it\\n' >&2 ;;
   *) echo "ModuleNotFoundError: No module named '${2#import }'" >&2 ;;
 esac

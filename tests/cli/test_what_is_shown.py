@@ -13,7 +13,7 @@ from sifmod.cli.main import run
 from sifmod.cli.output import print_rows
 from sifmod.cli.progress import figures, log_lines
 from sifmod.config.name import ModuleName
-from sifmod.config.prefix import in_full
+from sifmod.config.option import option_of
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import Installation
 from support.answer import answer
@@ -192,7 +192,7 @@ def test_gc(layout: Layout, installation: Installation, capfd: pytest.CaptureFix
     assert capfd.readouterr().err.splitlines()[1:] == ["== nothing large to free"]
     for days in ("-1", "nan"):
         assert run(["gc", "--days", days]) == 2
-        assert f"expected 0 or more days, got {float(days)}" in capfd.readouterr().err
+        assert f"expected 0 or more, got {days!r}" in capfd.readouterr().err
 
 
 def test_gc_says_where_jobs_are_not_known(
@@ -225,12 +225,11 @@ def test_config_of_what_is_not_set(capfd: pytest.CaptureFixture[str]) -> None:
     assert rows["accelerators.rocm"].split()[1:] == ["=", "rocm", "(default)"]
 
 
-@pytest.mark.parametrize("name", ["prefix", "robot_paths", "image_dirs"])
-def test_directories_of_options_are_recorded_in_full(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_directories_of_options_are_recorded_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert in_full(name, "a/../b::/c") == f"{tmp_path}/b:/c"
+    for name in ("robot_paths", "image_dirs"):
+        assert option_of("install", name).in_full("a/../b::/c") == f"{tmp_path}/b:/c"
+    assert option_of("install", "prefix").in_full("a/../b:c") == f"{tmp_path}/b:c"  # one directory, as it is taken
 
 
 def test_other_options_are_recorded_as_they_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,9 +243,9 @@ def test_other_options_are_recorded_as_they_mean(tmp_path: Path, monkeypatch: py
         ("source", "y.sif", "y.sif"),
         ("source", "docker://x/y:1", "docker://x/y:1"),
         ("runtime", "x.sif", "x.sif"),
-        ("variant", "a/b.yaml", "a/b.yaml"),
+        ("variants", "a/b.yaml", "a/b.yaml"),
     ):
-        assert in_full(name, text) == expected
+        assert option_of("install", name).in_full(text) == expected
 
 
 @pytest.mark.parametrize(

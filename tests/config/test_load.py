@@ -103,7 +103,7 @@ def test_every_problem_is_told_at_once_with_its_place(configuration: Configurati
 
 
 def test_layers_win_in_their_order(configuration: Configuration) -> None:
-    """Design section 3: defaults < preset < extends < the file < its variant < command line."""
+    """docs/design.md, section 1: defaults < preset < extends < the file < its variant < command line."""
     robot = configuration.root / "robot"
     write(robot / "presets/p.yaml", "env: {A: preset, B: preset, C: preset, D: preset, E: preset}\nlicense: preset")
     write(robot / "presets/q.yaml", "env: {A: variants-preset}\nmoduleclass: q")

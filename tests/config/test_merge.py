@@ -1,4 +1,4 @@
-"""The one merge rule (design section 3), by example and by its laws."""
+"""The one merge rule (docs/design.md, section 1), by example and by its laws."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -11,7 +11,7 @@ from sifmod.config.detect import EXPANDED
 from sifmod.config.find import shipped
 from sifmod.config.input import Surroundings, current_facts
 from sifmod.config.load_site import load_site
-from sifmod.config.prefix import OPTION_KEYS, VARIABLES
+from sifmod.config.option import KEYS, VARIABLES
 from sifmod.errors import ConfigError, OptionError, SifmodError
 from support.config import Configuration, lines, write
 
@@ -35,7 +35,7 @@ def program(path: Path) -> Path:
 
 
 def test_every_level_wins_over_those_below(configuration: Configuration) -> None:
-    """Design section 3: command line > SIFMOD_* > user file > /etc/sifmod.d > the site > defaults."""
+    """docs/design.md, section 10: command line > SIFMOD_* > user file > /etc/sifmod.d > the site > defaults."""
     assert configuration.site().site.link == "copy"
     write(configuration.root / "etc/sites/mine.yaml", "link: hardlink")
     assert configuration.site(site="mine").site.link == "hardlink"
@@ -249,7 +249,7 @@ def test_every_option_has_its_variable(configuration: Configuration) -> None:
         "processors": "3",
         "memory": "2GiB",
     }
-    assert set(values) == set(OPTION_KEYS)
+    assert set(values) == set(KEYS)
     by_variable = load_site({}, {**configuration.environ, **{f"SIFMOD_{k.upper()}": v for k, v in values.items()}}).site
     assert by_variable == configuration.site(**values).site
     assert (by_variable.name, by_variable.accelerator, by_variable.arch) == ("generic-rocm", "cuda", "arm64")
@@ -402,7 +402,7 @@ VALUES = st.text(st.characters(exclude_characters="\0"), max_size=20)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(values=st.dictionaries(st.sampled_from(OPTION_KEYS), VALUES), text=st.text(max_size=40))
+@given(values=st.dictionaries(st.sampled_from(list(KEYS)), VALUES), text=st.text(max_size=40))
 def test_no_option_and_no_file_gives_anything_but_a_site_or_a_message(
     configuration: Configuration, values: dict[str, str], text: str
 ) -> None:

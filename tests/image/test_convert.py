@@ -30,6 +30,7 @@ from support.oci import Entry
 from support.processes import marked, wait_until, with_mark
 from support.registry import Registry
 from support.runtime import RUNTIME
+from support.tree import tree_of
 from support.user import OrdinaryUser
 from support.web import Web, answer, raw
 
@@ -371,7 +372,7 @@ def test_nothing_is_left_when_we_are_stopped(
         installer.kill()
         web.stop()
     if number == signal.SIGKILL:
-        tidy(one_prefix.layout, 30, print)  # as the next install does
+        tidy(tree_of(one_prefix.layout, 30, print))  # as the next install does
         with one_prefix.store() as store:
             for partial in partials(one_prefix.layout):
                 with store.partial(partial.key):

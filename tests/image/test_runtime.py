@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.install.choose_image import image_request
+from sifmod.actions.install.decision import image_request
 from sifmod.errors import FetchError
 from sifmod.image.sources.runtime import runtime_environment
 from sifmod.module.plan import Runtime

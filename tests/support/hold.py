@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 from sifmod.errors import SifmodError
-from sifmod.tree.generation import module_lock
+from sifmod.tree.generation import HeldModule, module_lock
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import lock
-from support.tree import MODULE, install_under
+from sifmod.tree.locking import Held
+from support.tree import MODULE, install_under, tree_of
 
 
 class Other:
@@ -81,22 +81,29 @@ class Other:
 
 
 def _obey(layout: Layout, name: str, lease: float) -> None:
-    on_module = name == str(MODULE)
-    waiting = lambda who: print("waiting", who, flush=True)  # noqa: E731
-    with module_lock(layout, MODULE, lease, waiting) if on_module else lock(layout, name, lease, waiting) as held:
-        print("held", held.directory, flush=True)
-        for line in sys.stdin:
-            verb, _, tag = line.strip().partition(" ")
-            if verb == "release":
-                return
-            try:
-                if verb == "check":
-                    held.check()
-                    print("ok", flush=True)
-                else:
-                    print("installed", install_under(layout, tag, MODULE, held).generation, flush=True)
-            except SifmodError as error:
-                print("failed", error.message, flush=True)
+    tree = tree_of(layout, lease, lambda who: print("waiting", who, flush=True))
+    if name == str(MODULE):
+        with module_lock(tree, MODULE) as mine:
+            _do(mine.held, mine)
+    else:
+        with tree.lock(name) as held:
+            _do(held, None)
+
+
+def _do(held: Held, mine: HeldModule | None) -> None:
+    print("held", held.directory, flush=True)
+    for line in sys.stdin:
+        verb, _, tag = line.strip().partition(" ")
+        if verb == "release":
+            return
+        try:
+            if verb == "check":
+                held.check()
+                print("ok", flush=True)
+            elif mine:
+                print("installed", install_under(tag, mine).generation, flush=True)
+        except SifmodError as error:
+            print("failed", error.message, flush=True)
 
 
 if __name__ == "__main__":

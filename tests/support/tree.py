@@ -9,9 +9,9 @@ from sifmod.actions.reporter import Reporter
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName
 from sifmod.module.plan import File
-from sifmod.tree.generation import module_lock, publish, staged_generation, tidy
+from sifmod.tree.generation import HeldModule, module_lock, publish, staged_generation, tidy
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held
+from sifmod.tree.locking import Tree
 from sifmod.tree.provenance import CommandLine, ImageChoice, Provenance
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.stage import Stage
@@ -28,6 +28,11 @@ def nobody(who: str) -> None:
 
 
 ALONE = Reporter(nobody)
+
+
+def tree_of(layout: Layout, lease: float = LEASE, on_wait: Callable[[str], None] = nobody) -> Tree:
+    """The tree, whose locks are waited for so."""
+    return Tree(layout, lease, lambda _what: on_wait)
 
 
 def say(who: str) -> None:
@@ -84,18 +89,16 @@ def install(
     syntaxes: tuple[str, ...] = ("lua",),
 ) -> Installation:
     """A new generation, live."""
-    tidy(layout, lease, on_wait)
-    with module_lock(layout, module, lease, on_wait) as held:
-        return install_under(layout, tag, module, held, syntaxes=syntaxes)
+    tidy(tree_of(layout, lease, on_wait))
+    with module_lock(tree_of(layout, lease, on_wait), module) as held:
+        return install_under(tag, held, syntaxes=syntaxes)
 
 
-def install_under(
-    layout: Layout, tag: str, module: ModuleName, held: Held, *, syntaxes: tuple[str, ...] = ("lua",)
-) -> Installation:
+def install_under(tag: str, held: HeldModule, *, syntaxes: tuple[str, ...] = ("lua",)) -> Installation:
     """The same with a lock that is held already."""
-    with staged_generation(layout, module, held) as stage:
-        installation = fill(stage, Store(layout, held), tag, syntaxes)
-    publish(layout, installation, held)
+    with staged_generation(held) as stage:
+        installation = fill(stage, Store(held.layout, held.held), tag, syntaxes)
+    publish(held, installation)
     return installation
 
 

@@ -14,7 +14,7 @@ WANTS = {"A": ("/etc", "/usr"), "B": ("/usr", "/var"), "C": ("/home",)}
 
 
 class Model:
-    """The rules of docs/design.md, section 4, for SIF and the bind paths, without any modulefile."""
+    """The rules of docs/design.md, section 6, for SIF and the bind paths, without any modulefile."""
 
     def __init__(self, tool: str, sif: str | None, own: dict[str, list[str] | None]) -> None:
         self.reloads = tool == "lmod"  # Environment Modules takes the load of a loaded module for done

@@ -112,6 +112,20 @@ def test_only_the_image_and_what_is_asked_for_decide(shared_tmp: Path, images: I
     assert told.stderr.splitlines()[:1] == plain.stderr.splitlines()[:1]
 
 
+def test_packages_of_a_kind_share_a_warning(shared_tmp: Path, images: Images) -> None:
+    """R9: each of them had its own, and the one that mattered was lost among fourteen."""
+    machine = make_machine(shared_tmp / "ma chine", images)
+    kind = ("torch", "nvidia-cublas-cu12", "nvidia-nccl-cu12", "nvidia-nvjitlink-cu12", "triton")
+    wheel(machine.wheels, "torch", "2.5.1", requires=kind[1:])
+    for name in kind[1:]:
+        wheel(machine.wheels, name.replace("-", "_"))
+    said = [line for line in machine.add("torch").ok().stderr.splitlines() if "warning" in line]
+    assert said == [
+        "== warning: torch 2.5.1 and 4 more of its kind are not in the image, and may not be built for the drivers and "
+        "libraries of this machine"
+    ]
+
+
 def test_the_users_settings_of_indexes_count(shared_tmp: Path, images: Images) -> None:
     machine = make_machine(shared_tmp / "ma chine", images)
     home = machine.top / "home"

@@ -11,6 +11,7 @@ from plans import Published, plan, publish
 from sifmod.actions.layer.places import searched
 from sifmod.config.kinds import StaleLayer
 from sifmod.module.plan import Bind, Runtime, Wrapper
+from sifmod.module.scripts import NO_LAYER
 from sifmod.tree.layout import Layout
 from support.command import run
 from support.module_tool import ModuleTool
@@ -228,6 +229,8 @@ def test_a_layer_that_is_nowhere_is_named(site: Site, bound: Bound) -> None:
     assert (found, said) == (
         [], f"{NAME}: there is no layer none of it\n\nhint: sifmod layers lists those that there are\n"
     )  # fmt: skip
+    variables = {"PATH": "/usr/bin:/bin", **site.variables({"SIFMOD_LAYER": "none"})}
+    assert run((site.published.root / "bin/python",), env=variables, cwd=site.top).code == NO_LAYER
 
 
 @pytest.mark.parametrize("way", ["lmod", "environment_modules", "tcl of lmod"])

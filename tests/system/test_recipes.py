@@ -92,6 +92,6 @@ def test_the_source_kind_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_verb_of_the_recipe_explains_itself() -> None:
-    command = block("Add a verb")["command"]
+    command = block("Add a verb")["where_command"]
     assert isinstance(command, click.Command)
     assert "Print the directory that holds the modules." in CliRunner().invoke(command, ["--help"]).output

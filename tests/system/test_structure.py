@@ -1,9 +1,10 @@
-"""The rooms of the house (docs/design.md, section 2): imports go one way, and only cli/ prints or exits."""
+"""The packages of sifmod (docs/design.md, section 2): imports go one way, and only cli/ prints or exits."""
 
 import ast
 import re
-from collections import Counter
+import tomllib
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import sifmod
 
 PACKAGE = Path(sifmod.__file__).parent
+ROOT = PACKAGE.parent
 # each room may import the rooms below it, and itself
 BELOW: dict[str, set[str]] = {
     "errors": {"system", "result"},
@@ -24,27 +26,10 @@ BELOW: dict[str, set[str]] = {
     "image": {"errors", "system", "digest", "result", "config", "module"},
     "tree": {"errors", "system", "digest", "result", "config", "module"},
     "actions": {"errors", "system", "digest", "result", "config", "imports", "module", "image", "tree"},
+    "api": {"errors", "system", "digest", "result", "config", "imports", "module", "image", "tree", "actions"},
     "cli": {"errors", "system", "digest", "result", "config", "imports", "module", "image", "tree", "actions"},
 }
-# what one room decides or does and another asks for, keeps, reads or prints: the same thing in each
-SHARED_NAMES = {
-    "build",
-    "export",
-    "fetch",
-    "install",
-    "installed",
-    "inventory",
-    "jobscript",
-    "life",
-    "log",
-    "reapply",
-    "search",
-    "site",
-    "stack",
-    "subject",
-    "verify",
-}
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py" and path.parent != PACKAGE)
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name == "api.py")
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -64,7 +49,7 @@ def room(name: str) -> str | None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_go_one_way(path: Path) -> None:
-    own = path.relative_to(PACKAGE).parts[0]
+    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     rooms = {found for name in imported(ast.parse(path.read_text())) if (found := room(name))}
     assert rooms <= BELOW[own] | {own}
 
@@ -98,19 +83,44 @@ def test_no_two_folders_import_each_other() -> None:
         pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
-def test_files_of_one_name_hold_the_same_thing() -> None:
-    names = Counter(path.stem for path in FILES if path.name != "__init__.py")
-    assert {name for name, files in names.items() if files > 1} == SHARED_NAMES
+def test_the_design_names_each_package_and_no_other() -> None:
+    section = (ROOT / "docs" / "design.md").read_text("utf-8").split("\n## 2. ")[1].split("\n## ")[0]
+    named = re.findall(r"(?m)^\| `([a-z/]+)/` \|", section)
+    assert len(named) == len(set(named))
+    assert set(named) == {str(path.parent.relative_to(PACKAGE)) for path in FILES} - {"."}
+    files = {path.stem for path in PACKAGE.glob("[a-z]*.py")}
+    assert files <= set(re.findall(r"`(\w+)`", section)), "a file beside the packages is not named"
 
 
-def test_the_design_names_every_folder_and_the_files_of_the_actions() -> None:
-    design = (PACKAGE.parent / "docs" / "design.md").read_text()
-    rooms = design.split("\nsifmod/\n")[1].split("\ntests/ ")[0]
-    for folder in {path.parent for path in FILES} - {PACKAGE}:
-        assert re.search(rf"\b{folder.name}/", rooms), f"section 2 does not name {folder.name}/"
-        if folder.parent.name == "actions":
-            own = re.split(r"\n {2,4}\w+/", rooms.split(f"\n    {folder.name}/ ")[1])[0]
-            assert {path.stem for path in folder.glob("*.py")} - {"__init__"} <= set(re.findall(r"\w+", own))
+PAGES = [ROOT / "docs" / "design.md", *sorted((ROOT / "docs" / "internals").glob("*.md"))]
+PLACES = (ROOT, PACKAGE, PACKAGE / "module" / "templates")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_what_the_design_names_is_there(path: Path) -> None:
+    """Each file of the repository, and each name that only code can have, like `make_plan` or `SourceKind`."""
+    text = re.sub(r"(?ms)^```.*?^```", "", path.read_text("utf-8"))
+    named = {name.removesuffix("(…)") for name in re.findall(r"`([^`\n]+)`", text)}
+    files = {name for name in named if re.fullmatch(r"[\w./-]+/[\w.-]+\.(py|sh|lua|tcl|j2|js|md)", name)}
+    assert [name for name in files if not any((place / name).is_file() for place in PLACES)] == []
+    names = {name for name in named if re.fullmatch(r"[a-z]+(_[a-z]+)+|[A-Z][a-z]+([A-Z][a-z]+)+", name)}
+    assert sorted(names - _words_of_the_code()) == []
+
+
+def test_each_dependency_is_explained() -> None:
+    """Nor is one that is gone, in the table."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    page = (ROOT / "docs" / "internals" / "dependencies.md").read_text("utf-8").split("\n## ")[0]
+    named = re.findall(r"[\w-]+", " ".join(re.findall(r"(?m)^\| ([^|]+) \|", page)).lower())
+    needed = {re.findall(r"[\w-]+", each)[0].lower() for each in project["dependencies"]}
+    assert set(named) - {"package"} == needed
+
+
+@cache
+def _words_of_the_code() -> frozenset[str]:
+    places = (PACKAGE.rglob("*"), (ROOT / "easyconfigs").rglob("*.yaml"), (ROOT / "tests").rglob("*.py"))
+    texts = (path.read_text("utf-8") for place in places for path in place if path.is_file() and path.suffix != ".pyc")
+    return frozenset(word for text in texts for word in re.findall(r"\w+", text))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -12,7 +12,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import CommandLine, ImageChoice, Provenance
 from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, LinkRecord
 from sifmod.tree.state import Carried, additions, carry_over, changes, only_in
-from support.tree import LEASE, MODULE, nobody
+from support.tree import MODULE, tree_of
 
 MADE = Provenance("0.1", "/x.yaml", "1.0", None, "test", "none", (), (), CommandLine(), ImageChoice("x"), "x")
 IMAGE = ImageRecord("a" * 64, 1, "x", "amd64", "copy", "x.sif", "/x.sif")
@@ -164,6 +164,6 @@ def test_what_another_generation_has_differently(tmp_path: Path, kind: str) -> N
 
 def test_nothing_is_carried_over_where_nothing_is_installed(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "prefix")
-    with module_lock(layout, MODULE, LEASE, nobody) as held, staged_generation(layout, MODULE, held) as stage:
+    with module_lock(tree_of(layout), MODULE) as held, staged_generation(held) as stage:
         assert stage.carry_over() == Carried((), ())
         stage.write((File("x", ""),))

@@ -10,7 +10,7 @@ import pytest
 from plans import plan
 from sifmod.actions import slurm
 from sifmod.actions.author.site import Survey, draft_site, survey
-from sifmod.actions.install.request import _digests
+from sifmod.actions.install.decision import _digests
 from sifmod.cli.main import run
 from sifmod.module.image_origin import NO_ORIGIN
 from sifmod.module.render import render
@@ -23,6 +23,7 @@ from sifmod.tree.log import logged_modules
 from sifmod.tree.removal import prune
 from support import tree
 from support.images import Images
+from support.tree import tree_of
 
 
 @pytest.fixture
@@ -205,7 +206,7 @@ def test_a_module_whose_run_died_is_whole_or_gone_and_another_ones_is_left(
     for name in left_behind or ():
         directory.mkdir(parents=True, exist_ok=True)
         (directory / name).touch()
-    with module_lock(layout, tree.MODULE, 60, tree.nobody):
+    with module_lock(tree_of(layout, 60, tree.nobody), tree.MODULE):
         pass
     assert stub.exists() is there
     assert layout.switch(tree.MODULE).exists() is (left_behind != ("1.going",))

@@ -9,17 +9,16 @@ import pytest
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, LockError, SifmodError
 from sifmod.module.plan import File
-from sifmod.tree.generation import module_lock, publish, restore, staged_generation, tidy
+from sifmod.tree.generation import HeldModule, module_lock, publish, restore, staged_generation, tidy
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held
 from sifmod.tree.receipt import live, live_number, numbers
 from sifmod.tree.removal import remove_tree
 from sifmod.tree.state import edited, missing
 from sifmod.tree.store import Store
 from support.disk_state import State, disk_state
 from support.identity import call_as
-from support.tree import LEASE, MODULE, become, fill, install, install_under, names, nobody, put_image
+from support.tree import MODULE, become, fill, install, install_under, names, nobody, put_image, tree_of
 from support.user import OrdinaryUser
 
 
@@ -29,8 +28,8 @@ def layout(tmp_path: Path) -> Layout:
 
 
 @pytest.fixture
-def held(layout: Layout) -> Iterator[Held]:
-    with module_lock(layout, MODULE, LEASE, nobody) as held:
+def held(layout: Layout) -> Iterator[HeldModule]:
+    with module_lock(tree_of(layout), MODULE) as held:
         yield held
 
 
@@ -138,11 +137,11 @@ def test_a_users_own_files_are_at_hand_in_every_generation(layout: Layout) -> No
 def test_a_failure_leaves_the_disk_as_before(layout: Layout, installed: bool, placed: bool) -> None:
     if installed:
         install(layout, "b")
-    with module_lock(layout, MODULE, LEASE, nobody) as held:
-        put_image(Store(layout, held), "b")
+    with module_lock(tree_of(layout), MODULE) as held:
+        put_image(Store(layout, held.held), "b")
         before = visible(layout)
-        with pytest.raises(ZeroDivisionError), staged_generation(layout, MODULE, held) as stage:
-            fill(stage, Store(layout, held), "b")
+        with pytest.raises(ZeroDivisionError), staged_generation(held) as stage:
+            fill(stage, Store(layout, held.held), "b")
             if placed:
                 stage.place()
                 assert Path(stage.root, "tiny.sif").read_bytes().startswith(b"image b")
@@ -160,29 +159,29 @@ def visible(layout: Layout) -> State:
 def test_a_generation_that_is_not_published_goes_with_the_lock(layout: Layout) -> None:
     install(layout, "a")
     before = names(layout)
-    with module_lock(layout, MODULE, LEASE, nobody) as held, staged_generation(layout, MODULE, held) as stage:
-        fill(stage, Store(layout, held), "a")
+    with module_lock(tree_of(layout), MODULE) as held, staged_generation(held) as stage:
+        fill(stage, Store(layout, held.held), "a")
     assert names(layout) == before
     assert live_number(layout, MODULE) == 1
 
 
-def test_placing_is_not_publishing(layout: Layout, held: Held) -> None:
-    first = install_under(layout, "a", MODULE, held)
-    with staged_generation(layout, MODULE, held) as stage:
-        second = fill(stage, Store(layout, held), "b")
+def test_placing_is_not_publishing(layout: Layout, held: HeldModule) -> None:
+    first = install_under("a", held)
+    with staged_generation(held) as stage:
+        second = fill(stage, Store(layout, held.held), "b")
         stage.place()
         stage.place()
         assert str(stage.directory) == stage.root == second.root
         assert live(layout, MODULE) == first
-    publish(layout, second, held)
+    publish(held, second)
     assert live(layout, MODULE) == second
 
 
-def test_publishing_again_changes_nothing(layout: Layout, held: Held) -> None:
-    installation = install_under(layout, "a", MODULE, held)
+def test_publishing_again_changes_nothing(layout: Layout, held: HeldModule) -> None:
+    installation = install_under("a", held)
     layout_state = names(layout)
     history = layout.history(MODULE).read_text()
-    publish(layout, installation, held)
+    publish(held, installation)
     assert names(layout) - staging(layout) == layout_state - staging(layout)
     assert layout.history(MODULE).read_text() == history
 
@@ -201,36 +200,36 @@ def test_a_number_never_comes_back(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("path", ["/etc/x", "../x", "a/../../x", "", ".", "a//b", "./a", "receipt.json", "a/"])
-def test_a_path_that_leads_out_is_refused(layout: Layout, held: Held, path: str) -> None:
+def test_a_path_that_leads_out_is_refused(layout: Layout, held: HeldModule, path: str) -> None:
     before = names(layout)
-    with pytest.raises(InstallError, match="not a path inside"), staged_generation(layout, MODULE, held) as stage:
+    with pytest.raises(InstallError, match="not a path inside"), staged_generation(held) as stage:
         stage.write((File(path, "x"),))
     assert names(layout) - staging(layout) == before - staging(layout)
 
 
-def test_two_files_of_one_path_are_refused(layout: Layout, held: Held) -> None:
-    with pytest.raises(InstallError, match="two files") as caught, staged_generation(layout, MODULE, held) as stage:
+def test_two_files_of_one_path_are_refused(layout: Layout, held: HeldModule) -> None:
+    with pytest.raises(InstallError, match="two files") as caught, staged_generation(held) as stage:
         stage.write((File("bin/x", "1"), File("bin/x", "2")))
     assert caught.value.message == "two files of Tiny/1.0 have the path bin/x"
     assert not layout.software.exists()
 
 
-def test_more_files_than_a_process_may_have_open(layout: Layout, held: Held) -> None:
+def test_more_files_than_a_process_may_have_open(layout: Layout, held: HeldModule) -> None:
     files = [File(f"{'bin' if number % 2 else 'share/deep'}/{number}", str(number)) for number in range(350)]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
-        with staged_generation(layout, MODULE, held) as stage:
+        with staged_generation(held) as stage:
             stage.write(files)
-            installation = fill(stage, Store(layout, held, nobody), "a")
+            installation = fill(stage, Store(layout, held.held, nobody), "a")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert [file.path for file in installation.files[:350]] == [file.path for file in files]
     assert edited(installation) == ()
 
 
-def test_links_are_relative_inside_the_prefix_only(layout: Layout, held: Held, tmp_path: Path) -> None:
-    with staged_generation(layout, MODULE, held) as stage:
+def test_links_are_relative_inside_the_prefix_only(layout: Layout, held: HeldModule, tmp_path: Path) -> None:
+    with staged_generation(held) as stage:
         stage.write((File("share/x", ""),))
         stage.link("share/here", layout.image("ab"))
         stage.link("there", tmp_path / "mine.sif")
@@ -248,7 +247,7 @@ def test_additions_come_along(layout: Layout) -> None:
     (first / "data" / "link").symlink_to("../notes.txt")
     (first / "bin").chmod(0o755)
     (first / "bin" / "mytool").write_text("tool")
-    with module_lock(layout, MODULE, LEASE, nobody) as held, staged_generation(layout, MODULE, held) as stage:
+    with module_lock(tree_of(layout), MODULE) as held, staged_generation(held) as stage:
         stage.write((File("bin/other", ""),))
         carried = stage.carry_over()
         assert carried.carried == ("bin/mytool", "data/link", "notes.txt")
@@ -266,7 +265,7 @@ def test_additions_that_cannot_come_along_are_named(layout: Layout) -> None:
     first = Path(install(layout, "a").root)
     (first / "new").write_text("mine")
     os.mkfifo(first / "pipe")
-    with module_lock(layout, MODULE, LEASE, nobody) as held, staged_generation(layout, MODULE, held) as stage:
+    with module_lock(tree_of(layout), MODULE) as held, staged_generation(held) as stage:
         stage.write((File("new", "ours"),))
         carried = stage.carry_over()
         assert (stage.directory / "new").read_text() == "ours"
@@ -334,15 +333,15 @@ def test_a_damaged_generation_is_replaced(layout: Layout) -> None:
 # what a user removed
 
 
-def test_links_and_stubs_come_back(layout: Layout, held: Held) -> None:
-    installation = install_under(layout, "a", MODULE, held)
+def test_links_and_stubs_come_back(layout: Layout, held: HeldModule) -> None:
+    installation = install_under("a", held)
     root = Path(installation.root)
     before = names(layout) - staging(layout)
     (root / "tiny.sif").unlink()
     layout.module_file(MODULE, "lua").unlink()
     (root / "user-software").unlink()
     assert len(missing(layout, installation)) == 3
-    restore(layout, installation, held)
+    restore(held, installation)
     assert missing(layout, installation) == ()
     assert names(layout) - staging(layout) == before
     assert live_number(layout, MODULE) == 1
@@ -375,7 +374,7 @@ def test_an_ordinary_user_can_remove_the_image_and_old_generations(
 
 
 def test_tidy_without_anything_to_do_makes_nothing(layout: Layout) -> None:
-    tidy(layout, LEASE, nobody)
+    tidy(tree_of(layout))
     assert not layout.prefix.exists()
 
 
@@ -400,11 +399,11 @@ def test_another_module_is_not_disturbed(layout: Layout) -> None:
     before = disk_state(Path(other.root), layout.module_file(other.module, "lua"))
     with (
         pytest.raises(LockError),
-        module_lock(layout, MODULE, LEASE, nobody) as held,
-        staged_generation(layout, MODULE, held) as stage,
+        module_lock(tree_of(layout), MODULE) as held,
+        staged_generation(held) as stage,
     ):
-        fill(stage, Store(layout, held), "a")
-        remove_tree(held.directory, layout.prefix)
+        fill(stage, Store(layout, held.held), "a")
+        remove_tree(held.held.directory, layout.prefix)
     assert disk_state(Path(other.root), layout.module_file(other.module, "lua")) == before
     assert live(layout, other.module) == other
 
@@ -430,8 +429,8 @@ def test_the_link_to_an_image_comes_back_only_while_that_is_there(layout: Layout
         (root / name).unlink()
     if gone:
         Path(installation.own_image.path).unlink()
-    with module_lock(layout, MODULE, LEASE, nobody) as held:
-        restore(layout, installation, held)
+    with module_lock(tree_of(layout), MODULE) as held:
+        restore(held, installation)
     assert (root / "user-software").is_symlink()
     assert (root / "tiny.sif").is_symlink() != gone
 

@@ -32,7 +32,7 @@ from support.command import User
 from support.disk_state import disk_state
 from support.identity import call_as
 from support.members import Members, make_members
-from support.tree import MODULE, install, nobody
+from support.tree import MODULE, install, nobody, tree_of
 from support.user import OrdinaryUser
 
 LEASE = 0.3  # seconds: what is planted never beats
@@ -52,12 +52,12 @@ def everything(layout: Layout) -> list[str]:
     """Every verb that changes the tree, as one goes on working in it; what each said that it cannot do."""
     said = []
     for do in (
-        lambda: tidy(layout, LEASE, print),
+        lambda: tidy(tree_of(layout, LEASE, print)),
         lambda: install(layout, "c", lease=LEASE, on_wait=print),
-        lambda: rollback(layout, MODULE, None, LEASE, Reporter(print)),
-        lambda: rollback(layout, MODULE, 1, LEASE, Reporter(print)),
-        lambda: uninstall(layout, MODULE, LEASE, Reporter(print)),
-        lambda: apply_gc(layout, plan_gc(layout, 0.0, ask_jobs=False), LEASE, Reporter(print)),
+        lambda: rollback(tree_of(layout, LEASE, print), MODULE, None, Reporter(print)),
+        lambda: rollback(tree_of(layout, LEASE, print), MODULE, 1, Reporter(print)),
+        lambda: uninstall(tree_of(layout, LEASE, print), MODULE, Reporter(print)),
+        lambda: apply_gc(tree_of(layout, LEASE, print), plan_gc(layout, 0.0, ask_jobs=False), Reporter(print)),
         lambda: install(layout, "d", lease=LEASE, on_wait=print),
     ):
         try:
@@ -292,7 +292,7 @@ def test_rollback_writes_nothing_outside_the_prefix(members: Members) -> None:
 
     def back() -> None:
         with suppress(SifmodError):
-            rollback(Layout(members.prefix), MODULE, 1, LEASE, Reporter(print))
+            rollback(tree_of(Layout(members.prefix), LEASE, print), MODULE, 1, Reporter(print))
 
     members.by(members.ann, back)
     assert disk_state(members.home) == before

@@ -115,8 +115,7 @@ def test_a_layer_of_a_module_that_is_gone_can_be_removed(tmp_path: Path, capfd: 
     assert is_stale(stale, {})
     words = ["remove", str(MODULE), "--stale", "--prefix", str(tmp_path)]
     assert sifmod([*words, "demo"]) == 2
-    for spelling in ("--layer", "--name"):
-        assert sifmod([*words, spelling, "none"]) == 24
+    assert sifmod([*words, "--layer", "none"]) == 24
     capfd.readouterr()
     assert sifmod([*words, "--json"]) == 0
     assert [row["state"] for row in json.loads(capfd.readouterr().out)] == ["removed"]
@@ -132,7 +131,7 @@ def test_a_stale_layer_of_a_project_can_be_removed(tmp_path: Path, capfd: pytest
     own, project = published(tmp_path / "own", name="mine"), published(tmp_path / "pro ject")
     words = ["remove", str(MODULE), "--stale", "--prefix", str(tmp_path / "own")]
     assert sifmod(words) == 24
-    assert sifmod([*words, "--dir", str(tmp_path / "pro ject/layers"), "--name", "mine", "--json"]) == 0
+    assert sifmod([*words, "--dir", str(tmp_path / "pro ject/layers"), "--layer", "mine", "--json"]) == 0
     capfd.readouterr()
     assert list(all_layers(tmp_path / "own/layers")) == []
     before = disk_state(Path(own.root))

@@ -26,7 +26,7 @@ from support.disk_state import disk_state
 from support.identity import call_as
 from support.images import Images
 from support.members import Members, make_members
-from support.tree import ALONE, LEASE, MODULE, nobody
+from support.tree import ALONE, MODULE, tree_of
 from support.trial import Place, make_place
 from support.user import OrdinaryUser
 from support.victim import Outcome, Victim
@@ -159,8 +159,8 @@ def test_the_table_has_the_newest_last(place: Place, capfd: pytest.CaptureFixtur
 def write(layout: Layout, done: Done) -> None:
     """As a verb does that has made a change."""
     assert done.module is not None
-    with module_lock(layout, done.module, LEASE, nobody) as held:
-        record(layout, done, held, ALONE)
+    with module_lock(tree_of(layout), done.module) as held:
+        record(layout, done, held.held, ALONE)
 
 
 @pytest.mark.parametrize("tree", ["there", "not there"])
@@ -180,7 +180,7 @@ def test_a_name_is_that_of_a_module_or_begins_a_version(layout: Layout) -> None:
     for name, version in (("A", "1.0"), ("A", "1.1"), ("A", "1.12"), ("AB", "1.0")):
         write(layout, Done("installed", ModuleName(name, version), None, 1))
     time.sleep(0.002)  # a line has the millisecond
-    record_beside(layout, Done("removed", size=1), LEASE, ALONE)
+    record_beside(tree_of(layout), Done("removed", size=1), ALONE)
 
     def found(*names: str) -> list[str]:
         return [str(one.done.module) for one in changes(layout, names).entries]
@@ -280,7 +280,7 @@ def test_lines_of_runs_at_once_are_all_there(layout: Layout) -> None:
             code = 1
             try:
                 for count in range(20):
-                    record_beside(layout, Done("removed", size=100 * number + count), 60.0, ANYBODY)
+                    record_beside(tree_of(layout, 60.0, print), Done("removed", size=100 * number + count), ANYBODY)
                     write(layout, Done("installed", ModuleName("M", str(number)), count, count + 1))
                 code = 0
             finally:

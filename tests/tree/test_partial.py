@@ -16,7 +16,7 @@ from sifmod.tree.locking import lock
 from sifmod.tree.partial import open_partial, partials
 from sifmod.tree.store import Store, entries
 from support.disk_state import disk_state
-from support.tree import ALONE, LEASE, nobody
+from support.tree import ALONE, LEASE, nobody, tree_of
 
 KEY = "0123456789abcdef"
 DAY = 86400
@@ -69,7 +69,7 @@ def test_gc_keeps_what_is_young_and_says_so(layout: Layout, age: float) -> None:
     before = disk_state(layout.prefix)
     plan = plan_gc(layout, ask_jobs=False)
     assert [(old.partial.path, "can resume it" in old.keep) for old in plan.partials] == [(path, True)]
-    assert apply_gc(layout, plan, LEASE, ALONE).partials == ()
+    assert apply_gc(tree_of(layout), plan, ALONE).partials == ()
     assert disk_state(layout.prefix) == before
 
 
@@ -77,7 +77,7 @@ def test_gc_takes_what_is_old(layout: Layout) -> None:
     path = leave(layout, 15 * DAY)
     plan = plan_gc(layout, ask_jobs=False)
     assert plan.size > 0
-    done = apply_gc(layout, plan, LEASE, ALONE)
+    done = apply_gc(tree_of(layout), plan, ALONE)
     assert [partial.path for partial in done.partials] == [path]
     assert done.size == plan.size
     assert not path.exists()
@@ -88,7 +88,7 @@ def test_gc_leaves_what_a_fetch_wrote_since(layout: Layout) -> None:
     path = leave(layout, 15 * DAY)
     plan = plan_gc(layout, ask_jobs=False)
     (path / "blob").write_bytes(b"nearly all of it")
-    assert apply_gc(layout, plan, LEASE, ALONE).partials == ()
+    assert apply_gc(tree_of(layout), plan, ALONE).partials == ()
     assert (path / "blob").exists()
 
 

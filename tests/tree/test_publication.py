@@ -14,7 +14,7 @@ from sifmod.tree.history import read_history, recorded
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import lock
 from sifmod.tree.receipt import live_number
-from support.tree import LEASE, MODULE, install, names, nobody
+from support.tree import LEASE, MODULE, install, names, nobody, tree_of
 
 
 def tree(layout: Layout) -> set[str]:
@@ -23,8 +23,8 @@ def tree(layout: Layout) -> set[str]:
 
 
 def withdraw(layout: Layout, module: ModuleName = MODULE) -> None:
-    with module_lock(layout, module, LEASE, nobody) as held:
-        unpublish(layout, module, held)
+    with module_lock(tree_of(layout), module) as held:
+        unpublish(held)
 
 
 def test_an_uninstalled_module_leaves_its_generations_and_their_history(tmp_path: Path) -> None:
@@ -96,13 +96,13 @@ def test_what_became_live_is_written_down_by_the_next_run(tmp_path: Path) -> Non
     install(layout, "a")
     install(layout, "b")
     layout.history(MODULE).write_text("[[1, 5.0]]")
-    with module_lock(layout, MODULE, LEASE, nobody):
+    with module_lock(tree_of(layout), MODULE):
         assert [event.generation for event in recorded(layout, MODULE)] == [1, 2]
     assert json.loads(layout.history(MODULE).read_text())[0] == [1, 5.0]
     assert [event.generation for event in read_history(layout, MODULE)] == [1, 2]
     layout.switch(MODULE).unlink()
     layout.history(MODULE).write_text("[[1, 5.0]]")
-    with module_lock(layout, MODULE, LEASE, nobody):
+    with module_lock(tree_of(layout), MODULE):
         assert layout.history(MODULE).read_text() == "[[1, 5.0]]"
 
 
@@ -126,12 +126,12 @@ def test_only_what_a_run_placed_and_never_published_is_withdrawn(tmp_path: Path)
     dead.mkdir()
     for number in (1, 3, 9):
         (dead / f"{number}.placed").touch()
-    tidy(layout, LEASE, nobody)
+    tidy(tree_of(layout))
     assert sorted(os.listdir(layout.generations(MODULE))) == ["1", "2", "4", "history.json"]
     assert list(layout.staging.iterdir()) == []
     other = layout.staging / "image-1.0.dead"
     other.mkdir()
-    tidy(layout, LEASE, nobody)
+    tidy(tree_of(layout))
     assert list(layout.staging.iterdir()) == []
 
 
@@ -148,28 +148,28 @@ def test_publishing_keeps_files_that_are_right(tmp_path: Path) -> None:
     installation = install(layout, "a")
     places = (layout.switch(MODULE), layout.module_file(MODULE, "lua"))
     before = [path.lstat().st_ino for path in places]
-    with module_lock(layout, MODULE, LEASE, nobody) as held:
-        publish(layout, installation, held)
-        restore(layout, installation, held)
+    with module_lock(tree_of(layout), MODULE) as held:
+        publish(held, installation)
+        restore(held, installation)
     assert [path.lstat().st_ino for path in places] == before
     layout.module_file(MODULE, "lua").unlink()
     layout.switch(MODULE).unlink()
-    with module_lock(layout, MODULE, LEASE, nobody) as held:
-        restore(layout, installation, held)
+    with module_lock(tree_of(layout), MODULE) as held:
+        restore(held, installation)
     assert layout.module_file(MODULE, "lua").read_text() == "stub lua\n"
     assert os.readlink(layout.switch(MODULE)) == ".generations/1.0/1"
 
 
 def test_a_stage_that_fails_leaves_nothing(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
-    with module_lock(layout, MODULE, LEASE, nobody) as held:
-        with pytest.raises(ZeroDivisionError), staged_generation(layout, MODULE, held) as stage:
+    with module_lock(tree_of(layout), MODULE) as held:
+        with pytest.raises(ZeroDivisionError), staged_generation(held) as stage:
             stage.write((File("bin/x", "x"),))
             stage.place()
             stage.place()
             assert stage.directory == Path(stage.root)
             _ = 1 / 0
-        assert not any(held.directory.glob("*.generation"))
+        assert not any(held.held.directory.glob("*.generation"))
         assert not layout.software.exists()
 
 
@@ -179,15 +179,15 @@ def test_a_failing_block_under_a_modules_lock_takes_its_generation_along(tmp_pat
     before = tree(layout)
     with (
         pytest.raises(ZeroDivisionError),
-        module_lock(layout, MODULE, LEASE, nobody) as held,
+        module_lock(tree_of(layout), MODULE) as held,
     ):
-        with staged_generation(layout, MODULE, held) as stage:
+        with staged_generation(held) as stage:
             stage.write((File("x", "x"),))
         assert Path(stage.root, "x").exists()
         _ = 1 / 0
     assert tree(layout) == before
-    with lock(layout, str(MODULE), LEASE, nobody) as held:
-        held.check()
+    with lock(layout, str(MODULE), LEASE, nobody) as again:
+        again.check()
 
 
 def test_nobody_may_write_what_is_installed_whatever_the_umask(tmp_path: Path) -> None:

@@ -109,8 +109,7 @@ def check_stack(path: Path, site: LoadedSite) -> int:
         except ConfigError as error:
             problems |= dict.fromkeys(error.problems)
         except SifmodError as error:
-            message = error.message.partition("\n")[0].removeprefix("--site: ")
-            problems[problem_at(member.mark, "easyconfigs", message)] = None
+            problems[problem_at(member.mark, "easyconfigs", error.short)] = None
     if problems:
         raise ConfigError(tuple(problems))
     return len(members)

@@ -11,7 +11,7 @@ from sifmod.config.bind import bind_items, ends, lint_binds
 from sifmod.config.bounded_pattern import matches
 from sifmod.config.detect import BaseSite, detected_site, site_directories
 from sifmod.config.load_site import LoadedSite, load_site
-from sifmod.config.option import refuse_unknown
+from sifmod.config.option_layers import refuse_unknown
 from sifmod.config.origin import Origin
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import SiteFile

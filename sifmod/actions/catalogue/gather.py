@@ -165,7 +165,7 @@ def of_stack(plan: StackPlan, environ: Mapping[str, str], say: Say) -> tuple[Ent
             entry = _installable(request.loaded, request.site, environ)
             found.append(replace(entry, labels=said.labels))
         elif step.error:
-            say(f"warning: {step} is left out: {step.error.message.partition(chr(10))[0]}")
+            say(f"warning: {step} is left out: {step.error.short}")
     return tuple(found)
 
 

@@ -1,6 +1,5 @@
 """The image of an install: the one that is there, or fetched."""
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -9,27 +8,24 @@ from typing import NamedTuple
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.fetch import ask_home, into_store
 from sifmod.actions.fetch_settings import fetch_settings
-from sifmod.actions.hooks import run_hooks
-from sifmod.actions.install.request import InstallRequest, of_install
+from sifmod.actions.hooks import of_image, run_hooks
+from sifmod.actions.install.decision import Decision
 from sifmod.actions.lock import LockedImage, check_image
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Link
-from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError, ModuleError, UnstartableError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.fetch import announced_size
 from sifmod.image.signature.signatures import check_policy
-from sifmod.image.sources.source_kinds import local_files, parse
+from sifmod.image.sources.source_kinds import parse
 from sifmod.image.startable import why_not_here
-from sifmod.module.deciding import FORMAT, image_data
 from sifmod.module.plan import ImagePlan, Plan
 from sifmod.module.quote import shell
 from sifmod.tree.generation import module_lock, tidy
-from sifmod.tree.layout import Layout
-from sifmod.tree.locking import lock
-from sifmod.tree.provenance import FileState, ImageChoice, file_state
+from sifmod.tree.locking import Tree
+from sifmod.tree.provenance import ImageChoice
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.store import Store, read_stored
 
@@ -41,21 +37,7 @@ class ChosenImage(NamedTuple):
     choice: ImageChoice
 
 
-def image_request(plan: Plan) -> str:
-    """A digest of what decides which image is fetched: sources, promise, architecture, local files; "" of a view."""
-    image = plan.image
-    if image is None:
-        return ""
-    return sha256_bytes(json.dumps([FORMAT, image_data(image), _states(plan)], sort_keys=True).encode())
-
-
-def _states(plan: Plan) -> tuple[FileState, ...]:
-    return tuple(file_state(path) for path in local_files(plan.own_image))
-
-
-def kept_image(
-    before: Installation | None, request: InstallRequest, store: Store, reporter: Reporter
-) -> ChosenImage | None:
+def kept_image(before: Installation | None, decision: Decision, store: Store, reporter: Reporter) -> ChosenImage | None:
     """The image of the live generation when the plan asks for the same one; None: it is fetched.
 
     `--module-only` keeps it whatever the plan asks, but for another promise; how it was chosen stays as it was, so
@@ -64,18 +46,18 @@ def kept_image(
     policy has come to refuse it, UnstartableError where the site's runtime does not start what `--module-only` would
     keep.
     """
-    plan, options = request.plan, request.options
-    if options.force or (options.locked and before and before.image_sha256 != options.locked.digest):
+    plan, options = decision.plan, decision.options
+    if options.force or (decision.locked and before and before.image_sha256 != decision.locked.digest):
         return None
     if before is not None and before.image:
         record = before.image
         path = Path(record.path) if record.link == "reference" else store.find(record.sha256)
         choice = before.provenance.image
-        same = choice.request == image_request(plan) and record.link == plan.own_image.link
+        same = choice.request == decision.image.request and record.link == plan.own_image.link
         promised = plan.own_image.sha256 in (None, record.sha256)
-        choice = choice._replace(kept=not same)
+        choice = choice._replace(kept=not same, directories=decision.image.directories)
         if path is not None and path.is_file() and promised and (same or options.module_only):
-            if not _passes(path, record, request, store, reporter) or not _starts(path, request, reporter):
+            if not _passes(path, record, decision, store, reporter) or not _starts(path, decision, reporter):
                 return None
             return ChosenImage(replace(recorded_image(before), path=path), choice)
         if options.module_only and promised and released(before, plan):
@@ -100,15 +82,15 @@ def released(installation: Installation, plan: Plan) -> bool:
     return not os.path.lexists(own) and any(copy.is_file() for copy in copies)
 
 
-def _passes(path: Path, record: ImageRecord, request: InstallRequest, store: Store, reporter: Reporter) -> bool:
+def _passes(path: Path, record: ImageRecord, decision: Decision, store: Store, reporter: Reporter) -> bool:
     """Check the kept image against the site's signature policy, which may have changed. False where it is damaged."""
-    site, name = request.site.site, request.plan.own_image.filename
+    site, name = decision.site.site, decision.plan.own_image.filename
     if site.signatures.policy == "off":
         return True
     try:
         notes = check_policy(path, name, read_sif(path, name), fetch_settings(site))
     except ImageError:
-        if request.options.module_only or record.link == "reference" or not store.damaged(record.sha256):
+        if decision.options.module_only or record.link == "reference" or not store.damaged(record.sha256):
             raise
         reporter.say(f"the stored image {record.sha256[:12]}… is damaged, and is fetched again")
         return False
@@ -117,14 +99,14 @@ def _passes(path: Path, record: ImageRecord, request: InstallRequest, store: Sto
     return True
 
 
-def _starts(path: Path, request: InstallRequest, reporter: Reporter) -> bool:
+def _starts(path: Path, decision: Decision, reporter: Reporter) -> bool:
     """Whether the site's runtime, which may be another one since, starts it. Raises UnstartableError if it is kept."""
-    plan = request.plan
+    plan = decision.plan
     try:
         why = why_not_here(path, read_sif(path), plan.runtime)
     except ImageError:
         return True  # damaged: the sanity check and `verify` say so
-    if why and request.options.module_only:
+    if why and decision.options.module_only:
         raise UnstartableError(
             f"the image of {plan.module} cannot be started here: {why}",
             f"fetch it again, without --module-only: {plan.reinstall(shell(plan.prefix))}",
@@ -134,34 +116,36 @@ def _starts(path: Path, request: InstallRequest, reporter: Reporter) -> bool:
     return not why
 
 
-def fetched_image(request: InstallRequest, layout: Layout, store: Store, reporter: Reporter) -> ChosenImage:
+def fetched_image(decision: Decision, tree: Tree, store: Store, reporter: Reporter) -> ChosenImage:
     """The image of the plan, fetched into the store unless it is there.
 
     Raises what `fetch_image` does, and what `ask_home` does.
     """
-    plan, options = request.plan, request.options
-    site = request.site.site
+    plan, options, site = decision.plan, decision.options, decision.site.site
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)
     settings = replace(settings, shared=options.shared)
-    image, locked = plan.own_image, options.locked.image if options.locked else None
+    image, locked = plan.own_image, decision.locked.image if decision.locked else None
     if locked:
         image = _as_locked(image, locked)
         settings = replace(settings, compression=locked.origin.compression or settings.compression)
     if not options.into_home:
         what = f"the image of {plan.module}"
         ask_home(what, site, lambda: announced_size(image, plan.runtime, store, settings), reporter)
-    run_hooks(site, "before_fetch", of_install(request), reporter.say)
-    # before the fetch: what changes meanwhile is noticed by the next install
-    choice = ImageChoice(image_request(plan), states=_states(plan))
+    run_hooks(site, "before_fetch", decision.hooked, reporter.say)
+    if site.hooks:
+        decision = replace(decision)  # they may have brought files of the image, which are looked at now
+    choice = decision.image
     name = f"image-{plan.own_image.sha256 or choice.request}"
-    with lock(layout, name, site.lock_lease, reporter.waiting(plan.own_image.filename)):
+    with tree.lock(name, plan.own_image.filename):
         artifact = into_store(image, plan.runtime, store, reporter, settings)
-    if options.locked and locked:
-        check_image(options.locked, plan.own_image, filter(None, (read_stored(layout, locked.sha256),)))
+    if decision.locked and locked:
+        check_image(decision.locked, plan.own_image, filter(None, (read_stored(tree.layout, locked.sha256),)))
         artifact = replace(artifact, source=locked.source, origin=locked.origin, notes=())
     for note in artifact.notes:
         reporter.say(note)
-    run_hooks(site, "after_fetch", of_install(request, artifact), reporter.say)
+    told = decision.hooked.copy()
+    told["image"] = of_image(plan.own_image, artifact)
+    run_hooks(site, "after_fetch", told, reporter.say)
     return ChosenImage(artifact, choice)
 
 
@@ -184,19 +168,18 @@ def image_record(plan: Plan, made: Artifact) -> ImageRecord:
     return ImageRecord(made.sha256, made.size, made.source, made.arch, link, name, path, made.origin)
 
 
-def fetch_only(request: InstallRequest, reporter: Reporter) -> Artifact:
+def fetch_only(decision: Decision, tree: Tree, reporter: Reporter) -> Artifact:
     """Fetch the image of the plan into the store and nothing else.
 
     What the store has already is taken as it is, unless `--force`.
     """
-    plan, site = request.plan, request.site.site
+    plan, site = decision.plan, decision.site.site
     name = plan.own_image.filename  # which a view has not; this is said before anything is done
-    layout = Layout(Path(plan.prefix))
-    waiting = reporter.waiting(plan.module)
     with changing_prefix(site):
-        tidy(layout, site.lock_lease, waiting)
-        with module_lock(layout, plan.module, site.lock_lease, waiting) as held:
-            store = Store(layout, held, reporter.waiting(name), others=(*request.options.stores, *site.stores))
-            artifact = fetched_image(request, layout, store, reporter).artifact
-            record_fetched(layout, store, site.lock_lease, reporter)
+        tidy(tree)
+        with module_lock(tree, plan.module) as mine:
+            others = (*decision.options.stores, *site.stores)
+            store = Store(tree.layout, mine.held, reporter.waiting(name), others=others)
+            artifact = fetched_image(decision, tree, store, reporter).artifact
+            record_fetched(tree, store, reporter)
             return artifact

@@ -1,124 +1,99 @@
-"""Whether what is installed is what a request asks for, what its receipt says of that, and what an install would do."""
+"""What is live, compared with what was decided: whether there is something to do, and what an install would do."""
 
-import json
 import os
 from collections.abc import Iterator
 from difflib import unified_diff
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sifmod import __version__
 from sifmod.actions import sharing
-from sifmod.actions.install.choose_image import image_request
-from sifmod.actions.install.found_in_image import recorded_commands, with_recorded
-from sifmod.actions.install.request import InstallRequest
-from sifmod.actions.layer.outgoing import OutgoingLayer, in_words, outgoing
-from sifmod.config.find import own_path, places_before
-from sifmod.config.input import read_input
+from sifmod.actions.install.decision import Decision
+from sifmod.actions.install.found_in_image import recorded, recorded_commands
+from sifmod.actions.layer.outgoing import OutgoingLayer, outgoing, warnings
 from sifmod.config.shown import shown
 from sifmod.config.version import version_key
-from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError
-from sifmod.module.deciding import deciding
+from sifmod.image.program import ask
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
-from sifmod.tree.provenance import ImageChoice, Provenance
+from sifmod.tree.provenance import Provenance
 from sifmod.tree.receipt import Installation, live, numbers
 from sifmod.tree.stage import STUBS
 from sifmod.tree.state import edited, edited_stubs, missing
 
 
-def plan_digest(plan: Plan) -> str:
-    """One digest of all that decides an installation: what this sifmod renders from the plan, and what `deciding` says.
+class Compared(NamedTuple):
+    """What is live, compared with what was decided."""
 
-    The prefix decides nothing, so that a tree that was moved has what its easyconfigs ask for.
-    """
-    files = [(file.path, file.text, file.executable) for file in (*render(plan, 0), *render_stub(plan))]
-    decided = {"image": image_request(plan), "files": files, **deciding(plan)}
-    return sha256_bytes(json.dumps(decided, sort_keys=True).encode())
+    before: Installation | None  # None: nothing is live
+    current: bool = False  # made from this plan, with the image that it asks for; not with `rebuild`
+    edited: tuple[str, ...] = ()  # of one that is current: files that were changed, which need a new generation
+    missing: tuple[str, ...] = ()  # of the same: links and stubs that can be brought back, a few words each
+    # what the receipt of a complete one should say, so that the next run recognises it without parsing; None: it does
+    receipt: Provenance | None = None
 
-
-def is_current(before: Installation, request: InstallRequest) -> bool:
-    """Whether `before` was made from this plan, with the image that it asks for; its files are not looked at."""
-    made, plan, locked = before.provenance, request.plan, request.options.locked
-    if locked and before.image_sha256 != locked.digest:
-        return False
-    return made.plan_digest == plan_digest(plan) and made.image.request == image_request(plan)
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of the generation has to be made."""
+        return self.current and not self.edited and not self.missing
 
 
-def check_made_by(before: Installation | None, request: InstallRequest) -> None:
+def compare(layout: Layout, decision: Decision) -> Compared:
+    """Look at what is live now."""
+    before = live(layout, decision.plan.module)
+    if before is None or decision.options.rebuild:
+        return Compared(before)
+    made = before.provenance
+    current = (made.image.request, made.plan_digest) == (decision.image.request, decision.digest)
+    if not current or (decision.locked and before.image_sha256 != decision.locked.digest):
+        return Compared(before)
+    found = Compared(before, True, edited(before), (*missing(layout, before), *edited_stubs(layout, before)))
+    if not found.complete or not os.access(before.root, os.W_OK):
+        return found
+    # how its image was chosen, and whether it was checked, stays as it was
+    image = made.image._replace(directories=decision.image.directories)
+    asked = decision.options.asked._replace(checked=made.asked.checked)
+    receipt = decision.provenance._replace(image=image, asked=asked)
+    return found._replace(receipt=receipt if receipt != made else None)
+
+
+def check_made_by(before: Installation | None, decision: Decision) -> None:
     """Raise InstallError where a later sifmod has made what this one would replace; not with `rebuild`."""
     made = before.provenance.sifmod if before else ""
-    if made and not request.options.rebuild and version_key(made) > version_key(__version__):
-        told = f"sifmod {made} has installed {request.plan.module}, and this is {__version__}"
+    if made and not decision.options.rebuild and version_key(made) > version_key(__version__):
+        told = f"sifmod {made} has installed {decision.plan.module}, and this is {__version__}"
         raise InstallError(
             f"{told}, which would make other files",
             "update this sifmod; --rebuild installs the module with this one",
         )
 
 
-def is_complete(layout: Layout, before: Installation, request: InstallRequest) -> bool:
-    """Whether `before` is current and all its files, links and stubs are in place and unedited; not with `rebuild`."""
-    if request.options.rebuild or not is_current(before, request):
-        return False
-    return not (missing(layout, before) or edited(before) or edited_stubs(layout, before))
-
-
-def provenance(request: InstallRequest, choice: ImageChoice) -> Provenance:
-    """What the receipt of an installation made now says."""
-    plan, site, loaded = request.plan, request.site, request.loaded
-    # the files that the name it was asked by would have meant rather than this easyconfig
-    nearer = places_before(loaded.path, request.options.asked.name, site.site.robot_paths)
-    inputs = (*request.inputs, *(read_input(str(place), os.environ) for place in nearer))
-    return Provenance(
-        sifmod=__version__,
-        easyconfig=own_path(loaded.path),
-        version=plan.version,
-        variant=loaded.variant,
-        site=site.site.name,
-        accelerator=plan.accelerator,
-        inputs=tuple(dict.fromkeys(inputs)),
-        facts=site.facts,
-        asked=request.options.asked,
-        image=choice._replace(directories=tuple(plan.image.image_dirs if plan.image else ())),
-        plan_digest=plan_digest(plan),
-    )
-
-
-def provenance_to_write(before: Installation, request: InstallRequest) -> Provenance | None:
-    """The provenance that the receipt should hold now, so that the next run recognises it without parsing.
-
-    None where the receipt is up to date, or cannot be rewritten. Whether the installation was checked stays as it was.
-    """
-    made = provenance(request, before.provenance.image)
-    made = made._replace(asked=made.asked._replace(checked=before.provenance.asked.checked))
-    writable = os.access(before.root, os.W_OK)
-    return made if writable and made != before.provenance else None
-
-
-def outgoing_layers(before: Installation | None, request: InstallRequest) -> tuple[OutgoingLayer, ...]:
+def outgoing_layers(before: Installation | None, decision: Decision) -> tuple[OutgoingLayer, ...]:
     """Layers of this user's that the request leaves without their image, as far as that is known beforehand."""
-    image, options = request.plan.image, request.options
+    image, options = decision.plan.image, decision.options
     if before is None or image is None or options.module_only:
         return ()
-    if options.locked:
-        return outgoing(before, options.locked.digest, os.environ)
-    if not options.force and before.provenance.image.request == image_request(request.plan):
+    if decision.locked:
+        return outgoing(before, decision.locked.digest, os.environ)
+    if not options.force and before.provenance.image.request == decision.image.request:
         return ()
     return outgoing(before, None if image.conversion else image.sha256, os.environ)
 
 
-def oddities(before: Installation | None, request: InstallRequest) -> Iterator[str]:
+def oddities(before: Installation | None, decision: Decision) -> Iterator[str]:
     """What a user should know before anything is done."""
-    plan = request.plan
-    yield from (f"warning: {oddity}" for oddity in sharing.oddities(request.site.site))
-    if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(request.loaded.path):
+    plan = decision.plan
+    yield from (f"warning: {oddity}" for oddity in sharing.oddities(decision.site.site))
+    if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(decision.loaded.path):
         yield f"another easyconfig has given {plan.module} before: {before.provenance.easyconfig}"
-    yield from in_words(outgoing_layers(before, request))
+    yield from warnings(outgoing_layers(before, decision))
     if not plan.runtime.path:
         yield f"neither apptainer nor singularity is here: {plan.module} can be installed and loaded, but not used here"
+    elif plan.image and (program := ask(plan.runtime.path)) and program.unbound:
+        yield f"warning: {plan.runtime.path}: {program.unbound}"
 
 
 def difference(installation: Installation, plan: Plan) -> str:
@@ -145,32 +120,29 @@ def _text(path: Path) -> str:
         return ""  # it comes back
 
 
-def status_sign(request: InstallRequest) -> Literal[" ", "x", "R", "F"]:
+def status_sign(decision: Decision) -> Literal[" ", "x", "R", "F"]:
     """EasyBuild's sign: `x` installed, `F` forced, `R` rebuilt, blank to install."""
-    if request.options.force:
+    if decision.options.force:
         return "F"
-    layout = Layout(Path(request.plan.prefix))
-    before = live(layout, request.plan.module)
-    if before is None:
-        return " "
-    return "x" if is_complete(layout, before, request) else "R"
+    compared = compare(Layout(Path(decision.plan.prefix)), decision)
+    return "x" if compared.complete else "R" if compared.before else " "
 
 
-def overview(request: InstallRequest) -> tuple[str, ...]:
+def overview(decision: Decision) -> tuple[str, ...]:
     """The decisions a user wants to see before an install, a line each."""
-    plan = request.plan
+    plan = decision.plan
     layout = Layout(Path(plan.prefix))
     runtime = f"{plan.runtime.kind} ({plan.runtime.path or 'not found here'})"
     before = live(layout, plan.module)
     return (
-        f"site         {request.site.site.name}, accelerator {plan.accelerator}, runtime {runtime}",
-        f"variant      {request.loaded.variant or '-'}",
+        f"site         {decision.site.site.name}, accelerator {plan.accelerator}, runtime {runtime}",
+        f"variant      {decision.loaded.variant or '-'}",
         f"modulefile   {', '.join(str(layout.module_file(plan.module, syntax)) for syntax in plan.syntaxes)}",
         f"software     {layout.switch(plan.module)}",
         *_image(plan),
         *(f"bind         {bind}{' (optional)' if bind.optional else ''}" for bind in plan.binds),
-        *((f"wrappers     {_wrappers(plan, before)}",) if plan.image else ()),
-        *in_words(outgoing_layers(before, request)),
+        *((f"wrappers     {_wrappers(decision, before)}",) if plan.image else ()),
+        *warnings(outgoing_layers(before, decision)),
     )
 
 
@@ -184,23 +156,24 @@ def _image(plan: Plan) -> tuple[str, ...]:
     return (*(f"image        {source}" for source in sources), f"sha256       {promise}")
 
 
-def _wrappers(plan: Plan, before: Installation | None) -> str:
+def _wrappers(decision: Decision, before: Installation | None) -> str:
     """Their names; those that `auto` finds as they were found in the image that is installed."""
-    known = with_recorded(plan, before)
+    plan = decision.plan
+    known = decision.plan_with(recorded(plan, before))
     open_yet = plan.wrappers_auto and not (before and recorded_commands(plan, before, before.image_sha256))
     later = ("(auto: those found in the image)",) if open_yet else ()
     return " ".join((*(wrapper.name for wrapper in known.wrappers), *later, *known.packers))
 
 
-def texts(request: InstallRequest) -> tuple[tuple[str, str], ...]:
+def texts(decision: Decision) -> tuple[tuple[str, str], ...]:
     """Every file that would be written, as (path, text); exact, since rendering needs no image.
 
     Except for what an image decides that no receipt describes yet: the wrappers of `auto`, its MPI, quirks for its
     digest.
     """
-    layout = Layout(Path(request.plan.prefix))
-    before = live(layout, request.plan.module)
-    plan = with_recorded(request.plan, before)
+    layout = Layout(Path(decision.plan.prefix))
+    before = live(layout, decision.plan.module)
+    plan = decision.plan_with(recorded(decision.plan, before))
     used = {event.generation or 0 for event in read_history(layout, plan.module)}
     number = 1 + max((*used, *numbers(layout, plan.module)), default=0)
     root = layout.generation(plan.module, number)

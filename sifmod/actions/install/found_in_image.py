@@ -1,7 +1,7 @@
 """What the plan leaves to the image: the commands of `wrappers: auto` and its MPI, found in its files, once for each.
 
-What is found is kept in the receipt, so that the plan can be completed from there as long as image and question are the
-same; the plan of the easyconfig, without it, stays what the receipt's digest is of.
+What is found is a value beside the plan, which stays as the easyconfig has it. It is kept in the receipt, and read from
+there as long as image and question are the same.
 """
 
 import json
@@ -21,8 +21,8 @@ from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import line
 from sifmod.image.sources.source_kinds import parse
-from sifmod.module.decide import SCRIPT_WRAPPERS, wrapper_of
-from sifmod.module.plan import Bind, Plan
+from sifmod.module.decide import NOT_LOOKED, InImage, wrapper_of
+from sifmod.module.plan import Plan
 from sifmod.system import some
 from sifmod.tree.provenance import FoundCommands, FoundMpi, MpiInUse
 from sifmod.tree.receipt import Installation
@@ -33,12 +33,14 @@ _MPI_RULES = 1  # the same
 _SHOWN = 12
 # Without setuid each rank has a user namespace of its own, and UCX's way into another's memory is shut to it: the start
 # of two ranks on one node then fails. By the names in /dev/shm it works with and without.
-_SHARED_MEMORY = {"UCX_POSIX_USE_PROC_LINK": "n"}
+_SHARED_MEMORY = (("UCX_POSIX_USE_PROC_LINK", "n"),)
 _INSTEAD = "`mpi: image` in the easyconfig uses the image's own; `mpi: auto` takes the host's only where it fits"
 
 
-def with_found(plan: Plan, before: Installation | None, image: ChosenImage) -> tuple[Plan, ChosenImage, list[str]]:
-    """The plan with the wrappers and the MPI that it is to have, the image with what its receipt keeps of that, notes.
+def find_in_image(
+    plan: Plan, before: Installation | None, image: ChosenImage
+) -> tuple[InImage, ChosenImage, list[str]]:
+    """What the image decides, the image with what its receipt keeps of that, and notes for people.
 
     The image is read only where `before` does not say what is in it. Raises ImageError where the files of an image
     whose commands are wanted cannot be read, InstallError where the host's MPI is demanded and cannot serve the image.
@@ -49,31 +51,28 @@ def with_found(plan: Plan, before: Installation | None, image: ChosenImage) -> t
         if commands is None:
             commands, note = _found_commands(plan, artifact)
             notes.append(note)
-        plan = _with_commands(plan, commands)
     mpi = _recorded_mpi(plan, before, artifact.sha256) or _search_mpi(plan, artifact)
-    plan, used = _with_mpi(plan, mpi)
-    if plan.help.mpi:
-        notes.append(f"MPI: {plan.help.mpi}")
-    choice = image.choice._replace(commands=commands, mpi=mpi._replace(told=plan.help.mpi, used=used))
-    return plan, image._replace(choice=choice), notes
+    found, used = _in_image(plan, commands, mpi)
+    if found.mpi:
+        notes.append(f"MPI: {found.mpi}")
+    choice = image.choice._replace(commands=commands, mpi=mpi._replace(told=found.mpi, used=used))
+    return found, image._replace(choice=choice), notes
 
 
-def with_recorded(plan: Plan, before: Installation | None) -> Plan:
-    """The plan as an install with the image of `before` would have it, from its receipt alone; for what only shows."""
+def recorded(plan: Plan, before: Installation | None) -> InImage:
+    """What the image of `before` decides of the plan, from its receipt alone; for what only shows."""
     if not (before and before.image and plan.image):
-        return plan
-    if commands := recorded_commands(plan, before, before.image_sha256):
-        plan = _with_commands(plan, commands)
-    mpi = _recorded_mpi(plan, before, before.image_sha256)
-    return _with_mpi(plan, mpi)[0] if mpi else plan
+        return NOT_LOOKED
+    commands = recorded_commands(plan, before, before.image_sha256)
+    return _in_image(plan, commands, _recorded_mpi(plan, before, before.image_sha256))[0]
 
 
-def with_locked(
+def found_by_lock(
     plan: Plan, locked: LockedImage, before: Installation | None, stored: StoredImage | None
-) -> Plan | None:
-    """The plan as an install with the image of a lock would have it; None where nothing here says what is in that.
+) -> InImage | None:
+    """What the image of a lock decides of the plan; None where nothing here says what is in it.
 
-    The lock and the receipt are asked before the image itself. Raises what `with_found` does.
+    The lock and the receipt are asked before the image itself. Raises what `find_in_image` does.
     """
     given = Artifact(stored.path, stored.sha256, stored.size, "", "") if stored else None
     commands, mpi = locked.commands, locked.mpi
@@ -81,12 +80,11 @@ def with_locked(
         commands = recorded_commands(plan, before, locked.sha256)
     if mpi is None or mpi.question != _mpi_question(plan, locked.sha256):
         mpi = _recorded_mpi(plan, before, locked.sha256) or (_search_mpi(plan, given) if given else None)
-    if plan.wrappers_auto:
-        commands = commands or (_found_commands(plan, given)[0] if given else None)
-        if commands is None:
-            return None
-        plan = _with_commands(plan, commands)
-    return _with_mpi(plan, mpi)[0] if mpi else None
+    if plan.wrappers_auto and commands is None and given:
+        commands = _found_commands(plan, given)[0]
+    if mpi is None or (plan.wrappers_auto and commands is None):
+        return None
+    return _in_image(plan, commands if plan.wrappers_auto else None, mpi)[0]
 
 
 def recorded_commands(plan: Plan, before: Installation | None, sha256: str) -> FoundCommands | None:
@@ -132,16 +130,6 @@ def _search_commands(plan: Plan, artifact: Artifact) -> Found:
         raise ImageError(f"wrappers: auto: {error.message}", hint) from error
 
 
-def _with_commands(plan: Plan, found: FoundCommands) -> Plan:
-    wrappers = [wrapper_of(*word.partition("=")[::2]) for word in found.commands.split()]
-    scripts = [wrapper.name for wrapper in wrappers if wrapper.name in SCRIPT_WRAPPERS]
-    return replace(
-        plan,
-        wrappers=tuple({wrapper.name: wrapper for wrapper in (*wrappers, *plan.wrappers)}.values()),
-        runscripts=tuple(dict.fromkeys((*plan.runscripts, *scripts))),
-    )
-
-
 def _note(found: Found) -> str:
     parts = [f"wrappers found in the image: {some([name for name, _ in found.commands], _SHOWN)}"]
     if found.refused:
@@ -172,21 +160,23 @@ def _search_mpi(plan: Plan, artifact: Artifact) -> FoundMpi:
     return FoundMpi(_mpi_question(plan, artifact.sha256), tuple(line(text, 4096) for text in found or ()))
 
 
-def _with_mpi(plan: Plan, known: FoundMpi) -> tuple[Plan, MpiInUse]:
-    """The plan with the MPI that it is to have, and whose that is."""
-    mpi, wanted = _mpi(known), plan.mpi
+def _in_image(plan: Plan, commands: FoundCommands | None, known: FoundMpi | None) -> tuple[InImage, MpiInUse]:
+    """What both come to, and whose MPI the module uses."""
+    words = commands.commands.split() if commands else ()
+    found = InImage(tuple(wrapper_of(*word.partition("=")[::2]) for word in words))
+    mpi, wanted = _mpi(known) if known else None, plan.mpi
     if mpi is None:
-        if wanted.use == "host" and wanted.stated:
+        if known and wanted.use == "host" and wanted.stated:
             raise InstallError(f"{plan.module}: mpi: host, but no MPI is found in its image", _INSTEAD)
-        return plan, ""
-    own = _own(mpi)
+        return found, ""
+    found = replace(found, mpi=_own(mpi), default_env=_SHARED_MEMORY)
     if wanted.profile is None:
-        return _told(plan, own), "image"
+        return found, "image"
     if why := _unfit(mpi, wanted.profile):
         if wanted.use == "host":
             raise InstallError(f"{plan.module}: {why}", _INSTEAD)
-        return _told(plan, f"{own} (not the host's: {why})"), "image"
-    return _with_host(plan, mpi, wanted.profile), "host"
+        return replace(found, mpi=f"{found.mpi} (not the host's: {why})"), "image"
+    return _with_host(plan, found, mpi, wanted.profile), "host"
 
 
 def _mpi(known: FoundMpi) -> Mpi | None:
@@ -195,12 +185,6 @@ def _mpi(known: FoundMpi) -> Mpi | None:
 
 def _own(mpi: Mpi) -> str:
     return f"{mpi} of the image; srun --mpi={mpi.pmi} starts what uses it"
-
-
-def _told(plan: Plan, text: str, chosen: str = "") -> Plan:
-    """The plan that says so, with the variables that a load sets where the user has none."""
-    defaults = {**_SHARED_MEMORY, **({"SLURM_MPI_TYPE": chosen} if chosen else {}), **dict(plan.default_env)}
-    return replace(plan, help=replace(plan.help, mpi=text), default_env=tuple(sorted(defaults.items())))
 
 
 def _unfit(mpi: Mpi, profile: Profile) -> str:
@@ -222,16 +206,18 @@ def _unfit(mpi: Mpi, profile: Profile) -> str:
     return ""
 
 
-def _with_host(plan: Plan, mpi: Mpi, profile: Profile) -> Plan:
+def _with_host(plan: Plan, found: InImage, mpi: Mpi, profile: Profile) -> InImage:
     """The host's libraries bound, and found first inside: what easyconfig or image look through comes after them."""
-    env, bound = {**dict(profile.file.env), **dict(plan.env)}, {bind.target for bind in plan.binds}
-    behind = env.get("LD_LIBRARY_PATH", mpi.library_path)
+    own = dict(plan.env)
+    env = {name: value for name, value in profile.file.env if name not in own}
+    behind = {**env, **own}.get("LD_LIBRARY_PATH", mpi.library_path)
     env["LD_LIBRARY_PATH"] = ":".join((HOST_MPI, *profile.file.library_path, *([behind] if behind else ())))
-    binds = [Bind(bind.source, bind.target, bind.options, bind.optional) for bind in profile.binds]
     srun = profile.file.srun or ""
     how = f"; srun --mpi={srun}, which is set" if srun else ""
     return replace(
-        _told(plan, f"{profile}, in the place of {mpi} of the image{how}", srun),
-        env=tuple(sorted(env.items())),
-        binds=(*plan.binds, *(bind for bind in binds if bind.target not in bound)),
+        found,
+        mpi=f"{profile}, in the place of {mpi} of the image{how}",
+        env=tuple(env.items()),
+        default_env=(*found.default_env, *((("SLURM_MPI_TYPE", srun),) if srun else ())),
+        binds=profile.binds,
     )

@@ -6,10 +6,9 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.actions.install.choose_image import image_request
 from sifmod.actions.install.current import difference
-from sifmod.actions.install.found_in_image import with_recorded
-from sifmod.actions.install.request import InstallRequest
+from sifmod.actions.install.decision import Decision
+from sifmod.actions.install.found_in_image import recorded
 from sifmod.config.yaml.node import Node
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, HeldError
@@ -20,18 +19,18 @@ from sifmod.tree.receipt import Installation, read_receipt
 
 
 def check_hold(
-    layout: Layout, before: Installation | None, request: InstallRequest, plan: Plan | None = None, image: str = ""
+    layout: Layout, before: Installation | None, decision: Decision, plan: Plan | None = None, image: str = ""
 ) -> None:
     """Raise HeldError where the install would bring back what is held; nothing is fetched to know that.
 
-    `image` is the digest of the image that was found, and `plan` what became of the request by it.
+    `image` is the digest of the image that was found, and `plan` the one with what was found in it.
     """
-    if before is None or request.options.despite_hold:
+    if before is None or decision.options.despite_hold:
         return
     module = before.module
     for number, since in held_since(read_history(layout, module)).items():
         held = read_receipt(layout.generation(module, number))
-        if held is None or _brings_back(held, before, request, plan or with_recorded(request.plan, held), image):
+        if held is None or _brings_back(held, before, decision, plan, image):
             why = "" if held else ", and its receipt cannot be read, so nothing is known to differ from it"
             raise HeldError(
                 f"{module} was rolled back from this content: {in_words({number: since})}{why}",
@@ -39,18 +38,19 @@ def check_hold(
             )
 
 
-def _brings_back(held: Installation, before: Installation, request: InstallRequest, plan: Plan, image: str) -> bool:
+def _brings_back(held: Installation, before: Installation, decision: Decision, plan: Plan | None, image: str) -> bool:
     """Whether it would have the image of `held`, and its files or its easyconfig.
 
     The easyconfig tells where it is what `held` differs in from the live generation: then neither a comment, nor a
     site that has changed, nor another sifmod makes it other content.
     """
-    if not _has_image(held, before, request, image):
+    if not _has_image(held, before, decision, image):
         return False
+    plan = plan or decision.plan_with(recorded(decision.plan, held))
     if _has_files(held, plan):  # nor is it held where what is live is just that
         return before.image_sha256 != held.image_sha256 or not _has_files(before, plan)
-    asked, was = _content(request.loaded.path), _content(Path(held.root, "easyconfig.yaml"))
-    same = asked is not None and asked == was and request.loaded.variant == held.provenance.variant
+    asked, was = _content(decision.loaded.path), _content(Path(held.root, "easyconfig.yaml"))
+    same = asked is not None and asked == was and decision.loaded.variant == held.provenance.variant
     live = _content(Path(before.root, "easyconfig.yaml"))
     return same and (before.image_sha256 != held.image_sha256 or live != was)
 
@@ -77,17 +77,17 @@ def _origin(installation: Installation) -> str:
         return ""
 
 
-def _has_image(held: Installation, before: Installation, request: InstallRequest, image: str) -> bool:
-    plan, options = request.plan, request.options
-    if plan.image is None or held.image is None:
-        return plan.image is None and held.image is None
-    if image or options.locked:
-        return held.image_sha256 == (image or (options.locked.digest if options.locked else ""))
+def _has_image(held: Installation, before: Installation, decision: Decision, image: str) -> bool:
+    wanted, options, locked = decision.plan.image, decision.options, decision.locked
+    if wanted is None or held.image is None:
+        return wanted is None and held.image is None
+    if image or locked:
+        return held.image_sha256 == (image or (locked.digest if locked else ""))
     if options.module_only:
         return held.image_sha256 == before.image_sha256
     if options.force:
         return False  # it is fetched, and then known
-    return held.image_sha256 == plan.image.sha256 or held.provenance.image.request == image_request(plan)
+    return held.image_sha256 == wanted.sha256 or held.provenance.image.request == decision.image.request
 
 
 def _content(path: Path) -> object:

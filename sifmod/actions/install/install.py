@@ -1,31 +1,18 @@
 """install: make the disk match one easyconfig, and publish what passes its checks."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
-from sifmod.actions.hooks import run_hooks
-from sifmod.actions.install.choose_image import (
-    ChosenImage,
-    fetched_image,
-    image_record,
-    image_request,
-    kept_image,
-    released,
-)
-from sifmod.actions.install.current import (
-    check_made_by,
-    difference,
-    is_complete,
-    is_current,
-    oddities,
-    provenance,
-    provenance_to_write,
-)
-from sifmod.actions.install.found_in_image import with_found, with_locked
+from sifmod.actions.hooks import of_image, run_hooks
+from sifmod.actions.install.choose_image import ChosenImage, fetched_image, image_record, kept_image, released
+from sifmod.actions.install.current import Compared, check_made_by, compare, difference, oddities
+from sifmod.actions.install.decision import Decision, with_image
+from sifmod.actions.install.found_in_image import find_in_image, found_by_lock
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.past_checks import PastChecks
-from sifmod.actions.install.request import InstallRequest, of_install, with_image
 from sifmod.actions.install.sanity_check import Known, check_modules, sanity_check
 from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
@@ -34,104 +21,122 @@ from sifmod.actions.reporter import Reporter
 from sifmod.errors import FetchError
 from sifmod.module.plan import File, Plan
 from sifmod.module.render import render, render_stub
-from sifmod.tree.generation import module_lock, publish, replace_provenance, restore, staged_generation, tidy
+from sifmod.tree.generation import (
+    HeldModule,
+    module_lock,
+    publish,
+    replace_provenance,
+    restore,
+    staged_generation,
+    tidy,
+)
 from sifmod.tree.layer import image_key
-from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held
+from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
 from sifmod.tree.mark import LINK
-from sifmod.tree.provenance import ImageChoice
-from sifmod.tree.receipt import Installation, live, live_number
+from sifmod.tree.receipt import Installation, live_number
 from sifmod.tree.stage import Stage
-from sifmod.tree.state import edited, edited_stubs, missing
 from sifmod.tree.store import Store, stored_at
 
 
-def install(request: InstallRequest, reporter: Reporter) -> tuple[Installation, bool]:
-    """Make the disk match the plan; gives what is installed, and whether anything was changed for it. Idempotent.
+class Outcome(NamedTuple):
+    """What became of an install."""
+
+    installation: Installation  # that is live now
+    done: Literal["unchanged", "restored", "installed"]
+    before: Installation | None = None  # what was live
+
+    @property
+    def changed(self) -> bool:
+        return self.done != "unchanged"
+
+
+def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
+    """Make the disk match the decision. Idempotent.
 
     Raises LockError, InstallError, PermissionsError, SanityCheckError, and what fetching an image raises; HeldError for
     what was rolled back from. After an error the live generation is as before.
     """
-    plan, site = request.plan, request.site.site
-    layout, waiting = Layout(Path(plan.prefix)), reporter.waiting(plan.module)
+    module, site, layout = decision.plan.module, decision.site.site, tree.layout
     with changing_prefix(site):
-        before = live(layout, plan.module)
-        if before and is_complete(layout, before, request) and not provenance_to_write(before, request):
-            renew(layout, before)
-            return before, False  # no lock is needed, which a reader cannot take
-        for oddity in oddities(before, request):
+        there = compare(layout, decision)
+        if there.before and there.complete and not there.receipt:
+            renew(layout, there.before)
+            return Outcome(there.before, "unchanged")  # no lock is needed, which a reader cannot take
+        for oddity in oddities(there.before, decision):
             reporter.say(oddity)
-        tidy(layout, site.lock_lease, waiting)
-        with module_lock(layout, plan.module, site.lock_lease, waiting) as held:
-            before = live(layout, plan.module)  # another run may have done it while we waited
-            if before and is_complete(layout, before, request):
-                if made := provenance_to_write(before, request):
-                    replace_provenance(before, made, held)
-                return before, False
-            if before and _restored(layout, before, request, held, reporter):
-                return before, True
-            check_made_by(before, request)
-            check_hold(layout, before, request)
-            return _new_generation(layout, before, request, held, reporter)
+        tidy(tree)
+        with module_lock(tree, module) as mine:
+            there = compare(layout, decision)  # another run may have done it while we waited
+            if there.before and there.complete:
+                if there.receipt:
+                    replace_provenance(mine, there.before, there.receipt)
+                return Outcome(there.before, "unchanged")
+            if there.before and _restored(mine, there, reporter):
+                return Outcome(there.before, "restored", there.before)
+            check_made_by(there.before, decision)
+            check_hold(layout, there.before, decision)
+            return _new_generation(mine, there.before, decision, reporter)
 
 
-def install_with_layers(request: InstallRequest, reporter: Reporter) -> tuple[Installation, bool]:
-    """As `install`, and the layers that the request's lock names. Raises what `bring_layers` raises too."""
-    installation, changed = install(request, reporter)
-    if (locked := request.options.locked) and locked.layers:
+def install_with_layers(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
+    """As `install`, and the layers that the decision's lock names. Raises what `bring_layers` raises too."""
+    outcome = install(decision, tree, reporter)
+    if decision.locked and decision.locked.layers:
         from sifmod.actions.layer.places import bring_layers
 
-        bring_layers(installation, locked, request.options.stores, request.site.site, reporter)
-    return installation, changed
+        bring_layers(outcome.installation, decision.locked, decision.options.stores, decision.site.site, reporter)
+    return outcome
 
 
-def _restored(layout: Layout, before: Installation, request: InstallRequest, held: Held, reporter: Reporter) -> bool:
+def _restored(mine: HeldModule, there: Compared, reporter: Reporter) -> bool:
     """Whether only links and stubs were missing, which are there again; what was changed needs a new generation."""
-    if request.options.rebuild or not is_current(before, request):
+    before = there.before
+    if before is None or not there.current:
         return False
-    changed = edited(before)
-    for path in changed:
+    for path in there.edited:
         reporter.say(f"{path} was changed or removed; it is restored in a new generation")
-    if changed or (before.image and not Path(before.image.path).is_file()):
+    if there.edited or (before.image and not Path(before.image.path).is_file()):
         return False
-    reporter.say(f"restoring: {'; '.join((*missing(layout, before), *edited_stubs(layout, before)))}")
-    restore(layout, before, held)
-    record(layout, _done("restored", before, before.generation), held, reporter)
+    reporter.say(f"restoring: {'; '.join(there.missing)}")
+    restore(mine, before)
+    done = Done("restored", mine.module, before.generation, before.generation, before.image_sha256 or None)
+    record(mine.layout, done, mine.held, reporter)
     return True
 
 
-def _new_generation(
-    layout: Layout, before: Installation | None, request: InstallRequest, held: Held, reporter: Reporter
-) -> tuple[Installation, bool]:
-    options, site, plan = request.options, request.site.site, request.plan
-    run_hooks(site, "before_install", of_install(request), reporter.say)
+def _new_generation(mine: HeldModule, before: Installation | None, decision: Decision, reporter: Reporter) -> Outcome:
+    plan, options, site, layout = decision.plan, decision.options, decision.site.site, mine.layout
+    run_hooks(site, "before_install", decision.hooked, reporter.say)
     waiting = reporter.waiting(plan.image.filename if plan.image else plan.module)
-    store = Store(layout, held, waiting, others=(*options.stores, *site.stores))
+    store = Store(layout, mine.held, waiting, others=(*options.stores, *site.stores))
     image: ChosenImage | None = None
     if plan.image:
-        image = kept_image(before, request, store, reporter) or fetched_image(request, layout, store, reporter)
-        request = with_image(request, image.artifact)
-        plan, image, found = with_found(request.plan, before, image)
-        check_hold(layout, before, request, plan, image.artifact.sha256)
-        notes = (*(f"quirk {quirk}" for quirk in request.loaded.quirks), *found)
+        image = kept_image(before, decision, store, reporter) or fetched_image(decision, mine.tree, store, reporter)
+        if image.choice.request != decision.image.request and not image.choice.kept:
+            decision = replace(decision)  # hooks have brought other files
+        decision = with_image(decision, image.artifact)
+        found, image, said = find_in_image(decision.plan, before, image)
+        plan = decision.plan_with(found)
+        check_hold(layout, before, decision, plan, image.artifact.sha256)
+        notes = (*(f"quirk {quirk}" for quirk in decision.loaded.quirks), *said)
     else:
-        notes = check_modules(layout, plan, request.site, os.environ)
-    another = options.if_different and before and before.generation != options.if_different
+        notes = check_modules(decision, layout, os.environ)
+    another = before and options.if_different not in (None, before.generation)
     if another and before and before.provenance.site == site.name and not difference(before, plan):
-        return before, False  # another run has done it while we waited
-    for told in notes:
-        reporter.say(told)
-    own = own_files(plan, request, image.artifact.sha256 if image else "")
-    if options.locked:
-        check_files(options.locked, plan, own, request.differing)
+        return Outcome(before, "unchanged")  # another run has done it while we waited
+    for note in notes:
+        reporter.say(note)
+    own = own_files(plan, decision, image.artifact.sha256 if image else "")
+    if decision.locked:
+        check_files(decision.locked, plan, own, decision.differing)
     # where its user released the image (see image.kept_image) the site's copy stays in use
     gone = image and options.module_only and before and released(before, plan)
     path = image.artifact.path if image and not gone else None
     if path and not path.is_file():
         raise FetchError(f"{path} was removed by a gc meanwhile", "repeat the command")
     with referring(layout, plan.module, path, reporter) as mark:
-        with staged_generation(layout, plan.module, held) as stage:
+        with staged_generation(mine) as stage:
             stage.write((*render(plan, stage.number), *own))
             stage.write_stubs(render_stub(plan))
             if image:
@@ -140,8 +145,7 @@ def _new_generation(
                     stage.link(LINK, mark)
                 stage.link_user_software()
             _carry_over(stage, reporter)
-            # its digest is of the request's plan, without the wrappers that were found in the image
-            made = provenance(request, image.choice if image else ImageChoice(image_request(plan)))
+            made = decision.provenance._replace(image=image.choice if image else decision.image)
             installation = stage.record(made, image_record(plan, image.artifact) if image else None, plan.modules)
             if image and not path:
                 stage.unlink(plan.own_image.filename)
@@ -149,52 +153,61 @@ def _new_generation(
             with store.workspace() as workspace:
                 known = Known(PastChecks(options.checked_since), options.beside)
                 sanity_check(installation, plan, workspace, reporter.say, known=known)
-        return _published(layout, installation, request, held, reporter), True
+        _publish(mine, before, installation, decision, reporter)
+    return Outcome(installation, "installed", before)
 
 
-def _published(
-    layout: Layout, installation: Installation, request: InstallRequest, held: Held, reporter: Reporter
-) -> Installation:
-    number, what = live_number(layout, installation.module), "rendered" if request.options.module_only else "installed"
-    site, data = request.site.site, of_install(request, done=installation)
-    run_hooks(site, "after_install", data, reporter.say)
-    run_hooks(site, "before_publish", data, reporter.say)
-    before = live(layout, installation.module)
-    same = before is not None and (request.options.module_only or is_current(before, request))
-    publish(layout, installation, held, same_content=same and not request.options.despite_hold)
-    record(layout, _done(what, installation, number), held, reporter)
-    run_hooks(site, "after_publish", data, reporter.say)
-    return installation
+def _publish(
+    mine: HeldModule, before: Installation | None, installation: Installation, decision: Decision, reporter: Reporter
+) -> None:
+    number, module_only = live_number(mine.layout, mine.module), decision.options.module_only
+    site, told = decision.site.site, decision.hooked.copy()
+    told["generation"], told["path"] = installation.generation, installation.root
+    if decision.plan.image:
+        told["image"] = of_image(decision.plan.image, installation.image)
+    run_hooks(site, "after_install", told, reporter.say)
+    run_hooks(site, "before_publish", told, reporter.say)
+    same = before is not None
+    if before and not module_only:
+        was, now = before.provenance, installation.provenance
+        same = (was.image.request, was.plan_digest) == (now.image.request, now.plan_digest)
+        same &= not decision.locked or before.image_sha256 == installation.image_sha256
+    publish(mine, installation, same_content=same and not decision.options.despite_hold)
+    what = "rendered" if module_only else "installed"
+    done = Done(what, mine.module, number, installation.generation, installation.image_sha256 or None)
+    record(mine.layout, done, mine.held, reporter)
+    run_hooks(site, "after_publish", told, reporter.say)
 
 
-def own_files(plan: Plan, request: InstallRequest, sha256: str) -> tuple[File, ...]:
+def own_files(plan: Plan, decision: Decision, sha256: str) -> tuple[File, ...]:
     """What a generation has beside what is rendered: its easyconfig, and by what its layers are found.
 
     Layers are made for one image, which is known by the beginning of its digest; and the runtime that takes them.
     """
-    easyconfig = File("easyconfig.yaml", request.loaded.path.read_text(encoding="utf-8"))
+    easyconfig = File("easyconfig.yaml", decision.loaded.path.read_text(encoding="utf-8"))
     if not plan.layers:
         return (easyconfig,)
     return easyconfig, File("share/image", f"{image_key(sha256)}\n{plan.runtime.path}\n")
 
 
-def check_locked(before: Installation | None, request: InstallRequest) -> bool:
-    """Raise InstallError unless an install as the request says gives the files of its lock.
+def check_locked(before: Installation | None, decision: Decision) -> bool:
+    """Raise InstallError unless an install as it was decided gives the files of its lock.
 
     False where that shows only when its image is here: nothing here says which commands and which MPI are in it.
     """
-    locked = request.options.locked
+    locked, plan = decision.locked, decision.plan
     if locked is None:
         return True
-    plan: Plan | None = request.plan
     if image := locked.image:
-        request, site = with_image(request, image), request.site.site
-        places = (site.prefix, *request.options.stores, *site.stores)
+        decision, site = with_image(decision, image), decision.site.site
+        places = (site.prefix, *decision.options.stores, *site.stores)
         stored = next(filter(None, (stored_at(place, image.sha256) for place in places)), None)
-        plan = with_locked(request.plan, image, before, stored)
-    if plan:
-        check_files(locked, plan, own_files(plan, request, locked.digest), request.differing)
-    return plan is not None
+        found = found_by_lock(decision.plan, image, before, stored)
+        if found is None:
+            return False
+        plan = decision.plan_with(found)
+    check_files(locked, plan, own_files(plan, decision, locked.digest), decision.differing)
+    return True
 
 
 def _carry_over(stage: Stage, reporter: Reporter) -> None:
@@ -203,7 +216,3 @@ def _carry_over(stage: Stage, reporter: Reporter) -> None:
         reporter.say(f"your own files come along: {', '.join(taken.carried[:10])}")
     if taken.left:
         reporter.say(f"your own files stay in the last generation: {', '.join(taken.left[:10])}")
-
-
-def _done(what: str, installation: Installation, before: int | None) -> Done:
-    return Done(what, installation.module, before, installation.generation, installation.image_sha256 or None)

@@ -1,28 +1,13 @@
 """InstallOptions: what the command line asks of an install."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sifmod.config.prefix import in_full
-from sifmod.tree.provenance import CommandLine, Pairs
+from sifmod.tree.provenance import CommandLine
 
 if TYPE_CHECKING:
-    from sifmod.actions.lock import LockedModule
     from sifmod.image.settings import SharedBlobs
-
-# the options that decide what is installed, which the receipt keeps in this order: not by which the prefix was named
-_DECIDING = (
-    *("variant", "source", "link", "site", "robot_paths", "image_dirs", "accelerator", "runtime"),
-    "module_syntax",
-)
-
-
-def deciding(given: Mapping[str, object]) -> Pairs:
-    """Those of the options given that decide what is installed, as a receipt keeps them."""
-    values = ((name, given[name]) for name in _DECIDING if given.get(name) is not None)
-    return tuple((f"--{name.replace('_', '-')}", in_full(name, str(value))) for name, value in values)
 
 
 @dataclass(frozen=True)
@@ -39,7 +24,6 @@ class InstallOptions:
     keep_blobs: bool = False
     into_home: bool = False  # a large image may go to the home directory without a question
     despite_hold: bool = False  # what was rolled back from may come back, which ends the hold
-    locked: "LockedModule | None" = None  # it comes to exactly that, or fails
     stores: tuple[Path, ...] = ()  # prefixes that may have the locked image
     shared: "SharedBlobs | None" = None  # layers that other modules of this run want too
     checked_since: float = 0.0  # a time: what sanity checks have found before it is looked for again

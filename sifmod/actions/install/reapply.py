@@ -12,11 +12,11 @@ from sifmod.actions.author.site import detect
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.choose_image import ChosenImage, recorded_image, released
 from sifmod.actions.install.current import difference
-from sifmod.actions.install.found_in_image import with_found
+from sifmod.actions.install.decision import Decision, decide, with_image
+from sifmod.actions.install.found_in_image import find_in_image
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import install
 from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.install.request import InstallRequest, decide, with_image
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.workers import in_order
 from sifmod.config.detect import KEPT
@@ -49,7 +49,7 @@ class Reapplication(NamedTuple):
 class Reapplying:
     """What holds for all modules of a tree.
 
-    `given` are options of this command line by key of the site (prefix.OPTION_KEYS). A module keeps its site, and what
+    `given` are options of this command line by key of the site (option.KEYS). A module keeps its site, and what
     was found on the machine of its install, where no option, variable or settings file names a site.
     """
 
@@ -74,8 +74,8 @@ def reapplications(asked: Reapplying) -> Iterator[Reapplication]:
 
     def shown(number: int) -> Reapplication:
         try:
-            installation, request = _decided(*modules[number], asked)
-            return _told(installation, request, asked)._replace(decided=_digest(request))
+            installation, decision = _decided(*modules[number], asked)
+            return _told(installation, decision, asked)._replace(decided=_digest(decision))
         except SifmodError as error:
             return Reapplication(*modules[number], error=error)
 
@@ -93,21 +93,21 @@ def reapply(
     """
     one: Reapplication | None = None
     try:
-        installation, request = _decided(module, number, asked)
-        one = None if decided else _told(installation, request, asked)
+        installation, decision = _decided(module, number, asked)
+        one = None if decided else _told(installation, decision, asked)
     except SifmodError as error:
         if decided:
             raise
         return Reapplication(module, number, error=error), None
-    if decided and _digest(request) != decided:
+    if decided and _digest(decision) != decided:
         raise InstallError(f"{module}: its site, easyconfig or receipt has changed meanwhile", "repeat the command")
     if one and not one.changes:
         return one, None
     try:
-        done, changed = install(request, reporter)
+        outcome = install(decision, reporter.tree(decision.site.site), reporter)
     except SifmodError as error:
         return one, error
-    return one, (done.generation, changed)
+    return one, (outcome.installation.generation, outcome.changed)
 
 
 def planned(installation: Installation) -> tuple[Plan, Site]:
@@ -121,14 +121,16 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
         made = made._replace(easyconfig=f"{installation.root}/easyconfig.yaml")
         installation = replace(installation, provenance=made)
     prefix = str(installation.prefix)
-    request = _request(installation, Reapplying(Layout(Path(prefix)), {}, sanity=True, detected=""))
-    return _with_found(installation, request.plan), request.site.site
+    decision = _decision(installation, Reapplying(Layout(Path(prefix)), {}, sanity=True, detected=""))
+    return _plan(installation, decision), decision.site.site
 
 
-def _with_found(installation: Installation, plan: Plan) -> Plan:
-    if plan.image is None:
-        return plan
-    return with_found(plan, installation, ChosenImage(recorded_image(installation), ImageChoice("")))[0]
+def _plan(installation: Installation, decision: Decision) -> Plan:
+    """The plan with what is in the image that is there."""
+    if decision.plan.image is None:
+        return decision.plan
+    image = ChosenImage(recorded_image(installation), ImageChoice(""))
+    return decision.plan_with(find_in_image(decision.plan, installation, image)[0])
 
 
 def _detected() -> str:
@@ -138,34 +140,34 @@ def _detected() -> str:
         return ""  # load_site says so where it matters
 
 
-def _digest(request: InstallRequest) -> str:
-    return sha256_bytes(repr((request.plan, request.site.site)).encode())
+def _digest(decision: Decision) -> str:
+    return sha256_bytes(repr((decision.plan, decision.site.site)).encode())
 
 
-def _decided(module: ModuleName, number: int, asked: Reapplying) -> tuple[Installation, InstallRequest]:
+def _decided(module: ModuleName, number: int, asked: Reapplying) -> tuple[Installation, Decision]:
     root = asked.layout.generation(module, number)
     if (installation := read_receipt(root)) is None:
         raise InstallError(
             f"{module}: the receipt in {root} is missing or cannot be read",
             "`sifmod install --rebuild` of its easyconfig makes a new generation",
         )
-    return installation, _request(installation, asked)
+    return installation, _decision(installation, asked)
 
 
-def _told(installation: Installation, request: InstallRequest, asked: Reapplying) -> Reapplication:
-    made, diff = installation.provenance, difference(installation, _with_found(installation, request.plan))
-    changes = bool(diff) or made.site != request.site.site.name
+def _told(installation: Installation, decision: Decision, asked: Reapplying) -> Reapplication:
+    made, diff = installation.provenance, difference(installation, _plan(installation, decision))
+    changes = bool(diff) or made.site != decision.site.site.name
     try:
         if changes:
-            check_hold(asked.layout, installation, request)
+            check_hold(asked.layout, installation, decision)
     except HeldError as held:
         note = f"{held.message}; {held.hint}"
         return Reapplication(installation.module, installation.generation, note=note)
-    note = _note(made, request.site, asked.detected)
+    note = _note(made, decision.site, asked.detected)
     return Reapplication(installation.module, installation.generation, "", changes, diff, note)
 
 
-def _request(installation: Installation, asked: Reapplying) -> InstallRequest:
+def _decision(installation: Installation, asked: Reapplying) -> Decision:
     """The install that made it, decided again; its image is the one that is there."""
     made = installation.provenance
     path = Path(made.easyconfig)
@@ -180,21 +182,21 @@ def _request(installation: Installation, asked: Reapplying) -> InstallRequest:
     variable = facts.get("variable SIFMOD_SITE", "")  # whose path names a site that is a file in no directory of sites
     known = os.path.abspath(variable) if "/" in variable else made.site  # noqa: PTH100 (a link stays one)
     site = asked.sites.of(given, Kept(known, facts))
-    request = decide(str(path), site, options)
-    if request.plan.image:
+    decision = decide(str(path), site, options)
+    if decision.plan.image:
         artifact = recorded_image(installation)
-        request = with_image(request, artifact)
-        if not artifact.path.is_file() and not released(installation, request.plan):
+        decision = with_image(decision, artifact)
+        if not artifact.path.is_file() and not released(installation, decision.plan):
             raise ModuleError(
                 f"{installation.module}: its image {artifact.path} is gone, and nothing is fetched here",
                 f"sifmod install {path} brings it back",
             )
-    if request.plan.module != installation.module:
+    if decision.plan.module != installation.module:
         raise ModuleError(
-            f"{installation.module}: its easyconfig {path} gives {request.plan.module} now",
+            f"{installation.module}: its easyconfig {path} gives {decision.plan.module} now",
             f"sifmod install {path}; then sifmod uninstall {installation.module}",
         )
-    return request
+    return decision
 
 
 def _options(installation: Installation, asked: Reapplying) -> tuple[dict[str, str], InstallOptions]:

@@ -1,11 +1,12 @@
 """The sanity check: whether a generation does what its easyconfig promises, and the modules of a view are there."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from sifmod.actions.install.decision import Decision
 from sifmod.actions.install.look import (
     ANSWER,
     LOOK,
@@ -19,13 +20,9 @@ from sifmod.actions.install.look import (
     words_of,
 )
 from sifmod.actions.install.past_checks import PastChecks
-from sifmod.actions.search import find_all
-from sifmod.config.find import name_of
-from sifmod.config.load_site import LoadedSite
 from sifmod.errors import ModuleError, SanityCheckError
 from sifmod.image.child import LATE, Ended, run_child
 from sifmod.module.plan import Plan
-from sifmod.module.quote import shell
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import ImageRecord, Installation, live_modules, meant
 
@@ -160,12 +157,12 @@ def _environment(directory: Path, workspace: Path, plan: Plan) -> dict[str, str]
 _SHOWN = 3  # commands
 
 
-def check_modules(layout: Layout, plan: Plan, site: LoadedSite, environ: Mapping[str, str]) -> tuple[str, ...]:
+def check_modules(decision: Decision, layout: Layout, environ: Mapping[str, str]) -> tuple[str, ...]:
     """A warning for each module of a view that is neither in the prefix nor on MODULEPATH, and may be elsewhere.
 
     Raises ModuleError for those that are in the prefix in another version, or that an easyconfig here can install.
     """
-    here = [str(module) for module, _ in live_modules(layout)]
+    plan, here = decision.plan, [str(module) for module, _ in live_modules(layout)]
     problems: list[str] = []
     hints: list[str] = []
     doubts: list[str] = []
@@ -174,8 +171,7 @@ def check_modules(layout: Layout, plan: Plan, site: LoadedSite, environ: Mapping
             continue
         name = wanted.partition("/")[0]
         others = [module for module in here if module.startswith(f"{name}/")]
-        commands = list(_commands(wanted, site, environ))
-        if commands or others:
+        if (commands := decision.offered[wanted]) or others:
             problems.append(f"{wanted} is not installed" + (f" ({', '.join(others)} is)" if others else ""))
             hints += commands[:_SHOWN]
         else:
@@ -197,11 +193,3 @@ def _is_on_path(wanted: str, environ: Mapping[str, str]) -> bool:
         if any(meant(f"/{version}", f"/{file.removesuffix('.lua')}") for file in names):
             return True
     return False
-
-
-def _commands(wanted: str, site: LoadedSite, environ: Mapping[str, str]) -> Iterator[str]:
-    for found in find_all(site.site.robot_paths, lambda: site, environ):
-        for offered in found.variants:
-            if meant(wanted, offered.module) and offered.fits(site.site.accelerator, site.site.arch):
-                variant = f" --variant {shell(offered.variant)}" if offered.variant else ""
-                yield f"sifmod install {shell(name_of(found.path, site.site.robot_paths))}{variant}"

@@ -1,4 +1,4 @@
-"""add, remove and sync: what a layer is to hold, resolved against its image, made, and switched to."""
+"""What a layer is to hold, resolved against its image, made, and switched to."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from sifmod.image.packages.resolve import Resolved, followed, resolve
 from sifmod.image.packages.wanted import Wanted, name_of, project, words_of
 from sifmod.image.program import ask, limits
 from sifmod.module.scripts import PROTECTED
-from sifmod.tree.layer import Layer, Layers, live_layer, publish_layer, remove_old, withdraw_layer
+from sifmod.tree.layer import DEFAULT, Layer, Layers, live_layer, publish_layer, remove_old, withdraw_layer
 from sifmod.tree.locking import lock
 from sifmod.tree.receipt import Installation
 
@@ -35,18 +35,22 @@ _KEPT_GENERATIONS = 3  # for what still runs with an earlier one
 class LayerChange:
     """What the command line asks of a layer."""
 
-    name: str
+    module: str  # as it is typed
+    name: str = DEFAULT
     add: Wanted = field(default_factory=Wanted)
     remove: tuple[str, ...] = ()
     everything: bool = False  # is removed
+    stale: bool = False  # what was made for images that are not installed is removed, and nothing else
     lock: str | None = None  # the text of a lock to follow, in the place of a resolution
     upgrade: bool = False  # take newer versions than those of the layer
     unpacked: bool = False
     tried: bool = True  # what is added is imported once
     replaces: bool = False  # `add` is all that the layer is to hold
+    model: str | None = None  # the module, as it is typed, whose layer of this name it is to be like
+    directory: str | None = None  # where it is kept, of a project; None: where this user's layers are
 
 
-def change_layer(
+def make_layer(
     installation: Installation, layers: Layers, change: LayerChange, site: Site, reporter: Reporter
 ) -> tuple[Layer, Became]:
     """Make the layer what is asked for: the layer, and what became of it. Of an empty one nothing is left.

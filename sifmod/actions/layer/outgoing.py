@@ -41,7 +41,7 @@ def outgoing(before: Installation, digest: str | None, environ: Mapping[str, str
     return tuple(rows)
 
 
-def in_words(layers: Iterable[OutgoingLayer]) -> Iterable[str]:
+def warnings(layers: Iterable[OutgoingLayer]) -> Iterable[str]:
     """A line for each layer, for people."""
     for one in layers:
         gets = "gets" if one.certain else "may get"

@@ -1,13 +1,13 @@
 """A ShownLayer: a layer of packages as commands show it."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
+from sifmod.actions.layer.layers import State
 from sifmod.config.name import ModuleName
 from sifmod.result import Described, OrNull, PathText, Sha256, Size
 from sifmod.tree.layer import Layer
 
-State = Literal["live", "stale", "unreadable", "removed"]
 Pairs = tuple[tuple[str, str], ...]
 
 

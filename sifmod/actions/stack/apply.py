@@ -1,197 +1,227 @@
-"""stack apply: make a tree what a stack says; a module that fails leaves the others as they are to be."""
+"""stack apply and stack plan: make a tree what a stack says, here or by jobs of Slurm, or see what that would do."""
 
 import os
-from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import site_umask
-from sifmod.actions.fetch_settings import fetch_settings
-from sifmod.actions.install.install import install_with_layers
 from sifmod.actions.lock import Lock, images_of
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.spider_cache import refresh_spider_cache
+from sifmod.actions.stack.applying import Applying, Became, ModuleEnded, NotTried
+from sifmod.actions.stack.fetches import Fetches, fetches
+from sifmod.actions.stack.job import JobOptions, is_last, submit_stack
+from sifmod.actions.stack.lives import Lives, apply_lives, lives
 from sifmod.actions.stack.record import change_record
-from sifmod.actions.stack.stack_plan import StackPlan
-from sifmod.actions.workers import Event, Finished, Tell, reporter_in_worker, run_workers
-from sifmod.config.load_site import LoadedSite
+from sifmod.actions.stack.stack_options import Planned, StackOptions, read_stack
+from sifmod.actions.stack.stack_plan import StackPlan, only, plan_stack
+from sifmod.actions.stack.step_log import Line, write_line
+from sifmod.actions.stack.unbundle import OpenBundle, opened_bundle
+from sifmod.actions.stack.watch import JobsStand, Tested, Watch
+from sifmod.actions.workers import Finished, Progressed, Told
+from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
-from sifmod.digest import sha256_bytes
 from sifmod.errors import HeldError, SifmodError
-from sifmod.image.settings import SharedBlobs
-from sifmod.tree.durable import reported
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
-from sifmod.tree.partial import open_partial
 from sifmod.tree.receipt import live_number
-from sifmod.tree.stack_record import Applied
-
-FETCH = 10  # the exit code of what could not be fetched
+from sifmod.tree.stack_record import Applied, Submission
 
 
-class Became(NamedTuple):
-    """What became of a module: its generation, and whether it is new."""
+@dataclass(frozen=True)
+class StackRun:
+    """What is asked of an apply: the modules of a file, or those of a bundle."""
 
-    generation: int
-    changed: bool
+    file: Path | None
+    options: StackOptions = field(default_factory=StackOptions)
+    bundle: Path | None = None
+    local_settings: bool = False  # those here decide about a bundle's modules
+    jobs: JobOptions | None = None  # Slurm does it
+    wait: bool = False  # for the jobs
+    then_decide: bool = False  # the last element of the jobs decides about the lives of all modules
 
 
-class NotTried(NamedTuple):
-    """A module that fails without being tried, since its image could not be fetched."""
+class Preview(NamedTuple):
+    """What an apply is going to do."""
 
-    task: int
+    plan: StackPlan
+    lives: Lives | None  # None: that of no module is changed
+    fetches: Fetches | None  # None: nothing is fetched
+    prefix: Path
 
 
-class Applying:
-    """An apply as it goes on: which modules can begin, and what became of the others.
+class Submitted(NamedTuple):
+    """The jobs of a stack: those that were submitted before and are not over, and those that are new."""
 
-    Of the modules that want one image the first fetches it, and the others wait for that; where it could not be fetched
-    they are not tried. Of images that share layers one is fetched after the other, and what they share is kept until
-    the last of them is there.
+    earlier: tuple[Submission, ...]
+    new: tuple[Submission, ...]
+    waits: bool  # for them
+
+    @property
+    def jobs(self) -> tuple[Submission, ...]:
+        """All of them."""
+        return (*self.earlier, *self.new)
+
+
+class JobsGoOn(NamedTuple):
+    """The apply was interrupted while it waited for these."""
+
+    jobs: tuple[Submission, ...]
+
+
+Event = OpenBundle | Preview | ModuleEnded | Submitted | JobsStand | JobsGoOn
+"""What happens while a stack is applied."""
+Tell = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class StackOutcome:
+    """What became of the modules of a stack, by their numbers in its plan."""
+
+    plan: StackPlan
+    lives: Lives | None
+    became: Mapping[int, Became]
+    held: Mapping[int, HeldError]  # that only the image, or another run, has shown to be held
+    failed: Mapping[int, SifmodError]
+    submitted: Submitted | None = None
+    tests: tuple[Tested, ...] = ()
+    later: tuple[str, ...] = ()  # modules whose life is decided when the jobs end
+
+
+def preview_stack(file: Path, options: StackOptions) -> Preview:
+    """What an apply would do, and what it would fetch. Changes nothing."""
+    planned = read_stack(file, options)
+    plan = only(plan_stack(planned), options.only)
+    return Preview(plan, lives(plan), fetches(plan, planned.jobs), planned.site.site.prefix)
+
+
+def apply_stack(run: StackRun, reporter: Reporter, tell: Tell) -> StackOutcome:
+    """Install what a stack names and is not there as it says; then its defaults, and what is hidden or ends.
+
+    A module that fails is in the outcome, and leaves the others to be installed; with a lock nothing is begun unless
+    all of it can be as that says. Idempotent. Raises ConfigError, OptionError, ModuleError, LockError, InstallError,
+    and for a bundle what `opened_bundle` raises.
     """
-
-    def __init__(self, plan: StackPlan, shared: Mapping[str, frozenset[str]], command: str) -> None:
-        self.plan = plan
-        self._command = command
-        self._shared = dict(shared)  # digests of layers, of the images that are not there yet, by their requests
-        own = f"stack {plan.stack.name} {' '.join(map(str, plan.steps))}"  # other elements of a job have other modules
-        self._blobs = plan.layout.partials / sha256_bytes(own.encode())[:32]
-        todo = {number: step.todo for number, step in enumerate(plan.steps) if step.todo}
-        self._keys = {number: one.image for number, one in todo.items()}
-        self._beside = _words_of_images(plan)
-        self._wanting: dict[str, list[int]] = {}  # the modules that want an image, the one that fetches it first
-        self._views = deque(number for number, one in todo.items() if one.view)
-        self._waiting = [number for number, one in todo.items() if not one.view and self._leads(number)]
-        self._fetching: set[str] = set()
-        self._at_once = 1  # images that are fetched at the same time, at most
-        self.became: dict[int, Became] = {}
-        self.held: dict[int, HeldError] = {}  # that only the image, or another run, has shown to be held
-        self.failed = {number: step.error for number, step in enumerate(plan.steps) if step.error}
-        self.all = len(todo) + len(self.failed)
-
-    def run(self, jobs: int) -> Iterator[Event | NotTried]:
-        """Install what is to be installed; `became` and `failed` are complete at the end."""
-        self._at_once = max(1, min(jobs, len(self._wanting)))
-        if self._shared:
-            with reported(f"cannot make {self._blobs}"):
-                open_partial(self._blobs, self.plan.layout.prefix)
-        for tasks in (deque(self._startable()), self._views):
-            for event in run_workers(self._install, tasks, jobs):
-                before = set(self.failed)
-                if isinstance(event, Finished):
-                    tasks += self._finished(event)
-                yield event
-                yield from (NotTried(task) for task in self.failed.keys() - before - {event.task})
-
-    def _leads(self, number: int) -> bool:
-        """Whether this module need not wait for another one that fetches the same image."""
-        key = self._keys[number]
-        if key:
-            self._wanting.setdefault(key, []).append(number)
-        return not key or self._wanting[key][0] == number
-
-    def _startable(self) -> list[int]:
-        """The modules that can begin, which then count as begun."""
-        found = []
-        for number in self._waiting:
-            key = self._keys[number]
-            layers = self._shared.get(key, frozenset())
-            if any(layers & self._shared[other] for other in self._fetching & self._shared.keys()):
-                continue
-            found.append(number)
-            self._fetching |= {key} - {""}
-        self._waiting = [number for number in self._waiting if number not in found]
-        return found
-
-    def _finished(self, event: Finished) -> list[int]:
-        """Keep what became of it; gives the modules that waited for it."""
-        key = self._keys[event.task]
-        followers = []
-        if key in self._fetching and self._wanting[key][0] == event.task:
-            followers = self._wanting[key][1:]
-            self._fetching.discard(key)
-            self._forget(key)
-        if event.error is None:
-            self.became[event.task] = event.result
-            return followers + self._startable()
-        if isinstance(event.error, HeldError):
-            self.held[event.task] = event.error
-            return followers + self._startable()
-        self.failed[event.task] = event.error
-        if event.error.exit_code != FETCH:
-            return followers + self._startable()
-        why = f"not tried: the image of {self.plan.steps[event.task]} was not fetched"
-        self.failed |= {task: failure(why, FETCH) for task in followers}
-        return self._startable()
-
-    def _forget(self, key: str) -> None:
-        """Remove the layers that only this image had still to be made of."""
-        layers = self._shared.pop(key, frozenset())
-        for digest in layers.difference(*self._shared.values()):
-            (self._blobs / digest.replace(":", "-")).unlink(missing_ok=True)
-        if layers and not self._shared:
-            with suppress(OSError):
-                self._blobs.rmdir()
-
-    def _install(self, number: int, tell: Tell) -> Became:
-        """In a worker."""
-        request = self.plan.decide(self.plan.steps[number])
-        step, digests = self.plan.steps[number], self._shared.get(self._keys[number])
-        shared = SharedBlobs(self._blobs, digests) if digests else None
-        beside = self._beside[step.todo.asked] if step.todo else ()
-        request = replace(request, options=replace(request.options, shared=shared, beside=beside))
-        if self._keys[number]:
-            request = replace(request, site=_shared(request.site, self._at_once))
-        installation, changed = install_with_layers(request, reporter_in_worker(number, tell, self._command))
-        return Became(installation.generation, changed)
+    if run.bundle is None:
+        return _Apply(read_stack(run.file or Path(), run.options), run, reporter, tell).outcome()
+    with opened_bundle(run.bundle, run.options, reporter, local=run.local_settings) as opened:
+        tell(opened)
+        apply = _Apply(read_stack(opened.file, opened.options), run, reporter, tell)
+        return apply.outcome(opened.differing if opened.local else ())
 
 
-def _words_of_images(plan: StackPlan) -> dict[str, tuple[str, ...]]:
-    """What is looked for in each image for any of the modules that want it, so that one start does for all."""
-    words: dict[str, dict[str, None]] = {}
-    for step in plan.steps:
-        if step.todo:
-            words.setdefault(step.todo.asked, {}).update(dict.fromkeys(step.todo.words))
-    return {image: tuple(each) for image, each in words.items()}
+@dataclass(frozen=True)
+class _Apply:
+    planned: Planned
+    run: StackRun
+    reporter: Reporter
+    tell: Tell
+
+    def outcome(self, differing: tuple[str, ...] = ()) -> StackOutcome:
+        """What is left by dead runs goes first; `differing` settings are the hint where a lock is not held to."""
+        planned, site, reporter = self.planned, self.planned.site.site, self.reporter
+        _clean_up(planned.layout, site, reporter)
+        whole = plan_stack(planned)
+        plan = only(whole, self.run.options.only)
+        if planned.lock and (refused := next((step.error for step in plan.steps if step.error), None)):
+            if differing:
+                told = f"these settings differ: {'; '.join(differing)}"
+                refused.hint = f"{told}. Without --local-settings the bundle's decide"
+            raise refused  # exactly that, or nothing
+        needed = fetches(plan, planned.jobs) if any(step.todo for step in plan.steps) else None
+        decided = None if self.run.options.only else lives(plan)
+        self.tell(Preview(plan, decided, needed, site.prefix))
+        applying = Applying(plan, needed.shared if needed else {}, reporter.command)
+        submitted, tests = None, tuple[Tested, ...]()
+        if jobs := self.run.jobs:
+            jobs = jobs._replace(together=needed.together) if needed else jobs
+            found = submit_stack(plan, jobs, site, reporter.waiting(f"the stack {plan.stack.name}"))
+            self.tell(submitted := Submitted(*found, self.run.wait))
+            tests = self._wait(submitted.jobs, applying) if self.run.wait and submitted.jobs else ()
+        else:
+            self._install(applying)
+        waits = bool(submitted and submitted.jobs and not self.run.wait)
+        later = apply_lives(plan, decided, site, reporter, waits=waits) if decided else ()
+        decided = self._end(whole, applying, decided, submitted=bool(submitted and submitted.jobs))
+        return StackOutcome(plan, decided, applying.became, applying.held, applying.failed, submitted, tests, later)
+
+    def _install(self, applying: Applying) -> None:
+        """In workers; what one says goes into the log of its module."""
+        with site_umask(self.planned.site.site):  # others of the group write into the same logs
+            for event in applying.run(self.planned.jobs):
+                match event:
+                    case Progressed(_, what, done, total):
+                        self.reporter.progress(what, done, total)
+                        continue
+                    case Told(_, text):
+                        line = Line("said", text)
+                    case NotTried(task):
+                        line = applying.line(task)
+                    case Finished(task):
+                        line = applying.line(task)
+                        self.tell(applying.ended(task))
+                step = applying.plan.steps[event.task]
+                try:
+                    write_line(applying.plan.layout, applying.plan.stack, step, line)
+                except OSError as error:
+                    why = error.strerror or error
+                    self.reporter.warn_once("the logs", f"the log of {step} cannot be written: {why}")
+
+    def _wait(self, jobs: tuple[Submission, ...], applying: Applying) -> tuple[Tested, ...]:
+        """Wait for jobs, so that `applying` holds what became of their modules."""
+        watch = Watch(applying, jobs)
+        try:
+            for event in watch.run():
+                self.tell(event if isinstance(event, JobsStand) else applying.ended(event))
+        except (KeyboardInterrupt, SystemExit):
+            self.tell(JobsGoOn(jobs))
+            raise
+        return watch.tests
+
+    def _end(self, whole: StackPlan, applying: Applying, decided: Lives | None, *, submitted: bool) -> Lives | None:
+        """The record of the stack, and the spider cache; gives what was decided of the lives.
+
+        Where this is left to jobs, the last element does it, unless it died.
+        """
+        plan, planned, site, reporter = applying.plan, self.planned, self.planned.site.site, self.reporter
+        _write_down(plan, decided, planned.lock, site, reporter)
+        stale = bool(decided and decided.changes)
+        waiting = reporter.waiting(f"the stack {plan.stack.name}")
+        last = is_last(plan, site, waiting) if self.run.options.only else None
+        if last is not None:  # an element of a job
+            stale = last
+            if last and self.run.then_decide:  # nothing is submitted that would do it later
+                decided = lives(whole)
+                apply_lives(whole, decided, site, reporter)
+                _write_down(whole, decided, planned.lock, site, reporter)
+        elif not submitted or applying.failed:
+            stale |= any(one.changed for one in applying.became.values())
+        if stale:
+            refresh_spider_cache(plan.layout, site, reporter)
+        return decided
 
 
-def _shared(loaded: LoadedSite, images: int) -> LoadedSite:
-    """The site of one of so many runs that convert images at the same time: each has its share of the machine."""
-    settings = fetch_settings(loaded.site)
-    share = None if settings.memory is None else settings.memory // images
-    processors = max(1, settings.processors // images)
-    return replace(loaded, site=replace(loaded.site, processors=processors, memory=share)) if images > 1 else loaded
-
-
-def failure(message: str, code: int) -> SifmodError:
-    """An error of another module, or of a job."""
-    error = SifmodError(message)
-    error.exit_code = code
-    return error
-
-
-def clean_up(layout: Layout, site: Site, reporter: Reporter) -> None:
+def _clean_up(layout: Layout, site: Site, reporter: Reporter) -> None:
     """Take away what runs that died on this node have left: a plan would have all modules made anew for it."""
     if os.access(layout.prefix, os.W_OK):
         with site_umask(site):
-            tidy(layout, site.lock_lease, reporter.waiting(layout.prefix))
+            tidy(reporter.tree(site))
 
 
-def write_down(
-    plan: StackPlan, decided: tuple[str, ...] | None, lock: Lock | None, site: Site, reporter: Reporter
-) -> None:
+def _write_down(plan: StackPlan, decided: Lives | None, lock: Lock | None, site: Site, reporter: Reporter) -> None:
     """Keep which of the stack's modules are installed, about whose life it says something, and what its lock names.
 
     None: that is not known, and stays as it was. Raises LockError, InstallError.
     """
     layout, name = plan.layout, plan.stack.name
-    named = {step.module for step in plan.steps if step.module}
+    named: set[ModuleName] = {step.module for step in plan.steps if step.module}
 
     def applied(before: Applied | None) -> Applied:
         modules = sorted(named | set(before.modules if before else ()))
         there = tuple(module for module in modules if live_number(layout, module) is not None)
-        said = decided if decided is not None else before.decided if before else ()
+        said = decided.decided if decided else before.decided if before else ()
         images = images_of(lock.modules.values()) if lock else before.images if before else ()
         return Applied(name, str(plan.stack.path), there, said, images)
 

@@ -21,8 +21,9 @@ from typing import IO, Annotated, Any, Literal, NamedTuple
 
 from sifmod import __version__
 from sifmod.actions.lock import LockedModule, files_of, lock_beside, read_lock
-from sifmod.actions.stack.decided import Decided
+from sifmod.actions.stack.decided import Decided, decided_here
 from sifmod.actions.stack.own_wheels import own_digest, write_own_wheels
+from sifmod.actions.stack.stack_options import Planned
 from sifmod.config.site import Site
 from sifmod.config.stack import Stack
 from sifmod.digest import sha256_bytes
@@ -82,6 +83,20 @@ class Item(NamedTuple):
 
     def open(self) -> IO[bytes]:
         return self.source.open("rb") if isinstance(self.source, Path) else BytesIO(self.source)
+
+
+def bundle_stack(planned: Planned, output: Path, without: str, progress: Progress, *, wheels: bool) -> int:
+    """Write the bundle of a stack that is installed and locked: how many bytes. Goes on with what an earlier run left.
+
+    The images whose digests are in the text `without` stay out. Raises what `items`, `decided_here` and `write_bundle`
+    raise.
+    """
+    stack, site = planned.stack, planned.site
+    decided = decided_here(site, read_lock(lock_beside(stack.path)), stack.path.parent, os.environ)
+    with own_wheels(wanted=wheels) as built:
+        found = tuple(items(stack, site.site, built, without, decided))
+        write_bundle(output, iter(found), progress)
+        return sum(item.size for item in found)
 
 
 def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: Decided) -> Iterator[Item]:

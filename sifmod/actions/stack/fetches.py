@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
-from sifmod.actions.install.request import InstallRequest
+from sifmod.actions.install.decision import Decision
 from sifmod.actions.stack.stack_plan import StackPlan
 from sifmod.errors import SifmodError
 from sifmod.image.fetch import announced_size
@@ -46,15 +46,15 @@ class _Asked(NamedTuple):
 
 def fetches(plan: StackPlan, jobs: int) -> Fetches:
     """How much is to be fetched, as the servers say; an image that cannot be asked for is one of unknown size."""
-    wanted: dict[str, InstallRequest] = {}
+    wanted: dict[str, Decision] = {}
     for step in plan.steps:
         if step.todo and step.todo.image and step.todo.image not in wanted:
             wanted[step.todo.image] = plan.decide(step)
     with scratch_directory() as place, lock(Workplace(place), "plan", 60, print) as held:
-        others = [one for request in wanted.values() for one in (*request.options.stores, *request.site.site.stores)]
+        others = [one for each in wanted.values() for one in (*each.options.stores, *each.site.site.stores)]
         store = Store(plan.layout, held, others=tuple(dict.fromkeys(others)))
         with ThreadPoolExecutor(8) as threads:
-            asked = dict(zip(wanted, threads.map(lambda request: _ask(request, store), wanted.values()), strict=True))
+            asked = dict(zip(wanted, threads.map(lambda decision: _ask(decision, store), wanted.values()), strict=True))
     times = Counter(digest for one in asked.values() for digest in one.layers)
     shared = {key: frozenset(digest for digest in one.layers if times[digest] > 1) for key, one in asked.items()}
     sizes = {digest: size for one in asked.values() for digest, size in one.layers.items() if times[digest] > 1}
@@ -88,8 +88,8 @@ def _share_much(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
     return 0 < min(sum(one.values()), sum(other.values())) <= _MUCH * common
 
 
-def _ask(request: InstallRequest, store: Store) -> _Asked:
-    plan, settings, locked = request.plan, fetch_settings(request.site.site), request.options.locked
+def _ask(decision: Decision, store: Store) -> _Asked:
+    plan, settings, locked = decision.plan, fetch_settings(decision.site.site), decision.locked
     wanted = locked.digest if locked else plan.own_image.sha256
     if wanted and store.find(wanted):
         return _Asked(0, 0, {})

@@ -14,7 +14,7 @@ _KEYS = ("site", "accelerator", "source")  # options of an install that are keys
 
 
 @dataclass(frozen=True)
-class StackFile:
+class WrittenStack:
     """A stack's file of what is installed."""
 
     path: Annotated[Path | None, Described("null with -")]

@@ -3,17 +3,19 @@
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.search import Found, find_all
-from sifmod.actions.stack.stack_plan import StackPlan
+from sifmod.actions.stack.stack_options import StackOptions, read_stack
+from sifmod.actions.stack.stack_plan import StackPlan, plan_stack
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.name import ModuleName
 from sifmod.config.version import version_key
 from sifmod.errors import SifmodError
 from sifmod.image.sources.source_kinds import parse
-from sifmod.result import Described, Notes
+from sifmod.result import Described, Internal, Notes
 from sifmod.tree.receipt import Installation, live
 
 _AT_ONCE = 8  # servers are asked
@@ -32,12 +34,15 @@ class Newer(NamedTuple):
 class Outdated(NamedTuple):
     """What is newer, and which servers could not be asked."""
 
+    plan: Internal[StackPlan]
     newer: tuple[Newer, ...]
     notes: Notes
 
 
-def outdated(plan: StackPlan, site: LoadedSite) -> Outdated:
+def outdated(file: Path, options: StackOptions) -> Outdated:
     """The tags that name another image by now, and easyconfigs of later versions; of what is installed."""
+    planned = read_stack(file, options)
+    plan, site = plan_stack(planned), planned.site
     found_live = (live(plan.layout, step.module) for step in plan.steps if step.module and step.generation)
     there = tuple(installation for installation in found_live if installation)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
@@ -45,7 +50,7 @@ def outdated(plan: StackPlan, site: LoadedSite) -> Outdated:
     found = find_all(site.site.robot_paths, lambda: site, os.environ)
     newer = [one for one in moved if isinstance(one, Newer)]
     newer += [one for installation in there for one in _later(installation, found)]
-    return Outdated(tuple(sorted(newer)), tuple(dict.fromkeys(one for one in moved if isinstance(one, str))))
+    return Outdated(plan, tuple(sorted(newer)), tuple(dict.fromkeys(one for one in moved if isinstance(one, str))))
 
 
 def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:

@@ -4,19 +4,22 @@ The tree keeps the images that the lock names, for those who install from it, un
 place or it is forgotten.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
+from sifmod.actions.author.new_file import write_text
 from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.layer.places import own_layers
-from sifmod.actions.lock import LockedModule, locked_module, spelled_inputs
+from sifmod.actions.lock import LockedModule, images_of, locked_module, spelled_inputs, to_json
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.stack.stack_plan import Planned, plan_stack
+from sifmod.actions.stack.stack_options import Planned, StackOptions, read_stack
+from sifmod.actions.stack.stack_plan import plan_stack
 from sifmod.config.site import Site
 from sifmod.config.stack import Stack
 from sifmod.errors import InstallError
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import lock
 from sifmod.tree.receipt import live
 from sifmod.tree.stack_record import Applied, read_applied, write_applied
 
@@ -29,10 +32,8 @@ def change_record(
     wanted = change(before)
     if wanted == before or (before is None and not wanted.modules and not wanted.images):
         return
-    with (
-        site_umask(site),
-        lock(layout, f"stack-{name}", site.lock_lease, reporter.waiting(f"the stack {name}")) as held,
-    ):
+    tree = reporter.tree(site)
+    with site_umask(site), tree.lock(f"stack-{name}", f"the stack {name}") as held:
         write_applied(layout, change(read_applied(layout, name)), held)  # another run may have written meanwhile
 
 
@@ -52,11 +53,41 @@ def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
             hint = f"`sifmod stack apply` or `sifmod install {step.member.easyconfig}` installs it"
             hint = "or take it out of the stack" if step.mark == "E" else hint
             raise InstallError(f"{step} is not installed as {step.member.easyconfig} says{why}", hint)
-        request = plan.decide(step)
-        inputs = spelled_inputs(request.inputs, path.parent, request.site.site.robot_paths)
+        decision = plan.decide(step)
+        inputs = spelled_inputs(decision.inputs, path.parent, decision.site.site.robot_paths)
         layers = own_layers(planned.layout, installation)
-        modules.append(locked_module(installation, request.plan, inputs, layers))
+        modules.append(locked_module(installation, decision.plan, inputs, layers))
     return tuple(sorted(modules))
+
+
+class StackLock(NamedTuple):
+    """A lock that was written; without modules where it was forgotten."""
+
+    path: Path
+    stack: Stack
+    prefix: Path
+    modules: tuple[LockedModule, ...]
+    kept: bool  # the tree keeps its images
+
+
+def write_lock(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
+    """Write the lock of a stack that is installed; gives the modules in it. Raises what `locked_modules` raises."""
+    modules = locked_modules(planned._replace(anew=True), path)
+    write_text(to_json(modules), path, force=True)
+    return modules
+
+
+def lock_stack(file: Path, path: Path, options: StackOptions, reporter: Reporter, *, forget: bool = False) -> StackLock:
+    """Write the lock of a stack, or none to `forget` it; its tree then keeps the images that it names, and no others.
+
+    Raises what `read_stack` and `write_lock` raise, LockError, InstallError.
+    """
+    planned = read_stack(file, options)
+    modules = () if forget else write_lock(planned, path)
+    prefix = planned.layout.prefix
+    if kept := forget or os.access(prefix, os.W_OK):
+        keep_images(planned.stack, images_of(modules), planned.site.site, reporter)
+    return StackLock(path, planned.stack, prefix, modules, kept)
 
 
 def keep_images(stack: Stack, images: tuple[str, ...], site: Site, reporter: Reporter) -> None:

@@ -1,10 +1,11 @@
 """A StackReport: what a stack comes to, or what became of it."""
 
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from sifmod.actions.layer.outgoing import OutgoingLayer
-from sifmod.actions.stack.apply import Applying
+from sifmod.actions.stack.apply import StackOutcome
 from sifmod.actions.stack.fetches import Fetches
 from sifmod.actions.stack.lives import Lives
 from sifmod.actions.stack.stack_plan import StackPlan, Step
@@ -69,20 +70,26 @@ class StackReport(NamedTuple):
     tests: Annotated[IfAny[tuple[StackTest, ...]], Described("with --job-test and --wait")] = None
 
 
-def report(made: StackPlan, decided: Lives | None, applying: Applying | None = None) -> StackReport:
-    """What the stack comes to; with `applying`, what became of it."""
+def report(made: StackPlan, decided: Lives | None, outcome: StackOutcome | None = None) -> StackReport:
+    """What the stack comes to; with `outcome`, what became of it."""
+    submitted = outcome.submitted if outcome else None
     return StackReport(
         made.stack.name,
         made.layout.prefix,
-        tuple(_member(step, applying, number) for number, step in enumerate(made.steps)),
+        tuple(_member(step, outcome, number) for number, step in enumerate(made.steps)),
         made.unnamed,
         tuple(LifeChange(*one) for one in (decided.changes if decided else ())),
+        log=made.layout.logs / "stacks" / made.stack.name if outcome else None,
+        jobs=tuple(StackJob(job.job, job.what, tuple(chain(*job.elements))) for job in submitted.jobs)
+        if submitted
+        else None,
+        tests=tuple(StackTest(*one) for one in outcome.tests) if outcome and submitted else None,
     )
 
 
-def _member(step: Step, applying: Applying | None, number: int) -> StackModule:
-    error = applying.failed.get(number) if applying else step.error
-    became = applying.became.get(number) if applying else None
+def _member(step: Step, outcome: StackOutcome | None, number: int) -> StackModule:
+    error = outcome.failed.get(number) if outcome else step.error
+    became = outcome.became.get(number) if outcome else None
     return StackModule(
         step.module,
         step.member.easyconfig,

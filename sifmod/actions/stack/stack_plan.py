@@ -1,42 +1,41 @@
 """stack plan: what would change to make a tree what a stack says, and why."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from sifmod import __version__
-from sifmod.actions.install.choose_image import image_request
-from sifmod.actions.install.current import check_made_by, is_complete, outgoing_layers, provenance_to_write
+from sifmod.actions.install.current import check_made_by, compare, outgoing_layers
+from sifmod.actions.install.decision import Decision, decide, pin_to_lock, variants_here
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.look import words_of
-from sifmod.actions.install.options import InstallOptions, deciding
-from sifmod.actions.install.request import InstallRequest, decide, held_to, variants_here
+from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.unchanged import find_unchanged, made_by
 from sifmod.actions.layer.outgoing import OutgoingLayer
 from sifmod.actions.layer.places import are_there
-from sifmod.actions.lock import Lock
+from sifmod.actions.stack.stack_options import Given, Planned
+from sifmod.actions.start import resolve
 from sifmod.actions.workers import in_order
 from sifmod.config.input import OWN_FILES, Surroundings
 from sifmod.config.load_site import Sites
 from sifmod.config.name import ModuleName
+from sifmod.config.option import deciding
 from sifmod.config.stack import Member, Stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, HeldError, InstallError, SifmodError
-from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import decided_names, read_life, today
 from sifmod.tree.provenance import CommandLine, Pairs
-from sifmod.tree.receipt import Installation, live, live_number
+from sifmod.tree.receipt import Installation, live_number
 from sifmod.tree.stack_record import read_applied
 from sifmod.tree.state import edited, edited_stubs, missing
 
 # new, there, to be made anew, held after a rollback, ended (retired, then removed), an error
 Mark = Literal[" ", "x", "R", "H", "E", "!"]
-Given = Mapping[str, str]
 
 
 class Todo(NamedTuple):
@@ -75,19 +74,16 @@ class StackPlan(NamedTuple):
     layout: Layout
     steps: tuple[Step, ...]
     unnamed: tuple[ModuleName, ...]  # that the stack has installed and does not name any more
-    decide: Callable[[Step], InstallRequest]  # again, for a plan of thousands holds none; raises what deciding raises
+    decide: Callable[[Step], Decision]  # again, for a plan of thousands holds none; raises what deciding raises
 
 
-class Planned(NamedTuple):
-    """What holds for all modules of a stack."""
-
-    stack: Stack
-    layout: Layout
-    given: Given  # options of the command line that say what is true of this machine
-    options: InstallOptions  # of the command line, without those that decide what is installed
-    lock: Lock | None = None  # to which all of it must come
-    anew: bool = False  # everything is decided again, though a receipt says that nothing has changed
-    jobs: int = 1  # how many are installed at the same time
+def only(plan: StackPlan, names: tuple[str, ...]) -> StackPlan:
+    """What is to be done for the modules of these names, for all of them where there is none. Raises ModuleError."""
+    if not names:
+        return plan
+    known = [step.module for step in plan.steps if step.module]
+    wanted = {resolve(name, known, "`sifmod stack plan` shows the modules of the stack") for name in names}
+    return plan._replace(steps=tuple(step for step in plan.steps if step.module in wanted), unnamed=())
 
 
 def plan_stack(planned: Planned) -> StackPlan:
@@ -99,7 +95,8 @@ def plan_stack(planned: Planned) -> StackPlan:
     found = in_order(lambda number: _of_member(members[number], planned, around, sites), len(members), planned.jobs)
     before = read_applied(planned.layout, planned.stack.name)
     ended = _Ended(planned.layout, frozenset(before.decided if before else ()))
-    steps = [ended.of(Step(member, *fields)) for member, some in zip(members, found, strict=True) for fields in some]
+    pairs = zip(members, found, strict=True)  # a worker's steps bring copies of their member
+    steps = [ended.of(step._replace(member=member)) for member, some in pairs for step in some]
     modules = ((step.module, step) for step in steps if step.module and not step.error)
     refuse_twice(
         modules,
@@ -135,15 +132,13 @@ class _Ended:
         return step._replace(mark="E", why=(why,), todo=None)
 
 
-def _of_member(member: Member, planned: Planned, around: Surroundings, sites: Sites) -> list[tuple[Any, ...]]:
-    """Its steps, without the member, which who asks for them has."""
+def _of_member(member: Member, planned: Planned, around: Surroundings, sites: Sites) -> list[Step]:
     wanted = member.entry.variants
     try:
         here = variants_here(member.easyconfig, sites.of(_given(member, planned))) if wanted == "all" else wanted
-        steps = [_step(member, variant, planned, around, sites) for variant in here or (None,)]
+        return [_step(member, variant, planned, around, sites) for variant in here or (None,)]
     except (SifmodError, OSError) as error:
-        steps = _made_before(Step(member, None, "!", error=_told(error)), planned.layout, None)
-    return [step[1:] for step in steps]
+        return _made_before(Step(member, None, "!", error=_told(error)), planned.layout, None)
 
 
 def _given(member: Member, planned: Planned) -> dict[str, str]:
@@ -166,12 +161,12 @@ def _options(given: Given, variant: str | None, planned: Planned) -> InstallOpti
     return replace(planned.options, variant=variant, source=given.get("source"), asked=asked)
 
 
-def _decide_again(planned: Planned, sites: Sites, step: Step) -> InstallRequest:
+def _decide_again(planned: Planned, sites: Sites, step: Step) -> Decision:
     given = _given(step.member, planned)
-    request = decide(step.member.easyconfig, sites.of(given), _options(given, step.variant, planned))
-    if request.plan.module != step.module:
-        raise SifmodError(f"its easyconfig gives {request.plan.module} by now", "repeat the command")
-    return held_to(request, planned.lock) if planned.lock else request
+    decision = decide(step.member.easyconfig, sites.of(given), _options(given, step.variant, planned))
+    if decision.plan.module != step.module:
+        raise SifmodError(f"its easyconfig gives {decision.plan.module} by now", "repeat the command")
+    return pin_to_lock(decision, planned.lock) if planned.lock else decision
 
 
 def _step(member: Member, variant: str | None, planned: Planned, around: Surroundings, sites: Sites) -> Step:
@@ -182,25 +177,25 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
     try:
         if not anew and (found := find_unchanged(layout, member.easyconfig, options, around)):
             return Step(member, variant, "x", found.module, generation=found.generation)
-        request = decide(member.easyconfig, sites.of(given), options)
-        module = request.plan.module
-        request = held_to(request, planned.lock) if planned.lock else request
-        before = live(layout, module)
-        todo = _todo(request.plan, before)
-        other = [f"not as when the lock was written: {request.differing}"] if request.differing else []
-        if not check_locked(before, request):
+        decision = decide(member.easyconfig, sites.of(given), options)
+        module = decision.plan.module
+        decision = pin_to_lock(decision, planned.lock) if planned.lock else decision
+        there = compare(layout, decision)
+        before, todo = there.before, _todo(there.before, decision)
+        other = [f"not as when the lock was written: {decision.differing}"] if decision.differing else []
+        if not check_locked(before, decision):
             other.append("what its image decides is compared with the lock when it is installed")
         if before is None:
             return Step(member, variant, " ", module, tuple(other), todo=todo)
         number = before.generation
-        if not is_complete(layout, before, request):
-            check_made_by(before, request)
-            check_hold(layout, before, request)
-            why = (*_why(layout, before, request, around), *other)
-            leaves = outgoing_layers(before, request)
+        if not there.complete:
+            check_made_by(before, decision)
+            check_hold(layout, before, decision)
+            why = (*_why(layout, before, decision, around), *other)
+            leaves = outgoing_layers(before, decision)
             return Step(member, variant, "R", module, why, todo, number, outgoing=leaves)
-        lacks = (locked := request.options.locked) and not are_there(layout, before, locked)
-        needed = planned.anew or lacks or provenance_to_write(before, request)
+        lacks = decision.locked and not are_there(layout, before, decision.locked)
+        needed = planned.anew or lacks or there.receipt
         return Step(member, variant, "x", module, tuple(other), todo if needed else None, number)
     except HeldError as held:
         return Step(member, variant, "H", module, (f"{held.message}; {held.hint}",), generation=number)
@@ -209,8 +204,8 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
         return step if module else _made_before(step, layout, options.asked.options)[0]
 
 
-def _todo(plan: Plan, before: Installation | None) -> Todo:
-    image = image_request(plan) if plan.image else ""
+def _todo(before: Installation | None, decision: Decision) -> Todo:
+    plan, image = decision.plan, decision.image.request
     there = before is not None and before.provenance.image.request == image
     gpus = 0 if plan.accelerator == "none" else plan.gpus_per_node
     return Todo("" if there else image, plan.image is None, gpus, image, words_of(plan))
@@ -226,31 +221,31 @@ def _made_before(failed: Step, layout: Layout, options: Pairs | None) -> list[St
     return list(made_before) or [failed]
 
 
-def _why(layout: Layout, before: Installation, request: InstallRequest, around: Surroundings) -> Iterator[str]:
+def _why(layout: Layout, before: Installation, decision: Decision, around: Surroundings) -> Iterator[str]:
     """Why a module is made anew, the nearest reason first."""
     made = before.provenance
-    if request.options.rebuild:
+    if decision.options.rebuild:
         yield "it is asked for"
     edits = (f"{path} was changed or removed" for path in (*edited(before), *edited_stubs(layout, before)))
     if harmed := (*missing(layout, before), *edits):
         yield f"{harmed[0]}{f', and {len(harmed) - 1} more' if len(harmed) > 1 else ''}"
-    if (locked := request.options.locked) and before.image_sha256 != locked.digest:
+    if decision.locked and before.image_sha256 != decision.locked.digest:
         yield "its image is not that of the lock"
-    if made.image.request != image_request(request.plan):
+    if made.image.request != decision.image.request:
         yield "it asks for another image"
     changed = [seen.path for seen in made.inputs if not around.unchanged((seen,))]
     yield from (f"{path.lstrip('*?@')} has changed" for path in changed)
-    if made.asked.options != request.options.asked.options:
+    if made.asked.options != decision.options.asked.options:
         yield "its options have changed"
-    if made.site != request.site.site.name:
-        yield f"its site was {made.site} and is {request.site.site.name}"
+    if made.site != decision.site.site.name:
+        yield f"its site was {made.site} and is {decision.site.site.name}"
     if made.sifmod != __version__:
         yield f"sifmod {made.sifmod} made it"
     facts = dict(made.facts)
-    now = facts | {OWN_FILES: dict(request.site.facts)[OWN_FILES]}
+    now = facts | {OWN_FILES: dict(decision.site.facts)[OWN_FILES]}
     if made.sifmod == __version__ and facts.get(OWN_FILES) != now[OWN_FILES]:
         yield f"sifmod {made.sifmod} with other files made it"
-    elif now != dict(request.site.facts) and not changed:
+    elif now != dict(decision.site.facts) and not changed:
         yield "this machine, or its environment, has changed"
 
 

@@ -7,6 +7,7 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
@@ -18,23 +19,25 @@ from sifmod.actions.lock import read_lock
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.bundle import HEAD, IMAGE, IMAGES, LOCK, Head, copy_checked
-from sifmod.actions.stack.decided import is_taken
+from sifmod.actions.stack.decided import differing, is_taken
 from sifmod.actions.stack.own_wheels import own_digest
+from sifmod.actions.stack.stack_options import StackOptions
+from sifmod.actions.start import site_in_force
 from sifmod.config.limits import bound, limits
 from sifmod.config.load_site import DECIDED
+from sifmod.config.prefix import BUNDLE, bundle_variables
 from sifmod.config.site import Site
 from sifmod.config.stack import is_reserved
 from sifmod.errors import OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.bounded_tar import RefusedMemberError, open_tar
 from sifmod.image.disk import check_space, writing
-from sifmod.system import reason
+from sifmod.system import reason, variables_set
 from sifmod.tree.change import Change
 from sifmod.tree.durable import move, read, sync_file
 from sifmod.tree.layer import IMAGE as LAYER
 from sifmod.tree.layer import LIVE, RECEIPT
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import lock as locked
 from sifmod.tree.store import Store
 
 _NAME = 1000  # characters of a name
@@ -46,8 +49,38 @@ class Unbundled(NamedTuple):
 
     place: Path  # of its stack
     variables: Mapping[str, str]  # that its easyconfigs name
-
     made_by: str  # the version of a sifmod that has other files than this one; "" where it has the same
+
+
+class OpenBundle(NamedTuple):
+    """The stack of a bundle whose images are in the store."""
+
+    file: Path
+    options: StackOptions  # by which it gives exactly what it holds
+    made_by: str  # as of Unbundled
+    differing: tuple[str, ...]  # settings that are others here
+    local: bool  # those here decide, and not those of the bundle
+
+
+@contextmanager
+def opened_bundle(bundle: Path, options: StackOptions, reporter: Reporter, *, local: bool) -> Iterator[OpenBundle]:
+    """Take a bundle in; its variables and, unless the `local` ones are to decide, its settings hold inside.
+
+    Raises what `unbundle` and `site_in_force` raise.
+    """
+    site = site_in_force(options.site)
+    found = unbundle(bundle, site.site, reporter)
+    given = dict(options.site)
+    if (robot := found.place / "robot").is_dir():
+        given["robot_paths"] = ":".join(filter(None, (str(robot), given.get("robot_paths"))))
+    variables = bundle_variables(found.variables, os.environ)
+    with variables_set(variables | {BUNDLE: str(found.place)}):
+        differ = differing(site_in_force(given), site)
+        if local:
+            del os.environ[BUNDLE]
+        install = replace(options.install, offline=True, stores=(found.place,))  # its layers lie beside the stack
+        opened = replace(options, site=given, install=install, locked=True)
+        yield OpenBundle(found.place / "stack.yaml", opened, found.made_by, differ, local)
 
 
 def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
@@ -62,7 +95,7 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
     place = layout.prefix / "stacks" / name
     with (
         changing_prefix(site),
-        locked(layout, f"stack-{name}", site.lock_lease, reporter.waiting(f"the stack {name}")) as held,
+        reporter.tree(site).lock(f"stack-{name}", f"the stack {name}") as held,
     ):
         change = Change(held)
         for path, text in files.items():
@@ -77,7 +110,7 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
         store = Store(layout, held, reporter.waiting("the store"))
         with _readable(bundle):
             _take_in(bundle, place, store, reporter.progress)
-        record_fetched(layout, store, site.lock_lease, reporter)
+        record_fetched(reporter.tree(site), store, reporter)
     return Unbundled(place, head.variables, "" if head.sifmod.sha256 == own_digest() else head.sifmod.version)
 
 

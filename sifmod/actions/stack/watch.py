@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.actions.slurm import LAG, State, accounted, states
-from sifmod.actions.stack.apply import Applying, Became, failure
+from sifmod.actions.stack.applying import Applying, Became
 from sifmod.actions.stack.stack_plan import to_do
 from sifmod.actions.stack.step_log import last_end
 from sifmod.config.name import ModuleName
-from sifmod.errors import SifmodError
+from sifmod.errors import SifmodError, with_code
 from sifmod.tree.receipt import live_number
 from sifmod.tree.stack_record import Submission
 
@@ -25,6 +25,13 @@ class Tested(NamedTuple):
     modules: tuple[ModuleName, ...]
     passed: bool
     log: Path
+
+
+class JobsStand(NamedTuple):
+    """How the elements of jobs stand."""
+
+    jobs: tuple[str, ...]
+    counts: tuple[tuple[str, int], ...] | None  # of each state; None: squeue does not answer
 
 
 class Watch:
@@ -47,14 +54,14 @@ class Watch:
         }
         applying.all = len(self._left) + len(applying.failed)
 
-    def run(self) -> Iterator[int | str]:
+    def run(self) -> Iterator[int | JobsStand]:
         """Wait until all of them are over. Gives the number of each module that has ended, and how the jobs stand."""
-        pause, told = _POLLS[0], ""
+        pause, told = _POLLS[0], JobsStand((), ())
         while True:
             known = states([job.job for job in self._jobs])
             before = len(self._left)
             yield from self._seen()
-            if (stand := "squeue does not answer" if known is None else _stand(known)) != told:
+            if (stand := _stand(known)) != told:
                 yield stand
             pause = _POLLS[0] if stand != told or len(self._left) != before else min(1.2 * pause, _POLLS[1])
             told = stand
@@ -122,7 +129,7 @@ class Watch:
             if line and line.what in ("installed", "unchanged"):
                 return None
             if line and line.exit_code:
-                return failure(line.text, line.exit_code)
+                return with_code(line.text, "", line.exit_code)
         log = job.log(self._plan.stack.name, element)
         said = f"; {log} is its log" if _is_there(log) else ""
         ended = state.name if state else "and Slurm does not know how"
@@ -139,9 +146,10 @@ def _is_there(log: Path) -> bool:
     return os.path.exists(log)  # noqa: PTH110 (pathlib raises for a closed one)
 
 
-def _stand(known: Mapping[str, State]) -> str:
-    """Of the jobs' elements: how many are queued, and for what, how many run, and how many are over."""
+def _stand(known: Mapping[str, State] | None) -> JobsStand:
+    """How many are queued, and for what, how many run, and how many are over."""
+    if known is None:
+        return JobsStand((), None)
     counts = Counter(str(state) if state.name == "PENDING" else state.name for state in known.values())
-    words = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     jobs = sorted({number.partition("_")[0] for number in known}, key=int)
-    return f"job{'s' * (len(jobs) != 1)} {', '.join(jobs)}: {words}"
+    return JobsStand(tuple(jobs), tuple(sorted(counts.items())))

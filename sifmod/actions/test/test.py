@@ -223,8 +223,8 @@ def record_test(installation: Installation, site: Site, reporter: Reporter, *, p
         return
     module, number, what = installation.module, installation.generation, TEST_PASSED if passed else TEST_FAILED
     try:
-        with site_umask(site), module_lock(layout, module, site.lock_lease, reporter.waiting(module)) as held:
-            record(layout, Done(what, module, number, number, installation.image_sha256 or None), held, reporter)
+        with site_umask(site), module_lock(reporter.tree(site), module) as mine:
+            record(layout, Done(what, module, number, number, installation.image_sha256 or None), mine.held, reporter)
     except SifmodError as error:
         reporter.warn_once("the log", f"the test is not in the log: {error.message}")
 

@@ -105,7 +105,7 @@ def tree(value: object, mark: Mark) -> Node:
 
 
 def merge(layers: tuple[Node, ...], mark: Mark) -> Node:
-    """The layers merged, later ones over earlier ones; the result stands at `mark` (design section 3).
+    """The layers merged, later ones over earlier ones; the result stands at `mark` (docs/design.md, section 1).
 
     Scalars and lists replace, maps merge by key, `null` removes, and `key+` appends to the list under `key`. Every
     value keeps its Node, and with it the place it came from.

@@ -1,0 +1,71 @@
+"""A batch: the same for several things, one after the other, whatever becomes of one of them."""
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from sifmod.errors import BUG, BUG_REPORT, SifmodError, explained, with_code
+
+Thing = TypeVar("Thing")
+Result = TypeVar("Result")
+_AGAIN = "; repeat the command to go on where it stopped"
+
+
+@dataclass(frozen=True)
+class Done(Generic[Result]):
+    """What came of one of them."""
+
+    result: Result
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What went wrong with one of them, and whether the others are to be left."""
+
+    error: SifmodError
+    ends: bool = False
+    bug: str = ""  # where it is one: its traceback
+
+
+class NotTried(Failed):
+    """One that came after the failure of `error`."""
+
+
+Ended = Done[Result] | Failed
+
+
+def run_batch(
+    things: Sequence[Thing], do: Callable[[Thing], Result], *, fail_fast: bool = False
+) -> Iterator[tuple[Thing, Ended[Result]]]:
+    """Do it with each, and give what became of it.
+
+    The first error ends the batch with `fail_fast`, an interruption always; the others are then given as not tried.
+    """
+    last: Failed | None = None
+    for thing in things:
+        if last and (last.ends or fail_fast):
+            yield thing, NotTried(with_code(f"not tried: {last.error.message}", last.error.hint, last.error.exit_code))
+            continue
+        try:
+            ended: Ended[Result] = Done(do(thing))
+        except (Exception, KeyboardInterrupt, SystemExit) as problem:
+            ended = last = _failed(problem)
+        yield thing, ended
+
+
+def worst(ended: Sequence[Ended[Result]]) -> int:
+    """The exit code of a batch: the highest of those of its failures."""
+    return max((one.error.exit_code for one in ended if isinstance(one, Failed)), default=0)
+
+
+def _failed(problem: BaseException) -> Failed:
+    if isinstance(problem, SifmodError):
+        return Failed(problem)
+    if isinstance(problem, KeyboardInterrupt):
+        return Failed(with_code(f"interrupted{_AGAIN}", "", 130), ends=True)
+    if isinstance(problem, SystemExit):
+        return Failed(with_code(f"terminated{_AGAIN}", "", int(str(problem.code))), ends=True)
+    if isinstance(problem, OSError) and (known := explained(problem)):
+        return Failed(known)
+    return Failed(with_code(BUG_REPORT, "", BUG), bug="".join(traceback.format_exception(problem)))

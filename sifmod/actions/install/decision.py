@@ -1,0 +1,228 @@
+"""A Decision: all that is decided of an install before anything is done."""
+
+import json
+import os
+import shlex
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from sifmod import __version__
+from sifmod.actions.hooks import OfInstall, of_image
+from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.lock import Lock, LockedImage, LockedModule, check_image, differing_inputs
+from sifmod.actions.search import find_all
+from sifmod.actions.sources import check_sources
+from sifmod.config.bind import lint_binds
+from sifmod.config.find import is_path, name_of, own_path, places_before
+from sifmod.config.input import Input, read_input
+from sifmod.config.kinds import syntax_of
+from sifmod.config.load_easyconfig import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
+from sifmod.config.load_site import LoadedSite
+from sifmod.config.mpi_profile import wanted_mpi
+from sifmod.config.word import wanted_easyconfig
+from sifmod.digest import sha256_bytes
+from sifmod.errors import InstallError
+from sifmod.image.artifact import Artifact
+from sifmod.image.sources.source_kinds import local_files
+from sifmod.module.decide import NOT_LOOKED, Choices, InImage, make_plan
+from sifmod.module.deciding import FORMAT, deciding, image_data
+from sifmod.module.image_origin import ImageOrigin
+from sifmod.module.plan import Plan
+from sifmod.module.quote import shell
+from sifmod.module.render import render, render_stub
+from sifmod.tree.durable import check_readable
+from sifmod.tree.layout import Layout
+from sifmod.tree.provenance import ImageChoice, Provenance, file_state
+from sifmod.tree.receipt import live, meant
+from sifmod.tree.store import stored_at
+
+
+@dataclass(frozen=True)
+class Decision:
+    """An install that has been decided: what to do, for what, from what. What it comes to is worked out once."""
+
+    loaded: LoadedEasyconfig
+    site: LoadedSite
+    options: InstallOptions
+    choices: Choices
+    plan: Plan  # without what only the image says: see `plan_with`
+    inputs: tuple[Input, ...]  # all that was looked at
+    locked: LockedModule | None = None  # it comes to exactly that, or fails
+    differing: str = ""  # inputs that are not as its lock says, for people; the generated files decide
+
+    @cached_property
+    def image(self) -> ImageChoice:
+        """What the image is asked by, as its files were when the first asked. Raises FetchError, OptionError."""
+        return image_request(self.plan)
+
+    @cached_property
+    def digest(self) -> str:
+        """One digest of all that decides the installation."""
+        return plan_digest(self.plan, self.image.request)
+
+    @cached_property
+    def provenance(self) -> Provenance:
+        """What the receipt of an installation made now says."""
+        return Provenance(
+            sifmod=__version__,
+            easyconfig=own_path(self.loaded.path),
+            version=self.plan.version,
+            variant=self.loaded.variant,
+            site=self.site.site.name,
+            accelerator=self.plan.accelerator,
+            inputs=self.inputs,
+            facts=self.site.facts,
+            asked=self.options.asked,
+            image=self.image,
+            plan_digest=self.digest,
+        )
+
+    @cached_property
+    def hooked(self) -> OfInstall:
+        """What hooks are told before the image is there, and the generation."""
+        plan = self.plan
+        return {
+            "module": str(plan.module),
+            "easyconfig": str(self.loaded.path.absolute()),
+            "variant": self.loaded.variant,
+            "accelerator": plan.accelerator,
+            "module_only": self.options.module_only,
+            "loads": list(plan.modules),
+            "image": of_image(plan.image) if plan.image else None,
+            "wrappers": [wrapper.name for wrapper in plan.wrappers],
+            "binds": [str(bind) for bind in plan.binds],
+            "env": dict(plan.env),
+            "host_env": dict(plan.host_env),
+            "license": self.loaded.easyconfig.license,
+            "contents": dict(plan.help.contents),
+            "generation": None,
+            "path": None,
+        }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its author should know: what was left out, binds of the site or the easyconfig that are hardly meant."""
+        problems = (*lint_binds(self.site.tree), *lint_binds(self.loaded.tree))
+        since = "it is installed if every file that it makes is as the lock says"
+        other = (f"note: not as when the lock was written: {self.differing}; {since}",) if self.differing else ()
+        return (*self.loaded.notes, *other, *(f"warning: {problem}" for problem in problems))
+
+    @cached_property
+    def offered(self) -> dict[str, tuple[str, ...]]:
+        """Of each module that a view loads, the commands that install it from the easyconfigs that are here."""
+        robot_paths = self.site.site.robot_paths
+        commands: dict[str, tuple[str, ...]] = dict.fromkeys(self.plan.modules, ())
+        for found in find_all(robot_paths, lambda: self.site, os.environ):
+            for one in found.variants:
+                if one.fits(self.site.site.accelerator, self.site.site.arch):
+                    variant = f" --variant {shell(one.variant)}" if one.variant else ""
+                    command = f"sifmod install {shell(name_of(found.path, robot_paths))}{variant}"
+                    commands |= {name: (*known, command) for name, known in commands.items() if meant(name, one.module)}
+        return commands
+
+    def plan_with(self, found: InImage) -> Plan:
+        """The plan with what was found in its image."""
+        choices = replace(self.choices, found=found)
+        return make_plan(self.loaded.easyconfig, self.site.site, choices, self.loaded.quirks, self.loaded.bases)
+
+
+def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Decision:
+    """Find, load and plan; `easyconfig` is a path or the name of one. Reads the live receipt and writes nothing.
+
+    Raises OSError, EasyconfigNotFoundError, ConfigError, VariantError, OptionError, PermissionsError.
+    """
+    path = wanted_easyconfig(easyconfig, site.site)
+    options = replace(options, asked=options.asked._replace(name="" if is_path(easyconfig) else easyconfig))
+    source: Overrides = {"image.sources": (options.source,)} if options.source is not None else {}
+    loaded = load_easyconfig(path, site, options.variant, source, os.environ)
+    check_sources(loaded)
+    layout = Layout(site.site.prefix)  # a prefix that cannot be one is refused before anything is done
+    check_readable(layout.prefix)
+    before = live(layout, loaded.easyconfig.module)
+    if before is not None and before.image:  # most likely the image that it will be
+        loaded = with_digests(loaded, site, _digests(before.image.sha256, before.image.origin))
+    path, robot_paths = Path(os.path.realpath(loaded.path)), site.site.robot_paths
+    found = any(path.is_relative_to(os.path.realpath(directory)) for directory in robot_paths)
+    given = {"--variant": loaded.variant, **dict(options.asked.options)}
+    # without --prefix, which a module finds out when it is used
+    words = [path.name if found else str(path)]
+    for name, value in given.items():
+        words += [name, value] if value else []
+    mpi, mpi_inputs = wanted_mpi(loaded.easyconfig, site.site, os.environ)
+    choices = Choices(
+        shlex.join(words),
+        site.site.link,
+        options.offline,
+        # also those that are installed, so that a shell can unload after a reinstall what it loaded
+        frozenset(syntax_of(stub.path) for stub in before.stubs) if before else frozenset(),
+        mpi,
+    )
+    plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks, loaded.bases)
+    # the files that the name it was asked by would have meant rather than this easyconfig
+    nearer = places_before(loaded.path, options.asked.name, robot_paths)
+    looked_at = [read_input(str(place), os.environ) for place in nearer]
+    inputs = (*site.inputs, *site.quirk_inputs, *loaded.inputs, *mpi_inputs, *looked_at)
+    return Decision(loaded, site, options, choices, plan, tuple(dict.fromkeys(inputs)))
+
+
+def with_image(decision: Decision, image: Artifact | LockedImage) -> Decision:
+    """The decision for this image: quirks may be for its digest, which is known only now."""
+    loaded = with_digests(decision.loaded, decision.site, _digests(image.sha256, image.origin))
+    if loaded is decision.loaded:
+        return decision
+    decision = replace(decision, loaded=loaded)
+    return replace(decision, plan=decision.plan_with(NOT_LOOKED))
+
+
+def pin_to_lock(decision: Decision, lock: Lock) -> Decision:
+    """The decision with what the lock says of its module. Raises InstallError where that is another one."""
+    module, loaded, site = decision.plan.module, decision.loaded, decision.site.site
+    locked = lock.modules.get(module)
+    if locked is None:
+        raise InstallError(f"the lock {lock.path} does not name {module}", "write the lock anew")
+    easyconfig = sha256_bytes(loaded.path.read_text(encoding="utf-8").encode())
+    if locked.files.get("easyconfig.yaml", easyconfig) != easyconfig:
+        raise InstallError(
+            f"{module}: not what the lock says: {loaded.path.name} is not as it was when {lock.path} was written",
+            "bring the old state back, or install without --locked and write the lock anew",
+        )
+    differing = differing_inputs(locked, decision.inputs, lock.path.parent, site.robot_paths)
+    if decision.plan.image:
+        places = (site.prefix, *decision.options.stores, *site.stores)
+        check_image(locked, decision.plan.image, filter(None, (stored_at(one, locked.digest) for one in places)))
+    return replace(decision, locked=locked, differing=differing)
+
+
+def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
+    """What `--variant all` stands for: every variant for this site's architecture; None alone where there are none.
+
+    Raises EasyconfigNotFoundError, ConfigError; VariantError where none is for this architecture.
+    """
+    return variants_for(wanted_easyconfig(easyconfig, site.site), site.site)
+
+
+def image_request(plan: Plan) -> ImageChoice:
+    """How the image is chosen: a digest of sources, promise, architecture and local files, "" of a view; their states.
+
+    Taken before a fetch, so that what changes meanwhile is noticed by the next install.
+    """
+    if plan.image is None:
+        return ImageChoice("")
+    states = tuple(file_state(path) for path in local_files(plan.image))
+    request = sha256_bytes(json.dumps([FORMAT, image_data(plan.image), states], sort_keys=True).encode())
+    return ImageChoice(request, states=states, directories=plan.image.image_dirs)
+
+
+def plan_digest(plan: Plan, image: str) -> str:
+    """One digest of all that decides an installation: what this sifmod renders from the plan, and what `deciding` says.
+
+    `image` is the digest of `image_request`. The prefix decides nothing, so that a tree that was moved has what its
+    easyconfigs ask for.
+    """
+    files = [(file.path, file.text, file.executable) for file in (*render(plan, 0), *render_stub(plan))]
+    return sha256_bytes(json.dumps({"image": image, "files": files, **deciding(plan)}, sort_keys=True).encode())
+
+
+def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:
+    return tuple(filter(None, (f"sha256:{sha256}", origin.manifest, origin.index)))

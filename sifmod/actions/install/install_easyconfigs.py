@@ -1,0 +1,159 @@
+"""install: easyconfigs as they are typed, each found unchanged, or decided and installed; or what that would do."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.install.unchanged import find_unchanged
+from sifmod.actions.start import layout_for, site_in_force
+from sifmod.config.input import Surroundings
+from sifmod.config.name import ModuleName
+from sifmod.config.option import deciding
+from sifmod.config.shown import shown
+from sifmod.errors import HeldError, SifmodError
+from sifmod.tree.receipt import Installation, live
+
+if TYPE_CHECKING:
+    from sifmod.actions.install.decision import Decision
+    from sifmod.actions.layer.outgoing import OutgoingLayer
+    from sifmod.actions.reporter import Reporter
+    from sifmod.image.artifact import Artifact
+
+
+class Target(NamedTuple):
+    """An easyconfig as it was typed, and which variant of it."""
+
+    easyconfig: str
+    variant: str | None = None
+
+    def __str__(self) -> str:
+        """As it is typed."""
+        return f"{shown(self.easyconfig)} --variant {self.variant}" if self.variant else shown(self.easyconfig)
+
+
+class InstallOutcome(NamedTuple):
+    """What is installed, and what was done for it."""
+
+    installation: Installation
+    state: Literal["unchanged", "restored", "installed"]
+    outgoing: "tuple[OutgoingLayer, ...]" = ()  # layers of this user's that do not fit its image
+
+
+class InstallPreview(NamedTuple):
+    """What an install would do."""
+
+    easyconfig: str  # its path
+    module: ModuleName
+    mark: Literal[" ", "x", "R", "F"]
+    outgoing: "tuple[OutgoingLayer, ...]" = ()
+    decision: "Decision | None" = None  # None where it is unchanged, and was not decided
+
+
+@dataclass
+class Installer:
+    """Installs easyconfigs for one command. What is around them is looked at once, until something is installed."""
+
+    site: Mapping[str, str] = field(default_factory=dict)  # what is true of this machine, by key of the site
+    options: InstallOptions = field(default_factory=InstallOptions)  # without the variant
+    locked: bool = False  # exactly what the lock of each says, or nothing
+    _around: Surroundings | None = None
+
+    def __post_init__(self) -> None:
+        """A prefix that cannot be one is refused before the first of them. Raises OptionError, PermissionsError."""
+        self._layout = layout_for(self.site.get("prefix"))
+
+    def targets(self, easyconfig: str, variants: tuple[str, ...] = ()) -> Iterator[Target]:
+        """Each variant of one that is asked for; where `all` cannot be answered, installing it says why."""
+        names: tuple[str | None, ...] = tuple(dict.fromkeys(variants)) or (None,)
+        if "all" in names:
+            from sifmod.actions.install.decision import variants_here
+
+            with suppress(SifmodError):
+                here = variants_here(easyconfig, site_in_force(self.site))
+                names = tuple(dict.fromkeys((*here, *(one for one in names if one != "all"))))
+        return (Target(easyconfig, variant) for variant in names)
+
+    def unchanged(self, target: Target) -> Installation | None:
+        """What is installed of it, where it is what an install would give. Imports little, and parses no YAML."""
+        if self.locked:
+            return None
+        self._around = self._around or Surroundings(os.environ)
+        found = find_unchanged(self._layout, target.easyconfig, self._options(target), self._around)
+        if found and found.image and found.image.link == "reference":
+            from sifmod.actions.references import renew
+
+            renew(self._layout, found)
+        return found
+
+    def install(
+        self, target: Target, reporter: "Reporter", begin: "Callable[[Decision], None]" = lambda _: None
+    ) -> InstallOutcome:
+        """Install it, though `unchanged` may know it; `begin` is called with what is decided before anything is done.
+
+        What was rolled back from is asked about. Raises what deciding and installing raise.
+        """
+        from sifmod.actions.install.install import install_with_layers
+        from sifmod.actions.layer.outgoing import outgoing
+
+        self._around = None  # an install takes its time
+        decision = self.decide(target)
+        begin(decision)
+        tree = reporter.tree(decision.site.site)
+        try:
+            outcome = install_with_layers(decision, tree, reporter)
+        except HeldError as held:
+            if not reporter.confirm(held.message, "Install it all the same, which ends the hold?"):
+                raise
+            decision = replace(decision, options=replace(decision.options, despite_hold=True))
+            outcome = install_with_layers(decision, tree, reporter)
+        installation, before = outcome.installation, outcome.before
+        layers = outgoing(before, installation.image_sha256, os.environ) if before and outcome.changed else ()
+        return InstallOutcome(installation, outcome.done, layers)
+
+    def fetch(self, target: Target, reporter: "Reporter") -> "tuple[ModuleName, Artifact]":
+        """Fetch the image of its module into the store, and install nothing."""
+        decision = self.decide(target)
+        from sifmod.actions.install.choose_image import fetch_only
+
+        return decision.plan.module, fetch_only(decision, reporter.tree(decision.site.site), reporter)
+
+    def preview(self, target: Target, *, quick: bool = False) -> InstallPreview:
+        """What an install would do; changes nothing. With `quick` what is unchanged is not decided."""
+        if quick:
+            self._around = self._around or Surroundings(os.environ)
+            options = self._options(target)
+            if found := find_unchanged(self._layout, target.easyconfig, options, self._around):
+                there = Path(target.easyconfig).exists()
+                path = target.easyconfig if there else found.provenance.easyconfig
+                return InstallPreview(path, found.module, "x")
+        from sifmod.actions.install.current import outgoing_layers, status_sign
+        from sifmod.tree.layout import Layout
+
+        decision = self.decide(target)
+        mark, module = status_sign(decision), decision.plan.module
+        before = live(Layout(Path(decision.plan.prefix)), module)
+        layers = outgoing_layers(before, decision) if mark != "x" else ()
+        return InstallPreview(str(decision.loaded.path), module, mark, layers, decision)
+
+    def decide(self, target: Target) -> "Decision":
+        """What is to be installed of it. Raises what `decide` raises, InstallError for what is not as the lock says."""
+        from sifmod.config.word import wanted_easyconfig
+
+        site = site_in_force(self.site)
+        wanted_easyconfig(target.easyconfig, site.site)  # a slip is told before all that an install needs is imported
+        from sifmod.actions.install.decision import decide, pin_to_lock, variants_here
+        from sifmod.actions.lock import lock_beside, read_lock
+
+        if target.variant == "all":  # could not be answered before
+            variants_here(target.easyconfig, site)
+        decision = decide(target.easyconfig, site, self._options(target))
+        return pin_to_lock(decision, read_lock(lock_beside(target.easyconfig).absolute())) if self.locked else decision
+
+    def _options(self, target: Target) -> InstallOptions:
+        given = {**self.site, "source": self.options.source, "variant": target.variant}
+        asked = self.options.asked._replace(options=deciding(given))
+        return replace(self.options, variant=target.variant, asked=asked)

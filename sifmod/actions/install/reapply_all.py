@@ -1,0 +1,88 @@
+"""install --module-only --installed, for a whole tree: all is shown, and what changes is changed."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from sifmod.actions.batch import Ended, run_batch
+from sifmod.actions.install.reapply import Reapplication, Reapplying, reapplications, reapply
+from sifmod.actions.reporter import Reporter
+from sifmod.actions.workers import Ahead, Tell, reporter_in_worker
+from sifmod.config.name import ModuleName
+from sifmod.errors import SifmodError
+from sifmod.tree.receipt import live_modules
+
+Generation = tuple[int, bool] | None
+"""What a module has now, and whether that is new; None where nothing was to be done."""
+Found = tuple[Reapplication, ...]
+
+
+@dataclass(frozen=True)
+class ReapplyRun:
+    """What is asked; and who is told of each module what it would be now, and what became of it."""
+
+    asked: Reapplying
+    show: Callable[[Reapplication], None]
+    ended: Callable[[ModuleName, Ended[Generation]], None]
+    agree: Callable[[Found], bool] | None = None  # is asked before anything is changed
+    only_shown: bool = False
+    fail_fast: bool = False
+
+
+def reapply_all(run: ReapplyRun, reporter: Reporter) -> Found:
+    """Show what every installed module would be now, in their order, and change those that would be something else.
+
+    All is shown before anything is changed where it is to be agreed upon, and with `fail_fast`, which names those that
+    are not tried. What goes wrong with a module is told of it, and leaves the others to be changed.
+    """
+    asked = run.asked
+    found: list[Reapplication] = []
+
+    def keep(one: Reapplication) -> None:
+        run.show(one)
+        found.append(one._replace(diff=""))  # of thousands they would not fit into memory
+
+    if not (run.agree or run.only_shown or run.fail_fast):
+        next(reapplications(asked), None)  # what is read for all is read before the workers begin
+        _apply([(*one, "") for one in live_modules(asked.layout)], run, keep, reporter)
+        return tuple(found)
+    for one in reapplications(asked):
+        keep(one)
+    if (run.agree is None or run.agree(tuple(found))) and not run.only_shown:
+        _apply([(one.module, one.number, one.decided) for one in found if one.changes], run, keep, reporter)
+    return tuple(found)
+
+
+def _apply(
+    modules: Sequence[tuple[ModuleName, int, str]],
+    run: ReapplyRun,
+    keep: Callable[[Reapplication], None],
+    reporter: Reporter,
+) -> None:
+    """Change each: module, generation, and the digest of what was shown of it, "" where it is shown now.
+
+    All is told in their order. With `fail_fast` none is begun before the one before it is done.
+    """
+    warned: set[str] = set()  # what holds for all is told once by each worker
+
+    def in_worker(number: int, tell: Tell) -> object:
+        told = replace(reporter_in_worker(number, tell, reporter.command), warned=warned)
+        return reapply(*modules[number], run.asked, told)
+
+    def done(number: int) -> Generation:
+        one: Reapplication | None
+        became: Generation | SifmodError
+        one, became = ahead.result(number, reporter.say)
+        if one:
+            keep(one)
+        if isinstance(became, SifmodError):
+            raise became
+        return became
+
+    jobs = 1 if run.fail_fast else 2 * run.asked.processors  # each waits for the disk much of its time
+    with closing(Ahead(in_worker, len(modules), jobs)) as ahead:
+        for number, end in run_batch(range(len(modules)), done, fail_fast=run.fail_fast):
+            run.ended(modules[number][0], end)
+    # after an interruption: others than the one that was waited for
+    for number, end in run_batch(sorted(ahead.finished), done):
+        run.ended(modules[number][0], end)

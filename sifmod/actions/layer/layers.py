@@ -1,0 +1,127 @@
+"""add, remove, sync and layers: the layers of a module, found by its name, listed, changed, and taken out of use."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from sifmod.actions.changing_prefix import changing_prefix, for_layers
+from sifmod.actions.layer.add import Became, LayerChange, check, like, make_layer
+from sifmod.actions.layer.places import (
+    after_retired,
+    found_layers,
+    hidden,
+    installed,
+    is_stale,
+    known,
+    layers_for,
+    layouts,
+    withdrawn,
+)
+from sifmod.actions.reporter import Reporter
+from sifmod.actions.start import resolve
+from sifmod.config.name import ModuleName
+from sifmod.config.site import Site
+from sifmod.errors import ModuleError
+from sifmod.tree.layer import Layer
+from sifmod.tree.layout import Layout
+
+State = Literal["live", "stale", "unreadable", "removed"]
+
+
+@dataclass(frozen=True)
+class ListedLayer:
+    """A layer that a module may find."""
+
+    layer: Layer
+    state: State
+    is_installed: bool  # its module
+    ended: str  # what is said of its module where that is retired; "" else
+    successor: str  # of that
+
+
+@dataclass(frozen=True)
+class LayerOutcome:
+    """What became of layers of a module."""
+
+    module: ModuleName
+    layers: tuple[Layer, ...]  # one, or those that were taken out of use since their image is not installed
+    what: Became | Literal["withdrawn"]
+    is_installed: bool = True  # the module
+    note: str = ""  # about another layer of this name
+
+    @property
+    def layer(self) -> Layer:
+        """The layer that was changed."""
+        return self.layers[0]
+
+
+def list_layers(layout: Layout, module: str = "") -> tuple[ListedLayer, ...]:
+    """The layers of the modules whose names begin so: of the tree, and of those that MODULEPATH names."""
+    return tuple(_listed(layouts(layout.prefix, os.environ), module))
+
+
+def _listed(trees: tuple[Layout, ...], module: str) -> Iterator[ListedLayer]:
+    modules = known(trees)
+    for layer in found_layers(trees, os.environ):
+        if str(layer.module).startswith(module):
+            state: State = "stale" if is_stale(layer, modules) else "live" if layer.image else "unreadable"
+            yield ListedLayer(layer, state, layer.module in modules, *after_retired(layer.module, trees))
+
+
+def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOutcome:
+    """Make a layer of a module what is asked for. Of a module that is not installed its layers can be removed.
+
+    Raises ModuleError where no module is called so, ViewError, and what `make_layer` raises.
+    """
+    if change.stale:
+        return _remove_stale(change, site, reporter)
+    trees = layouts(site.prefix, os.environ)
+    modules = known(trees)
+    left = {layer.module for layer in found_layers(trees, _with(change.directory))} - modules.keys()
+    try:
+        module = resolve(change.module, {*modules, *left})
+    except ModuleError as error:
+        gone = ModuleName(*change.module.split("/", 1)) if "/" in change.module else None
+        raise ModuleError(error.message, (gone and after_retired(gone, trees)[0]) or error.hint) from error
+    if module in left and change.everything:
+        return _remove_stale(replace(change, module=str(module)), site, reporter)
+    retired = after_retired(module, trees)[0]
+    if module in left:
+        hint = f"install it again, or remove its layers: `sifmod remove {module} --all`"
+        raise ModuleError(f"{module} is not installed", retired or hint)
+    if retired:
+        reporter.say(f"warning: {retired}")
+    installation = installed(module, trees)
+    check(installation, change.name)
+    layers = layers_for(installation, change.directory, os.environ)
+    if change.model is not None:
+        there = tuple(found_layers(trees, os.environ))
+        change = like(change, resolve(change.model, {one.module for one in there} | modules.keys()), there)
+    with changing_prefix(for_layers(site, layers.prefix)):
+        layer, became = make_layer(installation, layers, change, site, reporter)
+    note = hidden(layer, Layout(layers.tree), os.environ) if became == "made" else ""
+    return LayerOutcome(module, (layer,), became, note=note)
+
+
+def _remove_stale(change: LayerChange, site: Site, reporter: Reporter) -> LayerOutcome:
+    """Take the layers of a module, which need not be installed, out of use that were made for other images."""
+    trees = layouts(site.prefix, os.environ)
+    modules = known(trees)
+    found = (one for one in found_layers(trees, _with(change.directory)) if one.name == change.name)
+    stale = [one for one in found if is_stale(one, modules)]
+    module = resolve(change.module, {one.module for one in stale} | modules.keys())
+    going = tuple(one for one in stale if one.module == module)
+    if not going:
+        raise ModuleError(
+            f"{module} has no layer {change.name} for an earlier image", "`sifmod layers` lists those that there are"
+        )
+    for one in going:
+        with changing_prefix(for_layers(site, one.top)):
+            withdrawn(one, site.lock_lease, reporter)
+    return LayerOutcome(module, going, "withdrawn", module in modules)
+
+
+def _with(directory: str | None) -> Mapping[str, str]:
+    """The environment in which the layers of a directory are found too."""
+    return {**os.environ, **({"SIFMOD_LAYERS": directory} if directory else {})}

@@ -1,0 +1,182 @@
+"""An apply as it goes on: its modules, installed by workers; one that fails leaves the others to be installed."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from sifmod.actions.fetch_settings import fetch_settings
+from sifmod.actions.install.install import install_with_layers
+from sifmod.actions.stack.stack_plan import StackPlan, Step
+from sifmod.actions.stack.step_log import Line
+from sifmod.actions.workers import Event, Finished, Tell, reporter_in_worker, run_workers
+from sifmod.config.load_site import LoadedSite
+from sifmod.digest import sha256_bytes
+from sifmod.errors import HeldError, SifmodError, with_code
+from sifmod.image.settings import SharedBlobs
+from sifmod.tree.durable import reported
+from sifmod.tree.partial import open_partial
+
+FETCH = 10  # the exit code of what could not be fetched
+
+
+class Became(NamedTuple):
+    """What became of a module: its generation, and whether it is new."""
+
+    generation: int
+    changed: bool
+
+
+class NotTried(NamedTuple):
+    """A module that fails without being tried, since its image could not be fetched."""
+
+    task: int
+
+
+class ModuleEnded(NamedTuple):
+    """How a module ended, and which of how many that is."""
+
+    step: Step
+    line: Line  # of its log
+    error: SifmodError | None
+    number: int
+    all: int
+
+
+class Applying:
+    """An apply as it goes on: which modules can begin, and what became of the others.
+
+    Of the modules that want one image the first fetches it, and the others wait for that; where it could not be fetched
+    they are not tried. Of images that share layers one is fetched after the other, and what they share is kept until
+    the last of them is there.
+    """
+
+    def __init__(self, plan: StackPlan, shared: Mapping[str, frozenset[str]], command: str) -> None:
+        self.plan = plan
+        self._command = command
+        self._shared = dict(shared)  # digests of layers, of the images that are not there yet, by their requests
+        own = f"stack {plan.stack.name} {' '.join(map(str, plan.steps))}"  # other elements of a job have other modules
+        self._blobs = plan.layout.partials / sha256_bytes(own.encode())[:32]
+        todo = {number: step.todo for number, step in enumerate(plan.steps) if step.todo}
+        self._keys = {number: one.image for number, one in todo.items()}
+        self._beside = _words_of_images(plan)
+        self._wanting: dict[str, list[int]] = {}  # the modules that want an image, the one that fetches it first
+        self._views = deque(number for number, one in todo.items() if one.view)
+        self._waiting = [number for number, one in todo.items() if not one.view and self._leads(number)]
+        self._fetching: set[str] = set()
+        self._at_once = 1  # images that are fetched at the same time, at most
+        self.became: dict[int, Became] = {}
+        self.held: dict[int, HeldError] = {}  # that only the image, or another run, has shown to be held
+        self.failed = {number: step.error for number, step in enumerate(plan.steps) if step.error}
+        self.all = len(todo) + len(self.failed)
+
+    def run(self, jobs: int) -> Iterator[Event | NotTried]:
+        """Install what is to be installed; `became` and `failed` are complete at the end."""
+        self._at_once = max(1, min(jobs, len(self._wanting)))
+        if self._shared:
+            with reported(f"cannot make {self._blobs}"):
+                open_partial(self._blobs, self.plan.layout.prefix)
+        for tasks in (deque(self._startable()), self._views):
+            for event in run_workers(self._install, tasks, jobs):
+                before = set(self.failed)
+                if isinstance(event, Finished):
+                    tasks += self._finished(event)
+                yield event
+                yield from (NotTried(task) for task in self.failed.keys() - before - {event.task})
+
+    def line(self, number: int) -> Line:
+        """The line of its log that says how a module ended."""
+        if error := self.failed.get(number):
+            return Line("failed", error.message, exit_code=error.exit_code)
+        if held := self.held.get(number):
+            return Line("held", f"{held.message}; {held.hint}")
+        became = self.became[number]
+        if became.changed:
+            return Line("installed", f"installed, generation {became.generation}", became.generation)
+        return Line("unchanged", "there already", became.generation)
+
+    def ended(self, number: int) -> ModuleEnded:
+        """The same, for who waits for it."""
+        done = len(self.became) + len(self.failed)
+        return ModuleEnded(self.plan.steps[number], self.line(number), self.failed.get(number), done, self.all)
+
+    def _leads(self, number: int) -> bool:
+        """Whether this module need not wait for another one that fetches the same image."""
+        key = self._keys[number]
+        if key:
+            self._wanting.setdefault(key, []).append(number)
+        return not key or self._wanting[key][0] == number
+
+    def _startable(self) -> list[int]:
+        """The modules that can begin, which then count as begun."""
+        found = []
+        for number in self._waiting:
+            key = self._keys[number]
+            layers = self._shared.get(key, frozenset())
+            if any(layers & self._shared[other] for other in self._fetching & self._shared.keys()):
+                continue
+            found.append(number)
+            self._fetching |= {key} - {""}
+        self._waiting = [number for number in self._waiting if number not in found]
+        return found
+
+    def _finished(self, event: Finished) -> list[int]:
+        """Keep what became of it; gives the modules that waited for it."""
+        key = self._keys[event.task]
+        followers = []
+        if key in self._fetching and self._wanting[key][0] == event.task:
+            followers = self._wanting[key][1:]
+            self._fetching.discard(key)
+            self._forget(key)
+        if event.error is None:
+            self.became[event.task] = event.result
+            return followers + self._startable()
+        if isinstance(event.error, HeldError):
+            self.held[event.task] = event.error
+            return followers + self._startable()
+        self.failed[event.task] = event.error
+        if event.error.exit_code != FETCH:
+            return followers + self._startable()
+        why = f"not tried: the image of {self.plan.steps[event.task]} was not fetched"
+        self.failed |= {task: with_code(why, "", FETCH) for task in followers}
+        return self._startable()
+
+    def _forget(self, key: str) -> None:
+        """Remove the layers that only this image had still to be made of."""
+        layers = self._shared.pop(key, frozenset())
+        for digest in layers.difference(*self._shared.values()):
+            (self._blobs / digest.replace(":", "-")).unlink(missing_ok=True)
+        if layers and not self._shared:
+            with suppress(OSError):
+                self._blobs.rmdir()
+
+    def _install(self, number: int, tell: Tell) -> Became:
+        """In a worker."""
+        step, digests = self.plan.steps[number], self._shared.get(self._keys[number])
+        decision = self.plan.decide(step)
+        shared = SharedBlobs(self._blobs, digests) if digests else None
+        beside = self._beside[step.todo.asked] if step.todo else ()
+        decision = replace(decision, options=replace(decision.options, shared=shared, beside=beside))
+        if self._keys[number]:
+            decision = replace(decision, site=_shared(decision.site, self._at_once))
+        reporter = reporter_in_worker(number, tell, self._command)
+        outcome = install_with_layers(decision, reporter.tree(decision.site.site), reporter)
+        return Became(outcome.installation.generation, outcome.changed)
+
+
+def _words_of_images(plan: StackPlan) -> dict[str, tuple[str, ...]]:
+    """What is looked for in each image for any of the modules that want it, so that one start does for all."""
+    words: dict[str, dict[str, None]] = {}
+    for step in plan.steps:
+        if step.todo:
+            words.setdefault(step.todo.asked, {}).update(dict.fromkeys(step.todo.words))
+    return {image: tuple(each) for image, each in words.items()}
+
+
+def _shared(loaded: LoadedSite, images: int) -> LoadedSite:
+    """The site of one of so many runs that convert images at the same time: each has its share of the machine."""
+    settings = fetch_settings(loaded.site)
+    share = None if settings.memory is None else settings.memory // images
+    processors = max(1, settings.processors // images)
+    return replace(loaded, site=replace(loaded.site, processors=processors, memory=share)) if images > 1 else loaded

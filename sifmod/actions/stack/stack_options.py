@@ -1,0 +1,53 @@
+"""StackOptions: what is asked of a stack; and the stack, read with them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.actions.fetch_settings import fetch_settings
+from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.lock import Lock, lock_beside, read_lock
+from sifmod.actions.start import site_in_force, tree
+from sifmod.config.load_site import LoadedSite
+from sifmod.config.stack import Stack, load_stack
+from sifmod.tree.layout import Layout
+
+Given = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class StackOptions:
+    """What the command line asks of a stack."""
+
+    site: Given = field(default_factory=dict)  # what is true of this machine, by key of the site
+    install: InstallOptions = field(default_factory=InstallOptions)
+    locked: bool = False  # all of it must come to what the lock beside its file says
+    only: tuple[str, ...] = ()  # these modules, by their names or beginnings, and no others
+    jobs: int | None = None  # modules at the same time; None: as many as processors
+
+
+class Planned(NamedTuple):
+    """What holds for all modules of a stack."""
+
+    stack: Stack
+    layout: Layout
+    site: LoadedSite  # of a member that names none
+    given: Given  # options of the command line that say what is true of this machine
+    options: InstallOptions  # of the command line, without those that decide what is installed
+    lock: Lock | None = None  # to which all of it must come
+    anew: bool = False  # everything is decided again, though a receipt says that nothing has changed
+    jobs: int = 1  # how many are installed at the same time
+
+
+def read_stack(stack: Path | Stack, options: StackOptions) -> Planned:
+    """A stack, or the one in this file, with what is asked of it.
+
+    Raises ConfigError, OptionError, PermissionsError; InstallError for a lock that cannot be read.
+    """
+    site = site_in_force(options.site)
+    found = load_stack(stack) if isinstance(stack, Path) else stack
+    layout = tree(site.site.prefix)
+    lock = read_lock(lock_beside(found.path)) if options.locked else None
+    jobs = options.jobs or fetch_settings(site.site).processors
+    return Planned(found, layout, site, options.site, options.install, lock, jobs=jobs)

@@ -1,0 +1,80 @@
+"""What a use case starts from: the site in force, the tree in its prefix, and the module that a name means."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sifmod.config.name import ModuleName
+from sifmod.config.shown import shown
+from sifmod.errors import ModuleError, OptionError
+from sifmod.tree.durable import check_readable
+from sifmod.tree.layout import Layout
+
+if TYPE_CHECKING:
+    from sifmod.config.load_site import LoadedSite
+
+
+def site_in_force(given: Mapping[str, str]) -> "LoadedSite":
+    """The site with these options on top, by key of option.KEYS; its limits hold in this process from now on.
+
+    Raises ConfigError, OptionError.
+    """
+    from sifmod.config.limits import use_limits
+    from sifmod.config.load_site import load_site
+
+    loaded = load_site(given, os.environ)
+    use_limits(loaded.site.limits)
+    return loaded
+
+
+def tree(prefix: Path, *, named: bool = False) -> Layout:
+    """The tree of a prefix. Raises OptionError where a file is in its place or in its way.
+
+    Raises PermissionsError where this user may not read it, unless it is only `named`.
+    """
+    in_the_way = next((place for place in (prefix, *prefix.parents) if place.exists()), prefix)
+    if in_the_way.exists() and not in_the_way.is_dir():
+        raise OptionError(f"the prefix {prefix} cannot be a directory: {in_the_way} is a file")
+    if not named:
+        check_readable(prefix)
+    return Layout(prefix)
+
+
+def layout_for(prefix: str | None, *, named: bool = False) -> Layout:
+    """The tree of the prefix given or configured; reads configuration files only when they decide the prefix."""
+    from sifmod.config.prefix import quick_prefix
+
+    if quick := quick_prefix(prefix, os.environ):
+        return tree(Path(quick), named=named)
+    return tree(site_in_force({"prefix": prefix} if prefix is not None else {}).site.prefix, named=named)
+
+
+def live(layout: Layout) -> list[ModuleName]:
+    """The modules that can be loaded."""
+    from sifmod.tree.receipt import live_modules
+
+    return [module for module, _ in live_modules(layout)]
+
+
+def resolve(name: str, known: Iterable[ModuleName], look: str = "`sifmod list` shows what is installed") -> ModuleName:
+    """The module called `name`: in full (`PyTorch/2.2.0-…`), or any beginning that only one module has.
+
+    The spelling of an easyconfig's file (`PyTorch-2.2.0-….yaml`) is understood too. Raises ModuleError,
+    whose hint is `look` where nothing is like it.
+    """
+    modules = sorted(known)
+    wanted = name.removesuffix(".yaml")
+    exact = [module for module in modules if wanted in (str(module), f"{module.name}-{module.version}")]
+    begins = [m for m in modules if str(m).startswith(wanted) or f"{m.name}-{m.version}".startswith(wanted)]
+    found = exact or begins
+    if len(found) == 1:
+        return found[0]
+    if len(found) > 1:
+        listed = "\n".join(f"  {module}" for module in found)
+        raise ModuleError(f"`{name}` can be any of\n{listed}", "give more of the name")
+    import difflib
+
+    close = difflib.get_close_matches(name, [str(module) for module in modules], n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(close)}?" if close else look
+    raise ModuleError(f"no module is called `{shown(name)}`", hint)

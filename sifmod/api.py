@@ -1,0 +1,218 @@
+"""What a site's own scripts may call: twelve functions and the values that they give (docs/api.md).
+
+They print nothing, ask nothing, and end no process: what goes wrong is raised as a SifmodError, or is in what they give
+where the rest goes on. Settings are those of the command line; `where` is its --prefix and --site.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.actions.changing_prefix import changing_prefix
+from sifmod.actions.garbage import GcPlan
+from sifmod.actions.gc import Collected, apply_gc, plan_gc
+from sifmod.actions.install.install_easyconfigs import Installer, InstallOutcome, InstallPreview, Target
+from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.layer.add import LayerChange
+from sifmod.actions.layer.layers import LayerOutcome, change_layer
+from sifmod.actions.layer.places import found_layers
+from sifmod.actions.list import Listed
+from sifmod.actions.list import list_modules as listed
+from sifmod.actions.reporter import Reporter
+from sifmod.actions.rollback import rollback as rolled_back
+from sifmod.actions.search import Answer, ask, find_all
+from sifmod.actions.stack.apply import Preview, StackOutcome, StackRun, preview_stack
+from sifmod.actions.stack.apply import apply_stack as applied
+from sifmod.actions.stack.stack_options import StackOptions
+from sifmod.actions.start import live, resolve, site_in_force, tree
+from sifmod.actions.uninstall import Uninstalled
+from sifmod.actions.uninstall import uninstall as uninstalled
+from sifmod.actions.verify import Finding, installed
+from sifmod.actions.verify import verify as findings
+from sifmod.config.option import in_full
+from sifmod.config.site import Site
+from sifmod.errors import SifmodError
+from sifmod.image.packages.asked import asked
+from sifmod.image.packages.wanted import words_of
+from sifmod.tree.layout import Layout
+from sifmod.tree.provenance import CommandLine
+from sifmod.tree.receipt import Installation, known_modules
+
+__all__ = [
+    "Answer",
+    "Finding",
+    "Garbage",
+    "InstallOutcome",
+    "InstallPreview",
+    "Installation",
+    "LayerOutcome",
+    "Listed",
+    "Preview",
+    "SifmodError",
+    "Site",
+    "StackOutcome",
+    "Uninstalled",
+    "Where",
+    "add_packages",
+    "apply_stack",
+    "collect_garbage",
+    "install",
+    "list_modules",
+    "load_site",
+    "plan",
+    "plan_stack",
+    "rollback",
+    "search",
+    "uninstall",
+    "verify",
+]
+
+
+@dataclass(frozen=True)
+class Where:
+    """Which tree and which site: as the options of these names; None: as the variables and the settings say."""
+
+    prefix: str | Path | None = None
+    site: str | None = None
+    say: Callable[[str], None] | None = None  # is given a line of text for what goes on
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The options, which mean the same in any directory."""
+        texts = {"prefix": str(self.prefix or ""), "site": self.site or ""}
+        return in_full({name: text for name, text in texts.items() if text})
+
+    def reporter(self, *words: object) -> Reporter:
+        """It answers no question: what would be asked is an error. The log has the words of the call."""
+        return Reporter(self.say or _nothing, confirm=_nothing, command=f"sifmod.api.{' '.join(map(str, words))}")
+
+
+HERE = Where()
+
+
+class Garbage(NamedTuple):
+    """What can go, and what went."""
+
+    plan: GcPlan
+    removed: Collected | None  # None: nothing was to be removed
+
+
+def load_site(where: Where = HERE) -> Site:
+    """The facts of this machine as they are in force, of the settings, the variables and the site file."""
+    return site_in_force(where.given).site
+
+
+def search(*words: str, where: Where = HERE) -> Answer:
+    """The modules that the easyconfigs on the easyconfig path can install and that match all words."""
+    loaded = site_in_force(where.given)
+    return ask(find_all(loaded.site.robot_paths, lambda: loaded, os.environ), words)
+
+
+def plan(easyconfig: str, *, variant: str | None = None, where: Where = HERE) -> InstallPreview:
+    """What `install` would do with an easyconfig, by its path or its name. Changes nothing."""
+    return Installer(where.given).preview(Target(easyconfig, variant))
+
+
+def install(
+    easyconfig: str,
+    *,
+    variant: str | None = None,
+    rebuild: bool = False,
+    locked: bool = False,
+    sanity_check: bool = True,
+    where: Where = HERE,
+) -> InstallOutcome:
+    """Install the module of an easyconfig, by its path or its name. Idempotent."""
+    options = InstallOptions(rebuild=rebuild, asked=CommandLine(checked=sanity_check))
+    installer, target = Installer(where.given, options, locked), Target(easyconfig, variant)
+    if found := installer.unchanged(target):
+        return InstallOutcome(found, "unchanged")
+    return installer.install(target, where.reporter("install", easyconfig))
+
+
+def add_packages(
+    module: str, *requirements: str, layer: str = "default", find_links: str | None = None, where: Where = HERE
+) -> LayerOutcome:
+    """Add Python packages to a module, in a layer over its image; with `find_links` from that directory alone."""
+    words = words_of((find_links,), no_index=True) if find_links else words_of()
+    wanted = asked(requirements)
+    change = LayerChange(module, layer, replace(wanted, words=(*words, *wanted.words)))
+    return change_layer(change, load_site(where), where.reporter("add_packages", module, *requirements))
+
+
+def plan_stack(file: str | Path, *, locked: bool = False, where: Where = HERE) -> Preview:
+    """What `apply_stack` would do, and what it would fetch. Changes nothing."""
+    return preview_stack(Path(file), StackOptions(where.given, locked=locked))
+
+
+def apply_stack(
+    file: str | Path,
+    *,
+    locked: bool = False,
+    only: tuple[str, ...] = (),
+    jobs: int | None = None,
+    sanity_check: bool = True,
+    where: Where = HERE,
+) -> StackOutcome:
+    """Install what a stack names and is not there as it says. A module that fails is in the outcome. Idempotent."""
+    install = InstallOptions(asked=CommandLine(checked=sanity_check))
+    run = StackRun(Path(file), StackOptions(where.given, install, locked, only, jobs))
+    return applied(run, where.reporter("apply_stack", file), _nothing)
+
+
+def list_modules(pattern: str = "", *, where: Where = HERE) -> tuple[Listed, ...]:
+    """The installed modules whose names hold `pattern`, or match it where it has wildcards."""
+    return listed(tree(load_site(where).prefix), pattern)
+
+
+def verify(module: str, *, where: Where = HERE) -> tuple[Finding, ...]:
+    """Hash the image, every file and the layers of a module again; () where all is as it was installed."""
+    layout = tree(load_site(where).prefix)
+    return findings(layout, installed(layout, resolve(module, live(layout))), found_layers((layout,), os.environ))
+
+
+def rollback(module: str, *, to: int | None = None, where: Where = HERE) -> Installation:
+    """Switch a module to the generation `to`, or to the one that was live before. What was live is held."""
+    with _changing(where) as (site, layout):
+        name = resolve(module, known_modules(layout))
+        reporter = where.reporter("rollback", module)
+        return rolled_back(reporter.tree(site), name, to, reporter)
+
+
+def uninstall(module: str, *, where: Where = HERE) -> Uninstalled:
+    """Take a module out of sight; its files stay for `rollback` and for running jobs until garbage is collected."""
+    with _changing(where) as (site, layout):
+        name = resolve(module, known_modules(layout))
+        reporter = where.reporter("uninstall", module)
+        return uninstalled(reporter.tree(site), name, reporter)
+
+
+def collect_garbage(
+    *, remove: bool = False, days: float = 14.0, rollbacks: bool = False, ask_jobs: bool = True, where: Where = HERE
+) -> Garbage:
+    """What is used no more and is older than `days`, with `rollbacks` what a rollback goes back to; `remove` it.
+
+    Slurm is asked which jobs may use it, unless `ask_jobs` is false.
+    """
+    site = load_site(where)
+    found = plan_gc(tree(site.prefix), days, ask_jobs=ask_jobs, rollbacks=rollbacks, mark_days=site.mark_days)
+    if not remove:
+        return Garbage(found, None)
+    with _changing(where) as (site, _):
+        reporter = where.reporter("collect_garbage")
+        return Garbage(found, apply_gc(reporter.tree(site), found, reporter))
+
+
+@contextmanager
+def _changing(where: Where) -> Iterator[tuple[Site, Layout]]:
+    site = load_site(where)
+    layout = tree(site.prefix)
+    with changing_prefix(site):
+        yield site, layout
+
+
+def _nothing(*_: object) -> None:
+    pass

@@ -1,0 +1,162 @@
+"""A command: a function of one frozen value, whose fields are what can be typed after it."""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import MISSING, FrozenInstanceError
+from itertools import starmap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Never, TypeVar, dataclass_transform
+
+import click
+
+from sifmod.cli.verb import Verb, VerbGroup
+from sifmod.config.option import ONE_OR_MORE, TABLE, Option, Word, option_of
+
+if TYPE_CHECKING:
+    from datetime import date
+
+Given = TypeVar("Given", bound="Options")
+_PATH = click.Path(path_type=Path)
+
+
+class Argument:
+    """What is typed without an option before it."""
+
+    def __init__(self, default: object, **attributes: Any) -> None:
+        self.default, self.attributes = default, attributes
+
+
+def argument(metavar: str | None = None, kind: Any = str, *, default: Any = MISSING, many: bool = False) -> Any:
+    """A field that is an argument. `kind` is a type of click, or Path; with `many` it is any number of words."""
+    return Argument(default, metavar=metavar, type=_PATH if kind is Path else kind, nargs=-1 if many else 1)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(argument,))
+class Options:
+    """What can be typed after a command: its subclasses are frozen dataclasses.
+
+    They are so for mypy. dataclasses itself compiles a text for each class, and TAB and `list` would wait for a dozen.
+    """
+
+    def __init__(self, **given: object) -> None:
+        values = {name: one.default if isinstance(one, Argument) else one for name, one in fields(type(self)).items()}
+        if wrong := given.keys() - values.keys() or {name for name in values if (values | given)[name] is MISSING}:
+            raise TypeError(f"{type(self).__name__}: {', '.join(sorted(wrong))}")
+        vars(self).update(values | given)
+
+    def __setattr__(self, name: str, value: object) -> Never:
+        raise FrozenInstanceError(name)
+
+
+def fields(given: type[Options]) -> dict[str, object]:
+    """The fields of options, those of its bases first, with their defaults or what `argument` made."""
+    bases = [vars(base) for base in reversed(given.__mro__) if issubclass(base, Options)]
+    return {name: base.get(name, MISSING) for base in bases for name in base.get("__annotations__", ())}
+
+
+def command(words: str, given: type[Given]) -> Callable[[Callable[[Given], int | None]], Verb]:
+    """Make a function the command of these words.
+
+    A field of `given`, which the function takes, is an argument where `argument` made it, else the option that
+    config/option.py has under its name. What has a default need not be typed.
+    """
+
+    def made(function: Callable[[Given], int | None]) -> Verb:
+        def run(**typed: Any) -> int | None:
+            return function(given(**typed))
+
+        return Verb(words.split()[-1], callback=run, params=parameters(words, given), help=function.__doc__)
+
+    return made
+
+
+def group(name: str, text: str, *commands: click.Command) -> VerbGroup:
+    """A verb of several words."""
+    return VerbGroup(name, help=text, commands=commands)
+
+
+def parameters(words: str, given: type[Options]) -> list[click.Parameter]:
+    """What click is to take from the command line: the arguments, then the options in the order of the table."""
+    arguments = {name: one for name, one in fields(given).items() if isinstance(one, Argument)}
+    options = {option_of(words, name): one for name, one in fields(given).items() if name not in arguments}
+    ordered = sorted(options, key=TABLE.index)
+    return [*starmap(_argument, arguments.items()), *(_option(one, options[one]) for one in ordered)]
+
+
+def typed_again(words: str, given: Options) -> tuple[str, ...]:
+    """The options of a command as each element of its job has them, with paths that mean the same anywhere."""
+    found: list[str] = []
+    for name, value in vars(given).items():
+        if isinstance(fields(type(given))[name], Argument) or (option := option_of(words, name)).submits:
+            continue
+        spelled = option.spellings[-1]
+        if option.type == "flag":
+            found += [spelled] if value else []
+        else:
+            values = value if isinstance(value, tuple) else () if value is None else (value,)
+            texts = (each.absolute() if isinstance(each, Path) else option.in_full(str(each)) for each in values)
+            found += [f"{spelled}={text}" for text in texts]
+    return tuple(found)
+
+
+def _argument(name: str, one: Argument) -> click.Argument:
+    return click.Argument([name], required=one.default is MISSING, **one.attributes, **_default(one.default))
+
+
+def _option(option: Option, default: object) -> click.Option:
+    optional_value = {"is_flag": False, "flag_value": ""} if option.type == "text or nothing" else {}
+    return click.Option(
+        [*option.spellings, option.name],
+        type=_type(option),
+        required=default is MISSING,
+        multiple=option.many,
+        metavar=option.metavar,
+        help=option.help,
+        hidden=not option.help,
+        **_default(default),
+        **({"is_flag": True} if option.type == "flag" else optional_value),
+    )
+
+
+def _default(value: object) -> dict[str, Any]:
+    return {} if value in (MISSING, None, False, ()) else {"default": value}
+
+
+def _type(option: Option) -> Any:
+    match option.type:
+        case tuple() as words:
+            return click.Choice(words)
+        case range() as numbers:
+            return click.IntRange(numbers.start, None if numbers is ONE_OR_MORE else numbers.stop - 1)
+        case word:
+            return _TYPES[word]
+
+
+def _day(text: str) -> "date":
+    from datetime import date
+
+    return date.fromisoformat(text)
+
+
+def _read(pattern: str, expected: str, read: Callable[[str], object] = str) -> "click.ParamType[object]":
+    def convert(text: object) -> object:
+        with suppress(ValueError):
+            if re.fullmatch(pattern, str(text)):
+                return read(str(text))
+        raise click.BadParameter(f"expected {expected}, got {text!r}")
+
+    return click.types.FuncParamType(convert)
+
+
+_WALLTIME = r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){1,2})?|(?i:UNLIMITED|INFINITE)"
+_TYPES: dict[Word, Any] = {
+    **dict.fromkeys(("text", "text or nothing", "number", "place", "places", "site", "reference"), click.STRING),
+    "flag": click.BOOL,
+    "whole": click.INT,
+    "file": _PATH,
+    "amount": _read(r"[0-9]+(\.[0-9]*)?", "0 or more", float),
+    "day": _read("[0-9]{4}-[0-9]{2}-[0-9]{2}", "a day such as 2027-03-31", _day),
+    "walltime": _read(_WALLTIME, "a time such as 02:00:00"),
+    "name": _read(r"[A-Za-z0-9][A-Za-z0-9._,+@-]*", "a name such as project_1"),
+}
