@@ -4,7 +4,7 @@ One name has one meaning and one type in every command. What is not known is nul
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,13 @@ class Described:
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
         return handler(schema) | {"description": self._description}
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a field is called in JSON, where that is another name."""
+
+    name: str
 
 
 INTERNAL, OR_NULL, IF_ANY = "not in JSON", "null where it is empty", "left out where it is None"
@@ -78,6 +85,11 @@ def fields(kind: Any) -> Mapping[str, Any]:
     return {name: one for name, one in found.items() if INTERNAL not in marks(one)}
 
 
+def key_of(name: str, kind: Any) -> str:
+    """What a field of this name and type is called in JSON."""
+    return next((mark.name for mark in marks(kind) if isinstance(mark, Named)), name)
+
+
 def marks(kind: Any) -> tuple[object, ...]:
     """What a type is annotated with."""
     return getattr(kind, "__metadata__", ())
@@ -89,19 +101,19 @@ def in_json(value: object) -> Any:
         return [in_json(one) for one in value] if isinstance(value, list | tuple) else value
     found: dict[str, Any] = {}
     kind: Any = type(value)
-    for name, convert, how in _converters(kind):
+    for name, key, convert, how in _converters(kind):
         one = convert(getattr(value, name))
         if BESIDE in how:
             found |= one or {}
         elif one is not None or IF_ANY not in how:
-            found[name] = one
+            found[key] = one
     return found
 
 
 @cache
-def _converters(kind: Any) -> tuple[tuple[str, Callable[[Any], Any], tuple[object, ...]], ...]:
-    """For each field what turns its value into that of JSON, and its marks."""
-    return tuple((name, _converter(one), marks(one)) for name, one in fields(kind).items())
+def _converters(kind: Any) -> tuple[tuple[str, str, Callable[[Any], Any], tuple[object, ...]], ...]:
+    """For each field its key in JSON, what turns its value into that of JSON, and its marks."""
+    return tuple((name, key_of(name, one), _converter(one), marks(one)) for name, one in fields(kind).items())
 
 
 def _converter(kind: Any) -> Callable[[Any], Any]:

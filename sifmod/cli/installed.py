@@ -45,12 +45,12 @@ def list_command(given: ListOptions) -> None:
         [
             (
                 str(listed.module),
-                _size(listed.found),
+                _size(listed.installation),
                 f"generation {listed.generation}",
                 "; ".join(
                     filter(
                         None,
-                        (in_words(listed.module.version, listed.of_name, day), held(listed.held_since), *listed.lacks),
+                        (in_words(listed.module.version, listed.life, day), held(listed.held), *listed.problems),
                     )
                 ),
             )

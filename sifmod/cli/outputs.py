@@ -43,7 +43,7 @@ from sifmod.cli.show import ShownEasyconfig
 from sifmod.config.origin import Origin
 from sifmod.errors import Error
 from sifmod.image.inspect.description import ImageDescription
-from sifmod.result import BESIDE, IF_ANY, OR_NULL, Described, fields, has_fields, marks, pairs, text_of
+from sifmod.result import BESIDE, IF_ANY, OR_NULL, Described, fields, has_fields, key_of, marks, pairs, text_of
 from sifmod.tree.log import Entry
 
 # what each verb prints where it succeeds; where it fails as a whole, an Error
@@ -153,7 +153,7 @@ def _forms(kind: Any) -> list[tuple[str, dict[str, Any]]]:
         if BESIDE in marks(one):
             forms = [(of + more, known | beside) for of, known in forms for more, beside in _beside(get_args(one)[0])]
         else:
-            forms = [(of, {**known, name: _field(one)}) for of, known in forms]
+            forms = [(of, {**known, key_of(name, one): _field(one)}) for of, known in forms]
     return forms
 
 

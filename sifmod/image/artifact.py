@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 from sifmod.errors import FetchError
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
-from sifmod.result import Arch, Described, Internal, Notes, Sha256, Size, Source
+from sifmod.result import Arch, Named, Notes, Sha256, Size, Source
 
 if TYPE_CHECKING:
     import requests
@@ -28,12 +28,7 @@ class Artifact:
     source: Source  # the source that gave it, as `shown` spells it
     arch: Arch  # as the SIF's header says
     notes: Notes = ()  # what the user should know: e.g. a hard link that became a copy
-    origin: Internal[ImageOrigin] = NO_ORIGIN
-
-    @property
-    def made_from(self) -> Annotated[ImageOrigin, Described("what the reference stood for")]:
-        """The origin, by its name in JSON."""
-        return self.origin
+    origin: Annotated[ImageOrigin, Named("made_from")] = NO_ORIGIN
 
 
 class ImageStore(Protocol):

@@ -13,7 +13,7 @@ from sifmod.config.kinds import SYNTAXES, stub_path
 from sifmod.config.name import ModuleName, is_part
 from sifmod.errors import ViewError
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin, from_fields
-from sifmod.result import Arch, Described, Internal, PathText, Sha256, Size, Source
+from sifmod.result import Arch, Described, Named, PathText, Sha256, Size, Source
 from sifmod.tree import provenance as provenances
 from sifmod.tree.durable import is_refused, names, parsed, read
 from sifmod.tree.layout import RECEIPT, Layout
@@ -51,12 +51,7 @@ class ImageRecord(NamedTuple):
     link: Annotated[str, Described("copy, hardlink or reference")]  # how it came into the store, or that it did not
     filename: Annotated[str, Described("of the link in the generation")]
     path: PathText  # in the store, or the user's own file when it is only referenced
-    origin: Internal[ImageOrigin] = NO_ORIGIN
-
-    @property
-    def made_from(self) -> Annotated[ImageOrigin, Described("what its source stood for")]:
-        """The origin, by its name in JSON."""
-        return self.origin
+    origin: Annotated[ImageOrigin, Named("made_from")] = NO_ORIGIN
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ def test_what_is_installed_in_order(layout: Layout) -> None:
     before = disk_state(layout.prefix)
     listed = list_modules(layout)
     assert [(one.module, one.generation) for one in listed] == [(modules[1], 1), (modules[0], 2), (modules[2], 1)]
-    assert [one.found for one in listed] == [there[1], again, there[2]]
-    assert not any(one.lacks for one in listed)
+    assert [one.installation for one in listed] == [there[1], again, there[2]]
+    assert not any(one.problems for one in listed)
     assert disk_state(layout.prefix) == before
 
 
@@ -51,12 +51,12 @@ def test_a_damaged_module_is_listed_with_what_is_wrong(layout: Layout) -> None:
     Path(installation.root, "tiny.sif").resolve().unlink()
     layout.module_file(MODULE, "lua").unlink()
     (listed,) = list_modules(layout)
-    assert listed.found == installation
-    assert listed.lacks == (
+    assert listed.installation == installation
+    assert listed.problems == (
         f"the modulefile {layout.module_file(MODULE, 'lua')} is missing",
         f"the image {installation.own_image.path} is missing",
     )
     Path(installation.root, RECEIPT).unlink()
     (listed,) = list_modules(layout)
-    assert (listed.module, listed.generation, listed.found) == (MODULE, 1, None)
-    assert "receipt" in listed.lacks[0]
+    assert (listed.module, listed.generation, listed.installation) == (MODULE, 1, None)
+    assert "receipt" in listed.problems[0]
