@@ -6,7 +6,9 @@ next command. Both are plain text, lower-case start, no full stop on a single se
 
 import errno
 from dataclasses import dataclass
+from typing import Annotated
 
+from sifmod.result import Described, Hint, OrNull
 from sifmod.system import FILE_LIMIT, meaning, one_line, reason
 
 BUG = 70  # the exit code of one
@@ -53,12 +55,12 @@ class EasyconfigNotFoundError(SifmodError):
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One thing that is wrong in one file, at a line and column counted from 1."""
+    """One thing that is wrong, or odd, at one place."""
 
-    file: str
-    line: int
-    column: int
-    key: str
+    file: Annotated[OrNull[str], Described("or the option or the variable that gave the value")]
+    line: Annotated[OrNull[int], Described("from 1")]
+    column: Annotated[OrNull[int], Described("from 1")]
+    key: Annotated[OrNull[str], Described("path of the key, as in image.sources[0]")]
     message: str
 
     def __str__(self) -> str:
@@ -81,6 +83,26 @@ class ConfigError(SifmodError):
         """Each problem on a line of its own, so that an editor finds its place."""
         number = len(self.problems)
         return f"{'a problem' if number == 1 else f'{number} problems'} in the configuration\n{self.message}"
+
+
+@dataclass(frozen=True)
+class Error:
+    """What went wrong, as `--json` prints it; the place is that of the first problem."""
+
+    error: Annotated[str, Described("the message, as standard error has it")]
+    hint: OrNull[Hint]
+    exit_code: int
+    file: OrNull[str]
+    line: OrNull[int]
+    column: OrNull[int]
+    problems: tuple[Problem, ...]
+
+
+def as_result(error: SifmodError) -> Error:
+    """The error as a result."""
+    problems = error.problems if isinstance(error, ConfigError) else ()
+    first = problems[0] if problems else Problem("", 0, 0, "", "")
+    return Error(error.message, error.hint, error.exit_code, first.file, first.line, first.column, problems)
 
 
 class PatternError(SifmodError):

@@ -4,6 +4,7 @@ import errno
 import os
 import pwd
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -97,6 +98,25 @@ def subordinate_ids(file: str = "/etc/subuid") -> tuple[range, ...]:
         return ()
     found = re.findall(r"^([^:\n]+):([0-9]{1,10}):([0-9]{1,10})\s*$", text, re.MULTILINE)
     return tuple(range(int(first), int(first) + int(count)) for who, first, count in found if who in (user, name))
+
+
+def not_own(place: Path) -> str:
+    """Why others could change what is in a directory; "" where this user alone may write. Raises OSError."""
+    status = place.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        return f"{place} is no directory"
+    if status.st_uid != os.geteuid():
+        return f"{place} belongs to {user_name(status.st_uid)}"
+    return f"others may write {place}" if status.st_mode & 0o022 else ""
+
+
+def own_directory(place: Path) -> Path:
+    """A directory where this user alone may write, made where it is not there. Raises OSError where others may."""
+    with suppress(FileExistsError):
+        place.mkdir(0o700)
+    if why := not_own(place):
+        raise PermissionError(why)
+    return place
 
 
 _SCRATCH = "sifmod-scratch-"

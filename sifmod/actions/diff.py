@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from sifmod.actions.install.reapply import planned
 from sifmod.actions.subject import Subject
@@ -14,6 +14,7 @@ from sifmod.image.inspect.package import Package, PackageKind
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.module.variables import host_variables
+from sifmod.result import Described, Notes
 from sifmod.tree.durable import content
 from sifmod.tree.receipt import Installation
 
@@ -76,7 +77,7 @@ def _plain(word: str) -> str:
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that has a name; None where it is not there."""
+    """One thing that is not the same in both; null where it is not there."""
 
     name: str
     old: str | None
@@ -85,28 +86,28 @@ class Change:
 
 @dataclass(frozen=True)
 class PackageChange:
-    """A package and its versions, of which an image with several Pythons may have several."""
+    """A package that has not the same versions in both; an image with several Pythons may have several."""
 
     kind: PackageKind
     name: str
-    old_versions: tuple[str, ...]
+    old_versions: Annotated[tuple[str, ...], Described("each that is somewhere in the image")]
     new_versions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What `new` has otherwise than `old`, as `--json` prints it; each part is sorted by name."""
+    """What changed between two generations, modules or images; each part is sorted by name."""
 
-    old: str
+    old: Annotated[str, Described("a module with @ and its generation, a digest, or a path")]
     new: str
-    origin_changes: tuple[Change, ...]  # what they were made from
-    loaded_modules: tuple[Change, ...]  # by views, by their names
+    origin_changes: Annotated[tuple[Change, ...], Described("image, source, easyconfig and the like")]
+    loaded_modules: Annotated[tuple[Change, ...], Described("that views load, by name, with their versions")]
     packages: tuple[PackageChange, ...]
-    variables: tuple[Change, ...]
-    variables_inside: tuple[Change, ...]  # of the container
-    binds: tuple[Change, ...]  # by their targets
-    commands: tuple[Change, ...]
-    notes: tuple[str, ...]  # what could not be compared, and why
+    variables: Annotated[tuple[Change, ...], Described("that a load sets on the host")]
+    variables_inside: Annotated[tuple[Change, ...], Described("of the container; PATH: what comes in front of it")]
+    binds: Annotated[tuple[Change, ...], Described("by their targets")]
+    commands: Annotated[tuple[Change, ...], Described("and what they start")]
+    notes: Notes  # what could not be compared, and why
 
 
 def diff(old: Subject, new: Subject) -> Difference:

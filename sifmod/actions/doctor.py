@@ -20,6 +20,7 @@ from sifmod.errors import ConfigError, FetchError, RuntimeMissingError, SifmodEr
 from sifmod.image.builder import dockerfile_builder, way_to_build
 from sifmod.image.program import ask, limits
 from sifmod.module.quote import shell
+from sifmod.result import Hint, OrNull
 from sifmod.system import size_text
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live_modules
@@ -33,12 +34,12 @@ _HANDED_ON = ("APPTAINER_BIND", "APPTAINER_BINDPATH")  # by the wrappers, to a S
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: what was found, and the next step where one is needed."""
+    """One thing that `doctor` looked at: what was found, and the next step where one is needed."""
 
     subject: str
     status: Status
     text: str
-    hint: str = ""
+    hint: OrNull[Hint] = ""
 
 
 def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.fetch_settings import fetch_settings
@@ -12,6 +12,7 @@ from sifmod.config.site import Site
 from sifmod.errors import FetchError
 from sifmod.image.export import write_archive, write_directory, write_sif, write_sqsh
 from sifmod.module.plan import Runtime
+from sifmod.result import Described, Notes
 from sifmod.tree.target_store import target_store
 
 Form = Literal["sif", "sqsh", "oci-archive", "docker-archive", "sandbox"]
@@ -29,8 +30,9 @@ class Exported:
     """What was written."""
 
     path: Path
-    size: int | None  # bytes of a file, None for a directory
-    notes: tuple[str, ...]
+    form: Form
+    size: Annotated[int | None, Described("bytes of the file; null for a directory", ge=0)]
+    notes: Notes
 
 
 def export(image: Path, form: Form, target: Path, site: Site, reporter: Reporter, *, force: bool) -> Exported:
@@ -52,7 +54,7 @@ def export(image: Path, form: Form, target: Path, site: Site, reporter: Reporter
     ):
         notes = _write(image.resolve(), form, incoming, site, reporter)
         one.add(incoming, "")
-    return Exported(target, target.stat().st_size if target.is_file() else None, notes)
+    return Exported(target, form, target.stat().st_size if target.is_file() else None, notes)
 
 
 def _write(image: Path, form: Form, to: Path, site: Site, reporter: Reporter) -> tuple[str, ...]:

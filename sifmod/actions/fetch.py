@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from sifmod.actions.changing_prefix import changing_prefix, site_umask
 from sifmod.actions.fetch_settings import fetch_settings
@@ -11,13 +12,15 @@ from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes
-from sifmod.errors import ImageError, OptionError, SifmodError, UnstartableError
+from sifmod.errors import Error, ImageError, OptionError, SifmodError, UnstartableError
 from sifmod.image.artifact import Artifact
 from sifmod.image.fetch import announced_size, fetch_image
+from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
 from sifmod.image.sources.source_kinds import parse
 from sifmod.module.plan import ImagePlan, Runtime
+from sifmod.result import Beside, Described, Sha256
 from sifmod.system import size_text
 from sifmod.tree.generation import tidy
 from sifmod.tree.store import Store
@@ -74,6 +77,47 @@ class FetchOptions:
     offline: bool = False
     keep_blobs: bool = False
     into_home: bool = False  # a large image may go to the home directory without a question
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What makes the same SIF again."""
+
+    compression: str
+    tools: tuple[tuple[str, str], ...]
+    tree: Sha256
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The keys of `image` that promise a conversion."""
+
+    sha256: Sha256
+    conversion: Conversion
+
+
+@dataclass(frozen=True)
+class FetchedImage(Artifact):
+    """A verified SIF."""
+
+    promise: Annotated[Promise | None, Described("null for what was a SIF already")] = None
+
+
+@dataclass(frozen=True)
+class FetchedReference:
+    """One of several references, and its image; with an error, one that could not be fetched."""
+
+    reference: str
+    outcome: Beside[FetchedImage | Error]
+
+
+def with_promise(artifact: Artifact) -> FetchedImage:
+    """With what an easyconfig can promise of a conversion, for which all of the SIF is read."""
+    made, promise = artifact.origin, None
+    if made.compression:
+        conversion = Conversion(made.compression, made.tools, tree_digest(artifact.path))
+        promise = Promise(artifact.sha256, conversion)
+    return FetchedImage(**vars(artifact), promise=promise)
 
 
 def fetch(source: str, site: Site, options: FetchOptions, reporter: Reporter) -> Artifact:

@@ -1,6 +1,10 @@
 """gc: remove what a GcPlan says, as far as a second look under the locks agrees."""
 
-from typing import NamedTuple
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from sifmod.actions.garbage import GcPlan, OldGeneration, old_generations
 from sifmod.actions.garbage import plan_gc as plan_gc
@@ -8,6 +12,8 @@ from sifmod.actions.log import record, record_beside
 from sifmod.actions.references import release
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
+from sifmod.result import Described, Number, OrNull, Size
+from sifmod.system import size_text
 from sifmod.tree.durable import reported, take
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.layer import OldLayer, remove_layers
@@ -21,6 +27,9 @@ from sifmod.tree.removal import prune, remove_tree
 from sifmod.tree.stack_record import locked_images
 from sifmod.tree.store import GC, StoredImage, discard, entries
 
+if TYPE_CHECKING:
+    from sifmod.actions.room import Room
+
 
 class Collected(NamedTuple):
     """What a gc did."""
@@ -30,6 +39,44 @@ class Collected(NamedTuple):
     partials: tuple[Partial, ...]
     size: int  # bytes
     layers: tuple[OldLayer, ...] = ()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What `gc` looks at."""
+
+    kind: Literal["generation", "image", "download", "layer", "remains of a run", "cache", "temporary files"]
+    path: Path
+    keep: Annotated[OrNull[str], Described("why it stays; null: it goes")]
+    size: Annotated[Size | None, Described("bytes; of an image, a download, a layer, a cache or temporary files")] = (
+        None
+    )
+    module: Annotated[ModuleName | None, Described("of a generation")] = None
+    generation: Number | None = None
+    removed: Annotated[bool, Described("by this run")] = False
+
+    @property
+    def text(self) -> str:
+        """What it is, for people."""
+        if self.module:
+            return f"{self.module} generation {self.generation}"
+        return self.kind if self.size is None else f"{self.kind} {size_text(self.size)}"
+
+
+def candidates(plan: GcPlan, rooms: Iterable["Room"] = ()) -> list[Candidate]:
+    """What a gc looked at, before anything is removed, and what it leaves to commands of others."""
+    rows = [Candidate("generation", old.root, old.keep, None, old.module, old.number) for old in plan.generations]
+    rows += [Candidate("image", old.image.path, old.keep, old.image.size) for old in plan.images]
+    rows += [Candidate("download", old.partial.path, old.keep, old.partial.size) for old in plan.partials]
+    rows += [Candidate("layer", old.root, old.keep, old.size) for old in plan.layers]
+    rows += [Candidate("image", image.path, image.keep, image.size) for image in plan.used]
+    rows += [Candidate("remains of a run", path, "another user's, and closed to you") for path in plan.closed]
+    return rows + [Candidate(room.kind, room.path, room.way_out, room.size) for room in rooms]
+
+
+def after(rows: Iterable[Candidate]) -> list[Candidate]:
+    """The same, and which of it is gone now."""
+    return [replace(row, removed=not row.keep and not os.path.lexists(row.path)) for row in rows]
 
 
 def apply_gc(tree: Tree, plan: GcPlan, reporter: Reporter) -> Collected:
@@ -63,7 +110,7 @@ def apply_gc(tree: Tree, plan: GcPlan, reporter: Reporter) -> Collected:
             for image in going:
                 if image.sha256 not in named and discard(layout, image, held, plan.mark_days):
                     images.append(image)
-                    done = Done("removed", image=image.sha256, size=image.size)
+                    done = Done("removed", sha256=image.sha256, size=image.size)
                     record_beside(tree, done, reporter)
     forget(layout, {image.sha256 for image in entries(layout)})
     gone = []

@@ -3,20 +3,23 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 from sifmod.actions.install.found_in_image import srun_mpi
 from sifmod.actions.inventory import image_path
 from sifmod.actions.layer.places import found_layers, words_for
+from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.inspect.mpi import read_dynamic
 from sifmod.image.inspect.python_environments import find_environments
 from sifmod.image.inspect.rootfs import Rootfs, find_command, open_rootfs, search_path
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.module.jobscript import DISTRIBUTED, JOB, TORCHRUN, Job, JobOptions, from_json, job_script
+from sifmod.module.jobscript import DISTRIBUTED, JOB, TORCHRUN, Job, JobOptions, Style, from_json, job_script
 from sifmod.module.quote import shell
+from sifmod.result import Described
 from sifmod.tree.durable import read
 from sifmod.tree.layer import DEFAULT
 from sifmod.tree.layout import Layout
@@ -27,6 +30,16 @@ _PERF = ("all_reduce_perf_mpi", "all_reduce_perf")  # NVIDIA's images have both,
 _PERF_PLACES = ("/usr/local/bin", "/usr/bin", "/opt/nccl-tests/build", "/opt/rccl-tests/build")
 _SIZES = "-b 8 -e 1G -f 2"
 _LARGEST = 1 << 28
+
+
+@dataclass(frozen=True)
+class JobScript:
+    """A job script."""
+
+    module: ModuleName
+    style: Style
+    path: Annotated[Path | None, Described("null without -o")]
+    text: str
 
 
 def jobscript(installation: Installation, options: JobOptions, trees: tuple[Layout, ...]) -> str:
@@ -57,12 +70,9 @@ def _job(installation: Installation) -> Job:
     place = Path(installation.root, JOB)
     try:
         return from_json(read(place))
-    except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
-        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            raise
-        said = "was installed by an earlier sifmod" if isinstance(error, OSError) else f"{place} is damaged"
+    except (ValueError, KeyError, TypeError, RecursionError, FileNotFoundError) as error:
         raise ModuleError(
-            f"{installation.module}: there is nothing to make a job script from: it {said}",
+            f"{installation.module}: there is nothing to make a job script from: {place} is damaged or gone",
             "`sifmod install --module-only --installed` renders it again",
         ) from error
 

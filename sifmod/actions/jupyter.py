@@ -8,13 +8,16 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 from sifmod.actions.layer.inside import python_wrapper
 from sifmod.actions.layer.places import searched, words_for
+from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.image.child import run_child
 from sifmod.module.quote import shell
 from sifmod.module.scripts import NO_LAYER
+from sifmod.result import Beside, Described, Internal, OrNull
 from sifmod.tree.kernelspec import Kernelspec, write_kernelspec
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation
@@ -42,16 +45,30 @@ exec {wrapper} "$@"
 """
 
 
+KernelState = Literal["made", "unchanged", "removed"]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of this user's Jupyter, and what was done to it."""
+
+    spec: Beside[Kernelspec]
+    path: Path
+    state: KernelState
+
+
 @dataclass(frozen=True)
 class Lab:
-    """JupyterLab as it is to be started, and how it is reached: what to type and what to open on one's own computer."""
+    """JupyterLab, which is about to start; its log goes to standard error."""
 
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
+    command: Internal[tuple[str, ...]]
+    environment: Internal[Mapping[str, str]]
+    module: ModuleName
+    layer: Annotated[OrNull[str], Described("null: the one that the module takes by itself")]
     node: str
     port: int
-    tunnel: str
-    url: str
+    tunnel: Annotated[str, Described("to be typed on one's own computer")]
+    url: Annotated[str, Described("to be opened there; with the token, which is a password")]
 
 
 def install_kernel(installation: Installation, layer: str, kernels: Path, environ: Mapping[str, str]) -> bool:
@@ -99,7 +116,8 @@ def lab(installation: Installation, layer: str, environ: Mapping[str, str]) -> L
     )
     node, way = way_here(environ)
     tunnel = shlex.join(("ssh", "-N", "-L", f"{port}:127.0.0.1:{port}", *way))
-    return Lab(command, environment, node, port, tunnel, f"http://127.0.0.1:{port}/lab?token={token}")
+    url = f"http://127.0.0.1:{port}/lab?token={token}"
+    return Lab(command, environment, installation.module, layer, node, port, tunnel, url)
 
 
 def way_here(environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:

@@ -10,7 +10,7 @@ from sifmod.errors import InstallError
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.module.quote import shell
-from sifmod.tree.durable import names, read
+from sifmod.tree.durable import read
 from sifmod.tree.layer import LOCK, Layer
 
 _PLAIN = re.compile("[A-Za-z0-9_][A-Za-z0-9_.+-]*")
@@ -44,13 +44,9 @@ def write_commands(directory: Path, commands: Iterable[str], layer: str) -> None
         place.chmod(mode | (mode & 0o444) >> 2)  # for who may read it
 
 
-def commands_of(layer: Layer, top: Path) -> list[str]:
-    """The names of its commands, as its receipt says; of one that an earlier sifmod made, those of its `bin/`.
-
-    `top`: the tree, below which no link is followed. Raises InstallError for a name that none may have, OSError.
-    """
-    made = [path.removeprefix("bin/") for path, _ in layer.made if path.startswith("bin/")]
-    found = sorted(made if layer.made else names(Path(layer.root, "bin"), top))
+def commands_of(layer: Layer) -> list[str]:
+    """The names of its commands, as its receipt says. Raises InstallError for a name that none may have."""
+    found = sorted(path.removeprefix("bin/") for path, _ in layer.made if path.startswith("bin/"))
     if wrong := [name for name in found if not is_command(name)]:
         raise InstallError(
             f"{wrong[0]!r} cannot be the name of a command of the layer {layer.name} of {layer.module}",

@@ -1,9 +1,7 @@
 """default, hide, deprecate, retire: what staff decide about a module that is installed."""
 
-import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from sifmod.actions.hooks import run_hooks
 from sifmod.actions.log import record
@@ -12,15 +10,22 @@ from sifmod.config.hook import Moment
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import FullError, ModuleError, OptionError
+from sifmod.result import Described
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import Life, NameLife, checked_text, read_life
+from sifmod.tree.life import Life, ModuleLife, NameLife, checked_text, read_life
 from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
 from sifmod.tree.receipt import live_number
 from sifmod.tree.write_life import Written, commands, life_lock, write_life, written
 
-_HEEDS = re.compile('"life"|/life/')  # in what a modulefile shares, where its load reads the notices
+
+class DecidedModule(NamedTuple):
+    """A module about which something was decided."""
+
+    module: ModuleName
+    changed: Annotated[bool, Described("whether any file was written")]
+    life: ModuleLife
 
 
 class Decided(NamedTuple):
@@ -62,7 +67,7 @@ def update_life(
             before = read_life(layout, name)
             _hooks(site, "before_retire", differences(name, before, checked(before)), reporter)
             done = write_life(layout, name, checked, held)
-    _tell(layout, name, done, reporter)
+    _tell(done, reporter)
     changes = tuple(differences(name, done.before, done.after))
     for module, what in changes:
         number = live_number(layout, module)
@@ -88,7 +93,7 @@ def forget_life(tree: Tree, module: ModuleName, reporter: Reporter) -> bool:
             why = error.message.partition(";")[0]
             reporter.say(f"warning: {why}; repeat `sifmod uninstall {module}` when there is space")
             return read_life(layout, module.name).default == module.version
-    _tell(layout, module.name, done, reporter)
+    _tell(done, reporter)
     return done.before.default == module.version
 
 
@@ -144,18 +149,8 @@ def differences(name: str, before: NameLife, after: NameLife) -> Iterator[tuple[
             yield ModuleName(name, before.default), "no longer the default"
 
 
-def _tell(layout: Layout, name: str, done: Written, reporter: Reporter) -> None:
+def _tell(done: Written, reporter: Reporter) -> None:
     for kept in done.kept:
         reporter.say(f"warning: {kept.path} was not written by sifmod, or was edited, and is kept; it lacks")
         for line in commands(kept.text):
             reporter.say(f"  {line}")
-    for version, life in done.after.versions.items() if done.changed else ():
-        module = ModuleName(name, version)
-        if (life.deprecated or life.retired) and (number := live_number(layout, module)) is not None:
-            shared = Path(layout.generation(module, number), "share")
-            if not any(_HEEDS.search(file.read_text("utf-8")) for file in shared.glob("module.*")):
-                reporter.warn_once(
-                    str(module),
-                    f"{module} was installed by an earlier sifmod, so that a load of it says nothing;"
-                    " `sifmod install --module-only --installed` renders it anew",
-                )

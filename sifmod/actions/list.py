@@ -1,25 +1,54 @@
 """list: what is installed."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+from sifmod.actions.installed import Installed, installed_from
 from sifmod.config.name import ModuleName, fits
-from sifmod.errors import InstallError
-from sifmod.tree.history import held_since, read_history
+from sifmod.errors import InstallError, Problem
+from sifmod.result import Described, Internal, Named, Number, Time
+from sifmod.tree.history import held_since, in_utc, read_history
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import NameLife, decided_names, read_life
+from sifmod.tree.life import ModuleLife, NameLife, decided_names, read_life
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
 from sifmod.tree.state import missing
 
+_HELD = "what was rolled back from, and is not installed again unasked"
+
+
+class HeldGeneration(NamedTuple):
+    """A generation that was rolled back from, and is held."""
+
+    generation: Number
+    since: Time
+
 
 class Listed(NamedTuple):
-    """One installed module."""
+    """An installed module."""
 
     module: ModuleName
-    generation: int
-    installation: Installation | None  # None: its receipt cannot be read
-    problems: tuple[str, ...]  # what it lacks to be usable; () when all is well
-    life: NameLife  # of all modules of its name
-    held: dict[int, float]  # the generations that are held, and since when
+    generation: Number
+    installation: Internal[Installation | None]  # None: its receipt cannot be read
+    problems: Internal[tuple[str, ...]]  # what it lacks to be usable; () when all is well
+    life: Internal[NameLife]  # of all modules of its name
+    held: Internal[dict[int, float]]  # the generations that are held, and since when
+
+    @property
+    def rolled_back(self) -> Annotated[tuple[HeldGeneration, ...], Named("held"), Described(_HELD)]:
+        return tuple(HeldGeneration(number, in_utc(since)) for number, since in self.held.items())
+
+    @property
+    def decided(self) -> Annotated[ModuleLife, Named("life")]:
+        return self.life.of_module(self.module.version)
+
+    @property
+    def lacks(self) -> Annotated[tuple[Problem, ...], Named("problems"), Described("what it lacks to be usable")]:
+        return tuple(Problem("", 0, 0, "", problem) for problem in self.problems)
+
+    @property
+    def shown(
+        self,
+    ) -> Annotated[Installed | None, Named("installation"), Described("null where the receipt cannot be read")]:
+        return installed_from(self.installation) if self.installation else None
 
 
 def list_modules(layout: Layout, pattern: str = "") -> tuple[Listed, ...]:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sifmod import __version__
+from sifmod.config.bounded_file import read_bounded
 from sifmod.config.find import SUFFIXES, shipped
 from sifmod.config.input import Input
-from sifmod.config.limits import bound, limits
-from sifmod.config.name import ModuleName, is_part
+from sifmod.config.name import ModuleName
 from sifmod.config.prefix import settings_directories
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, OptionError
@@ -37,7 +37,7 @@ class LockedImage(NamedTuple):
     sha256: str
     source: str  # that gave it
     origin: ImageOrigin
-    commands: FoundCommands | None = None  # what was found in it, which decides files; an earlier sifmod wrote neither
+    commands: FoundCommands | None = None  # what was found in it, which decides files
     mpi: FoundMpi | None = None
 
 
@@ -52,7 +52,7 @@ class LockedModule(NamedTuple):
     image: LockedImage | None  # None: a view
     files: Mapping[str, str]  # digests of the generated files
     layers: Mapping[str, str]  # digests of the packages that the site has put over it, by the layers' names
-    contents: Mapping[str, str] = {}  # and of all else of those layers; without one where an earlier sifmod wrote it
+    contents: Mapping[str, str]  # and of all of those layers
 
     @property
     def digest(self) -> str:
@@ -188,6 +188,13 @@ def check_image(locked: LockedModule, image: ImagePlan, stored: Iterable[StoredI
         raise InstallError(f"{locked.module}: not what the lock says: {wrong}", "write the lock anew")
 
 
+class WrittenLock(NamedTuple):
+    """A lock that was written."""
+
+    path: Path
+    locked: tuple[ModuleName, ...]
+
+
 def to_json(modules: Iterable[LockedModule]) -> str:
     """The text of a lock: the same modules give the same text, and a change of one shows in its lines alone."""
     rows = []
@@ -203,11 +210,7 @@ def to_json(modules: Iterable[LockedModule]) -> str:
 def read_lock(path: Path) -> Lock:
     """Raises OptionError where there is none, or another file."""
     try:
-        with path.open("rb") as file:
-            text = file.read(limits().lock_size + 1)
-        if len(text) > limits().lock_size:
-            raise OptionError(f"{path} has more bytes than {bound('lock_size')}")
-        fields = json.loads(text)
+        fields = json.loads(read_bounded(path, "lock_size"))
         if fields["format"] != _FORMAT:
             raise OptionError(f"{path} is of format {fields['format']}, and this sifmod reads {_FORMAT}")
         modules = tuple(_module(row) for row in fields["modules"])
@@ -220,20 +223,21 @@ def read_lock(path: Path) -> Lock:
 
 
 def _module(row: dict[str, Any]) -> LockedModule:
-    parts, image = row["module"].split("/"), row["image"] and dict(row["image"])
+    image = row["image"] and dict(row["image"])
     seen = {name: image.pop(name, None) if image else None for name in ("commands", "mpi")}
     commands = FoundCommands(**seen["commands"]) if seen["commands"] else None
     mpi = FoundMpi(**{**seen["mpi"], "found": tuple(seen["mpi"]["found"])}) if seen["mpi"] else None
     texts = (row["sifmod"], row["words"], *((image["source"], image["sha256"]) if image else ()))
     texts += (*row["inputs"].keys(), *row["inputs"].values(), *row["files"].keys(), *row["files"].values())
-    contents = row.get("contents", {})
-    texts += (*row["layers"].keys(), *row["layers"].values(), *contents.keys(), *contents.values())
+    texts += (*row["layers"].keys(), *row["layers"].values(), *row["contents"].values())
     texts += (*(commands or ()), *((mpi.question, mpi.told, mpi.used, *mpi.found) if mpi else ()))
-    if len(parts) != 2 or not all(map(is_part, parts)) or not all(isinstance(text, str) for text in texts):
+    if not all(isinstance(text, str) for text in texts):
         raise ValueError("a text that is none")
     digests = (*row["inputs"].values(), *row["files"].values(), *((image["sha256"],) if image else ()))
     if not all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests):
         raise ValueError("a digest that is none")
+    if row["layers"].keys() != row["contents"].keys():
+        raise ValueError("a layer without its contents")
     if type(row["generation"]) is not int:
         raise ValueError("a number that is none")
     locked = image and LockedImage(
@@ -241,4 +245,4 @@ def _module(row: dict[str, Any]) -> LockedModule:
         commands=commands,
         mpi=mpi,
     )
-    return LockedModule(**{**row, "module": ModuleName(*parts), "image": locked})
+    return LockedModule(**{**row, "module": ModuleName.parse(row["module"]), "image": locked})

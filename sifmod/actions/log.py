@@ -46,14 +46,14 @@ def record_layer(layers: Layers, now: Layer | None, before: Layer | None, lease:
     if layer and layers.prefix == layers.tree / "layers" and layout.log(layer.module).is_file():
         done = Done("removed", layer.module, before.number if before else None, layer=layer.name)
         if now:
-            done = done._replace(what="made", after=now.number, image=now.image, size=now.size)
+            done = done._replace(what="made", generation=now.number, sha256=now.image, size=now.size)
         record_beside(Tree(layout, lease, reporter.waiting), done, reporter)
 
 
 def record_fetched(tree: Tree, store: Store, reporter: Reporter) -> None:
     """Write what a fetch has added to the store."""
     for image, size in store.brought:
-        record_beside(tree, Done("fetched", image=image, size=size), reporter)
+        record_beside(tree, Done("fetched", sha256=image, size=size), reporter)
 
 
 def changes(layout: Layout, names: Collection[str] = ()) -> Log:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.reporter import Reporter
@@ -26,6 +26,7 @@ from sifmod.image.registry.upload import Blob, put_manifest, read_manifest, uplo
 from sifmod.image.sif_to_oci import Base, convert, descriptor_data, layer_bytes
 from sifmod.image.sources.source_kinds import parse as parse_source
 from sifmod.module.plan import Runtime
+from sifmod.result import Arch, Described, Digest, Notes, Source
 from sifmod.tree.layout import Layout
 from sifmod.tree.store import has_its_size, read_stored
 
@@ -45,16 +46,16 @@ class PushOptions:
 
 @dataclass(frozen=True)
 class Pushed:
-    """What a registry has now. `digest` is what the tag names: a manifest, or an index with it."""
+    """What a registry has now."""
 
-    reference: str  # with the digest
-    digest: str
-    manifest: str
-    arch: str
-    size: int  # bytes of all blobs
-    sent: int  # bytes of blobs that went out
-    there: bool  # the tag named it before
-    notes: tuple[str, ...]
+    reference: Annotated[Source, Described("names just this image, by its digest")]
+    digest: Annotated[Digest, Described("of what the tag names: the manifest, or an index with it")]
+    manifest: Digest
+    arch: Arch
+    size: Annotated[int, Described("bytes of all its blobs", ge=0)]
+    sent: Annotated[int, Described("bytes of blobs that went out", ge=0)]
+    there: Annotated[bool, Described("the tag named this image before")]
+    notes: Notes
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,12 @@ class Room:
     command: str
 
     @property
+    def way_out(self) -> str:
+        """Why gc leaves it, and which command frees it."""
+        less = "" if self.whole else "more than that: counting took too long; "
+        return f"{less}{self.why}; `{self.command}` frees it"
+
+    @property
     def text(self) -> str:
         """Its size, for people."""
         return f"{'' if self.whole else 'more than '}{size_text(self.size)}"

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 from cyclonedx.contrib.license.factories import LicenseFactory
@@ -36,6 +37,7 @@ from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import line
 from sifmod.module.plan import LAYER_TARGET
+from sifmod.result import Described, Notes, Number, OrNull, Sha256
 from sifmod.tree.layer import Layer
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
@@ -47,13 +49,17 @@ _LATEST = 253402300799  # seconds since 1970: the year 9999
 
 @dataclass(frozen=True)
 class Sbom:
-    """A document, and what was counted in it."""
+    """A software bill of materials."""
 
-    text: str
-    sha256: str  # of the image; "" for a view
-    packages: int  # of the image, or of all that a view loads
-    layers: tuple[str, ...]  # their names
-    notes: tuple[str, ...]  # what could not be read
+    module: Annotated[ModuleName | None, Described("null for an image by itself")]
+    generation: Number | None
+    sha256: Annotated[OrNull[Sha256], Described("of the image; null for a view")]
+    format: Format
+    package_count: Annotated[int, Described("of the image, or of all that a view loads", ge=0)]
+    layers: Annotated[tuple[str, ...], Described("names of the user's layers that are in it")]
+    notes: Notes  # what could not be read
+    text: Annotated[str, Described("the document, CycloneDX 1.6")]
+    path: Annotated[Path | None, Described("null without -o")] = None
 
 
 def sbom(
@@ -93,8 +99,16 @@ def sbom(
     kind = {"json": OutputFormat.JSON, "xml": OutputFormat.XML}[form]
     text = make_outputter(document, kind, SchemaVersion.V1_6).output_as_string(indent=2)
     names = tuple(name for part in parts for name in part.layers)
-    sha256 = "" if view else parts[0].sha256
-    return Sbom(text + "\n", sha256, sum(part.packages for part in parts), names, tuple(notes))
+    return Sbom(
+        module=subject.installation.module if subject.installation else None,
+        generation=subject.installation.generation if subject.installation else None,
+        sha256="" if view else parts[0].sha256,
+        format=form,
+        package_count=sum(part.packages for part in parts),
+        layers=names,
+        notes=tuple(notes),
+        text=text + "\n",
+    )
 
 
 class _Part(NamedTuple):
@@ -172,7 +186,7 @@ def _image(
 ) -> Component:
     """The image, under its module's name where it is one's; and where it comes from, as properties."""
     installation, origin = subject.installation, subject.origin
-    source = subject.source or described.origin
+    source = subject.source or described.source
     said = [
         ("source", source),
         ("index", origin.index),

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from sifmod.config.find import easyconfigs
 from sifmod.config.name import fits
@@ -13,6 +13,7 @@ from sifmod.config.offered import Offered, read_index
 from sifmod.config.shown import shown
 from sifmod.config.version import is_meant, version_key
 from sifmod.errors import ConfigError, Problem
+from sifmod.result import IfAny, Internal, Named
 
 if TYPE_CHECKING:
     from sifmod.config.load_easyconfig import LoadedEasyconfig
@@ -25,7 +26,11 @@ class Found:
 
     path: Path
     variants: tuple[Offered, ...]
-    problems: tuple[Problem, ...] = ()
+    problems: Internal[tuple[Problem, ...]] = ()
+
+    @property
+    def faults(self) -> Annotated[IfAny[tuple[Problem, ...]], Named("problems")]:
+        return self.problems or None
 
 
 def find_all(

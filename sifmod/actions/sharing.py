@@ -5,13 +5,14 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from sifmod.actions.changing_prefix import make_marks
 from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.errors import OptionError, PermissionsError
 from sifmod.module.quote import shell
+from sifmod.result import Described, PathText
 from sifmod.system import some, user_name
 from sifmod.tree.durable import reported
 from sifmod.tree.layout import Layout
@@ -22,13 +23,13 @@ _ACL = "system.posix_acl_access"
 
 
 class Wrong(NamedTuple):
-    """A file or directory of sifmod's whose rights are not those of the site; `repaired`: they are now."""
+    """A file or directory of sifmod's that the site's `sharing` wants to have another group or mode."""
 
-    path: str
+    path: PathText
     expected: str
     found: str
-    owner: str
-    repaired: bool
+    owner: Annotated[str, Described("who can repair it; root can too")]
+    repaired: Annotated[bool, Described("by this run")]
 
 
 def rights(site: Site) -> Rights | None:

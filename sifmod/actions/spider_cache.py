@@ -47,8 +47,7 @@ def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool
                     for file in Path(new).iterdir():
                         file.replace(directory / file.name)
                     Path(begun, "stamp").replace(stamp)
-            for left in directory.glob("*.new.*"):  # of an earlier sifmod's run that failed
-                left.unlink()
+
     except (OSError, LookupError, SifmodError) as error:
         reporter.say(f"warning: the spider cache was not refreshed: {error}")
         return False

@@ -3,17 +3,18 @@
 import os
 from collections.abc import Collection
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from sifmod.actions.garbage import GcPlan, plan_gc
-from sifmod.actions.gc import Collected, apply_gc
+from sifmod.actions.gc import Candidate, Collected, apply_gc
 from sifmod.actions.life import forget_life
 from sifmod.actions.log import record
 from sifmod.actions.references import release
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
-from sifmod.errors import InstallError, ModuleError, SifmodError
+from sifmod.errors import Error, InstallError, ModuleError, SifmodError
+from sifmod.result import Beside, Described, Number, PathText
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.history import recorded
 from sifmod.tree.kernelspec import kernels_directory, our_kernelspecs
@@ -24,15 +25,29 @@ from sifmod.tree.receipt import live_number, read_receipt, views_of
 
 
 class Uninstalled(NamedTuple):
-    """What was taken out of sight, and what is left."""
+    """A module that is out of sight."""
 
     module: ModuleName
-    generation: int | None  # the one that was live; None: another run has uninstalled it, and gc has not come yet
-    user_software: str | None  # the directory that holds the user's own additions, when there are any
-    user_layers: str | None  # the same of layers
-    default: bool  # it was what its name alone loads
-    views: tuple[ModuleName, ...]  # those that load it, and have nothing to load in its place
-    kernels: tuple[str, ...]  # the commands that remove those of this user's Jupyter, which start no more
+    generation: Annotated[Number | None, Described("that was live; null: it was uninstalled before")]
+    user_software: Annotated[PathText | None, Described("what the user added, which stays")]
+    user_layers: Annotated[PathText | None, Described("packages that the user added, which stay")]
+    default: Annotated[bool, Described("whether it was what its name alone loads")]
+    views: Annotated[tuple[ModuleName, ...], Described("modules that load it, and can be loaded no more")]
+    kernels: Annotated[tuple[str, ...], Described("commands that remove the user's kernels of it from Jupyter")]
+
+
+class NotUninstalled(NamedTuple):
+    """A module that is still there."""
+
+    module: ModuleName
+    error: Beside[Error]
+
+
+class Uninstalls(NamedTuple):
+    """What `uninstall` did."""
+
+    uninstalled: tuple[Uninstalled | NotUninstalled, ...]
+    purged: Annotated[tuple[Candidate, ...], Described("with --purge: what was looked at to free space")]
 
 
 def uninstall(tree: Tree, module: ModuleName, reporter: Reporter) -> Uninstalled:

@@ -4,14 +4,15 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from sifmod.config.name import ModuleName
-from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.errors import FetchError, ModuleError, OptionError, PermissionsError
+from sifmod.digest import sha256_file
+from sifmod.errors import Error, FetchError, ModuleError, OptionError, PermissionsError, SifmodError, as_result
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.printable import line
 from sifmod.image.signature.signatures import check, signatures
+from sifmod.result import Beside, Described, ModuleText, PathText
 from sifmod.tree.durable import names
 from sifmod.tree.layer import IMAGE, TREE, Layer
 from sifmod.tree.layout import RECEIPT, Layout
@@ -22,10 +23,10 @@ Kind = Literal["missing", "changed", "unreadable", "added", "released"]
 
 
 class Finding(NamedTuple):
-    """One thing that is not as the receipt says; `added` and `released` are the user's doing and no fault."""
+    """One thing that is not as the receipt says."""
 
-    kind: Kind
-    path: str  # absolute
+    kind: Annotated[Kind, Described("added and released are the user's doing, and no fault")]
+    path: PathText
     expected: str
     found: str
 
@@ -33,6 +34,18 @@ class Finding(NamedTuple):
     def fault(self) -> bool:
         """The module may not work, or not as it was installed."""
         return self.kind not in ("added", "released")
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A module, compared with its receipt."""
+
+    module: ModuleName
+    findings: tuple[Finding, ...]
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.fault)
 
 
 def installed(layout: Layout, module: ModuleName) -> Installation:
@@ -81,19 +94,18 @@ def verify_layer(layer: Layer) -> tuple[Finding, ...]:
     if not layer.image:
         return (Finding("unreadable", f"{layer.root}/layer.json", "a receipt", "none that can be read"),)
     root, found = Path(layer.root), _commands(layer)
-    if layer.digest:
+    if layer.packed:
         return (*_file(root / IMAGE, FileRecord(IMAGE, layer.digest, 0o644)), *found)
-    path = root / (IMAGE if layer.packed else TREE)
-    return found if path.exists() else (Finding("missing", str(path), "the packages", "nothing"), *found)
+    if (root / TREE).exists():
+        return found
+    return (Finding("missing", str(root / TREE), "the packages", "nothing"), *found)
 
 
 def _commands(layer: Layer) -> tuple[Finding, ...]:
-    """Its lock, and its commands on the host; of an earlier sifmod, which kept no digests of them, what it rendered."""
-    from sifmod.actions.layer_commands import command
-
+    """Its lock, and its commands on the host."""
     root = Path(layer.root)
     there = {f"bin/{name}" for name in names(root / "bin")}
-    made = dict(layer.made or ((path, sha256_bytes(command(path[4:], layer.name).encode())) for path in there))
+    made = dict(layer.made)
     records = (FileRecord(path, digest, 0o755 if path in there else 0o644) for path, digest in sorted(made.items()))
     found = [finding for record in records for finding in _file(root / record.path, record)]
     more = [Finding("changed", str(root / path), "nothing", "a file") for path in sorted(there - made.keys())]
@@ -160,16 +172,17 @@ def _image(root: str, image: ImageRecord) -> list[Finding]:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of one image: who signed it, or what is wrong and what to do about it."""
+class SignedImage:
+    """An image that owners of known keys have signed, or one without a good signature over all of it."""
 
-    signers: tuple[str, ...] = ()  # fingerprint and name
-    problem: str = ""
-    hint: str = ""
+    module: Annotated[ModuleText | None, Described("null for a file")]
+    path: Path
+    signers: Annotated[tuple[str, ...], Described("fingerprint and name")]
+    error: Beside[Error | None]
 
 
-def check_image(path: Path, keys: tuple[Path, ...]) -> Outcome:
-    """Check that owners of `keys` signed all of the SIF at `path`; reads all of it.
+def check_image(module: str | None, path: Path, keys: tuple[Path, ...]) -> SignedImage:
+    """Check that owners of `keys` signed all of the SIF at `path`, the image of `module`; reads all of it.
 
     Raises RuntimeMissingError where there is no gpgv, OptionError where it is signed and no key is given, or for a file
     of keys that is none.
@@ -186,5 +199,6 @@ def check_image(path: Path, keys: tuple[Path, ...]) -> Outcome:
             )
         signers = check(path, info, keys)
     except (FetchError, PermissionsError) as error:  # SignatureError among them
-        return Outcome(problem=error.message, hint=error.hint)
-    return Outcome(tuple(f"{signer.fingerprint} {line(signer.name, 200)}".rstrip() for signer in signers))
+        return SignedImage(module, path.absolute(), (), as_result(SifmodError(error.message, error.hint)))
+    signed_by = tuple(f"{signer.fingerprint} {line(signer.name, 200)}".rstrip() for signer in signers)
+    return SignedImage(module, path.absolute(), signed_by, None)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,12 +10,13 @@ import click
 
 from sifmod.cli.command import Options, argument, command
 from sifmod.cli.context import load_context, load_facts, reporter
-from sifmod.cli.output import counted, echo, error_data, print_json, problems_data, quiet, say, show_error, write
+from sifmod.cli.output import counted, echo, print_json, quiet, say, show_error, write
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
-from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, Problem, SifmodError
+from sifmod.errors import ConfigError, EasyconfigNotFoundError, Error, OptionError, Problem, SifmodError, as_result
 from sifmod.system import one_line
 
 if TYPE_CHECKING:
+    from sifmod.actions.author.check import Checked, CheckedFile
     from sifmod.config.load_site import LoadedSite
 
 Words = tuple[str, ...]
@@ -38,14 +39,14 @@ def check_command(given: CheckOptions) -> int:
 
     context = load_context(given.settings)
     only = tuple(dict.fromkeys(given.variants))
-    results: list[dict[str, object]] = []
+    results: list[CheckedFile] = []
     codes: list[int] = []
     shared: dict[str, int] = {}  # how many files each problem of another one is about
     for file in given.files:
         for path in files_below(Path(file)) or (file,):
             found = _checked(path, context, only)
             codes.append(found.exit_code)
-            results.append(found.data)
+            results.append(found.result)
             for line in found.elsewhere:
                 shared[line] = shared.get(line, 0) + 1
             if found.lines and not given.as_json:
@@ -62,16 +63,16 @@ def check_command(given: CheckOptions) -> int:
 
 @dataclass(frozen=True)
 class Found:
-    """What `check` says of a file: as data, in lines about it, and in lines about the files that it uses."""
+    """What `check` says of a file: as a result, in lines about it, and in lines about the files that it uses."""
 
-    data: dict[str, object]
+    result: "CheckedFile"
     lines: Words
     elsewhere: Words = ()
     exit_code: int = 0
 
 
 def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
-    from sifmod.actions.author.check import check, check_settings, check_stack, settings_kind
+    from sifmod.actions.author.check import CheckedFile, check, check_settings, check_stack, settings_kind
     from sifmod.config.word import wanted_easyconfig
 
     path = Path(word)
@@ -82,30 +83,26 @@ def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
         path = wanted_easyconfig(word, context.site)
         if (kind := settings_kind(path)) == "stack":
             number = check_stack(path, context)
-            return _fine(path, (), [], [f"{one_line(str(path))}: ok: a stack of {counted(number, 'easyconfig')}"])
+            return _fine(path, (), (), [f"{one_line(str(path))}: ok: a stack of {counted(number, 'easyconfig')}"])
         if kind:
             warnings = check_settings(path, kind, os.environ)
-            return _fine(path, warnings, [], [f"{one_line(str(path))}: ok: a {kind}"])
+            return _fine(path, warnings, (), [f"{one_line(str(path))}: ok: a {kind}"])
         checked = check(path, context, variants)
     except SifmodError as error:
-        data = {"path": str(path.absolute()), "modules": [], "warnings": [], **error_data(error)}
+        result = CheckedFile(path.absolute(), error=as_result(error))
         if isinstance(error, ConfigError):
-            return Found(data, *_places(path, error.problems), error.exit_code)
-        return Found(data, (str(error), *([f"hint: {error.hint}"] if error.hint else [])), (), error.exit_code)
+            return Found(result, *_places(path, error.problems), error.exit_code)
+        return Found(result, (str(error), *([f"hint: {error.hint}"] if error.hint else [])), (), error.exit_code)
     name = one_line(str(path))
-    modules: list[dict[str, object]] = [
-        {"module": one.module, "variant": one.variant, "rendered": one.files} for one in checked
-    ]
     fine = [f"{name}: ok: {one.module}{f' (variant {one.variant})' if one.variant else ''}" for one in checked]
-    return _fine(path, dict.fromkeys(problem for one in checked for problem in one.warnings), modules, fine)
+    return _fine(path, dict.fromkeys(problem for one in checked for problem in one.warnings), checked, fine)
 
 
-def _fine(path: Path, warnings: Iterable[Problem], modules: list[dict[str, object]], lines: list[str]) -> Found:
+def _fine(path: Path, warnings: Iterable[Problem], modules: "tuple[Checked, ...]", lines: list[str]) -> Found:
+    from sifmod.actions.author.check import CheckedFile
 
     own, elsewhere = _places(path, warnings, " (warning)")
-    told = {"modules": modules, "problems": [], "warnings": problems_data(warnings)}
-    data: dict[str, object] = {"path": str(path.absolute()), **told}
-    return Found(data, (*own, *lines), elsewhere)
+    return Found(CheckedFile(path.absolute(), modules, tuple(warnings)), (*own, *lines), elsewhere)
 
 
 def _places(path: Path, problems: Iterable[Problem], end: str = "") -> tuple[Words, Words]:
@@ -133,7 +130,7 @@ def new_command(given: NewCommand) -> None:
     read where it is. With --from the easyconfig builds an image of its own. The file is
     <Name>-<version><versionsuffix>.yaml in this directory; none is ever overwritten.
     """
-    from sifmod.actions.author.new import NewOptions, make_draft
+    from sifmod.actions.author.new import Drafted, NewOptions, make_draft
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.cli.progress import progress
     from sifmod.errors import OptionError
@@ -163,9 +160,8 @@ def new_command(given: NewCommand) -> None:
     if target is not None:
         write_text(draft.text, target)
     if given.as_json:
-        path = str(target.absolute()) if target else None
-        module, sif = str(draft.loaded.easyconfig.module), str(draft.image.absolute())
-        print_json({"path": path, "module": module, "sif": sif, "text": draft.text})
+        module = draft.loaded.easyconfig.module
+        print_json(Drafted(target and target.absolute(), module, draft.image.absolute(), draft.text))
     elif target is None:
         echo(draft.text, nl=False)
     else:
@@ -191,7 +187,7 @@ def import_command(given: ImportOptions) -> int:
     be carried over stands at the top of each easyconfig and on standard error. A file that cannot be turned into an
     easyconfig that `sifmod check` accepts is refused with the reason; the others are written, and the exit code is 5.
     """
-    from sifmod.actions.author.import_easyconfig import convert, find_sources, write
+    from sifmod.actions.author.import_easyconfig import ImportedFile, NewEasyconfig, convert, find_sources, write
     from sifmod.imports.cost import CannotImportError
     from sifmod.imports.modulefile import Naming
 
@@ -201,19 +197,19 @@ def import_command(given: ImportOptions) -> int:
     if module_tree and not Path(module_tree).is_dir():
         raise OptionError(f"--module-tree: there is no directory {module_tree}")
     naming = Naming(given.name_from == "whatis", Path(module_tree) if module_tree else None)
-    results: list[dict[str, object]] = []
-    failed: dict[Path, dict[str, object]] = {}
+    results: list[ImportedFile] = []
+    failed: dict[Path, Error] = {}
     worst, repeated, left = 0, 0, 0
     for one in convert(find_sources(tuple(map(Path, given.files))), load_facts(given.settings), naming):
-        row = {"source": str(one.source), "notes": one.notes}
+        source = str(one.source)
         if one.same_as in failed:
             left += 1
-            results.append({**row, **failed[one.same_as], "notes": [f"the same as {one.same_as}"]})
+            results.append(ImportedFile(source, (f"the same as {one.same_as}",), failed[one.same_as]))
             continue
         if one.same_as:
             repeated += 1
-            told = {"path": str((directory / one.filename).absolute()), "module": one.module}
-            results.append({**row, **told, "notes": [f"the same as {one.same_as}, imported once"]})
+            same = NewEasyconfig((directory / one.filename).absolute(), one.module)
+            results.append(ImportedFile(source, (f"the same as {one.same_as}, imported once",), same))
             continue
         try:
             if one.problem:
@@ -221,12 +217,13 @@ def import_command(given: ImportOptions) -> int:
             path = write(one, directory, given.force)
         except (CannotImportError, OptionError) as error:
             worst = max(worst, error.exit_code)
-            place = {"file": str(one.source), "line": error.line} if isinstance(error, CannotImportError) else {}
-            failed[one.source] = {**error_data(error), **place}
-            results.append({**row, **failed[one.source]})
+            failed[one.source] = as_result(error)
+            if isinstance(error, CannotImportError):
+                failed[one.source] = replace(as_result(error), file=source, line=error.line or 0)
+            results.append(ImportedFile(source, one.notes, failed[one.source]))
             show_error(f"{one_line(str(one.source))}: {error.message}{f'; {error.hint}' if error.hint else ''}")
             continue
-        results.append({**row, "path": str(path.absolute()), "module": one.module})
+        results.append(ImportedFile(source, one.notes, NewEasyconfig(path.absolute(), one.module)))
         for note in one.notes:
             say(f"{one.source}: {note}")
         if not given.as_json:
@@ -257,7 +254,7 @@ def schema_command(given: SchemaOptions) -> None:
 
         write(json.dumps(stack_schema() if given.stack else easyconfig_schema(), indent=2))
         return
-    from sifmod.cli.outputs.verbs import OUTPUTS, hook_schema, output_schema
+    from sifmod.cli.outputs import OUTPUTS, hook_schema, output_schema
 
     if given.hooks:
         write(json.dumps(hook_schema(), indent=2))
@@ -280,19 +277,19 @@ def lock_command(given: LockOptions) -> None:
 
     The lock of FILE.yaml is FILE.lock beside it; that of a NAME is in this directory.
     """
-    from sifmod.actions.lock import lock_beside
+    from sifmod.actions.lock import WrittenLock, lock_beside
     from sifmod.actions.stack.record import write_lock
     from sifmod.actions.stack.stack_options import read_stack
-    from sifmod.cli.stack_files import installed_stack, lock_data, say_locked
+    from sifmod.cli.stack_files import installed_stack, say_locked
     from sifmod.config.stack import stack_of
 
     stacks = (given.easyconfigs,) if given.output else tuple((word,) for word in given.easyconfigs)
-    written: list[dict[str, object]] = []
+    written = []
     for words in stacks:
         path = (given.output or lock_beside(words[0])).absolute()
         modules = write_lock(read_stack(stack_of(words, given.variants), installed_stack(given)), path)
         if not given.as_json:
             say_locked(path, modules)
-        written.append(lock_data(path, modules))
+        written.append(WrittenLock(path, tuple(one.module for one in modules)))
     if given.as_json:
         print_json(written[0] if len(written) == 1 else written)

@@ -1,19 +1,20 @@
 """What is told of a batch: an error when it comes, and a line for each at the end."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from sifmod.actions.batch import Done, Ended, Failed, NotTried, run_batch, worst
-from sifmod.cli.output import echo, error_data, show_error
+from sifmod.cli.output import echo, show_error
+from sifmod.errors import as_result
 
 Thing = TypeVar("Thing")
 
 
 class Told(NamedTuple):
-    """What became of one of them: in the words of the summary, and as data."""
+    """What became of one of them: in the words of the summary, and as a result."""
 
     state: str
-    data: Mapping[str, object]
+    result: Any = None
 
 
 class Teller:
@@ -42,9 +43,9 @@ def told_batch(
     return found
 
 
-def data_of(ended: Ended[Told]) -> Mapping[str, object]:
-    """As `--json` prints it."""
-    return error_data(ended.error) if isinstance(ended, Failed) else ended.result.data
+def result_of(ended: Ended[Told]) -> Any:
+    """What `--json` prints of it."""
+    return as_result(ended.error) if isinstance(ended, Failed) else ended.result.result
 
 
 def summary(ended: Sequence[tuple[object, Ended[Told]]]) -> Iterator[str]:

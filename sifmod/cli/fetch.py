@@ -2,22 +2,17 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from sifmod.actions.batch import worst
-from sifmod.cli.batch import Told, data_of, summary, told_batch
+from sifmod.cli.batch import Told, result_of, summary, told_batch
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_context, reporter
-from sifmod.cli.output import echo, print_json, quiet, say, shaped
+from sifmod.cli.output import echo, print_json, quiet, say
 from sifmod.cli.shared_options import ConversionOptions
 from sifmod.config.shown import shown
 from sifmod.errors import OptionError
-
-if TYPE_CHECKING:
-    from sifmod.cli.outputs.installed import Fetched
-    from sifmod.image.artifact import Artifact
 
 
 class FetchCommand(ConversionOptions):
@@ -47,7 +42,7 @@ def fetch_command(given: FetchCommand) -> int:
     if len(references) == 1:
         told = fetch(references[0])
         if given.as_json:
-            print_json(told.data)
+            print_json(told.result)
         return 0
     batch = told_batch(references, fetch, fail_fast=given.fail_fast)
     ended = [(shown(reference), one) for reference, one in batch]
@@ -55,13 +50,15 @@ def fetch_command(given: FetchCommand) -> int:
     for line in summary(ended) if code or not given.quiet else ():
         say(line)
     if given.as_json:
-        print_json([{"reference": reference, **data_of(one)} for reference, one in ended])
+        from sifmod.actions.fetch import FetchedReference
+
+        print_json([FetchedReference(reference, result_of(one)) for reference, one in ended])
     return code
 
 
 def _fetch(given: FetchCommand) -> Callable[[str], Told]:
     """Fetches the image of a reference, and prints its path."""
-    from sifmod.actions.fetch import FetchOptions, fetch
+    from sifmod.actions.fetch import FetchOptions, fetch, with_promise
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
     site = load_context(given.settings).site
@@ -82,7 +79,7 @@ def _fetch(given: FetchCommand) -> Callable[[str], Told]:
             artifact = fetch(reference, site, options, reporter(speak, update))
         state = "fetched" if update.used else "in the store already"
         if given.as_json:
-            return Told(state, _data(artifact))
+            return Told(state, with_promise(artifact))
         if not update.used:
             speak("the image is in the store already")
         if options.keep_blobs and not update.used:
@@ -93,7 +90,7 @@ def _fetch(given: FetchCommand) -> Callable[[str], Told]:
         if not any(artifact.sha256 in text for text in (*artifact.notes, str(artifact.path))):
             speak(f"SHA-256 {artifact.sha256}")
         echo(artifact.path)
-        return Told(state, {})
+        return Told(state)
 
     return fetched
 
@@ -104,15 +101,3 @@ def _digest(text: str) -> str:
     if len(digest) != 64 or set(digest) - set("0123456789abcdef"):
         raise OptionError(f"--sha256: expected 64 hexadecimal digits, got {text!r}")
     return digest
-
-
-def _data(artifact: "Artifact") -> "Fetched":
-    """What `--json` prints: the SIF, what it was made from, and for a conversion what an easyconfig can promise."""
-    from sifmod.cli.outputs.installed import Conversion, Fetched
-    from sifmod.image.inspect.rootfs import tree_digest
-
-    promise, origin = None, artifact.origin
-    if origin.compression:
-        tree = tree_digest(artifact.path)
-        promise = {"sha256": artifact.sha256, "conversion": shaped(Conversion, origin, tree=tree)}
-    return shaped(Fetched, artifact, made_from=origin, promise=promise)

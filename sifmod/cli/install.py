@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.actions.batch import worst
-from sifmod.cli.batch import Told, data_of, summary, told_batch
+from sifmod.cli.batch import Told, result_of, summary, told_batch
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import reporter
-from sifmod.cli.output import echo, outgoing_data, print_json, quiet, receipt_data, say
+from sifmod.cli.output import echo, print_json, quiet, say
 from sifmod.cli.shared_options import ConversionOptions
 from sifmod.config.shown import shown
 from sifmod.system import one_line
@@ -82,8 +82,9 @@ def install_command(given: InstallCommand) -> int:
         for line in summary(ended):
             say(line)
     if given.as_json:
-        rows = [{"easyconfig": shown(one.easyconfig), "variant": one.variant, **data_of(end)} for one, end in ended]
-        print_json(rows)
+        from sifmod.actions.install.row import Row
+
+        print_json([Row(shown(one.easyconfig), one.variant, result_of(end)) for one, end in ended])
     return code
 
 
@@ -107,6 +108,7 @@ def _options(given: InstallCommand) -> "InstallOptions":
 
 def _fetch(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
     """Fetch the image of an easyconfig into the store, and print its path."""
+    from sifmod.actions.install.row import FetchedFor
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
     speak = quiet if given.quiet else say
@@ -118,8 +120,7 @@ def _fetch(installer: "Installer", target: "Target", given: InstallCommand) -> T
         if given.keep_blobs and not update.used:
             speak(NOTHING_KEPT)
         echo(artifact.path)
-    row = {"module": str(module), "path": str(artifact.path), "sha256": artifact.sha256}
-    return Told(f"{module}: the image {state}", row)
+    return Told(f"{module}: the image {state}", FetchedFor(module, artifact.path, artifact.sha256))
 
 
 def _install(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
@@ -129,10 +130,13 @@ def _install(installer: "Installer", target: "Target", given: InstallCommand) ->
     words = _STATES[state].format(installation.generation)
     told = f"{installation.module} {words}"
     if given.as_json:
-        rows = [outgoing_data(one) for one in layers]
-        return Told(told, {**receipt_data(installation), "changed": state != "unchanged", "outgoing_layers": rows})
+        from sifmod.actions.install.row import InstallDone
+        from sifmod.actions.installed import installed_from
+
+        fields = vars(installed_from(installation))
+        return Told(told, InstallDone(**fields, changed=state != "unchanged", outgoing_layers=layers))
     _report(installation, words, layers, quiet=given.quiet)
-    return Told(told, {})
+    return Told(told)
 
 
 def _installed(installer: "Installer", target: "Target", given: InstallCommand) -> "InstallOutcome":
@@ -172,15 +176,11 @@ def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLay
 def _dry_run(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
     """Show what an install would do."""
     found = installer.preview(target, quick=given.dry_run_short and not given.extended_dry_run)
-    row: dict[str, object] = {
-        "easyconfig": found.easyconfig,
-        "module": str(found.module),
-        "mark": found.mark,
-        "outgoing_layers": [outgoing_data(one) for one in found.outgoing],
-    }
-    told = Told(f"{found.module} [{found.mark}]", row)
+    told = Told(f"{found.module} [{found.mark}]")
     if given.as_json:
-        return told
+        from sifmod.actions.install.row import DryRun
+
+        return told._replace(result=DryRun(found.easyconfig, found.module, found.mark, found.outgoing))
     echo(one_line(f" * [{found.mark}] {found.easyconfig} (module: {found.module})"))
     if found.decision is None:
         return told

@@ -1,37 +1,19 @@
 """`sifmod list`, `log`, `rollback`, `uninstall` and `gc`: what is installed, and what becomes of it."""
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, load_facts, reporter, resolve
-from sifmod.cli.output import (
-    counted,
-    echo,
-    error_data,
-    life_data,
-    print_json,
-    print_rows,
-    problems_data,
-    receipt_data,
-    say,
-    shaped,
-    show_error,
-)
+from sifmod.cli.output import counted, echo, print_json, print_rows, say, show_error
 from sifmod.cli.shared_options import TreeOptions
-from sifmod.config.name import ModuleName
-from sifmod.errors import Problem, SifmodError
+from sifmod.errors import SifmodError, as_result
 from sifmod.system import one_line, size_text
 from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
-    from sifmod.actions.garbage import GcPlan
-    from sifmod.actions.room import Room
     from sifmod.actions.uninstall import Uninstalled
-    from sifmod.cli.outputs.tree import Collected, Kind, Logged
     from sifmod.tree.log import Done, Entry
     from sifmod.tree.receipt import Installation
 
@@ -44,7 +26,6 @@ class ListOptions(TreeOptions):
 def list_command(given: ListOptions) -> None:
     """List the installed modules whose name holds PATTERN."""
     from sifmod.actions.list import list_modules
-    from sifmod.tree.history import in_utc
     from sifmod.tree.history import in_words as held
     from sifmod.tree.life import in_words, today
     from sifmod.tree.state import remains
@@ -57,19 +38,7 @@ def list_command(given: ListOptions) -> None:
     layout = layout_for(given.prefix)
     found = list_modules(layout, given.pattern)
     if given.as_json:
-        print_json(
-            [
-                {
-                    "module": str(listed.module),
-                    "generation": listed.generation,
-                    "held": [{"generation": number, "since": in_utc(since)} for number, since in listed.held.items()],
-                    "life": life_data(listed.life, listed.module.version),
-                    "problems": problems_data(Problem("", 0, 0, "", told) for told in listed.problems),
-                    "installation": receipt_data(listed.installation) if listed.installation else None,
-                }
-                for listed in found
-            ]
-        )
+        print_json(found)
         return
     day = today()
     print_rows(
@@ -80,7 +49,8 @@ def list_command(given: ListOptions) -> None:
                 f"generation {listed.generation}",
                 "; ".join(
                     filter(
-                        None, (in_words(listed.module.version, listed.life, day), held(listed.held), *listed.problems)
+                        None,
+                        (in_words(listed.module.version, listed.life, day), held(listed.held), *listed.problems),
                     )
                 ),
             )
@@ -112,18 +82,11 @@ def log_command(given: LogOptions) -> None:
     for problem in log.problems:
         say(f"warning: {problem}")
     if given.as_json:
-        print_json([_logged(entry) for entry in log.entries])
+        print_json(log.entries)
         return
     print_rows([_log_row(entry) for entry in log.entries])
     if not log.entries and not given.modules:
         echo("no change is recorded here", err=True)
-
-
-def _logged(entry: "Entry") -> "Logged":
-    from sifmod.cli.outputs.tree import Logged
-
-    done = entry.done._asdict()
-    return shaped(Logged, entry, **done | {"generation": entry.done.after, "sha256": entry.done.image})
 
 
 def _log_row(entry: "Entry") -> tuple[str, ...]:
@@ -135,9 +98,10 @@ def _told(done: "Done") -> str:
 
     if done.module is None:
         size = size_text(done.size or 0)
-        return f"{done.what} image {done.image[:12]}…, {size}" if done.image else f"{done.what} download, {size}"
-    number = done.before if done.after is None else done.after
-    was = f" (was {done.before})" if done.after is not None and done.before not in (None, done.after) else ""
+        return f"{done.what} image {done.sha256[:12]}…, {size}" if done.sha256 else f"{done.what} download, {size}"
+    now = done.generation
+    number = done.before if now is None else now
+    was = f" (was {done.before})" if now is not None and done.before not in (None, now) else ""
     of = f"layer {done.layer} of " if done.layer else ""
     return f"{done.what} {of}{done.module}{f', generation {number}' if number else ''}{was}"
 
@@ -156,6 +120,7 @@ def rollback_command(given: RollbackOptions) -> None:
     forward to it, an install of other content or `uninstall` ends that.
     """
     from sifmod.actions.changing_prefix import changing_prefix
+    from sifmod.actions.installed import installed_from
     from sifmod.actions.rollback import release_held, rollback
     from sifmod.tree.history import held_since, in_words, read_history
     from sifmod.tree.receipt import known_modules
@@ -173,7 +138,7 @@ def rollback_command(given: RollbackOptions) -> None:
         from sifmod.actions.verify import installed
 
         if given.as_json:
-            print_json(receipt_data(installed(layout, module)))
+            print_json(installed_from(installed(layout, module)))
         else:
             say(f"{module}: generation {', '.join(map(str, numbers))} is no longer held")
         return
@@ -181,7 +146,7 @@ def rollback_command(given: RollbackOptions) -> None:
         telling = reporter()
         installation = rollback(telling.tree(site), module, given.to, telling)
     if given.as_json:
-        print_json(receipt_data(installation))
+        print_json(installed_from(installation))
     else:
         say(f"{module}: generation {installation.generation} is live")
         if held := held_since(read_history(layout, module)):
@@ -198,8 +163,9 @@ class UninstallOptions(TreeOptions):
 def uninstall_command(given: UninstallOptions) -> int:
     """Take modules out of sight; files stay for `rollback` and running jobs until `gc`, what you added for ever."""
     from sifmod.actions.changing_prefix import changing_prefix
+    from sifmod.actions.gc import after, candidates
+    from sifmod.actions.uninstall import NotUninstalled, Uninstalled, Uninstalls, uninstall
     from sifmod.actions.uninstall import purge as free
-    from sifmod.actions.uninstall import uninstall
     from sifmod.tree.receipt import known_modules
 
     site = load_facts(given.settings).site
@@ -207,7 +173,7 @@ def uninstall_command(given: UninstallOptions) -> int:
     known = known_modules(layout)
     modules = [resolve(name, known) for name in given.names]
     telling = reporter()
-    rows: list[dict[str, object]] = []
+    rows: list[Uninstalled | NotUninstalled] = []
     worst, gone = 0, []
     for module in modules:
         try:
@@ -216,26 +182,26 @@ def uninstall_command(given: UninstallOptions) -> int:
         except SifmodError as error:  # the others have their turn
             worst = max(worst, error.exit_code)
             show_error(error.message, error.hint)
-            rows.append({"module": str(module), **error_data(error)})
+            rows.append(NotUninstalled(module, as_result(error)))
             continue
         gone.append(module)
-        rows.append(done._asdict() | {"module": str(module), "views": [str(view) for view in done.views]})
+        rows.append(done)
         _report(done, purge=given.purge)
     purged = []
     if given.purge and gone:
         with changing_prefix(site):
             plan, freed = free(layout, gone, site, telling, ask_jobs=not given.ignore_jobs)
-        purged = after(collected(plan))
+        purged = after(candidates(plan))
         for old in plan.generations:
             if old.keep:
                 say(f"{old.module}: generation {old.number} stays in {old.root}: {old.keep}")
         for row in purged:
-            if row["keep"] and row["kind"] == "image":
-                say(f"{row['path']} stays: {row['keep']}")
+            if row.keep and row.kind == "image":
+                say(f"{row.path} stays: {row.keep}")
         kinds = f"{counted(len(freed.generations), 'generation')}, {counted(len(freed.images), 'image')}"
         say(f"removed {kinds}: {size_text(freed.size)}")
     if given.as_json:
-        print_json({"uninstalled": rows, "purged": purged})
+        print_json(Uninstalls(tuple(rows), tuple(purged)))
     return worst
 
 
@@ -280,20 +246,18 @@ def gc_command(given: GcOptions) -> None:
     """
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.garbage import plan_gc
-    from sifmod.actions.gc import apply_gc
+    from sifmod.actions.gc import after, apply_gc, candidates
     from sifmod.actions.room import rooms
 
     site = load_facts(given.settings).site
     layout = Layout(site.prefix)
     days, mark_days = 0.0 if given.now else given.days, 0.0 if given.marks else site.mark_days
     plan = plan_gc(layout, days, ask_jobs=not given.ignore_jobs, rollbacks=given.rollbacks, mark_days=mark_days)
-    rows = collected(plan)
-    rows += [_collected(room.kind, room.path, _frees(room), room.size) for room in rooms(site)]
+    rows = candidates(plan, rooms(site))
     if not given.as_json:
         for row in rows:
-            keep = row["keep"]
-            line = f"{'keep  ' if keep else 'remove'}  {_what(row)}  {row['path']}{f'  ({keep})' if keep else ''}"
-            echo(one_line(line))
+            why = f"  ({row.keep})" if row.keep else ""
+            echo(one_line(f"{'keep  ' if row.keep else 'remove'}  {row.text}  {row.path}{why}"))
     kept = [old.keep for old in plan.generations] + [old.keep for old in plan.images]
     kept += [old.keep for old in plan.partials]
     if any(kept) and not (given.now and given.rollbacks):
@@ -306,8 +270,8 @@ def gc_command(given: GcOptions) -> None:
             done = apply_gc(telling.tree(site), plan, telling)
         rows = after(rows)
         for row in rows:
-            if not row["keep"] and not row["removed"]:
-                say(f"{_what(row)} stays in {row['path']}: it came into use since it was looked at")
+            if not row.keep and not row.removed:
+                say(f"{row.text} stays in {row.path}: it came into use since it was looked at")
         kinds = (
             (done.generations, "generation"),
             (done.images, "image"),
@@ -319,47 +283,3 @@ def gc_command(given: GcOptions) -> None:
         say(f"{size_text(plan.size)} can be freed: `sifmod gc --yes` does it" if plan.size else "nothing large to free")
     if given.as_json:
         print_json(rows)
-
-
-def collected(plan: "GcPlan") -> "list[Collected]":
-    """What a gc looked at, as `--json` prints it, before anything is removed."""
-    rows = [
-        _collected("generation", old.root, old.keep, generation=(old.module, old.number)) for old in plan.generations
-    ]
-    rows += [_collected("image", old.image.path, old.keep, old.image.size) for old in plan.images]
-    rows += [_collected("download", old.partial.path, old.keep, old.partial.size) for old in plan.partials]
-    rows += [_collected("layer", old.root, old.keep, old.size) for old in plan.layers]
-    rows += [_collected("image", image.path, image.keep, image.size) for image in plan.used]
-    return rows + [_collected("remains of a run", path, "another user's, and closed to you") for path in plan.closed]
-
-
-def after(rows: "list[Collected]") -> "list[Collected]":
-    """The same, and which of it is gone now."""
-    return [{**row, "removed": not row["keep"] and not os.path.lexists(row["path"])} for row in rows]
-
-
-def _collected(
-    kind: "Kind", path: Path, keep: str, size: int | None = None, generation: "tuple[ModuleName, int] | None" = None
-) -> "Collected":
-    module, number = generation or (None, None)
-    return {
-        "kind": kind,
-        "module": str(module) if module else None,
-        "generation": number,
-        "size": size,
-        "path": str(path),
-        "keep": keep or None,
-        "removed": False,
-    }
-
-
-def _frees(room: "Room") -> str:
-    """Why gc leaves what takes room outside the prefix, and which command frees it."""
-    less = "" if room.whole else "more than that: counting took too long; "
-    return f"{less}{room.why}; `{room.command}` frees it"
-
-
-def _what(row: "Collected") -> str:
-    if row["module"]:
-        return f"{row['module']} generation {row['generation']}"
-    return row["kind"] if row["size"] is None else f"{row['kind']} {size_text(row['size'])}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, load_facts, reporter
-from sifmod.cli.output import echo, print_json, print_rows, say, shaped
+from sifmod.cli.output import echo, print_json, print_rows, say
 from sifmod.cli.shared_options import LayerOptions, TreeOptions
 from sifmod.errors import OptionError
 from sifmod.module.quote import shell
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.layers import LayerOutcome, ListedLayer, State
-    from sifmod.cli.outputs.use import LayerData
+    from sifmod.actions.layer.layers import LayerOutcome, ListedLayer
     from sifmod.config.name import ModuleName
     from sifmod.config.site import Site
     from sifmod.tree.layer import Layer
@@ -34,11 +33,12 @@ class LayersOptions(TreeOptions):
 def layers_command(given: LayersOptions) -> None:
     """List the layers of packages: of which module, how large, what for, and whether its image is still used."""
     from sifmod.actions.layer.layers import list_layers
+    from sifmod.actions.layer.shown_layer import shown_layer
 
     layout, module = layout_for(given.prefix), given.module
     found = list_layers(layout, module)
     if given.as_json:
-        print_json([layer_data(one.layer, one.state, one.ended, one.successor) for one in found])
+        print_json([shown_layer(one.layer, one.state, (one.ended, one.successor)) for one in found])
         return
     print_rows(
         [
@@ -70,15 +70,6 @@ def _about(one: "ListedLayer") -> str:
     return f"for an earlier image; `sifmod remove {layer.module} --stale{named}` removes it"
 
 
-def layer_data(layer: "Layer", state: "State", ended: str = "", successor: str = "") -> "LayerData":
-    """A layer as `--json` prints it."""
-    from sifmod.cli.outputs.use import LayerData
-
-    place = {"layer": layer.name, "path": layer.root, "sha256": layer.image}
-    told = {"ended": ended, "successor": successor, "state": state, "python": layer.version, "file_count": layer.files}
-    return shaped(LayerData, layer, **place, **told)
-
-
 def changed(change: "LayerChange", given: LayerOptions, *, no_build_isolation: bool = False, pre: bool = False) -> None:
     """Change a layer of a module, and say what came of it."""
     from sifmod.actions.layer.layers import change_layer
@@ -100,7 +91,9 @@ def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
         for one in outcome.layers:
             say(f"layer {one.name} of {module}, {why}: removed; {_freed(one, site)}")
     if given.as_json:
-        rows = [layer_data(one, "live" if what in ("made", "unchanged") else "removed") for one in outcome.layers]
+        from sifmod.actions.layer.shown_layer import shown_layer
+
+        rows = [shown_layer(one, "live" if what in ("made", "unchanged") else "removed") for one in outcome.layers]
         print_json(rows if what == "withdrawn" else rows[0])
         return
     if what == "withdrawn":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, live, load_facts, reporter, resolve, tree
-from sifmod.cli.output import life_data, print_json, say
+from sifmod.cli.output import print_json, say
 from sifmod.cli.shared_options import TreeOptions
 from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError
@@ -29,7 +29,7 @@ def changed(names: tuple[str, ...], change: "Change", given: TreeOptions, *, und
     from functools import partial
 
     from sifmod.actions.changing_prefix import changing_prefix
-    from sifmod.actions.life import update_life
+    from sifmod.actions.life import DecidedModule, update_life
     from sifmod.actions.spider_cache import refresh_spider_cache
 
     site = load_facts(given.settings).site
@@ -48,7 +48,7 @@ def changed(names: tuple[str, ...], change: "Change", given: TreeOptions, *, und
                 say(f"{each}: {what}")
             if not done.changes:
                 say(f"{module}: nothing to change")
-            rows.append({"module": str(module), "changed": done.changed, "life": life_data(done.life, module.version)})
+            rows.append(DecidedModule(module, done.changed, done.life.of_module(module.version)))
         if any_changed:
             refresh_spider_cache(layout, site, telling)
     if given.as_json:

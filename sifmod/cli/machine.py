@@ -9,7 +9,7 @@ import click
 
 from sifmod.cli.command import argument, command, group
 from sifmod.cli.context import layout_for, load_context, load_facts
-from sifmod.cli.output import echo, print_json, print_origins, problems_data, say, shaped, write
+from sifmod.cli.output import echo, print_json, print_origins, say, write
 from sifmod.cli.shared_options import JsonOption, PrefixOption, SiteOptions
 from sifmod.config.option import KEYS
 
@@ -34,15 +34,15 @@ def config_show(given: SiteOptions) -> None:
     Precedence: command line > SIFMOD_* variables > ~/.config/sifmod/config.yaml > /etc/sifmod.d/*.yaml > the site >
     defaults.
     """
-    origins = tuple(_every(load_facts(given.settings)))
+    origins = [row._replace(value=row.value or None) for row in _every(load_facts(given.settings))]
     if given.as_json:
-        print_json([{"key": key, "value": value or None, "origin": origin} for key, value, origin in origins])
+        print_json(origins)
     else:
-        print_origins(row._replace(value=row.value or "-", origin=_shorter(row.origin)) for row in origins)
+        print_origins(row._replace(origin=_shorter(row.origin)) for row in origins)
 
 
 def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
-    """What is set, and every key that is not with an empty value, in the order of config/site.py."""
+    """What is set, and every key that is not with no value, in the order of config/site.py."""
     from sifmod.actions.fetch_settings import fetch_settings
     from sifmod.config.origin import Origin, of_default
 
@@ -50,7 +50,7 @@ def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
     for key, default in _keys():
         found = [origin for origin in left if origin.key == key or origin.key.startswith((f"{key}.", f"{key}["))]
         left = [origin for origin in left if origin not in found]
-        value = str(fetch_settings(loaded.site).processors) if key == "processors" else ""
+        value = str(fetch_settings(loaded.site).processors) if key == "processors" else None
         unset = f"not set: {KEYS[key].unset}" if key in KEYS and KEYS[key].unset else "not set"
         yield from found or of_default(key, default) or [Origin(key, value, unset)]
     yield from left
@@ -80,11 +80,12 @@ def _shorter(origin: str) -> str:
 @command("site detect", JsonOption)
 def site_detect(given: JsonOption) -> None:
     """Print which site this machine is, by the paths and devices that it has; runs no program."""
+    from sifmod.actions.author.site import DetectedSite
     from sifmod.actions.author.site import detect as look
 
     found = look(os.environ)
     if given.as_json:
-        print_json({"site": found.name, "how": found.how, "warnings": problems_data(found.left_out)})
+        print_json(DetectedSite(found.name, found.how, found.left_out))
         return
     for problem in found.left_out:
         say(f"warning: {problem}")
@@ -95,16 +96,14 @@ def site_detect(given: JsonOption) -> None:
 @command("site show", SiteShowOptions)
 def site_show(given: SiteShowOptions) -> None:
     """Print what is true of a site (default: the one in force), where each value came from, and what is odd."""
-    from sifmod.actions.author.site import origins
-    from sifmod.config.bind import lint_binds
+    from sifmod.actions.author.site import show
 
-    loaded = load_facts(given.settings | ({"site": given.name} if given.name else {}))
-    rows = origins(loaded)
+    shown = show(load_facts(given.settings | ({"site": given.name} if given.name else {})))
     if given.as_json:
-        print_json({"origins": [row._asdict() for row in rows], "warnings": problems_data(lint_binds(loaded.tree))})
+        print_json(shown)
         return
-    print_origins(row._replace(origin=_shorter(row.origin)) for row in rows)
-    for problem in lint_binds(loaded.tree):
+    print_origins(row._replace(origin=_shorter(row.origin)) for row in shown.origins)
+    for problem in shown.warnings:
         say(f"warning: {problem}")
 
 
@@ -114,7 +113,7 @@ def site_new(given: SiteNewOptions) -> None:
 
     By default it goes to ~/.config/sifmod/sites/NAME.yaml, where --site NAME finds it; none is ever overwritten.
     """
-    from sifmod.actions.author.site import shadowed_by, site_text, write_site
+    from sifmod.actions.author.site import NewSite, shadowed_by, site_text, write_site
 
     name, path, hidden = given.name, None, None
     if given.output == "-":
@@ -125,8 +124,7 @@ def site_new(given: SiteNewOptions) -> None:
     if hidden:
         say(f"from now on it is the site {name} for you, in the place of {hidden}")
     if given.as_json:
-        hides = str(hidden) if hidden else None
-        print_json({"path": str(path.absolute()) if path else None, "site": name, "text": text, "hides": hides})
+        print_json(NewSite(path and path.absolute(), name, text, hidden))
     elif path:
         echo(path)
     else:
@@ -141,12 +139,11 @@ site_command = group("site", "Name, show or write the facts of this machine.", s
 def doctor_command(given: SiteOptions) -> int:
     """Look at this machine: runtime, user namespaces, squashfs, GPUs, module tool, Slurm, space, prefix."""
     from sifmod.actions.doctor import diagnose, diagnose_settings
-    from sifmod.cli.outputs.easyconfig import Diagnosis
 
     loaded = load_context(given.settings)
     findings = (*diagnose(loaded.site, os.environ), *diagnose_settings(os.environ))
     if given.as_json:
-        print_json([shaped(Diagnosis, finding) for finding in findings])
+        print_json(findings)
     else:
         width = max(len(finding.subject) for finding in findings)
         marks = {"ok": "[ok]", "note": "[--]", "missing": "[!!]"}

@@ -5,13 +5,14 @@ import io
 import os
 import signal
 import sys
+from dataclasses import replace
 from types import FrameType
 
 import click
 
-from sifmod.cli.output import echo, error_data, json_text, lost_output, show_error, write
+from sifmod.cli.output import echo, json_text, lost_output, show_error, write
 from sifmod.cli.verb import Helped, write_examples
-from sifmod.errors import BUG, BUG_REPORT, SifmodError, explained, with_code
+from sifmod.errors import BUG, BUG_REPORT, SifmodError, as_result, explained, with_code
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
 VERBS = {
@@ -213,8 +214,8 @@ def _likely(error: click.ClickException) -> click.ClickException:
 def _answer(error: SifmodError, typed: CommandLine, file: object = None) -> int:
     """With `--json` print the error on standard output, unless the verb has printed its data; gives its exit code."""
     if typed.wants_json and not typed.answered:
-        found = {"file": str(file)} if file is not None else {}
-        write(json_text({**error_data(error), **found}))
+        answer = as_result(error)
+        write(json_text(answer if file is None else replace(answer, file=str(file))))
     return error.exit_code
 
 

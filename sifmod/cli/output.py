@@ -4,27 +4,16 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import cache
-from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.errors import ConfigError, SifmodError
+from sifmod.errors import SifmodError
+from sifmod.result import in_json
 from sifmod.system import harmless, one_line, reason
 
 if TYPE_CHECKING:
-    from sifmod.actions.layer.outgoing import OutgoingLayer
-    from sifmod.cli.outputs.installed import Installed, LifeData
-    from sifmod.cli.outputs.use import OutgoingLayerData
-    from sifmod.cli.outputs.words import Error
-    from sifmod.cli.outputs.words import Problem as ProblemData
     from sifmod.config.origin import Origin
-    from sifmod.errors import Problem
-    from sifmod.tree.life import NameLife
-    from sifmod.tree.receipt import FileRecord, Installation, LinkRecord
-
-Shape = TypeVar("Shape")
 
 _below: list[Callable[[], AbstractContextManager[None]]] = []
 LONG = 60  # letters of a value that has its line for itself
@@ -102,111 +91,10 @@ def print_json(data: object) -> None:
 
 
 def json_text(data: object) -> str:
-    """The data as JSON, in the form that every verb prints."""
+    """A result, or several, as JSON in the form that every verb prints."""
     import json
 
-    return json.dumps(data, indent=2, sort_keys=True)
-
-
-def shaped(shape: type[Shape], value: object, /, **more: object) -> Shape:
-    """The keys of a TypedDict from the attributes of `value` that are called so, or from `more`.
-
-    What is in a value is shaped too, but for a dict, which is as it is to be. Names, paths and days become texts, and
-    pairs a map where the shape has one; an empty text is null where the shape allows null. A key that need not be there
-    is left out where neither has it.
-    """
-    found: Any = {}
-    for key, convert, required in _fields(shape):  # type: ignore[arg-type]
-        if key in more:
-            found[key] = convert(more[key])
-        elif required or hasattr(value, key):
-            found[key] = convert(getattr(value, key))
-    return found  # type: ignore[no-any-return]
-
-
-@cache
-def _fields(shape: Any) -> tuple[tuple[str, Callable[[Any], object], bool], ...]:
-    """Each key of a TypedDict, what turns a value into that of the key, and whether the key has to be there."""
-    kinds = get_type_hints(shape).items()
-    return tuple((key, _converter(kind), key in shape.__required_keys__) for key, kind in kinds)
-
-
-def _converter(kind: Any) -> Callable[[Any], object]:
-    choices = get_args(kind)
-    if NoneType in choices:
-        known = _converter(choices[0])
-        return lambda value: None if value is None or value == "" else known(value)
-    if hasattr(kind, "__required_keys__"):  # a TypedDict
-        return lambda value: value if isinstance(value, dict) else shaped(kind, value)
-    if get_origin(kind) is list:
-        one = _converter(choices[0])
-        return lambda value: [one(item) for item in value]
-    if get_origin(kind) is dict:
-        return dict
-    return str if kind is str else lambda value: value
-
-
-def outgoing_data(layer: "OutgoingLayer") -> "OutgoingLayerData":
-    """A layer that goes out of use, as `--json` prints it."""
-    from sifmod.cli.outputs.use import OutgoingLayerData
-
-    return shaped(OutgoingLayerData, layer)
-
-
-def receipt_data(installation: "Installation") -> "Installed":
-    """An installation as `--json` prints it: its receipt, with absolute paths, without what only sifmod can use."""
-    from sifmod.cli.outputs.installed import Image, Installed, Provenance
-    from sifmod.tree.layout import Layout
-
-    made, image, root = installation.provenance, installation.image, installation.root
-    inputs = [seen for seen in made.inputs if seen.path.startswith("/") and not seen.path.endswith("/")]
-    mpi = made.image.mpi.told if made.image.mpi else ""
-    return shaped(
-        Installed,
-        installation,
-        path=root,
-        provenance=shaped(
-            Provenance, made, mpi=mpi, options=made.asked.options, checked=made.asked.checked, inputs=inputs
-        ),
-        image=image and shaped(Image, image, made_from=image.origin),
-        loads=installation.modules,
-        files=_absolute(root, installation.files),
-        links=_absolute(root, installation.links),
-        modulefiles=_absolute(Layout(installation.prefix).modules, installation.stubs),
-    )
-
-
-def life_data(life: "NameLife", version: str) -> "LifeData":
-    """What is decided about one version, as `--json` prints it."""
-    from sifmod.cli.outputs.installed import LifeData
-
-    return shaped(LifeData, life.of(version), default=life.default == version)
-
-
-def _absolute(directory: object, records: "Iterable[FileRecord | LinkRecord]") -> list[dict[str, object]]:
-    return [record._asdict() | {"path": f"{directory}/{record.path}"} for record in records]
-
-
-def error_data(error: SifmodError) -> "Error":
-    """What went wrong, as `--json` prints it; file, line and column of the first problem, null where unknown."""
-    problems = problems_data(error.problems) if isinstance(error, ConfigError) else []
-    first = problems[0] if problems else None
-    return {
-        "error": error.message,
-        "hint": error.hint or None,
-        "exit_code": error.exit_code,
-        "file": first and first["file"],
-        "line": first and first["line"],
-        "column": first and first["column"],
-        "problems": problems,
-    }
-
-
-def problems_data(problems: "Iterable[Problem]") -> "list[ProblemData]":
-    """What is wrong, or odd, in files, as `--json` prints it."""
-    from sifmod.cli.outputs.words import Problem
-
-    return [shaped(Problem, one, line=one.line or None, column=one.column or None) for one in problems]
+    return json.dumps(in_json(data), indent=2, sort_keys=True)
 
 
 def show_error(message: str, hint: str = "") -> None:
@@ -226,8 +114,10 @@ def print_rows(rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_origins(origins: "Iterable[Origin]") -> None:
-    """Keys, values and where they came from; the origin of a long value stands below it, and the value is whole."""
-    rows = [(one_line(key), one_line(value), one_line(origin)) for key, value, origin in origins]
+    """Keys, values (- for none) and where they came from; the origin of a long value stands below it, whole."""
+    rows = [
+        (one_line(key), "-" if value is None else one_line(value), one_line(origin)) for key, value, origin in origins
+    ]
     keys = max((len(key) for key, _, _ in rows), default=0)
     values = max((len(value) for _, value, _ in rows if len(value) <= LONG), default=0)
     for key, value, origin in rows:

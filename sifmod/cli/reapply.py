@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.actions.batch import Done, Ended, Failed, worst
-from sifmod.cli.batch import Teller, Told, data_of, summary
+from sifmod.cli.batch import Teller, Told, summary
 from sifmod.cli.context import layout_for, reporter
 from sifmod.cli.output import echo, print_json, quiet, say, show_error
 from sifmod.config.name import ModuleName
+from sifmod.errors import as_result
 
 if TYPE_CHECKING:
     from sifmod.actions.install.reapply import Reapplication
     from sifmod.actions.install.reapply_all import Found, Generation
+    from sifmod.actions.install.row import ReappliedRow
     from sifmod.cli.install import InstallCommand
 
 
@@ -52,7 +54,7 @@ def reapply(given: "InstallCommand") -> int:
             generation, changed = end.result
             state = f"{'installed' if changed else 'another run has changed it meanwhile'}, generation {generation}"
             speak(f"{module}: {state}")
-            ended[module] = Done(Told(state, {}))
+            ended[module] = Done(Told(state))
 
     def agree(found: "Found") -> bool:
         """The diff has just been read."""
@@ -104,7 +106,9 @@ def _together(about: "Iterable[tuple[str, ModuleName]]") -> list[tuple[str, str]
     return [(text, ", ".join(names)) for text, names in modules.items()]
 
 
-def _row(one: "Reapplication", ended: "Mapping[ModuleName, Ended[Told]]") -> dict[str, object]:
+def _row(one: "Reapplication", ended: "Mapping[ModuleName, Ended[Told]]") -> "ReappliedRow":
+    from sifmod.actions.install.row import ReappliedRow
+
     failed = Failed(one.error) if one.error else ended.get(one.module)
-    problem = data_of(failed) if isinstance(failed, Failed) else {}
-    return {"module": str(one.module), "diff": one.diff, "notes": [one.note] if one.note else [], **problem}
+    error = as_result(failed.error) if isinstance(failed, Failed) else None
+    return ReappliedRow(one.module, one.diff, (one.note,) if one.note else (), error)

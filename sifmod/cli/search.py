@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_facts
-from sifmod.cli.output import echo, print_json, problems_data, say, shaped
+from sifmod.cli.output import echo, print_json, say
 from sifmod.cli.shared_options import SiteOptions
 from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
@@ -74,18 +74,9 @@ def search(given: SearchOptions) -> None:
         typed = " ".join(map(shown, " ".join(words).split()))
         raise SifmodError(f"no module matches {typed!r}" if words else "there are no easyconfigs", answer.hint)
     if given.as_json:
-        print_json([_as_json(found) for found in answer.found])
+        print_json(answer.found)
     else:
         _print(answer.found, paths, {"--site": given.site, "--robot-paths": given.robot_paths})
-
-
-def _as_json(found: "Found") -> dict[str, object]:
-    """A file's path and those of its variants that match; `problems` only where it has some."""
-    from sifmod.cli.outputs.easyconfig import Offered
-
-    variants = [shaped(Offered, each, public=each.public is not None) for each in found.variants]
-    problems = {"problems": problems_data(found.problems)} if found.problems else {}
-    return {"path": str(found.path), "variants": variants, **problems}
 
 
 def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Mapping[str, str | None]) -> None:

@@ -5,13 +5,14 @@ import os
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, live, load_context, resolve
-from sifmod.cli.output import echo, print_json, print_origins, print_rows, receipt_data, shaped
+from sifmod.cli.output import echo, print_json, print_origins, print_rows
 from sifmod.cli.shared_options import SiteOptions
 from sifmod.errors import OptionError
+from sifmod.result import Described, Variant
 from sifmod.system import one_line, size_text
 from sifmod.tree.layout import Layout
 
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 
     from sifmod.image.inspect.description import ImageDescription
     from sifmod.tree.receipt import Installation
+
+
+class ShownEasyconfig(NamedTuple):
+    """An easyconfig with all that is merged into it."""
+
+    path: Path
+    variant: Variant | None
+    keys: Annotated[dict[str, Any], Described("as `sifmod schema` describes them")]
 
 
 class ShowOptions(SiteOptions):
@@ -56,7 +65,9 @@ def show(given: ShowOptions) -> None:
             found = installed(layout, resolve(name, modules))
             say_life(found)
             if given.as_json:
-                print_json(receipt_data(found))
+                from sifmod.actions.installed import installed_from
+
+                print_json(installed_from(found))
             else:
                 print_rows(_rows(layout, found))
             return
@@ -109,11 +120,11 @@ def _show_easyconfig(given: ShowOptions) -> None:
     loaded = load_easyconfig(wanted_easyconfig(given.name, context.site), context, given.variant, {}, os.environ)
     data = json.loads(loaded.easyconfig.model_dump_json(exclude_none=True, by_alias=True))
     if given.origins and given.as_json:
-        print_json([origin._asdict() for origin in loaded.origins])
+        print_json(loaded.origins)
     elif given.origins:
         print_origins(loaded.origins)
     elif given.as_json:
-        print_json({"path": str(loaded.path.absolute()), "variant": loaded.variant, "keys": data})
+        print_json(ShownEasyconfig(loaded.path.absolute(), loaded.variant, data))
     else:
         echo(one_line(f"# {loaded.path}{f', variant {loaded.variant}' if loaded.variant else ''}"))
         import yaml
@@ -167,9 +178,7 @@ def show_image(given: ShowOptions) -> None:
     site = load_context(given.settings).site
     described = describe(given.name, site, given.arch or site.arch)
     if given.as_json:
-        from sifmod.cli.outputs.installed import ShownImage
-
-        print_json(shaped(ShownImage, described, source=described.origin))
+        print_json(described)
         return
     print_rows([("image", _short(given.name)), *_image_rows(described)])
     for title, pairs in (("labels", described.config.labels), ("environment", described.config.environment)):
@@ -197,7 +206,7 @@ def _image_rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":
         ("manifest", described.manifest),
         ("index", described.index),
         ("created", described.created),
-        ("made from", described.origin),
+        ("made from", described.source),
         *(("built upon", base) for base in described.bases),
         ("compression", described.compression),
         *(("signed by", signer) for signer in (signed or (["nobody"] if of_a_sif else []))),

@@ -14,7 +14,7 @@ from sifmod.cli.output import quiet as silent
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 from sifmod.cli.stack_files import bundle, catalogue, init, lock, outdated
 from sifmod.cli.stack_job import SlurmOptions, asked_of_jobs
-from sifmod.cli.stack_told import counts, disk_needed, jobs_data, lines, of_jobs, stack_data, summary, tell
+from sifmod.cli.stack_told import counts, disk_needed, lines, of_jobs, summary, tell
 from sifmod.config.option import in_full
 from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout
@@ -48,13 +48,12 @@ def plan(given: PlanOptions) -> int:
     it any more. Nothing is changed.
     """
     from sifmod.actions.stack.apply import preview_stack
+    from sifmod.actions.stack.report import report
 
     found = preview_stack(given.file, _asked(given))
     plan = found.plan
     if given.as_json:
-        sizes = found.fetches._asdict() if found.fetches else {}
-        sizes = {key: value for key, value in sizes.items() if key not in ("shared", "together")}
-        print_json({**stack_data(plan, found.lives), **sizes})
+        print_json(report(plan, found.lives)._replace(needed=found.fetches))
     else:
         for line in lines(plan, found.lives, all_of_them=True):
             echo(line)
@@ -81,6 +80,7 @@ def apply(given: ApplyOptions) -> int:
     that does all this; submitted again, only what is missing and not in the queue is.
     """
     from sifmod.actions.stack.apply import StackRun, apply_stack
+    from sifmod.actions.stack.report import report
     from sifmod.cli.progress import progress
 
     jobs, wait = asked_of_jobs(given), given.wait
@@ -99,8 +99,7 @@ def apply(given: ApplyOptions) -> int:
     for line in of_jobs(outcome):
         speak(line)
     if given.as_json:
-        log = str(plan.layout.logs / "stacks" / plan.stack.name)
-        print_json({**stack_data(plan, outcome.lives, outcome), "log": log, **jobs_data(outcome)})
+        print_json(report(plan, outcome.lives, outcome))
     elif failed or (any(step.todo for step in plan.steps) and (wait or not jobs)):
         for line in summary(outcome):
             speak(line)

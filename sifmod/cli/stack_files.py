@@ -1,7 +1,7 @@
 """A stack as the command line means it; `sifmod stack init`, `outdated`, `lock`, `bundle` and `catalogue`."""
 
 import os
-from collections.abc import Iterable, Sized
+from collections.abc import Sized
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from sifmod.errors import ConfigError
 
 if TYPE_CHECKING:
     from sifmod.actions.catalogue.entry import Entry
-    from sifmod.actions.lock import LockedModule
     from sifmod.actions.stack.stack_options import StackOptions
     from sifmod.config.load_site import LoadedSite
     from sifmod.config.stack import Stack
@@ -46,7 +45,7 @@ def init(given: InitOptions) -> None:
     It names each module's easyconfig and the options it was installed with; `-` prints it.
     """
     from sifmod.actions.author.new_file import check_target, write_text
-    from sifmod.actions.stack.init import stack_text
+    from sifmod.actions.stack.init import WrittenStack, stack_text
 
     to_screen = str(given.file) == "-"
     target = Path.cwd() / given.file
@@ -58,7 +57,7 @@ def init(given: InitOptions) -> None:
     if not to_screen:
         write_text(text, target)
     if given.as_json:
-        print_json({"path": None if to_screen else str(target), "text": text, "notes": notes})
+        print_json(WrittenStack(None if to_screen else target, text, notes))
     elif to_screen:
         echo(text, nl=False)
     else:
@@ -75,8 +74,7 @@ def outdated(given: StackFile) -> None:
 
     found = find(given.file, installed_stack(given))
     if given.as_json:
-        rows = [{**one._asdict(), "module": str(one.module)} for one in found.newer]
-        print_json({"newer": rows, "notes": list(found.problems)})
+        print_json(found)
     else:
         for one in found.newer:
             echo(f"{one.module}: {one.note}")
@@ -84,8 +82,8 @@ def outdated(given: StackFile) -> None:
             there = any(step.generation for step in found.plan.steps)
             prefix = found.plan.layout.prefix
             say("nothing newer was found" if there else f"none of its modules is installed in {prefix}")
-    for problem in found.problems:
-        say(f"warning: {problem}")
+    for note in found.notes:
+        say(f"warning: {note}")
 
 
 class LockOptions(StackFile):
@@ -101,7 +99,7 @@ def lock(given: LockOptions) -> None:
     from, and of every file that was generated. The tree keeps its images, whatever becomes of their modules, until
     another lock of the stack is written or applied there, or --forget.
     """
-    from sifmod.actions.lock import lock_beside
+    from sifmod.actions.lock import WrittenLock, lock_beside
     from sifmod.actions.stack.record import lock_stack
 
     forget = given.forget
@@ -114,7 +112,7 @@ def lock(given: LockOptions) -> None:
     if not found.kept:
         say(f"you cannot write in {found.prefix}, so `sifmod gc` there does not know of this lock")
     if given.as_json:
-        print_json(lock_data(path, found.modules))
+        print_json(WrittenLock(path, tuple(one.module for one in found.modules)))
     elif forget:
         say(f"{found.stack.name}: {found.prefix} keeps no image for its lock any more; `sifmod gc` shows what can go")
 
@@ -122,11 +120,6 @@ def lock(given: LockOptions) -> None:
 def say_locked(path: Path, modules: "Sized") -> None:
     """Say where a lock was written."""
     say(f"{path}: {counted(len(modules), 'module')}; `--locked` installs exactly that")
-
-
-def lock_data(path: Path, modules: "Iterable[LockedModule]") -> dict[str, object]:
-    """A lock as `--json` tells it."""
-    return {"path": str(path.absolute()), "locked": [str(one.module) for one in modules]}
 
 
 class BundleOptions(StackFile):
@@ -142,7 +135,7 @@ def bundle(given: BundleOptions) -> None:
     It holds the images, the easyconfigs with what they were made from, the lock, and sifmod's own wheels. Run it again
     after an interruption: it goes on where it was.
     """
-    from sifmod.actions.stack.bundle import bundle_stack
+    from sifmod.actions.stack.bundle import WrittenBundle, bundle_stack
     from sifmod.actions.stack.stack_options import read_stack
     from sifmod.cli.progress import progress
 
@@ -151,7 +144,7 @@ def bundle(given: BundleOptions) -> None:
     with progress(not given.as_json) as update:
         size = bundle_stack(planned, output, there, update, wheels=not given.no_wheels)
     if given.as_json:
-        print_json({"path": str(output.absolute()), "size": size})
+        print_json(WrittenBundle(output.absolute(), size))
     else:
         say(f"{output} is complete; on the other side: sifmod stack apply --bundle {output.name}")
 
@@ -171,8 +164,8 @@ def catalogue(given: CatalogueOptions) -> None:
     the commands that load it, a job script, what is in it, and what is new. --json prints the data.
     """
     from sifmod.actions.author.check import settings_kind
+    from sifmod.actions.catalogue.catalogue import Catalogue, write_catalogue
     from sifmod.actions.catalogue.catalogue import catalogue as made
-    from sifmod.actions.catalogue.catalogue import document, write_catalogue
     from sifmod.actions.catalogue.entry import compared
     from sifmod.config.stack import load_stack
 
@@ -193,7 +186,7 @@ def catalogue(given: CatalogueOptions) -> None:
         changed = write_catalogue(made(title, entries), Path(output))
         say(f"{counted(len(entries), 'module')} in {output}, {counted(changed, 'file')} written")
     if given.as_json:
-        print_json(document(title, entries))
+        print_json(Catalogue(title, entries))
 
 
 def _of_stack(stack: "Stack", context: "LoadedSite", given: SiteOptions) -> "tuple[Entry, ...]":

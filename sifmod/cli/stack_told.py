@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from sifmod.cli.output import counted, error_data, outgoing_data, say, show_error
+from sifmod.cli.output import counted, say, show_error
 from sifmod.system import one_line, size_text
 
 if TYPE_CHECKING:
     from sifmod.actions.stack.apply import Event, Preview, StackOutcome
     from sifmod.actions.stack.lives import Lives
-    from sifmod.actions.stack.stack_plan import StackPlan, Step
+    from sifmod.actions.stack.stack_plan import StackPlan
     from sifmod.tree.stack_record import Submission
 
 
@@ -143,47 +143,3 @@ def summary(outcome: "StackOutcome") -> Iterable[str]:
     for number, error in failed.items():
         yield f"  {made.steps[number]}: failed ({error.exit_code}): {error.short}"
     yield f"their logs are in {made.layout.logs / 'stacks' / made.stack.name}"
-
-
-def jobs_data(outcome: "StackOutcome") -> dict[str, object]:
-    """The jobs and the tests of an apply by Slurm, as --json prints them."""
-    if (submitted := outcome.submitted) is None:
-        return {}
-    return {
-        "jobs": [
-            {"job": job.job, "what": job.what, "names": [str(module) for each in job.elements for module in each]}
-            for job in submitted.jobs
-        ],
-        "tests": [
-            {"names": [str(module) for module in one.modules], "passed": one.passed, "log": str(one.log)}
-            for one in outcome.tests
-        ],
-    }
-
-
-def stack_data(made: "StackPlan", decided: "Lives | None", outcome: "StackOutcome | None" = None) -> dict[str, object]:
-    """As --json prints it."""
-    return {
-        "stack": made.stack.name,
-        "path": str(made.layout.prefix),
-        "members": [_row(step, outcome, number) for number, step in enumerate(made.steps)],
-        "unnamed": [str(module) for module in made.unnamed],
-        "decided": [{"module": str(module), "what": what} for module, what in (decided.changes if decided else ())],
-    }
-
-
-def _row(step: "Step", outcome: "StackOutcome | None", number: int) -> dict[str, object]:
-    error = outcome.failed.get(number) if outcome else step.error
-    became = outcome.became.get(number) if outcome else None
-    generation = became.generation if became else step.generation
-    return {
-        "module": str(step.module) if step.module else None,
-        "easyconfig": step.member.easyconfig,
-        "variant": step.variant,
-        "mark": step.mark,
-        "why": list(step.why),
-        "generation": generation,
-        "changed": bool(became and became.changed),
-        "outgoing_layers": [outgoing_data(one) for one in step.outgoing],
-        **(error_data(error) if error else {}),
-    }

@@ -3,13 +3,13 @@
 import os
 import re
 import shlex
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, load_context, reporter, resolve, tree
-from sifmod.cli.output import counted, echo, print_json, quiet, say, shaped
+from sifmod.cli.output import counted, echo, print_json, quiet, say
 from sifmod.cli.shared_options import SiteOptions, TreeOptions
 from sifmod.errors import OptionError
 from sifmod.system import one_line, size_text
@@ -59,7 +59,6 @@ def sbom_command(given: SbomOptions) -> None:
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.layer.places import found_layers, known, layouts
     from sifmod.actions.sbom import sbom
-    from sifmod.cli.outputs.use import SbomData
 
     target = Path(given.output) if given.output and given.output != "-" else None
     if target:
@@ -75,11 +74,9 @@ def sbom_command(given: SbomOptions) -> None:
     for note in made.notes:
         say(f"note: {note}")
     if given.as_json:
-        generation = meant.installation.generation if meant.installation else None
-        about = {"module": module, "generation": generation, "package_count": made.packages}
-        print_json(shaped(SbomData, made, **about, format=given.form, path=target and target.absolute()))
+        print_json(replace(made, path=target and target.absolute()))
     elif target:
-        say(f"{target}: {counted(made.packages, 'package')}, {counted(len(made.layers), 'layer')}")
+        say(f"{target}: {counted(made.package_count, 'package')}, {counted(len(made.layers), 'layer')}")
     else:
         echo(made.text, nl=False)
 
@@ -113,7 +110,7 @@ def diff_command(given: DiffOptions) -> None:
         old = subject(before, layout)
     found = diff(old, new)
     if given.as_json:
-        print_json(asdict(found))
+        print_json(found)
         return
     for note in found.notes:
         say(f"note: {note}")
@@ -184,7 +181,6 @@ def push_command(given: PushCommand) -> None:
     set the runtime tells the values: it starts the image twice, contained.
     """
     from sifmod.actions.push import PushOptions, push
-    from sifmod.cli.outputs.installed import PushedImage
     from sifmod.cli.progress import progress
 
     site = load_context(given.settings).site
@@ -196,7 +192,7 @@ def push_command(given: PushCommand) -> None:
     for note in pushed.notes:
         speak(f"note: {note}")
     if given.as_json:
-        print_json(shaped(PushedImage, pushed))
+        print_json(pushed)
         return
     speak(
         "it was there already"
@@ -250,7 +246,7 @@ def export_command(given: ExportOptions) -> None:
     for note in made.notes:
         speak(f"note: {note}")
     if given.as_json:
-        print_json({"path": str(target), "form": to, "size": made.size, "notes": list(made.notes)})
+        print_json(made)
         return
     size = f", {size_text(made.size)}" if made.size is not None else ""
     speak(f"written: {to} of {meant.name}{size}; use it by {_USED[to].format(shlex.quote(str(target)))}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from sifmod.cli.command import argument, command, typed_again
 from sifmod.cli.context import layout_for, load_facts, reporter, resolve
 from sifmod.cli.life import say_life
-from sifmod.cli.output import echo, print_json, print_rows, say, shaped
+from sifmod.cli.output import echo, print_json, print_rows, say
 from sifmod.cli.shared_options import TreeOptions
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError
@@ -14,9 +14,8 @@ from sifmod.system import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
-    from typing import Literal
 
-    from sifmod.cli.outputs.use import TestData
+    from sifmod.actions.test.test import Tested
     from sifmod.module.jobscript import Style
     from sifmod.tree.kernelspec import Kernelspec
     from sifmod.tree.receipt import Installation
@@ -44,7 +43,6 @@ def test_command(given: TestOptions) -> int:
 
     from sifmod.actions.author.new_file import check_replaceable, write_text
     from sifmod.actions.layer.places import installed, known, layouts
-    from sifmod.cli.outputs.use import TestData
 
     if (given.account or given.partition) and not given.job:
         raise OptionError("--account and --partition are for --job", "add --job, which submits the test as a job")
@@ -62,7 +60,7 @@ def test_command(given: TestOptions) -> int:
         words = (str(installation.module), *typed_again("test", given), f"--prefix={installation.prefix}")
         nodes = given.nodes or 1
         asked = Resources(nodes=nodes, gpus_per_node=gpus, account=given.account, partition=given.partition)
-        data: TestData = run_job(asked, words, say)  # type: ignore[assignment]
+        tested = run_job(asked, words, say)
     else:
         from sifmod.actions.test.collective import nodes_of
         from sifmod.actions.test.test import Wanted, record_test, test
@@ -71,49 +69,46 @@ def test_command(given: TestOptions) -> int:
             installation, site, Wanted(nodes_of(given.nodes), given.network, given.minimum, given.timeout), say
         )
         record_test(installation, site, reporter(), passed=tested.passed)
-        data = shaped(TestData, tested, path=tested.root)
     if given.as_json:
-        print_json(data)
+        print_json(tested)
     else:
-        _print(data)
+        _print(tested)
     if given.junit:
-        write_text(junit_xml(data), Path(given.junit), force=True)
-    return 0 if data["passed"] else 22
+        write_text(junit_xml(tested), Path(given.junit), force=True)
+    return 0 if tested.passed else 22
 
 
-def _print(data: "TestData") -> None:
-
-    steps = data["steps"]
-    print_rows([(step["outcome"], step["name"], f"{step['seconds']:.1f} s", step["text"]) for step in steps])
-    for step in steps:
-        if step["outcome"] == "failed" and (step["said"] or step["hint"]):
-            echo(f"\n{step['name']}:")
-            for line in (*step["said"], *(f"hint: {hint}" for hint in (step["hint"] or "").splitlines())):
+def _print(tested: "Tested") -> None:
+    print_rows([(step.outcome, step.name, f"{step.seconds:.1f} s", step.text) for step in tested.steps])
+    for step in tested.steps:
+        if step.outcome == "failed" and (step.said or step.hint):
+            echo(f"\n{step.name}:")
+            for line in (*step.said, *(f"hint: {hint}" for hint in (step.hint or "").splitlines())):
                 echo(f"  {line}")
 
 
-def junit_xml(data: "TestData") -> str:
+def junit_xml(tested: "Tested") -> str:
     """One suite, with a case for each step."""
     from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-    steps = data["steps"]
-    counts = {word: sum(step["outcome"] == word for step in steps) for word in ("failed", "skipped")}
+    steps, module = tested.steps, str(tested.module)
+    counts = {word: sum(step.outcome == word for step in steps) for word in ("failed", "skipped")}
     numbers = {"tests": len(steps), "failures": counts["failed"], "errors": 0, "skipped": counts["skipped"]}
-    time = f"{sum(step['seconds'] for step in steps):.3f}"
+    time = f"{sum(step.seconds for step in steps):.3f}"
     suites = Element("testsuites")
-    suite = SubElement(suites, "testsuite", {"name": f"sifmod test {data['module']}", "time": time})
-    suite.attrib |= {name: str(number) for name, number in numbers.items()} | {"hostname": ",".join(data["nodes"])}
+    suite = SubElement(suites, "testsuite", {"name": f"sifmod test {module}", "time": time})
+    suite.attrib |= {name: str(number) for name, number in numbers.items()} | {"hostname": ",".join(tested.nodes)}
     for step in steps:
-        names = {"classname": data["module"].replace(".", "_"), "name": step["name"], "time": f"{step['seconds']:.3f}"}
+        names = {"classname": module.replace(".", "_"), "name": step.name, "time": f"{step.seconds:.3f}"}
         case = SubElement(suite, "testcase", names)
-        match step["outcome"]:
+        match step.outcome:
             case "failed":
-                failure = SubElement(case, "failure", {"message": _written(step["text"]), "type": "failed"})
-                failure.text = _written("\n".join((step["text"], *step["said"], step["hint"] or "")))
+                failure = SubElement(case, "failure", {"message": _written(step.text), "type": "failed"})
+                failure.text = _written("\n".join((step.text, *step.said, step.hint or "")))
             case "skipped":
-                SubElement(case, "skipped", {"message": _written(step["text"])})
+                SubElement(case, "skipped", {"message": _written(step.text)})
             case "passed":
-                SubElement(case, "system-out").text = _written(step["text"])
+                SubElement(case, "system-out").text = _written(step.text)
     indent(suites)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suites, encoding="unicode")}\n'
 
@@ -144,7 +139,7 @@ def jobscript_command(given: JobscriptOptions) -> None:
     from pathlib import Path
 
     from sifmod.actions.author.new_file import check_target, write_text
-    from sifmod.actions.jobscript import jobscript
+    from sifmod.actions.jobscript import JobScript, jobscript
     from sifmod.actions.layer.places import installed, known, layouts
     from sifmod.module.jobscript import JobOptions
     from sifmod.module.quote import shell
@@ -167,8 +162,7 @@ def jobscript_command(given: JobscriptOptions) -> None:
     if target:
         write_text(text, target)
     if given.as_json:
-        path = str(target.absolute()) if target else None
-        print_json({"module": str(installation.module), "style": given.style, "path": path, "text": text})
+        print_json(JobScript(installation.module, given.style, target and target.absolute(), text))
     elif not target:
         echo(text, nl=False)
     else:
@@ -189,10 +183,9 @@ def jupyter_command(given: JupyterOptions) -> None:
 
     The kernel needs ipykernel, and --lab jupyterlab, in the image or in a layer: `sifmod add MODULE ipykernel`.
     """
-    from sifmod.actions.jupyter import install_kernel
+    from sifmod.actions.jupyter import Kernel, KernelState, install_kernel
     from sifmod.actions.layer.add import check
     from sifmod.actions.layer.places import installed, known, layouts
-    from sifmod.cli.outputs.use import KernelData
     from sifmod.tree.kernelspec import Kernelspec, kernels_directory, our_kernelspecs, remove_kernelspec
 
     layer = given.layer
@@ -208,7 +201,7 @@ def jupyter_command(given: JupyterOptions) -> None:
         if spec not in ours:
             raise ModuleError(f"no kernel {spec.display_name} is in {kernels}", "`jupyter kernelspec list` shows them")
         remove_kernelspec(kernels, spec)
-        state: Literal["made", "unchanged", "removed"] = "removed"
+        state: KernelState = "removed"
     else:
         installation = installed(found, trees)
         say_life(installation)
@@ -217,9 +210,9 @@ def jupyter_command(given: JupyterOptions) -> None:
             _start(installation, layer, as_json=given.as_json)
         state = "made" if install_kernel(installation, layer, kernels, os.environ) else "unchanged"
     if given.as_json:
-        print_json(shaped(KernelData, spec, kernel=spec.name, path=kernels / spec.name, state=state))
+        print_json(Kernel(spec, kernels / spec.kernel, state))
     else:
-        told = {"made": f"Jupyter, Open OnDemand and VS Code list it; {kernels}/{spec.name}", "removed": "removed"}
+        told = {"made": f"Jupyter, Open OnDemand and VS Code list it; {kernels}/{spec.kernel}", "removed": "removed"}
         say(f"kernel {spec.display_name}: {told.get(state, 'nothing to do, it is as asked for')}")
 
 
@@ -238,11 +231,10 @@ def _module(name: str, modules: "Set[ModuleName]", kernels: "Sequence[Kernelspec
 def _start(installation: "Installation", layer: str, *, as_json: bool) -> None:
     """Say how JupyterLab is reached, and become it: ^C, the signals of a job and the exit code are then its own."""
     from sifmod.actions.jupyter import lab
-    from sifmod.cli.outputs.use import LabData
 
     found = lab(installation, layer, os.environ)
     if as_json:
-        print_json(shaped(LabData, found, module=installation.module, layer=layer))
+        print_json(found)
     else:
         say(f"JupyterLab of {installation.module} starts on {found.node}; ^C ends it. On your own computer type")
         echo(f"  {found.tunnel}")

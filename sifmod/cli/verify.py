@@ -8,10 +8,10 @@ import click
 
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, live, load_context, reporter, resolve
-from sifmod.cli.output import counted, echo, error_data, print_json, say
+from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.shared_options import SiteOptions
 from sifmod.config.shown import shown
-from sifmod.errors import ModuleError, SifmodError
+from sifmod.errors import ModuleError
 from sifmod.system import one_line
 from sifmod.tree.layout import Layout
 
@@ -55,7 +55,7 @@ def verify_command(given: VerifyOptions) -> int:
 def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> int:
 
     from sifmod.actions.layer.places import found_layers
-    from sifmod.actions.verify import Finding, installed, verify
+    from sifmod.actions.verify import Finding, Verified, installed, verify
 
     if file := next((name for name in names if name.endswith(".sif")), None):
         raise click.UsageError(
@@ -63,31 +63,27 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
         )
     known = live(layout)
     modules = [resolve(name, known) for name in names] if names else known
-    report: dict[str, tuple[Finding, ...]] = {}
+    report: list[Verified] = []
     layers = tuple(found_layers((layout,), os.environ))
     for module in modules:
         try:
-            report[str(module)] = verify(layout, installed(layout, module), layers)
+            report.append(Verified(module, verify(layout, installed(layout, module), layers)))
         except ModuleError as error:  # the others are looked at all the same
-            report[str(module)] = (Finding("unreadable", str(layout.switch(module)), "a receipt", error.message),)
+            unreadable = Finding("unreadable", str(layout.switch(module)), "a receipt", error.message)
+            report.append(Verified(module, (unreadable,)))
+    faults = [fault for one in report for fault in one.faults]
     if as_json:
-        print_json(
-            [
-                {"module": module, "findings": [finding._asdict() for finding in findings]}
-                for module, findings in report.items()
-            ]
-        )
+        print_json(report)
     else:
         if not report:
             echo("no module is installed here", err=True)
-        for name, findings in report.items():
-            faults = sum(finding.fault for finding in findings)
-            echo(f"{name}: {'ok' if not faults else counted(faults, 'fault')}")
-            for finding in findings:
+        for one in report:
+            echo(f"{one.module}: {counted(len(one.faults), 'fault') if one.faults else 'ok'}")
+            for finding in one.findings:
                 where = one_line(f"{finding.kind}: {finding.path}")
                 echo(f"  {where}: expected {finding.expected}, found {finding.found}")
-        _say_what_helps([finding for findings in report.values() for finding in findings if finding.fault], layers)
-    return 1 if any(finding.fault for findings in report.values() for finding in findings) else 0
+        _say_what_helps(faults, layers)
+    return 1 if faults else 0
 
 
 def _say_what_helps(faults: "list[Finding]", layers: "tuple[Layer, ...]") -> None:
@@ -122,7 +118,7 @@ def _verify_modes(given: VerifyOptions) -> int:
     found = modes(facts, reporter(), repair=given.repair_modes)
     left = [wrong for wrong in found if not wrong.repaired]
     if given.as_json:
-        print_json([wrong._asdict() for wrong in found])
+        print_json(found)
     else:
         for wrong in found:
             state = "repaired" if wrong.repaired else "changed"
@@ -139,25 +135,19 @@ def _verify_signatures(given: VerifyOptions, layout: "Layout") -> int:
     from sifmod.actions.verify import check_image
 
     known = (*map(Path, load_context(given.settings).site.signatures.keys), *map(Path, given.keys))
-    worst = 0
-    report: list[dict[str, object]] = []
+    report = []
     for module, path in _images(given.names, layout):
-        outcome = check_image(path, known)
-        row: dict[str, object] = {"module": module, "path": str(path.absolute()), "signers": outcome.signers}
-        if outcome.problem:
-            worst = 1
-            report.append({**row, **error_data(SifmodError(outcome.problem, outcome.hint))})
-        else:
-            report.append(row)
+        report.append(one := check_image(module, path, known))
         if given.as_json:
             continue
-        name, text = module or one_line(str(path)), outcome.problem or f"signed by {', '.join(outcome.signers)}"
+        name, text = module or one_line(str(path)), f"signed by {', '.join(one.signers)}"
+        text = one.error.error if one.error else text
         echo(text if text.startswith(name) else f"{name}: {text}")
-        if outcome.hint:
-            echo(f"  {outcome.hint}")
+        if one.error and one.error.hint:
+            echo(f"  {one.error.hint}")
     if given.as_json:
         print_json(report)
-    return worst
+    return 1 if any(one.error for one in report) else 0
 
 
 def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str | None, Path]]":

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Annotated
 
 from sifmod.config.bind_paths import tops_of_links
 from sifmod.config.kinds import RUNTIMES, Syntax
 from sifmod.config.pattern import Most, TooMuchError, found_by
 from sifmod.digest import sha256_bytes, sha256_file
+from sifmod.result import Described, PathText, Sha256
 
 PRESENT = "present"
 OWN_FILES = "files of sifmod"
@@ -35,7 +37,7 @@ _VARIABLES = ("EBU_USER_PREFIX", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
 @dataclass(frozen=True, order=True)
 class Input:
-    """One thing that was looked at.
+    """A file that was read, or looked for.
 
     `path` is a file's path (digest: of its content), a directory's path with a `/` at its end (digest: of the names
     in it), `$NAME` (digest: of the variable's value), `?` and a path of which only the existence counts (the word
@@ -43,8 +45,8 @@ class Input:
     bind_paths.tops_of_links). `sha256` is None for what was looked for and was not there, or could not be read.
     """
 
-    path: str
-    sha256: str | None
+    path: PathText  # in JSON, which has files alone
+    sha256: Annotated[Sha256 | None, Described("null where there was none")]
 
 
 def read_input(path: str, environ: Mapping[str, str]) -> Input:

@@ -2,6 +2,9 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from sifmod.result import ModuleText
 
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,249}")
 
@@ -12,9 +15,24 @@ class ModuleName:
 
     name: str
     version: str
+    IN_JSON: ClassVar[object] = ModuleText
 
     def __str__(self) -> str:
         return f"{self.name}/{self.version}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The module that a text names. Raises ValueError where it names none."""
+        name, _, version = text.partition("/")
+        if not (is_part(name) and is_part(version)):
+            raise ValueError(f"{text!r} names no module")
+        return cls(name, version)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> Any:
+        from pydantic_core.core_schema import no_info_plain_validator_function
+
+        return no_info_plain_validator_function(lambda value: value if isinstance(value, cls) else cls.parse(value))
 
     @property
     def variable(self) -> str:

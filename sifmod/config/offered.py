@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 from sifmod.config.shown import LOCAL
 from sifmod.digest import sha256_bytes
+from sifmod.result import Described, Internal, ModuleText, OrNull, Variant
 
 INDEX = "index.json"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -22,22 +24,22 @@ NOT_PUBLIC = "not public"
 
 @dataclass(frozen=True)
 class Offered:
-    """One variant of an easyconfig; `variant` is None where the easyconfig has none."""
+    """A module that an easyconfig can install: one variant of it."""
 
-    variant: str | None
+    variant: Variant | None
     name: str
-    version: str
+    version: Annotated[str, Described("of the easyconfig, without its versionsuffix")]
     versionsuffix: str
     accelerator: str
     description: str
-    keywords: tuple[str, ...]  # what whatis says, and the presets
-    contents: dict[str, str]  # package → version
+    keywords: Internal[tuple[str, ...]]  # what whatis says, and the presets
+    contents: Annotated[dict[str, str], Described("packages in the image, with versions")]
     sources: tuple[str, ...]  # without passwords; a definition file is `build:PATH`, so is the base of a build
-    available: str  # where the image is, when it has no public source
-    arch: str  # empty where it is the machine's
+    available: Annotated[OrNull[str], Described("where the image is, when it is not public")]
+    arch: Internal[str]  # empty where it is the machine's
 
     @property
-    def module(self) -> str:
+    def module(self) -> ModuleText:
         return f"{self.name}/{self.version}{self.versionsuffix}"
 
     def fits(self, accelerator: str, arch: str) -> bool:
@@ -45,8 +47,13 @@ class Offered:
         return self.accelerator == accelerator and self.arch in ("", arch)
 
     @property
-    def public(self) -> str | None:
-        """The first source that is on a network; None where there is none, and the image is had at one site only."""
+    def public(self) -> Annotated[bool, Described("whether a source is on a network")]:
+        """False where there is none, and the image is had at one site only."""
+        return self.public_source is not None
+
+    @property
+    def public_source(self) -> str | None:
+        """The first source that is on a network."""
         for source in (each.removeprefix("build:") for each in self.sources):
             if (scheme := _SCHEME.match(source)) and scheme[1].lower() not in LOCAL:
                 return source
@@ -60,12 +67,12 @@ class Offered:
         """
         if not self.sources:
             return self.available
-        if self.public is None:
+        if self.public_source is None:
             if not self.available and all(source.startswith("build:") for source in self.sources):
                 return f"built from {', '.join(source.removeprefix('build:') for source in self.sources)}"
             return f"{NOT_PUBLIC}: {' '.join(self.available.split()) or ', '.join(self.sources)}"
-        rest = self.public.removeprefix("docker://")
-        if rest == self.public or re.match(r"[^/]*[.:][^/]*/|localhost/", rest):
+        rest = self.public_source.removeprefix("docker://")
+        if rest == self.public_source or re.match(r"[^/]*[.:][^/]*/|localhost/", rest):
             return rest
         return f"docker.io/{rest}"
 

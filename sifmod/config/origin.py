@@ -7,10 +7,10 @@ from sifmod.config.yaml.validate import Model
 
 
 class Origin(NamedTuple):
-    """`key.path`, the value as text, and the file and line, the variable, the option, or how it was found."""
+    """A value as text, and where it came from: the file and line, the variable, the option, or how it was found."""
 
     key: str
-    value: str
+    value: str | None  # None: not set
     origin: str
 
 

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from sifmod.errors import FetchError
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
+from sifmod.result import Arch, Named, Notes, Sha256, Size, Source
 
 if TYPE_CHECKING:
     import requests
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A SIF whose header, size and digest have been checked."""
+    """A verified SIF: its header, size and digest have been checked."""
 
     path: Path  # in the store, or the user's own file when it is only referenced
-    sha256: str
-    size: int  # bytes
-    source: str  # the source that gave it, as `shown` spells it
-    arch: str  # amd64, arm64, … as the SIF's header says
-    notes: tuple[str, ...] = ()  # what the user should know: e.g. a hard link that became a copy
-    origin: ImageOrigin = NO_ORIGIN
+    sha256: Sha256
+    size: Size
+    source: Source  # the source that gave it, as `shown` spells it
+    arch: Arch  # as the SIF's header says
+    notes: Notes = ()  # what the user should know: e.g. a hard link that became a copy
+    origin: Annotated[ImageOrigin, Named("made_from")] = NO_ORIGIN
 
 
 class ImageStore(Protocol):

@@ -186,7 +186,7 @@ def _converted_from(described: ImageDescription) -> Reference | None:
     if any(text.lstrip().startswith("%") for text in described.definition.splitlines()):
         return None
     try:
-        source = parse(described.origin)
+        source = parse(described.source)
     except FetchError:
         return None
     return source if source.kind.location in ("repository", "library") else None

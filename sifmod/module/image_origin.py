@@ -1,17 +1,22 @@
 """An ImageOrigin: what a SIF was made from, as far as that is known."""
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from sifmod.result import Described, Digest, OrNull
 
 
 @dataclass(frozen=True)
 class ImageOrigin:
-    """The content that a reference stood for when it was fetched. Digests are `sha256:…`, "" where there is none."""
+    """The content that a reference stood for when it was fetched."""
 
-    index: str = ""  # of the image index that the reference named; "" where it named a manifest
-    manifest: str = ""  # of a build: of the definition and the files that went in
-    layers: tuple[str, ...] = ()  # of the blobs, the bottom layer first
-    compression: str = ""  # of the squashfs that was made here; "" for an image that was a SIF already
-    tools: tuple[tuple[str, str], ...] = ()  # what decides the bytes of a conversion, with versions
+    index: OrNull[Digest] = ""  # of the image index that the reference named; "" where it named a manifest
+    manifest: OrNull[Digest] = ""  # of a build: of the definition and the files that went in
+    layers: Annotated[tuple[Digest, ...], Described("the bottom layer first")] = ()
+    compression: Annotated[OrNull[str], Described("of the squashfs; null for what was a SIF already")] = ""
+    tools: Annotated[
+        tuple[tuple[str, str], ...], Described("what decides the bytes of a conversion, with versions")
+    ] = ()
 
     def as_data(self) -> dict[str, object]:
         """What JSON can say; `from_fields` reads it back."""

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.prefix import data_home
 from sifmod.errors import InstallError
+from sifmod.result import Described, OrNull
 from sifmod.system import meaning
 from sifmod.tree.durable import content, explain, is_there, make_directory, move, names, parsed, write
 
@@ -20,19 +22,19 @@ _SPEC = "kernel.json"
 
 @dataclass(frozen=True)
 class Kernelspec:
-    """The Python of a module as a kernel. `layer`: "" for the one that the module takes by itself."""
+    """The Python of a module as a kernel."""
 
     module: ModuleName
-    layer: str
+    layer: Annotated[OrNull[str], Described("null: the one that the module takes by itself")]
 
     @property
-    def name(self) -> str:
-        """As Jupyter allows it: no case, and of other signs `.`, `_` and `-` only."""
+    def kernel(self) -> Annotated[str, Described("its name, as in `jupyter kernelspec list`")]:
+        """Its name, as Jupyter allows it: no case, and of other signs `.`, `_` and `-` only."""
         parts = (self.module.name, self.module.version, *(("", self.layer) if self.layer else ()))
         return re.sub("[^A-Za-z0-9._-]", lambda sign: f"_{ord(sign[0]):02x}", "-".join(parts)).lower()
 
     @property
-    def display_name(self) -> str:
+    def display_name(self) -> Annotated[str, Described("as people choose it")]:
         return f"{self.module.name} {self.module.version}{f', layer {self.layer}' if self.layer else ''}"
 
     @property
@@ -55,7 +57,7 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
 
     Raises InstallError, or PermissionsError, where it cannot be written or another one has its place.
     """
-    place = kernels / spec.name
+    place = kernels / spec.kernel
     there = is_there(place / _SPEC) or (is_there(place) and not place.is_dir())
     if (there or place.is_symlink()) and _owner(place) != spec:  # or of another module whose name is spelled the same
         raise InstallError(
@@ -85,7 +87,7 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
 
 def remove_kernelspec(kernels: Path, spec: Kernelspec) -> None:
     """Remove its files; other files in its directory stay. Raises InstallError or PermissionsError."""
-    place = kernels / spec.name
+    place = kernels / spec.kernel
     with _reported(f"cannot remove the kernelspec {place}"):
         for name in (_SPEC, START, f".{_SPEC}.new", f".{START}.new"):
             (place / name).unlink(missing_ok=True)
@@ -110,8 +112,7 @@ def _owner(place: Path) -> Kernelspec | None:
 
     def owner(data: bytes) -> Kernelspec | None:
         said = json.loads(data)["metadata"]["sifmod"]
-        found = Kernelspec(ModuleName(*said["module"].split("/")), str(said["layer"]))
-        parts = (found.module.name, found.module.version, found.layer or "default")
-        return found if all(map(is_part, parts)) and found.name == place.name else None
+        found = Kernelspec(ModuleName.parse(said["module"]), str(said["layer"]))
+        return found if is_part(found.layer or "default") and found.kernel == place.name else None
 
     return parsed(place / _SPEC, owner)

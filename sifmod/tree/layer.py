@@ -87,12 +87,12 @@ class Layer:
     packed: bool
     files: int = 0
     size: int = 0
-    digest: str = ""  # SHA-256 of the squashfs; "" of a directory, and of one that was made earlier
+    digest: str = ""  # SHA-256 of the squashfs; "" of a directory
     root: str = ""
     words: tuple[str, ...] = ()  # of uv: indexes, and which files and versions are taken
     constraints: tuple[str, ...] = ()
     digests: tuple[tuple[str, tuple[str, ...]], ...] = ()  # SHA-256 of the files that may come, by normalized name
-    made: tuple[tuple[str, str], ...] = ()  # SHA-256 of its lock and commands, by path; () of an earlier sifmod's
+    made: tuple[tuple[str, str], ...] = ()  # SHA-256 of its lock and commands, by path
 
     @property
     def top(self) -> Path:

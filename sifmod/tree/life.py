@@ -8,10 +8,11 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.errors import InstallError
+from sifmod.result import Described, OrNull
 from sifmod.tree.durable import is_refused, names, read
 from sifmod.tree.layout import Layout
 
@@ -30,19 +31,19 @@ def begins(day: date) -> int:
 
 @dataclass(frozen=True)
 class Deprecated:
-    """Said at each load from `since` on; after `until` the module is retired."""
+    """A module that goes, which a load on a terminal says from `since` on; after `until` it is retired."""
 
     since: date
-    until: date | None = None
+    until: Annotated[date | None, Described("the last day on which it loads")] = None
     message: str = ""
 
 
 @dataclass(frozen=True)
 class Retired:
-    """Hidden at once, and refused from `since` on; `successor` is the module to use instead."""
+    """A module that is hidden at once, and from `since` on does not load."""
 
     since: date
-    successor: str = ""
+    successor: Annotated[OrNull[str], Described("the module to use instead, with or without a version")] = ""
     message: str = ""
 
 
@@ -65,6 +66,13 @@ class Life:
 
 
 @dataclass(frozen=True)
+class ModuleLife(Life):
+    """What is decided about a module, whichever of its generations is live."""
+
+    default: bool = False
+
+
+@dataclass(frozen=True)
 class NameLife:
     """The same for all modules of one name, by version; a version that is not there has nothing decided about it."""
 
@@ -73,6 +81,9 @@ class NameLife:
 
     def of(self, version: str) -> Life:
         return self.versions.get(version, Life())
+
+    def of_module(self, version: str) -> ModuleLife:
+        return ModuleLife(**vars(self.of(version)), default=self.default == version)
 
     def with_life(self, version: str, life: Life) -> "NameLife":
         return NameLife(self.default, {**self.versions, version: life})

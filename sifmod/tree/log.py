@@ -14,10 +14,11 @@ import stat
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from sifmod import __version__
 from sifmod.config.name import ModuleName, is_part
+from sifmod.result import Beside, Described, Number, Sha256, Size, Time
 from sifmod.tree.durable import names, opened, sync_directory
 from sifmod.tree.layout import LOG, Layout
 
@@ -38,24 +39,33 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class Done(NamedTuple):
     """What a verb did: to a module, or without one to the store."""
 
-    what: str  # installed, rendered, restored, …, fetched, made, test passed, test failed; and as actions/life has it
-    module: ModuleName | None = None
-    before: int | None = None  # the generation that was live, or that was removed
-    after: int | None = None  # the generation that is live now
-    image: str | None = None  # its digest
-    size: int | None = None  # bytes that came or went
-    layer: str | None = None  # of the module, which was made or removed; the generations are its own then
+    what: Annotated[
+        str,
+        Described(
+            "installed, rendered, restored, rolled back, held, released, uninstalled, removed, fetched, test passed,"
+            " test failed, made the default, hidden, shown, deprecated, retired, labelled, or that it is no longer so;"
+            " of a layer made, removed"
+        ),
+    ]
+    module: Annotated[ModuleName | None, Described("null for an image or a download by itself")] = None
+    before: Annotated[Number | None, Described("the generation that was live, or was removed")] = None
+    generation: Annotated[Number | None, Described("that is live now")] = None
+    sha256: Annotated[Sha256 | None, Described("of the image")] = None
+    size: Annotated[Size | None, Described("bytes that came or went")] = None
+    layer: Annotated[str | None, Described("of packages, which was made or removed; generations are its own")] = None
 
 
 class Entry(NamedTuple):
-    time: str  # UTC, as ISO 8601 has it: 2026-11-22T07:36:29.412Z
+    """One change of the tree."""
+
+    time: Time
     user: str
     uid: int
-    login: str | None  # who logged in, where that is another user: with sudo, say
+    login: Annotated[str | None, Described("who logged in, where that is another user")]
     host: str
-    sifmod: str  # version
+    sifmod: Annotated[str, Described("version")]
     command: str  # as it was typed, without passwords and signatures
-    done: Done
+    done: Beside[Done]
 
 
 class Log(NamedTuple):
@@ -136,12 +146,12 @@ def logged_modules(layout: Layout) -> tuple[tuple[ModuleName, ...], tuple[str, .
 
 
 def as_data(made: Entry) -> dict[str, object]:
-    """The entry as what JSON can say: a line's content, and what `--json` prints."""
+    """A line's content."""
     done = made.done
-    changed = {"module": str(done.module) if done.module else None, "from": done.before, "to": done.after}
+    changed = {"module": str(done.module) if done.module else None, "from": done.before, "to": done.generation}
     fields: dict[str, object] = made._asdict()
     del fields["done"]
-    return {**fields, "what": done.what, **changed, "image": done.image, "size": done.size, "layer": done.layer}
+    return {**fields, "what": done.what, **changed, "image": done.sha256, "size": done.size, "layer": done.layer}
 
 
 def _lines(path: Path, top: Path) -> tuple[list[bytes], bool]:
@@ -164,7 +174,7 @@ def _checked(line: bytes, module: ModuleName | None) -> Entry:
         raise ValueError("a line that is too long")
     fields: dict[str, Any] = json.loads(line)
     texts = [fields[key] for key in ("time", "user", "host", "sifmod", "command", "what")]
-    login, image, layer = fields["login"], fields["image"], fields.get("layer")  # which earlier lines have not
+    login, image, layer = fields["login"], fields["image"], fields["layer"]
     texts += [text for text in (login, image, layer) if text is not None]
     numbers = [fields[key] for key in ("from", "to", "size") if fields[key] is not None]
     if not all(isinstance(text, str) and text.isprintable() for text in texts):

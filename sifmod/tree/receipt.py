@@ -7,12 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from sifmod.config.kinds import SYNTAXES, stub_path
 from sifmod.config.name import ModuleName, is_part
 from sifmod.errors import ViewError
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin, from_fields
+from sifmod.result import Arch, Described, Named, PathText, Sha256, Size, Source
 from sifmod.tree import provenance as provenances
 from sifmod.tree.durable import is_refused, names, parsed, read
 from sifmod.tree.layout import RECEIPT, Layout
@@ -41,14 +42,16 @@ class LinkRecord(NamedTuple):
 
 
 class ImageRecord(NamedTuple):
-    sha256: str
-    size: int  # bytes
-    source: str  # the source that gave it, without a query
-    arch: str
-    link: str  # copy | hardlink | reference: how it came into the store, or that it did not
-    filename: str  # the link's name in the generation
-    path: str  # absolute: in the store, or the user's own file when it is only referenced
-    origin: ImageOrigin = NO_ORIGIN
+    """The SIF of an installation."""
+
+    sha256: Sha256
+    size: Size
+    source: Source  # the source that gave it, without a query
+    arch: Arch
+    link: Annotated[str, Described("copy, hardlink or reference")]  # how it came into the store, or that it did not
+    filename: Annotated[str, Described("of the link in the generation")]
+    path: PathText  # in the store, or the user's own file when it is only referenced
+    origin: Annotated[ImageOrigin, Named("made_from")] = NO_ORIGIN
 
 
 @dataclass(frozen=True)

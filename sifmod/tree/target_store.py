@@ -1,14 +1,13 @@
 """A store of one file beside its target, for what goes into no tree."""
 
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sifmod.errors import FetchError, PermissionsError
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
-from sifmod.system import user_name
+from sifmod.system import not_own
 from sifmod.tree.durable import reported, sync_directory, sync_file
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Held, forget_locks, lock
@@ -73,18 +72,8 @@ def _own_directory(target: Path) -> Path:
 
 
 def _of_others(place: Path) -> str:
-    """Why others could change what is in a directory; "" where they could not.
-
-    Where nobody else writes in the directory above, that is enough: not each file system has owners.
-    """
-    status, above = place.lstat(), place.parent.stat()
-    if not above.st_mode & 0o022:
-        return ""
-    if not stat.S_ISDIR(status.st_mode):
-        return f"{place} is no directory"
-    if status.st_uid != os.geteuid():
-        return f"{place} belongs to {user_name(status.st_uid)}"
-    return f"others may write {place}" if status.st_mode & 0o022 else ""
+    """As `not_own`; a directory above where nobody else writes is enough, since not each file system has owners."""
+    return not_own(place) if place.parent.stat().st_mode & 0o022 else ""
 
 
 class TargetStore(Store):

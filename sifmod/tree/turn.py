@@ -6,7 +6,6 @@ process, a directory that cannot be used, or a full disk costs looks, and never 
 """
 
 import os
-import stat
 import tempfile
 import time
 from contextlib import suppress
@@ -15,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sifmod.digest import sha256_bytes
-from sifmod.system import user_name
+from sifmod.system import own_directory
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -93,13 +92,3 @@ class Turn:
             place = own_directory(Path(tempfile.gettempdir(), f"sifmod-locks-{os.geteuid()}"))
             name = place / sha256_bytes(os.fsencode(self._chain.resolve()))[:32]
             self._looking, self._holding = FileLock(f"{name}.look"), FileLock(f"{name}.hold")
-
-
-def own_directory(place: Path) -> Path:
-    """A directory where this user alone may write, made where it is not there. Raises OSError where it is another's."""
-    with suppress(FileExistsError):
-        place.mkdir(0o700)
-    status = place.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise PermissionError(f"{place} is no directory of {user_name(os.geteuid())} alone")
-    return place

@@ -34,8 +34,8 @@ def test_the_newest_first_and_what_is_new_in_it() -> None:
     first, second, third, fourth, _ = (one.changes for one in found)
     listed = (Change("apex", "0.1", ""), Change("deepspeed", "", "0.14.2"), Change("torch", "2.2.0", "2.4.0"))
     assert first is fourth is None  # nothing earlier for the accelerator
-    assert third is not None and (third.since, third.packages, third.others) == (OLDER.module, listed, 1)  # numpy
-    assert second is not None and (second.since, second.packages, second.others) == (OLDER.module, listed, 0)
+    assert third is not None and (third.since, third.differences, third.others) == (OLDER.module, listed, 1)  # numpy
+    assert second is not None and (second.since, second.differences, second.others) == (OLDER.module, listed, 0)
     assert compared((OLDER, replace(PLAIN, about=NOT_INSTALLED.about)))[0].changes is None
 
 

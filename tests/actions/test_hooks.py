@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from sifmod.cli.main import run
-from sifmod.cli.outputs.verbs import hook_schema
+from sifmod.cli.outputs import hook_schema
 from sifmod.digest import sha256_file
 from support.config import write
 from support.disk_state import State, disk_state

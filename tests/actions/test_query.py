@@ -199,7 +199,7 @@ def test_a_file_with_problems_answers_by_its_name() -> None:
 )
 def test_where_an_image_comes_from(sources: tuple[str, ...], public: bool, where: str) -> None:
     module = replace(APP, sources=sources, available="On\nLUMI")
-    assert (module.public is not None, module.where) == (public, where)
+    assert (module.public, module.where) == (public, where)
     assert APP.where == "not public: a.sif, /b.sif"
     assert replace(APP, sources=("build:x.def",), available="").where == "built from x.def"
     assert replace(APP, sources=("build:../base.sif",), available="").where == "built from ../base.sif"

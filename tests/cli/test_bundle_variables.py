@@ -54,7 +54,8 @@ def test_a_value_that_may_be_a_secret_is_refused(
 def test_a_bundle_sets_no_variable_that_programs_know(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    write(tmp_path / "bundle.json", json.dumps({"format": 1, "stack": "ours", "variables": {name: "/x"}}))
+    head = {"format": 1, "stack": "ours", "sifmod": {"version": "1", "sha256": "0"}, "settings": {}}
+    write(tmp_path / "bundle.json", json.dumps({**head, "variables": {name: "/x"}}))
     assert run(["stack", "apply", "--bundle", str(tmp_path), "--prefix", str(tmp_path / "p")]) == 2
     assert f"it sets the variable {name}" in capfd.readouterr().err
     assert not (tmp_path / "p").exists()

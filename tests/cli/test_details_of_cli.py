@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from sifmod import result as words
 from sifmod.cli.installed import _log_row, _told
 from sifmod.cli.main import CommandLine, run
 from sifmod.cli.output import show_error
-from sifmod.cli.outputs import words
 from sifmod.cli.progress import bar_line, figures
 from sifmod.config.name import ModuleName
 from sifmod.config.schema import easyconfig_schema
@@ -46,8 +46,8 @@ def install(easyconfig: str, *words: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "right", "wrong"),
     [
-        (words.ModuleName, "Tiny/1.0", ("Tiny", "a/b/c", "/1.0", "Tiny/")),
-        (words.Path, "/x", ("x", "./x", "")),
+        (words.ModuleText, "Tiny/1.0", ("Tiny", "a/b/c", "/1.0", "Tiny/")),
+        (words.PathText, "/x", ("x", "./x", "")),
         (words.Sha256, "0a" * 32, ("0a" * 31, "0a" * 33, "0A" * 32, "sha256:" + "0a" * 32)),
         (words.Digest, "sha256:0a", ("0a", "sha256:", "sha256:0A", "x sha256:0a")),
         (words.Size, 0, (-1, "x")),
@@ -66,12 +66,12 @@ def test_a_word_of_the_answers_allows_no_other_values(kind: Any, right: object, 
 def test_a_row_of_the_log() -> None:
     """Who logged in is named where it is somebody else; a generation that was live before, where it is another."""
     image = "ab" * 32
-    entry = Entry("2026-11-22T07:36:29.412Z", "root", 0, None, "n1", "1.0", "sifmod x", Done("fetched", image=image))
+    entry = Entry("2026-11-22T07:36:29.412Z", "root", 0, None, "n1", "1.0", "sifmod x", Done("fetched", sha256=image))
     assert _log_row(entry) == ("2026-11-22 07:36", "root", "n1", "fetched image abababababab…, 0 B", "sifmod x")
     assert _log_row(entry._replace(login="ada"))[1] == "ada as root"
     for done, told in (
         (Done("removed", size=2000), "removed download, 2.0 kB"),
-        (Done("removed", image=image, size=2000), "removed image abababababab…, 2.0 kB"),
+        (Done("removed", sha256=image, size=2000), "removed image abababababab…, 2.0 kB"),
         (Done("installed", MODULE, None, 1), "installed Tiny/1.0, generation 1"),
         (Done("installed", MODULE, 1, 2), "installed Tiny/1.0, generation 2 (was 1)"),
         (Done("restored", MODULE, 2, 2), "restored Tiny/1.0, generation 2"),

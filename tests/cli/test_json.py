@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from sifmod.cli.main import VERBS, run
-from sifmod.cli.outputs.verbs import OUTPUTS, output_schema
+from sifmod.cli.outputs import OUTPUTS, output_schema
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
 from support.answer import answer, held

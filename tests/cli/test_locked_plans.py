@@ -113,7 +113,7 @@ def test_inputs_that_change_no_file_are_named_and_all_is_installed(
 
 
 def test_a_lock_without_what_was_found_asks_the_image(promoted: Promoted, capfd: pytest.CaptureFixture[str]) -> None:
-    """A lock of an earlier sifmod; where the image is nowhere, plan says what is left to the install."""
+    """Where the image is nowhere, plan says what is left to the install."""
     path = promoted.here / "stack.lock"
     lock = json.loads(path.read_text())
     for row in lock["modules"]:

@@ -206,36 +206,6 @@ def test_a_published_layer_that_was_changed_is_brought_again(promotion: Promotio
     assert disk_state(again) == before
 
 
-def test_a_lock_of_an_earlier_sifmod_says_to_lock_again(
-    promotion: Promotion, capfd: pytest.CaptureFixture[str]
-) -> None:
-    promotion.lock()
-    path = promotion.here / "stack.lock"
-    lock = json.loads(path.read_text())
-    for row in lock["modules"]:
-        del row["contents"]
-    path.write_text(json.dumps(lock))
-    assert promotion.apply() == 18
-    err = capfd.readouterr().err
-    assert "does not say which commands the layer site of Good/1 has" in err
-    assert "sifmod stack lock" in err
-    assert promotion.published() is None
-
-
-def test_a_layer_that_an_earlier_sifmod_made_is_promoted(promotion: Promotion) -> None:
-    """Its receipt has no digests of its commands."""
-    receipt = promotion.root / "layer.json"
-    fields = json.loads(receipt.read_text())
-    fields.pop("made", None)
-    receipt.write_text(json.dumps(fields))
-    promotion.lock()
-    assert promotion.apply() == 0
-    there = promotion.published()
-    assert there
-    assert sorted(path.name for path in (there / "bin").iterdir()) == ["de-mo2", "demo"]
-    assert promotion.verify() == 0
-
-
 def test_a_comment_in_an_input_is_noted_and_another_file_is_refused(
     promotion: Promotion, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -85,7 +85,7 @@ def test_what_sifmod_says_of_it(base: Path, new: Path) -> None:
     environment = dict(described.config.environment)
     assert (environment["OWN"], environment["LINES_"]) == ("kept", VALUES["LINES_"])
     assert dict(described.config.labels)["of.both"] == "ours"
-    assert described.origin == "docker://example.org/base@sha256:00"
+    assert described.source == "docker://example.org/base@sha256:00"
     assert described.manifest == ""
     assert described.config.cmd == describe_sif(base).config.cmd
 

@@ -34,7 +34,7 @@ def guess(
     origin: str = "",
 ) -> Guess:
     config = Config(labels, environment, tuple(entrypoint), tuple(cmd))
-    described = ImageDescription("SIF", "amd64", 1, config=config, definition=definition, origin=origin)
+    described = ImageDescription("SIF", "amd64", 1, config=config, definition=definition, source=origin)
     with rootfs(tmp_path / "image", files) as inside:
         return make_guess(parse(source), described, inside)
 

@@ -39,7 +39,7 @@ def test_a_sif_that_apptainer_converted(images: Images) -> None:
     layout = images.tiny_layout("described", labels=LABELS, env=("GREETING=good day",))
     found = describe_sif(images.tiny("described", labels=LABELS, env=("GREETING=good day",)))
     assert (found.kind, found.arch, found.compression, found.runscript) == ("SIF", "amd64", RUNTIME.compression, "")
-    assert found.origin == f"oci:{layout}"
+    assert found.source == f"oci:{layout}"
     assert f"from: {layout}" in found.definition
     assert dict(found.config.environment) == {"PATH": PATH, "GREETING": "good day"}
     assert (found.config.entrypoint, found.config.cmd) == ((), ("/bin/sh",))
@@ -66,7 +66,7 @@ def test_a_sif_from_a_definition(tmp_path: Path, images: Images) -> None:
     assert environment["PATH"] == f"/opt/tool/bin:{PATH}"
     assert dict(found.config.labels)["Author"] == "Ada"
     assert "export TOOL_HOME" in found.definition
-    assert found.origin == f"oci:{images.tiny_layout()}"
+    assert found.source == f"oci:{images.tiny_layout()}"
 
 
 def test_a_sif_with_nothing_but_a_root_file_system(images: Images) -> None:

@@ -45,7 +45,7 @@ def test_every_part_of_a_sif_is_listed(tmp_path: Path) -> None:
     assert found.parts[:3] == (Part("definition", 30), Part("labels named", 18), Part("JSON some.json", 2))
     assert (found.parts[3].kind, len(found.parts)) == ("primary system partition, squashfs", 4)
     assert found.definition == "Bootstrap: docker\nFrom: x:1\n"
-    assert found.origin == "docker://x:1"
+    assert found.source == "docker://x:1"
     assert found.created == "2025-01-02T03:04:05Z"
     assert found.config.labels == (("a", "b"),)
     assert (found.notes, found.signers, found.manifest) == ((), (), "")
@@ -231,7 +231,7 @@ def test_the_files_of_the_root_where_there_are_no_documents(tmp_path: Path) -> N
         f"{HOME}/env/91-environment.txt": "export NO=1",
     }
     found = described(tmp_path, files)
-    assert (found.definition, found.origin) == ("bootstrap: oras\nfrom: host/x:1\n", "oras://host/x:1")
+    assert (found.definition, found.source) == ("bootstrap: oras\nfrom: host/x:1\n", "oras://host/x:1")
     assert found.runscript == "#!/bin/sh\n"
     path = f"/a:{DEFAULT_PATH}"
     assert found.config == Config(labels=(("a", "b"),), environment=(("PATH", f"/b:{path}:{path}"), ("B", "1")))
@@ -290,7 +290,7 @@ def test_what_is_too_much_to_read_is_left_out_and_named(tmp_path: Path) -> None:
     ],
 )
 def test_where_an_image_was_made_from(tmp_path: Path, text: str, origin: str) -> None:
-    assert described(tmp_path, {}, (DataObject("deffile", "", text.encode()),)).origin == origin
+    assert described(tmp_path, {}, (DataObject("deffile", "", text.encode()),)).source == origin
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from sifmod.cli.main import run
-from sifmod.cli.outputs.verbs import output_schema
+from sifmod.cli.outputs import output_schema
 
 
 def answer(capfd: pytest.CaptureFixture[str], words: tuple[str, ...], code: int = 0) -> Any:

@@ -308,7 +308,7 @@ def test_a_reader_of_the_tree_tests_and_leaves_nothing(
     layout.prefix.chmod(0o755)
     record_test(installation, site, reporter, passed=False)
     (line,) = read_log(layout, installation.module).entries
-    assert (line.done.what, line.done.after, line.command) == ("test failed", 1, "sifmod test Tiny")
+    assert (line.done.what, line.done.generation, line.command) == ("test failed", 1, "sifmod test Tiny")
     record_test(replace(installation, generation=2), site, reporter, passed=True)  # of one that is not live
     (entry,) = installed(layout, print)
     assert entry.last_test == (line.time, line.host, False)

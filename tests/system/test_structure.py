@@ -16,17 +16,18 @@ PACKAGE = Path(sifmod.__file__).parent
 ROOT = PACKAGE.parent
 # each room may import the rooms below it, and itself
 BELOW: dict[str, set[str]] = {
-    "errors": {"system"},
+    "errors": {"system", "result"},
     "system": set(),
     "digest": set(),
-    "config": {"errors", "system", "digest"},
-    "imports": {"errors", "system", "digest", "config"},
-    "module": {"errors", "system", "digest", "config"},
-    "image": {"errors", "system", "digest", "config", "module"},
-    "tree": {"errors", "system", "digest", "config", "module"},
-    "actions": {"errors", "system", "digest", "config", "imports", "module", "image", "tree"},
-    "api": {"errors", "system", "digest", "config", "imports", "module", "image", "tree", "actions"},
-    "cli": {"errors", "system", "digest", "config", "imports", "module", "image", "tree", "actions"},
+    "result": set(),
+    "config": {"errors", "system", "digest", "result"},
+    "imports": {"errors", "system", "digest", "result", "config"},
+    "module": {"errors", "system", "digest", "result", "config"},
+    "image": {"errors", "system", "digest", "result", "config", "module"},
+    "tree": {"errors", "system", "digest", "result", "config", "module"},
+    "actions": {"errors", "system", "digest", "result", "config", "imports", "module", "image", "tree"},
+    "api": {"errors", "system", "digest", "result", "config", "imports", "module", "image", "tree", "actions"},
+    "cli": {"errors", "system", "digest", "result", "config", "imports", "module", "image", "tree", "actions"},
 }
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name == "api.py")
 

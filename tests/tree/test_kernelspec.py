@@ -31,12 +31,12 @@ def test_a_name_that_jupyter_takes_and_one_that_people_understand() -> None:
     from jupyter_client.kernelspec import _is_valid_kernel_name  # what it skips a directory for
 
     named = Kernelspec(TORCH.module, "my+layer")
-    assert (TORCH.name, TORCH.display_name) == ("pytorch-2.13.0_2bcu126", "PyTorch 2.13.0+cu126")
-    assert (named.name, named.display_name) == (
+    assert (TORCH.kernel, TORCH.display_name) == ("pytorch-2.13.0_2bcu126", "PyTorch 2.13.0+cu126")
+    assert (named.kernel, named.display_name) == (
         "pytorch-2.13.0_2bcu126--my_2blayer",
         "PyTorch 2.13.0+cu126, layer my+layer",
     )
-    assert _is_valid_kernel_name(named.name)
+    assert _is_valid_kernel_name(named.kernel)
 
 
 def test_written_found_and_removed(tmp_path: Path) -> None:
@@ -51,10 +51,10 @@ def test_written_found_and_removed(tmp_path: Path) -> None:
     found = KernelSpecManager(kernel_dirs=[str(kernels)], ensure_native_kernel=False).get_all_specs()
     assert {one["spec"]["display_name"] for one in found.values()} == {"PyTorch 2.13.0+cu126", "JAX 0.5, layer mine"}
     assert set(our_kernelspecs(kernels)) == {TORCH, other}
-    (kernels / other.name / "logo-64x64.png").write_bytes(b"of the user")
+    (kernels / other.kernel / "logo-64x64.png").write_bytes(b"of the user")
     for spec in (TORCH, other):
         remove_kernelspec(kernels, spec)
-    assert [path.name for path in kernels.rglob("*")] == [other.name, "logo-64x64.png"]
+    assert [path.name for path in kernels.rglob("*")] == [other.kernel, "logo-64x64.png"]
     assert write_kernelspec(kernels, other, "#!/bin/sh\n")
 
 
@@ -63,7 +63,7 @@ def test_written_found_and_removed(tmp_path: Path) -> None:
     ["{", "[]", '{"metadata": {"sifmod": 1}}', '{"metadata": {"sifmod": {"module": "PyTorch/2", "layer": ""}}}'],
 )
 def test_one_of_somebody_else_stays(tmp_path: Path, said: str) -> None:
-    place = tmp_path / TORCH.name
+    place = tmp_path / TORCH.kernel
     place.mkdir()
     (place / "kernel.json").write_text(said)
     before = disk_state(tmp_path)
@@ -82,7 +82,7 @@ def test_two_modules_whose_names_are_spelled_the_same(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_run_has_left_is_no_kernel_and_no_hindrance(tmp_path: Path) -> None:
-    place = tmp_path / TORCH.name
+    place = tmp_path / TORCH.kernel
     place.mkdir()
     (place / ".python.new").write_text("#!/b")
     assert list(our_kernelspecs(tmp_path)) == []

@@ -50,7 +50,6 @@ def test_one_that_is_not_what_was_made_is_found(tmp_path: Path) -> None:
     assert verify_layer(packed) == (
         ("changed", str(file), f"sha256:{packed.digest}", f"sha256:{sha256_bytes(b'mad')}"),
     )
-    assert verify_layer(replace(packed, digest="")) == ()  # as an earlier sifmod made it
     shutil.rmtree(Path(layer.root, "tree"))
     assert [(one.kind, one.path) for one in verify_layer(layer)] == [("missing", f"{layer.root}/tree")]
     Path(layer.root, "layer.json").write_text("{")

@@ -62,7 +62,7 @@ def rows(layout: Layout) -> list[Row]:
     log = changes(layout)
     assert log.problems == ()
     done = (one.done for one in log.entries)
-    return [(one.what, str(one.module) if one.module else None, one.before, one.after) for one in done]
+    return [(one.what, str(one.module) if one.module else None, one.before, one.generation) for one in done]
 
 
 def test_every_verb_that_changes_something_writes_a_line(place: Place, layout: Layout, images: Images) -> None:
@@ -101,11 +101,11 @@ def test_every_verb_that_changes_something_writes_a_line(place: Place, layout: L
     (layout.partials / "0123456789abcdef").mkdir(parents=True)
     ok("gc", "--yes", "--now", "--ignore-jobs")
     images_then = [one.done for one in changes(layout).entries][14:]
-    assert [(one.what, bool(one.image), one.size) for one in images_then[:2]] == [
+    assert [(one.what, bool(one.sha256), one.size) for one in images_then[:2]] == [
         ("fetched", True, images_then[0].size),
         ("fetched", True, images.tiny("crash-a").stat().st_size),
     ]
-    assert sorted((one.what, bool(one.image)) for one in images_then[2:]) == [
+    assert sorted((one.what, bool(one.sha256)) for one in images_then[2:]) == [
         ("removed", False),
         ("removed", True),
         ("removed", True),
@@ -383,7 +383,7 @@ def test_a_line_that_was_not_written_to_its_end_is_ended_first(layout: Layout) -
         file.write('{"time": "2026-')
     write(layout, Done("installed", MODULE, 1, 2))
     log = read_log(layout, MODULE)
-    assert [one.done.after for one in log.entries] == [1, 2]
+    assert [one.done.generation for one in log.entries] == [1, 2]
     assert log.problems == (f"1 line of the log {layout.log(MODULE)} cannot be read",)
 
 
@@ -429,7 +429,7 @@ def test_a_killed_run_leaves_a_log_that_is_true(reinstall: Reinstall) -> None:
         assert reinstall.run("killed", step).code == -9
         log, live = reinstall.log, reinstall.live
         assert log.problems == ()
-        recorded = tuple(one.done.after for one in log.entries)
+        recorded = tuple(one.done.generation for one in log.entries)
         found.add((live, recorded))
         if step % 5 == 0:
             outcome = reinstall.victim.run(reinstall.place.install("c"))
@@ -443,7 +443,7 @@ def test_a_full_disk_takes_the_line_and_not_the_change(reinstall: Reinstall) -> 
     warned = 0
     for step in range(reinstall.steps - 50, reinstall.steps + 1):
         outcome = reinstall.run("failing", step)
-        recorded = [one.done.after for one in reinstall.log.entries]
+        recorded = [one.done.generation for one in reinstall.log.entries]
         if "it is not in the log" in outcome.stderr:
             warned += 1
             assert outcome.stderr.count("warning:") == 1

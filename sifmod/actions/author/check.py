@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from sifmod.actions.sources import check_sources
 from sifmod.config.bind import lint_binds
@@ -16,6 +16,7 @@ from sifmod.config.find import SUFFIXES
 from sifmod.config.load_easyconfig import all_variants, load_easyconfig
 from sifmod.config.load_site import LoadedSite, load_site
 from sifmod.config.mpi_profile import profile_of
+from sifmod.config.name import ModuleName
 from sifmod.config.quirk import QuirkFile, read_quirk
 from sifmod.config.site import SiteFile
 from sifmod.config.stack import Member, bounds, load_stack
@@ -23,19 +24,31 @@ from sifmod.config.word import wanted_easyconfig
 from sifmod.config.yaml.node import Node, problem_at
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.config.yaml.validate import did_you_mean
-from sifmod.errors import ConfigError, Problem, SifmodError
+from sifmod.errors import ConfigError, Error, Problem, SifmodError
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.render import render, render_stub
+from sifmod.result import Beside, Described, Internal, Variant
 
 
 @dataclass(frozen=True)
 class Checked:
-    """One variant of one easyconfig that can be installed."""
+    """A variant of an easyconfig that can be installed."""
 
-    variant: str | None
-    module: str
-    files: int  # rendered
-    warnings: tuple[Problem, ...]  # what is odd about its binds
+    module: ModuleName
+    variant: Variant | None
+    rendered: Annotated[int, Described("files")]
+    warnings: Internal[tuple[Problem, ...]]  # what is odd about its binds
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """A file that can be used; with an error, one that cannot."""
+
+    path: Path
+    modules: tuple[Checked, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    error: Beside[Error | None] = None
 
 
 def files_below(directory: Path) -> tuple[str, ...]:
@@ -72,7 +85,7 @@ def check(path: Path, site: LoadedSite, variants: tuple[str, ...] = ()) -> tuple
     choices = Choices(path.stem, site.site.link)
     plans = [make_plan(one.easyconfig, site.site, choices, one.quirks, one.bases) for one in loaded]
     return tuple(
-        Checked(one.variant, str(plan.module), len(render(plan, 1)) + len(render_stub(plan)), lint_binds(one.tree))
+        Checked(plan.module, one.variant, len(render(plan, 1)) + len(render_stub(plan)), lint_binds(one.tree))
         for one, plan in zip(loaded, plans, strict=True)
     )
 
@@ -105,9 +118,9 @@ def check_stack(path: Path, site: LoadedSite) -> int:
 def _given_twice(member: Member, checked: tuple[Checked, ...], given: dict[str, Member]) -> Iterator[Problem]:
     """What another member of the stack gives too; where the site chooses a variant that cannot be told here."""
     for one in checked if member.entry.variants or checked[0].variant is None else ():
-        names = [one.module]
+        names = [str(one.module)]
         if member.entry.default and member.entry.default in (True, one.variant):
-            names.append(f"the default of {one.module.partition('/')[0]}")
+            names.append(f"the default of {one.module.name}")
         for name in names:
             if (other := given.setdefault(name, member)) is not member:
                 yield problem_at(member.mark, "easyconfigs", f"gives {name}, as {other.easyconfig} does ({other.mark})")

@@ -13,7 +13,7 @@ from sifmod.actions.author.new_file import quoted, write_text
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.shown import shown
 from sifmod.config.yaml.node import base_key, join_key
-from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError
+from sifmod.errors import ConfigError, EasyconfigNotFoundError, Error, OptionError
 from sifmod.image.disk import writing
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
 from sifmod.image.printable import line
@@ -21,6 +21,7 @@ from sifmod.imports.cost import CannotImportError, Imported, Value
 from sifmod.imports.easybuild import read_easybuild
 from sifmod.imports.modulefile import Naming, read_modulefile
 from sifmod.imports.shpc import read_shpc
+from sifmod.result import Beside, ModuleText, Notes, Source
 from sifmod.system import scratch_directory
 
 _ORDER = (
@@ -62,6 +63,23 @@ class Converted:
     def filename(self) -> str:
         """`<Name>-<version><versionsuffix>.yaml`."""
         return f"{self.module.replace('/', '-', 1)}.yaml"
+
+
+@dataclass(frozen=True)
+class NewEasyconfig:
+    """An easyconfig that was written."""
+
+    path: Path
+    module: ModuleText
+
+
+@dataclass(frozen=True)
+class ImportedFile:
+    """An easyconfig made from another tool's file; with an error, a file of which none was made."""
+
+    source: Source
+    notes: Notes
+    outcome: Beside[NewEasyconfig | Error]
 
 
 def find_sources(given: tuple[Path, ...]) -> tuple[Path, ...]:

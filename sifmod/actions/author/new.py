@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 from sifmod.actions.author.new_file import check_target, quoted
 from sifmod.actions.fetch import FetchOptions, fetch
@@ -13,6 +14,7 @@ from sifmod.actions.subject import stored_digest
 from sifmod.config.build import names_easyconfig
 from sifmod.config.load_easyconfig import LoadedEasyconfig, load_easyconfig
 from sifmod.config.load_site import LoadedSite
+from sifmod.config.name import ModuleName
 from sifmod.config.word import wanted_easyconfig
 from sifmod.digest import sha256_file
 from sifmod.errors import ConfigError, OptionError
@@ -25,6 +27,7 @@ from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import line
 from sifmod.image.reference import Reference, after_scheme
 from sifmod.image.sources.source_kinds import parse
+from sifmod.result import Described
 from sifmod.system import scratch_directory
 
 _OCI = "org.opencontainers.image."
@@ -180,6 +183,16 @@ class NewOptions:
     into_home: bool = False  # as for `fetch`
     pip: tuple[str, ...] | None = None  # packages upon it: the image is then the base of another one
     own_name: bool = False  # it goes under its own name here: where that is taken, nothing is hashed
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """A first easyconfig."""
+
+    path: Annotated[Path | None, Described("null with -o -")]
+    module: ModuleName
+    sif: Annotated[Path, Described("the image that was looked at")]
+    text: str
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from sifmod.actions.author.new_file import quoted, write_text
-from sifmod.config.bind import bind_items, ends
+from sifmod.config.bind import bind_items, ends, lint_binds
 from sifmod.config.bounded_pattern import matches
 from sifmod.config.detect import BaseSite, detected_site, site_directories
 from sifmod.config.load_site import LoadedSite, load_site
@@ -16,7 +17,8 @@ from sifmod.config.prefix import settings_directories
 from sifmod.config.site import SiteFile
 from sifmod.config.yaml.node import Mark, tree
 from sifmod.config.yaml.validate import check_layer
-from sifmod.errors import OptionError
+from sifmod.errors import OptionError, Problem
+from sifmod.result import Described
 
 SLURM = ("/var/spool/slurmd", "/var/spool/slurm", "/run/munge")
 FABRIC = ("/opt/cray", "/opt/amazon/efa")  # InfiniBand needs nothing of the host: the image has its own rdma-core
@@ -113,6 +115,33 @@ def _runscript_env(networks: tuple[str, ...]) -> str:
     return f"runscript_env:\n  NCCL_SOCKET_IFNAME: {','.join(networks)}\n  # NCCL_NET: {plugin}\n"
 
 
+@dataclass(frozen=True)
+class DetectedSite:
+    """Which site this machine is."""
+
+    site: str
+    how: str
+    warnings: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class ShownSite:
+    """What is true of a site, where each value came from, and what is odd."""
+
+    origins: tuple[Origin, ...]
+    warnings: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class NewSite:
+    """A first site file."""
+
+    path: Annotated[Path | None, Described("null with -o -")]
+    site: str
+    text: str
+    hides: Annotated[Path | None, Described("the file of the same site that it stands in front of")]
+
+
 def detect(environ: Mapping[str, str]) -> BaseSite:
     """The site that this machine's paths tell, whatever the settings name; runs no program.
 
@@ -122,7 +151,7 @@ def detect(environ: Mapping[str, str]) -> BaseSite:
     return detected_site(site_directories(environ), environ)
 
 
-def origins(loaded: LoadedSite) -> tuple[Origin, ...]:
+def show(loaded: LoadedSite) -> ShownSite:
     """Every key with its origin, and the bind paths that patterns and links have become here."""
     written = Counter(ends(item) for _, item in bind_items(loaded.tree))
     made: list[str] = []
@@ -131,7 +160,8 @@ def origins(loaded: LoadedSite) -> tuple[Origin, ...]:
             written[bind.source, bind.target] -= 1
         else:
             made.append(bind.source if bind.source == bind.target else f"{bind.source}:{bind.target}")
-    return (*loaded.origins, *(Origin("binds, as they are here", text, "a pattern or a link") for text in made))
+    resolved = (Origin("binds, as they are here", text, "a pattern or a link") for text in made)
+    return ShownSite((*loaded.origins, *resolved), tuple(lint_binds(loaded.tree)))
 
 
 def write_site(name: str, target: Path | None, environ: Mapping[str, str]) -> tuple[str, Path]:
@@ -162,4 +192,4 @@ def site_text(name: str, environ: Mapping[str, str]) -> str:
         raise OptionError(problems[0].message)
     here = {origin.key: origin for origin in load_site({"site": "generic", "accelerator": "auto"}, environ).origins}
     found = here["accelerator"]
-    return draft_site(name, (found.value, found.origin), survey())
+    return draft_site(name, (str(found.value), found.origin), survey())

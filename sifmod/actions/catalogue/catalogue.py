@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from html import escape
 from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -19,6 +20,7 @@ from sifmod.config.name import is_part
 from sifmod.errors import OptionError
 from sifmod.image.disk import writing
 from sifmod.module.plan import File
+from sifmod.result import Described, Sha256, in_json
 from sifmod.system import harmless, one_line, size_text
 
 PAGES = "pages"
@@ -48,11 +50,11 @@ def status(entry: Entry) -> str:
 
 def summary(entry: Entry) -> str:
     """The first paragraph of its description."""
-    return " ".join(entry.about.description.strip().partition("\n\n")[0].split())
+    return " ".join(entry.description.partition("\n\n")[0].split())
 
 
 def rest(entry: Entry) -> tuple[str, ...]:
-    return tuple(" ".join(text.split()) for text in entry.about.description.strip().split("\n\n")[1:])
+    return tuple(" ".join(text.split()) for text in entry.description.split("\n\n")[1:])
 
 
 def web_address(text: str) -> str:
@@ -114,17 +116,17 @@ def facts(entry: Entry) -> Iterator[tuple[str, str]]:
 
 
 def _changes(changes: Changes) -> str:
-    rows = (f"| {_text(one.name)} | {_text(one.was)} | {_text(one.now)} |" for one in changes.packages)
-    table = "\n".join(("| package | was | now |", "|---|---|---|", *rows)) if changes.packages else ""
+    rows = (f"| {_text(one.name)} | {_text(one.was)} | {_text(one.now)} |" for one in changes.differences)
+    table = "\n".join(("| package | was | now |", "|---|---|---|", *rows)) if changes.differences else ""
     return "\n\n".join(filter(None, (table, more(changes))))
 
 
 def more(changes: Changes) -> str:
     """What is to be said beside the packages that are listed."""
     if changes.others:
-        other, plural = "other " if changes.packages else "", "" if changes.others == 1 else "s"
+        other, plural = "other " if changes.differences else "", "" if changes.others == 1 else "s"
         return f"{changes.others} {other}package{plural} changed; sifmod diff lists them."
-    return "" if changes.packages else "No package of which the version is known is another one."
+    return "" if changes.differences else "No package of which the version is known is another one."
 
 
 def _table(what: str, rows: Iterable[tuple[str, str]]) -> str:
@@ -152,7 +154,7 @@ _HEAD = 1000  # bytes of a page, among which is what made it
 def catalogue(title: str, entries: Iterable[Entry]) -> tuple[File, ...]:
     """The files, the same for the same entries in whatever order: the data, the page, and Markdown in `pages/`."""
     found = compared(entries)
-    text = json.dumps(document(title, found), indent=1, sort_keys=True) + "\n"
+    text = json.dumps(in_json(Catalogue(title, found)), indent=1, sort_keys=True) + "\n"
     return (page(title, found), *pages(title, found), File(DATA, text))
 
 
@@ -209,47 +211,34 @@ def _check_free(directory: Path) -> None:
     raise OptionError(f"{there} is no catalogue's, and is left as it is", "give a directory of its own: -o DIR")
 
 
-SCHEMA_VERSION = 1  # another number where a field means something else, or is gone
+class CataloguePackage(NamedTuple):
+    """A package in an image."""
+
+    name: str
+    version: str
 
 
-def document(title: str, entries: Iterable[Entry]) -> dict[str, object]:
-    """The catalogue as what JSON can say; the schema is in cli/outputs/stack.py."""
-    entries = tuple(entries)
-    images = {one.sha256: one.packages for one in entries if one.sha256 and one.packages}
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "title": title,
-        "entries": [_module(entry) for entry in entries],
-        "inventories": [
-            {"sha256": sha256, "all_packages": [{"name": name, "version": version} for name, version in packages]}
+class Inventory(NamedTuple):
+    """All packages of an image; several modules may have it."""
+
+    sha256: Sha256
+    all_packages: tuple[CataloguePackage, ...]
+
+
+class Catalogue(NamedTuple):
+    """The modules, by name, the newest version first."""
+
+    title: str
+    entries: tuple[Entry, ...]
+    schema_version: Annotated[Literal[1], Described("of this data; another number where a field has changed")] = 1
+
+    @property
+    def inventories(self) -> Annotated[tuple[Inventory, ...], Described("those of which the packages are known")]:
+        images = {one.sha256: one.packages for one in self.entries if one.sha256 and one.packages}
+        return tuple(
+            Inventory(sha256, tuple(CataloguePackage(*one) for one in packages))
             for sha256, packages in sorted(images.items())
-        ],
-    }
-
-
-_OR_NULL = ("site", "install", "add", "job_script", "sha256", "size", "installed_at", "until", "successor")
-
-
-def _module(entry: Entry) -> dict[str, object]:
-    about, changes = entry.about, entry.changes
-    own = {name: value for name, value in vars(entry).items() if name not in ("about", "packages")}
-    own |= {name: own[name] or None for name in _OR_NULL}
-    said = {
-        "description": about.description.strip(),
-        "homepage": about.homepage or None,
-        "docurls": about.docurls,
-        "license": entry.license or None,
-        "keywords": entry.keywords,
-        "contents": dict(about.contents),
-    }
-    differences = changes and {
-        "since": str(changes.since),
-        "differences": [one._asdict() for one in changes.packages],
-        "others": changes.others,
-    }
-    test = entry.last_test and entry.last_test._asdict()
-    labels = dict(entry.labels)
-    return own | said | {"module": str(entry.module), "labels": labels, "last_test": test, "changes": differences}
+        )
 
 
 INDEX = "index.html"

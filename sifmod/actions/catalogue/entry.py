@@ -3,76 +3,95 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from sifmod.config.name import ModuleName
 from sifmod.config.version import version_key
 from sifmod.module.plan import Help
+from sifmod.result import Arch, Described, Internal, ModuleText, OrNull, Sha256, Size, Source, Time
 
 Pairs = tuple[tuple[str, str], ...]
 Status = Literal["current", "deprecated", "retired", "not installed"]
 
 
 class LastTest(NamedTuple):
-    time: str  # UTC, as ISO 8601 has it
+    """The last `sifmod test` of the live generation."""
+
+    time: Time
     host: str
     passed: bool
 
 
 class Change(NamedTuple):
-    """A package that another version of the module has in another version; "": not at all."""
+    """A package that is there in another version, or in one of two modules."""
 
     name: str
-    was: str
-    now: str
+    was: Annotated[str, Described("empty: it was not there")]
+    now: Annotated[str, Described("empty: it is there no more")]
 
 
 class Changes(NamedTuple):
-    """What is different from an earlier module of the same name for the same accelerator."""
+    """What is different from an earlier version for the same accelerator."""
 
-    since: ModuleName
-    packages: tuple[Change, ...]  # of those that the easyconfigs name
-    others: int  # how many more are different, of those that are known
+    since: Annotated[ModuleName, Described("the earlier module")]
+    differences: Annotated[tuple[Change, ...], Described("of packages that the easyconfigs name")]
+    others: Annotated[int, Described("how many more packages are different, of those that are known")]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One module, with the names that its data have in JSON; "" is what is not known, or not there."""
+    """A module, as its users choose it; "" is what is not known, or not there."""
 
     module: ModuleName
-    version: str  # of the easyconfig, without its versionsuffix
+    version: Annotated[str, Described("of the easyconfig, without its versionsuffix")]
     accelerator: str
-    arch: str
-    site: str  # that it was installed for
-    about: Help
-    source: str  # of the image, for people
-    load: tuple[str, ...]  # commands
-    install: str = ""  # the command, where it is not installed
-    add: str = ""  # the command that adds packages
-    job_script: str = ""
-    sha256: str = ""  # of the image, where it is installed
-    size: int = 0  # of the image in bytes
-    installed_at: str = ""  # when its generation became live; UTC, as ISO 8601 has it
+    arch: Arch
+    site: Annotated[OrNull[str], Described("that it was installed for")]
+    about: Internal[Help]
+    source: Source  # of the image, for people
+    load: Annotated[tuple[str, ...], Described("commands")]
+    install: Annotated[OrNull[str], Described("the command, where it is not installed")] = ""
+    add: Annotated[OrNull[str], Described("the command that adds packages, where that can be done")] = ""
+    job_script: OrNull[str] = ""
+    sha256: Annotated[OrNull[Sha256], Described("of the SIF, where it is installed")] = ""
+    size: OrNull[Size] = 0
+    installed_at: Annotated[OrNull[Time], Described("when its generation became live")] = ""
     last_test: LastTest | None = None
-    packages: Pairs = ()  # all that is known to be in the image; `about.contents` is the author's choice of them
+    packages: Internal[Pairs] = ()  # all that is known to be in the image
     status: Status = "current"
-    default: bool = False
-    until: str = ""  # the last day of one that goes out of use, as ISO 8601 has it
-    message: str = ""  # about its end
-    successor: str = ""  # a module
+    default: Annotated[bool, Described("whether a load without a version means it")] = False
+    until: Annotated[OrNull[str], Described("the last day of a deprecated module, 2027-03-31")] = ""
+    message: Annotated[str, Described("what its users should know of its end")] = ""
+    successor: Annotated[OrNull[ModuleText], Described("the module to go on with")] = ""
     labels: Pairs = ()
-    changes: Changes | None = None
+    changes: Annotated[Changes | None, Described("null where nothing earlier is known")] = None
 
     @property
     def ends(self) -> bool:
         return self.status in ("deprecated", "retired")
 
     @property
-    def license(self) -> str:
+    def description(self) -> Annotated[str, Described("of what it is for")]:
+        return self.about.description.strip()
+
+    @property
+    def homepage(self) -> Annotated[OrNull[str], Described("of the software")]:
+        return self.about.homepage
+
+    @property
+    def docurls(self) -> Annotated[tuple[str, ...], Described("where the documentation is")]:
+        return self.about.docurls
+
+    @property
+    def contents(self) -> Annotated[Pairs, Described("packages in the image, with versions; the author's choice")]:
+        return self.about.contents
+
+    @property
+    def license(self) -> Annotated[OrNull[str], Described("of the software in the image")]:
         return self._said("License")
 
     @property
-    def keywords(self) -> tuple[str, ...]:
+    def keywords(self) -> Annotated[tuple[str, ...], Described("as the easyconfig says")]:
         return tuple(word for text in self._said("Keywords").split(",") if (word := text.strip()))
 
     def _said(self, key: str) -> str:
@@ -102,12 +121,12 @@ def _changes(older: Entry, newer: Entry) -> Changes | None:
 
     Two images differ in hundreds of packages: those that an author has chosen are listed, the others are counted.
     """
-    was, now = dict(older.about.contents), dict(newer.about.contents)
+    was, now = dict(older.contents), dict(newer.contents)
     if not was.keys() & now.keys():
         return None
     if older.packages and newer.packages:
         was, now = dict(older.packages) | was, dict(newer.packages) | now
     changed = [name for name in sorted({*was, *now}, key=str.casefold) if was.get(name) != now.get(name)]
-    chosen = dict((*older.about.contents, *newer.about.contents))
+    chosen = dict((*older.contents, *newer.contents))
     listed = tuple(Change(name, was.get(name, ""), now.get(name, "")) for name in changed if name in chosen)
     return Changes(older.module, listed, len(changed) - len(listed))

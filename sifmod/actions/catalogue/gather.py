@@ -92,7 +92,7 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
         job = jobscript(installation, JobOptions(), (layout,))
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ModuleError):
         about, job = _NOTHING, ""
-        say(f"warning: {module} says nothing of itself, since an earlier sifmod installed it; {_AGAIN}")
+        say(f"warning: {module} says nothing of itself: {JOB} of its generation cannot be read; {_AGAIN}")
     adds = any(file.path in _PYTHON for file in installation.files)
     since = next((in_utc(event.time) for event in reversed(read_history(layout, module))), "")
     return Entry(
@@ -130,7 +130,7 @@ def _view(installation: Installation, say: Say) -> Entry:
 def _last_test(layout: Layout, installation: Installation) -> LastTest | None:
     outcomes = {TEST_PASSED: True, TEST_FAILED: False}
     for one in reversed(read_log(layout, installation.module).entries):
-        if one.done.what in outcomes and one.done.after == installation.generation:
+        if one.done.what in outcomes and one.done.generation == installation.generation:
             return LastTest(one.time, one.host, outcomes[one.done.what])
     return None
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from difflib import unified_diff
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from sifmod import __version__
 from sifmod.actions import sharing
@@ -120,7 +120,7 @@ def _text(path: Path) -> str:
         return ""  # it comes back
 
 
-def status_sign(decision: Decision) -> str:
+def status_sign(decision: Decision) -> Literal[" ", "x", "R", "F"]:
     """EasyBuild's sign: `x` installed, `F` forced, `R` rebuilt, blank to install."""
     if decision.options.force:
         return "F"

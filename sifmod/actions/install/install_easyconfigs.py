@@ -48,7 +48,7 @@ class InstallPreview(NamedTuple):
 
     easyconfig: str  # its path
     module: ModuleName
-    mark: str
+    mark: Literal[" ", "x", "R", "F"]
     outgoing: "tuple[OutgoingLayer, ...]" = ()
     decision: "Decision | None" = None  # None where it is unchanged, and was not decided
 

@@ -178,15 +178,9 @@ def check(installation: Installation, layer: str) -> None:
     if not is_part(layer):
         raise OptionError(f"{layer!r} cannot be the name of a layer", "use letters, digits, `.`, `_`, `+` and `-`")
     if not Path(installation.root, "share", "image").is_file():
-        names = {one.path for one in installation.files}
-        if not names & {"bin/python", "bin/python3"}:
-            raise ModuleError(
-                f"{installation.module} has no Python to add packages to",
-                "`wrappers: [python]` in its easyconfig gives it one, if the image has a Python",
-            )
         raise ModuleError(
-            f"{installation.module} was installed by an earlier sifmod, whose commands know no layers",
-            "`sifmod install --module-only --installed` renders it anew",
+            f"{installation.module} has no Python to add packages to",
+            "`wrappers: [python]` in its easyconfig gives it one, if the image has a Python",
         )
 
 

@@ -1,23 +1,24 @@
 """Layers that an install leaves without their image, named before it begins."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from sifmod.actions.layer.places import layers_for, layouts, searched, words_for
 from sifmod.config.name import ModuleName
 from sifmod.module.quote import shell
+from sifmod.result import Described, PathText
 from sifmod.tree.layer import DEFAULT, all_layers
 from sifmod.tree.receipt import Installation
 
 
 class OutgoingLayer(NamedTuple):
-    """A layer in use, made for the image that is installed now. `command` makes it for the next one."""
+    """A layer of this user's, made for an image that is replaced."""
 
     module: ModuleName
-    layer: str
-    path: str
-    command: str
-    certain: bool  # the next image is known to be another one
+    layer: Annotated[str, Described("its name")]
+    path: PathText
+    command: Annotated[str, Described("makes it for the new image, after the install")]
+    certain: Annotated[bool, Described("the new image is another one; false: it may be the same")]
 
 
 def outgoing(before: Installation, digest: str | None, environ: Mapping[str, str]) -> tuple[OutgoingLayer, ...]:

@@ -135,19 +135,13 @@ def own_layers(layout: Layout, installation: Installation) -> dict[str, tuple[st
     """
     prefix = layout.prefix
     own = (layer for layer in _layers_of(installation, prefix / "layers") if layer.digest)
-    return {
-        layer.name: (layer.digest, contents(layer, lock_of(layer, prefix), commands_of(layer, prefix))) for layer in own
-    }
+    return {layer.name: (layer.digest, contents(layer, lock_of(layer, prefix), commands_of(layer))) for layer in own}
 
 
 def are_there(layout: Layout, installation: Installation, locked: LockedModule) -> bool:
     """Whether the layers of a module in its own tree are those that the lock names."""
     own = own_layers(layout, installation) if locked.layers else {}
-    return all(_is_wanted(own.get(name), digest, locked.contents.get(name)) for name, digest in locked.layers.items())
-
-
-def _is_wanted(own: tuple[str, str] | None, digest: str, whole: str | None) -> bool:
-    return own is not None and own[0] == digest and whole in (None, own[1])
+    return all(own.get(name) == (digest, locked.contents[name]) for name, digest in locked.layers.items())
 
 
 def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
@@ -172,14 +166,9 @@ def bring_layers(
     )
     own = own_layers(layout, installation)
     for name, digest in locked.layers.items():
-        whole = locked.contents.get(name)
-        if _is_wanted(own.get(name), digest, whole):
+        whole = locked.contents[name]
+        if own.get(name) == (digest, whole):
             continue
-        if whole is None:
-            raise InstallError(
-                f"the lock does not say which commands the layer {name} of {module} has: an earlier sifmod wrote it",
-                "write the lock again where the layer was made: `sifmod stack lock` or `sifmod lock`",
-            )
         there = [
             (layer, tree)
             for tree in trees
@@ -210,7 +199,7 @@ def _copied(layer: Layer, tree: Path, whole: str, directory: Path) -> bool:
     shutil.rmtree(directory, ignore_errors=True)
     with ExitStack() as held:
         try:
-            text, commands = lock_of(layer, tree), commands_of(layer, tree)
+            text, commands = lock_of(layer, tree), commands_of(layer)
             image = held.enter_context(regular(Path(layer.root, IMAGE), tree))
         except (OSError, InstallError):
             return False

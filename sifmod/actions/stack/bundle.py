@@ -13,11 +13,11 @@ import os
 import re
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Annotated, Any, Literal, NamedTuple
 
 from sifmod import __version__
 from sifmod.actions.lock import LockedModule, files_of, lock_beside, read_lock
@@ -30,6 +30,7 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError, InstallError, OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
+from sifmod.result import Described, Size, in_json
 from sifmod.system import scratch_directory
 from sifmod.tree.durable import sync_directory
 from sifmod.tree.layer import IMAGE as LAYER
@@ -38,12 +39,35 @@ from sifmod.tree.layer import RECEIPT, all_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.store import has_its_size, read_stored
 
-FORMAT = 1
 HEAD, STACK, LOCK = "bundle.json", "stack.yaml", "stack.lock"
 IMAGES = "images/sha256"
 IMAGE = re.compile(rf"{IMAGES}/([0-9a-f]{{64}})\.sif")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _CHUNK = 1 << 20
+
+
+class Own(NamedTuple):
+    """The sifmod that made a bundle."""
+
+    version: str
+    sha256: str  # of its files
+
+
+class Head(NamedTuple):
+    """What a bundle says of itself."""
+
+    stack: str
+    sifmod: Own
+    settings: Mapping[str, Any]
+    variables: Mapping[str, str]
+    format: Literal[1] = 1
+
+
+class WrittenBundle(NamedTuple):
+    """A bundle that was written."""
+
+    path: Path
+    size: Annotated[Size, Described("bytes of what is in it")]
 
 
 class Item(NamedTuple):
@@ -81,9 +105,8 @@ def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: De
     Raises OptionError where there is no lock, InstallError where a file is not as the lock says, or an image is gone.
     """
     lock, layout = read_lock(lock_beside(stack.path)), Layout(site.prefix)
-    own = {"version": __version__, "sha256": own_digest()}
-    head = {"format": FORMAT, "stack": stack.name, "sifmod": own, **decided._asdict()}
-    yield Item(HEAD, (json.dumps(head) + "\n").encode())
+    head = Head(stack.name, Own(__version__, own_digest()), *decided)
+    yield Item(HEAD, (json.dumps(in_json(head)) + "\n").encode())
     for seen in stack.inputs:
         path = Path(seen.path)
         if seen.path.startswith("/") and path != stack.path:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.decision import Decision
@@ -12,6 +12,7 @@ from sifmod.errors import SifmodError
 from sifmod.image.fetch import announced_size
 from sifmod.image.oci.image import open_image
 from sifmod.image.sources.source_kinds import references
+from sifmod.result import Described, Internal, Size
 from sifmod.system import scratch_directory
 from sifmod.tree.layout import Workplace
 from sifmod.tree.locking import lock
@@ -23,15 +24,18 @@ _MUCH = 10  # a part of so many
 class Fetches(NamedTuple):
     """What an apply has to fetch."""
 
-    images: int  # of a registry or another source
-    copies: int  # images that another tree or a bundle has
-    copied: int  # bytes of these
-    size: int  # bytes, of those whose size is known; what several share counts once
-    unknown: int  # images whose size no server says before
-    shared_size: int  # bytes of the layers that several images share, kept until the last of them is converted
-    room: int  # bytes on the disk: the images, the shared layers, and what is downloaded at the same time
-    shared: Mapping[str, frozenset[str]]  # of each image, by its request: the digests of layers that others have too
-    together: tuple[frozenset[str], ...]  # the images, those together that share much
+    images: Annotated[int, Described("to be fetched")]
+    copies: Annotated[int, Described("images to copy from another tree or a bundle")]
+    copied: Annotated[Size, Described("bytes of these")]
+    # what several share counts once
+    size: Annotated[Size, Described("bytes to be fetched, of images whose size is known")]
+    unknown: Annotated[int, Described("images of unknown size")]
+    # kept until the last of the images is converted
+    shared_size: Annotated[Size, Described("bytes of layers that several images share")]
+    # the images, the shared layers, and what is downloaded at the same time
+    room: Annotated[int, Described("bytes that this may take on the disk")]
+    shared: Internal[Mapping[str, frozenset[str]]]  # of each image, by its request: the digests of layers shared
+    together: Internal[tuple[frozenset[str], ...]]  # the images, those together that share much
 
 
 class _Asked(NamedTuple):

@@ -1,13 +1,25 @@
 """stack init: a stack's file of what is installed."""
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from sifmod.actions.author.new_file import quoted
+from sifmod.result import Described, Notes
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, installations
 
 _KEYS = ("site", "accelerator", "source")  # options of an install that are keys of a stack's entry
+
+
+@dataclass(frozen=True)
+class WrittenStack:
+    """A stack's file of what is installed."""
+
+    path: Annotated[Path | None, Described("null with -")]
+    text: str
+    notes: Notes
 
 
 def stack_text(layout: Layout, name: str, directory: Path) -> tuple[str, tuple[str, ...]]:

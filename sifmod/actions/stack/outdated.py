@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.search import Found, find_all
@@ -15,6 +15,7 @@ from sifmod.config.name import ModuleName
 from sifmod.config.version import version_key
 from sifmod.errors import SifmodError
 from sifmod.image.sources.source_kinds import parse
+from sifmod.result import Described, Internal, Notes
 from sifmod.tree.receipt import Installation, live
 
 _AT_ONCE = 8  # servers are asked
@@ -24,18 +25,18 @@ class Newer(NamedTuple):
     """Something newer than what is installed as a module."""
 
     module: ModuleName
-    what: str  # image or easyconfig
-    was: str  # a digest, or a version
-    now: str  # a digest, or the path of an easyconfig
-    note: str  # for people
+    what: Literal["image", "easyconfig"]
+    was: Annotated[str, Described("a digest, or a version")]
+    now: Annotated[str, Described("a digest, or the path of an easyconfig")]
+    note: Annotated[str, Described("for people")]
 
 
 class Outdated(NamedTuple):
-    """What is newer, and what could not be asked."""
+    """What is newer, and which servers could not be asked."""
 
-    plan: StackPlan
+    plan: Internal[StackPlan]
     newer: tuple[Newer, ...]
-    problems: tuple[str, ...]
+    notes: Notes
 
 
 def outdated(file: Path, options: StackOptions) -> Outdated:

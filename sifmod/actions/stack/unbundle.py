@@ -10,13 +10,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
+
+from pydantic import TypeAdapter
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.lock import read_lock
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.stack.bundle import FORMAT, HEAD, IMAGE, IMAGES, LOCK, copy_checked
+from sifmod.actions.stack.bundle import HEAD, IMAGE, IMAGES, LOCK, Head, copy_checked
 from sifmod.actions.stack.decided import differing, is_taken
 from sifmod.actions.stack.own_wheels import own_digest
 from sifmod.actions.stack.stack_options import StackOptions
@@ -47,7 +49,6 @@ class Unbundled(NamedTuple):
 
     place: Path  # of its stack
     variables: Mapping[str, str]  # that its easyconfigs name
-    decides: bool  # whether it brings the settings that do; that of an older sifmod does not
     made_by: str  # the version of a sifmod that has other files than this one; "" where it has the same
 
 
@@ -69,15 +70,14 @@ def opened_bundle(bundle: Path, options: StackOptions, reporter: Reporter, *, lo
     """
     site = site_in_force(options.site)
     found = unbundle(bundle, site.site, reporter)
-    given, differ = dict(options.site), tuple[str, ...]()
+    given = dict(options.site)
     if (robot := found.place / "robot").is_dir():
         given["robot_paths"] = ":".join(filter(None, (str(robot), given.get("robot_paths"))))
     variables = bundle_variables(found.variables, os.environ)
-    with variables_set(variables | ({BUNDLE: str(found.place)} if found.decides else {})):
-        if found.decides:
-            differ = differing(site_in_force(given), site)
-            if local:
-                del os.environ[BUNDLE]
+    with variables_set(variables | {BUNDLE: str(found.place)}):
+        differ = differing(site_in_force(given), site)
+        if local:
+            del os.environ[BUNDLE]
         install = replace(options.install, offline=True, stores=(found.place,))  # its layers lie beside the stack
         opened = replace(options, site=given, install=install, locked=True)
         yield OpenBundle(found.place / "stack.yaml", opened, found.made_by, differ, local)
@@ -89,9 +89,8 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
     Raises OptionError, ImageError for a damaged image, InstallError, NoSpaceError.
     """
     head, files = _read(bundle)
-    name = head["stack"]
-    if head["settings"]:
-        files = {**files, DECIDED: json.dumps(head["settings"])}
+    name = head.stack
+    files = {**files, DECIDED: json.dumps(head.settings)}
     layout = Layout(site.prefix)
     place = layout.prefix / "stacks" / name
     with (
@@ -112,9 +111,7 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
         with _readable(bundle):
             _take_in(bundle, place, store, reporter.progress)
         record_fetched(reporter.tree(site), store, reporter)
-    own = head["sifmod"]
-    other = bool(own) and own["sha256"] != own_digest()
-    return Unbundled(place, head["variables"], bool(head["settings"]), str(own["version"]) if other else "")
+    return Unbundled(place, head.variables, "" if head.sifmod.sha256 == own_digest() else head.sifmod.version)
 
 
 def _has(path: Path, text: str, top: Path) -> bool:
@@ -140,7 +137,7 @@ def _leads(link: Path, text: str) -> bool:
         return False
 
 
-def _read(path: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
+def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
     """The head of a bundle, and its files but images and wheels. Raises OptionError for what is none."""
     content: dict[str, bytes] = {}
     room = limits().bundle_size
@@ -159,22 +156,13 @@ def _read(path: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
             content[name] = file.read()
     try:
         files = {name: data.decode() for name, data in content.items()}
-        head = json.loads(files.get(HEAD, ""))
-        name = head["stack"]
-        if head["format"] != FORMAT:
-            raise ValueError("another format")
-        head = {"settings": {}, "variables": {}, "sifmod": {}, **head}
-        texts = (*head["variables"].items(), *((key, head["sifmod"][key]) for key in head["sifmod"]))
-        if not all(isinstance(text, str) for pair in texts for text in pair) or not isinstance(head["settings"], dict):
-            raise ValueError("a text that is none")
-        if head["sifmod"] and {"version", "sha256"} - head["sifmod"].keys():
-            raise ValueError("no version")
-        if refused := [each for each in head["variables"] if not is_taken(each)]:
-            raise OptionError(f"{path} is no bundle: it sets the variable {refused[0]}", _MAKE)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        head = TypeAdapter(Head).validate_json(files.get(HEAD, ""))
+    except ValueError as error:
         raise OptionError(f"{path} is no bundle that this sifmod can read", _MAKE) from error
-    if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", name) or is_reserved(name):
-        raise OptionError(f"{path} is no bundle: {name!r} cannot be the name of a stack", _MAKE)
+    if refused := [each for each in head.variables if not is_taken(each)]:
+        raise OptionError(f"{path} is no bundle: it sets the variable {refused[0]}", _MAKE)
+    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", head.stack) or is_reserved(head.stack):
+        raise OptionError(f"{path} is no bundle: {head.stack!r} cannot be the name of a stack", _MAKE)
     return head, files
 
 

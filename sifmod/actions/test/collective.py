@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from sifmod.errors import OptionError, SanityCheckError
 from sifmod.image.child import LATE, Ended, run_child
+from sifmod.result import Described, Size
 
 _LAUNCH = 'sifmod_bin=$1; shift; . "${sifmod_bin%/bin}/share/launch.sh"; launch "$@"'
 _ERROR = re.compile(r"(?:\[rank\d+\]:\s*)?(?!.*ChildFailed)(?:[\w.]+Error\b|FATAL|gpu-check: |the sum over)")
@@ -138,11 +139,11 @@ _PERF_ROW = re.compile(r"\s*(\d+)(?:\s+\S+){4}\s+[\d.]+\s+([\d.]+)\s+([\d.]+)\s"
 class Bandwidth:
     """Of an all-reduce, in GB/s (10⁹ bytes)."""
 
-    tool: str  # all_reduce_perf or torch
+    tool: Literal["all_reduce_perf", "torch"]
     ranks: int
-    size: int  # bytes that are reduced
-    algorithm: float  # size by time
-    bus: float  # what each link carries: algorithm · 2(n-1)/n
+    size: Annotated[Size, Described("bytes that are reduced")]
+    algorithm: Annotated[float, Described("size by time")]
+    bus: Annotated[float, Described("algorithm · 2(n-1)/n, for n ranks: what each link carries")]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ The lines are those of NCCL_DEBUG=INFO with the subsystems INIT, NET and ENV, fr
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from sifmod.result import Described
 
 _LINE = re.compile(r"(?:(?P<host>\S+):\d+:\d+ )?(?:\[\d+\] )?.*?NCCL (?:INFO|WARN) (?P<text>.*)")
 _VERSION = re.compile(r"\b([NR]CCL) version\s*:?\s*(\d+(?:\.\d+)+(?:\+[\w.]+)?)")  # RCCL prints it without a prefix too
@@ -35,17 +38,17 @@ _REASONS = (
 
 @dataclass(frozen=True)
 class Network:
-    """What carries a collective between nodes."""
+    """What carries a collective between nodes, by the log of NCCL or RCCL."""
 
-    library: str  # NCCL or RCCL; "" where the log does not say
+    library: Literal["NCCL", "RCCL", ""]  # "" where the log does not say
     version: str
-    name: str  # as the library calls it: IB, Socket, AWS Libfabric; "" where none was chosen
-    transport: str  # InfiniBand, RoCE, EFA, Slingshot, TCP, …
+    name: Annotated[str, Described("as the library calls it: IB, Socket, AWS Libfabric, …")]  # "": none was chosen
+    transport: Annotated[str, Described("InfiniBand, RoCE, EFA, Slingshot, TCP, …")]
     plugin: str  # that was loaded for it, with its version; ""
     devices: tuple[str, ...]
-    gpu_direct: bool | None  # whether the network reads the GPUs' memory; None where the log does not say
-    tcp_hosts: tuple[str, ...]  # that chose TCP
-    reasons: tuple[str, ...]  # why it may be that, and where to look
+    gpu_direct: Annotated[bool | None, Described("GPU Direct RDMA; null where the log does not say")]
+    tcp_hosts: Annotated[tuple[str, ...], Described("that chose TCP")]
+    reasons: Annotated[tuple[str, ...], Described("why it may be that, and where to look")]
 
     @property
     def text(self) -> str:
@@ -72,7 +75,7 @@ def read_log(lines: Sequence[str]) -> Network:
     links = {device[2] for device in found_devices} - {None}
     version = next((match for match in map(_VERSION.search, lines) if match), None)
     return Network(
-        library=version[1] if version else "",
+        library=("RCCL" if version[1] == "RCCL" else "NCCL") if version else "",
         version=version[2] if version else "",
         name=name,
         transport=_transport(name, provider, "RoCE" if links == {"RoCE"} else "InfiniBand"),

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.install.reapply import planned
@@ -22,6 +22,7 @@ from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import SanityCheckError, SifmodError
 from sifmod.image.child import Ended
+from sifmod.result import Described, Hint, PathText
 from sifmod.tree.generation import module_lock
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import TEST_FAILED, TEST_PASSED, Done
@@ -32,26 +33,30 @@ _LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"}
 
 @dataclass(frozen=True)
 class Step:
+    """One thing that was tried."""
+
     name: str
     outcome: Literal["passed", "failed", "skipped"]
     text: str  # one line
     seconds: float
-    said: tuple[str, ...] = ()  # the last that a program said that failed
-    hint: str | None = None
+    said: Annotated[tuple[str, ...], Described("the last lines of what failed")] = ()
+    hint: Hint | None = None
 
 
 @dataclass(frozen=True)
 class Tested:
+    """A module that was tested; the exit code is 22 where it has not passed."""
+
     module: ModuleName
-    root: str  # of the generation
-    nodes: tuple[str, ...]  # as they call themselves
+    path: Annotated[PathText, Described("of the generation")]
+    nodes: Annotated[tuple[str, ...], Described("as they call themselves")]
     steps: tuple[Step, ...]
     bandwidth: Bandwidth | None
     network: Network | None
 
     @property
-    def passed(self) -> bool:
-        """Whether nothing failed; what was skipped says why."""
+    def passed(self) -> Annotated[bool, Described("nothing failed")]:
+        """What was skipped says why."""
         return all(step.outcome != "failed" for step in self.steps)
 
 
@@ -227,8 +232,8 @@ def record_test(installation: Installation, site: Site, reporter: Reporter, *, p
 _POLL = 3.0  # seconds
 
 
-def run_job(resources: Resources, test: Sequence[str], say: Callable[[str], None]) -> dict[str, Any]:
-    """Submit `sifmod test …` and wait: what it prints with `--json`. Where the wait is broken off the job is cancelled.
+def run_job(resources: Resources, test: Sequence[str], say: Callable[[str], None]) -> Tested:
+    """Submit `sifmod test …` and wait for what it prints. Where the wait is broken off the job is cancelled.
 
     The job's files are beside its user, as those of sbatch are; its log stays where the test did not pass. Raises
     OptionError where the job is refused, SanityCheckError where it ends without an answer.
@@ -261,7 +266,7 @@ def _state(number: str) -> str:
     return "" if state is None or state.over else str(state)
 
 
-def _answer(file: Path, log: Path, number: str) -> dict[str, Any]:
+def _answer(file: Path, log: Path, number: str) -> Tested:
     until = time.monotonic() + LAG
     while not (file.exists() and file.stat().st_size) and time.monotonic() < until:
         time.sleep(0.2)
@@ -277,4 +282,6 @@ def _answer(file: Path, log: Path, number: str) -> dict[str, Any]:
         raise SanityCheckError(f"job {number}: {data['error']}", data["hint"] or "")
     if data["passed"]:
         log.unlink(missing_ok=True)
-    return data
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Tested).validate_python(data)

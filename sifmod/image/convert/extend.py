@@ -40,6 +40,7 @@ from sifmod.image.convert.squashfs.read_tree import read_tree
 from sifmod.image.convert.squashfs.reader import SquashfsReader
 from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from sifmod.image.disk import reading, writing
+from sifmod.image.oci.content import any_object, child
 
 Pairs = tuple[tuple[str, str], ...]
 _Json = dict[str, object]
@@ -113,7 +114,7 @@ def _write(source: BinaryIO, info: SifInfo, addition: Addition, file: BinaryIO, 
     for path in addition.removed:
         _remove(root, path)
     said = {
-        entry.name: _json(os.pread(source.fileno(), entry.size, entry.offset))
+        entry.name: any_object(os.pread(source.fileno(), entry.size, entry.offset))
         for entry in info.descriptors
         if entry.type == JSON and entry.size <= _LARGEST
     }
@@ -207,11 +208,11 @@ def _metadata(
     script = script.rstrip(b"\n") + _utf8(exports[exports.index("\n") :])
     labels, deffile = _labels(reader, addition, arch), addition.deffile
     labels_text = _utf8(json.dumps(labels, ensure_ascii=False, indent="\t"))
-    shown = _child(_child(said.get("inspect-metadata.json", {}), "data"), "attributes") or {
+    shown = child(child(said.get("inspect-metadata.json", {}), "data"), "attributes") or {
         "environment": {f"/{_DOCKER}": _text(_read(reader, _DOCKER))},
         "runscript": _text(_read(reader, f"{_HOME}/runscript")),
     }
-    environment = _child(shown, "environment") | {f"/{_ENVIRONMENT}": _text(script)}
+    environment = child(shown, "environment") | {f"/{_ENVIRONMENT}": _text(script)}
     shown |= {"environment": environment, "labels": labels, "deffile": deffile.rstrip("\n")}
     entries = (
         Entry(f"{_HOME}/env/99-base.sh", content=BASE.encode()),  # without it a runtime sets no variable of the user's
@@ -227,14 +228,14 @@ def _metadata(
     if config := said.get("oci-config.json"):
         before, ours = config.get("Env"), [f"{name}={value}" for name, value in addition.env]
         kept = before if isinstance(before, list) else []  # of one name the last counts
-        labels = _child(config, "Labels") | dict(addition.labels)
+        labels = child(config, "Labels") | dict(addition.labels)
         objects.append(_document("oci-config.json", config | {"Env": [*kept, *ours], "Labels": labels}))
     return entries, tuple(objects), warnings
 
 
 def _labels(reader: SquashfsReader, addition: Addition, arch: str) -> _Json:
     """The base's, those of `addition`, and what the definition says of itself."""
-    labels = _json(_read(reader, f"{_HOME}/labels.json")) | dict(addition.labels)
+    labels = any_object(_read(reader, f"{_HOME}/labels.json")) | dict(addition.labels)
     texts = [(name, text) for name, text in labels.items() if isinstance(text, str) and name != BUILD_DATE]
     header = re.findall(r"(?im)^[ \t]*(bootstrap|from)[ \t]*:[ \t]*(\S.*?)[ \t]*$", addition.deffile)
     said = {key.lower(): value for key, value in reversed(header)}
@@ -261,20 +262,6 @@ def _text(raw: bytes) -> str:
 
 def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "replace")
-
-
-def _json(raw: bytes) -> _Json:
-    """An object; empty for anything else."""
-    try:
-        content = json.loads(raw.rstrip(b"\0"))
-    except (ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _child(content: _Json, key: str) -> _Json:
-    value = content.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _left_out(info: SifInfo) -> tuple[str, ...]:

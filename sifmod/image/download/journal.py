@@ -6,11 +6,13 @@ import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter
 
 from sifmod.image.disk import reserve, stripe, writing
 from sifmod.image.settings import Striping
 
-_FORMAT = 1
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC  # another user may have put a link there
 _LARGEST = 1 << 20  # bytes; a journal has a few spans
 
@@ -92,6 +94,7 @@ class Record:
     digest: str  # sha256:…, "" without a promise
     validator: str
     spans: tuple[Span, ...]
+    format: Literal[1] = 1
 
 
 def journal_path(partial: Path) -> Path:
@@ -107,7 +110,7 @@ def save(partial: Path, record: Record) -> None:
             new.unlink(missing_ok=True)
             descriptor = os.open(new, _NEW, mode_within(new.parent))
             with open(descriptor, "wb") as file:  # noqa: PTH123 (a descriptor)
-                file.write(json.dumps({"format": _FORMAT, **asdict(record)}).encode())
+                file.write(json.dumps(asdict(record)).encode())
                 file.flush()
                 os.fsync(file.fileno())
             new.replace(path)
@@ -120,11 +123,11 @@ def load(partial: Path) -> Record | None:
     """The journal of `partial`; None where there is none, or none that fits the file that is there."""
     try:
         with journal_path(partial).open("rb") as file:
-            record = _record(json.loads(file.read(_LARGEST)))
+            record = TypeAdapter(Record).validate_json(file.read(_LARGEST), strict=True)
         length = partial.stat().st_size
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError):
         return None
-    return record if record is not None and all(end <= min(length, record.size) for _, end in record.spans) else None
+    return record if all(0 <= start < end <= min(length, record.size) for start, end in record.spans) else None
 
 
 def forget(partial: Path) -> None:
@@ -133,14 +136,3 @@ def forget(partial: Path) -> None:
     for gone in (path, path.with_name(path.name + ".new")):
         with writing(gone):
             gone.unlink(missing_ok=True)
-
-
-def _record(content: dict[str, object]) -> Record | None:
-    size, digest, validator, spans = (content[key] for key in ("size", "digest", "validator", "spans"))
-    good = isinstance(size, int) and isinstance(digest, str) and isinstance(validator, str) and isinstance(spans, list)
-    if content["format"] != _FORMAT or not good:
-        return None
-    checked = tuple((int(start), int(end)) for start, end in spans)  # type: ignore[attr-defined]
-    if any(not 0 <= start < end for start, end in checked):
-        return None
-    return Record(size, digest, validator, checked)  # type: ignore[arg-type]

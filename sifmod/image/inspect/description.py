@@ -3,13 +3,14 @@
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from sifmod.image.oci.image import open_image
 from sifmod.image.oci.manifest import ImageConfig, Manifest
 from sifmod.image.printable import LINE, block, line
 from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
+from sifmod.result import Arch, Described, Digest, OrNull, Sha256, Size, Source, Time
 from sifmod.system import scratch_directory
 
 Pairs = tuple[tuple[str, str], ...]
@@ -20,20 +21,20 @@ _MOST = 1000  # labels, variables, words
 class Part(NamedTuple):
     """One data object of a SIF, or one layer of an OCI image."""
 
-    kind: str  # the SIF's type for people, or the media type
-    size: int  # bytes
-    digest: str = ""  # of a layer
+    kind: Annotated[str, Described("the SIF's type for people, or the media type")]
+    size: Size
+    digest: Annotated[OrNull[Digest], Described("of a layer")] = ""
 
 
 class Config(NamedTuple):
-    """What the image's author set for those who run it."""
+    """What an image's author set for those who run it."""
 
     labels: Pairs = ()
     environment: Pairs = ()
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
-    working_dir: str = ""
-    user: str = ""
+    working_dir: OrNull[str] = ""
+    user: OrNull[str] = ""
 
 
 NO_CONFIG = Config()
@@ -41,28 +42,24 @@ NO_CONFIG = Config()
 
 @dataclass(frozen=True)
 class ImageDescription:
-    """What is known of an image without starting it. What it does not say is empty; sizes are in bytes.
+    """What an image says about itself."""
 
-    `sha256` is that of the SIF where it is known without reading all of it. `signers` are the fingerprints that its
-    signatures name, which are not checked yet.
-    """
-
-    kind: str  # SIF, OCI image
-    arch: str
-    size: int  # of the SIF, or of the layers as they are in the registry
-    sha256: str = ""
-    manifest: str = ""  # digest
-    index: str = ""  # digest
-    created: str = ""
-    origin: str = ""  # where it was made from
-    bases: tuple[str, ...] = ()  # of an image that recipes have built, the lowest first: source and digest
+    kind: Literal["SIF", "SIF in a registry", "OCI image"]
+    arch: Arch
+    size: Annotated[Size, Described("bytes; of the layers as they are in a registry")]
+    sha256: Annotated[OrNull[Sha256], Described("of the SIF, where it is known without reading it")] = ""
+    manifest: OrNull[Digest] = ""
+    index: OrNull[Digest] = ""
+    created: OrNull[Time] = ""
+    source: OrNull[Source] = ""
     parts: tuple[Part, ...] = ()
-    compression: str = ""  # of the squashfs in a SIF
+    compression: Annotated[OrNull[str], Described("of the squashfs")] = ""
     config: Config = NO_CONFIG
-    runscript: str = ""
-    definition: str = ""
-    signers: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # what could not be read, and why
+    runscript: OrNull[str] = ""
+    definition: OrNull[str] = ""
+    bases: Annotated[tuple[str, ...], Described("of an image that recipes have built, the lowest first")] = ()
+    signers: Annotated[tuple[str, ...], Described("that its signatures name; not checked")] = ()
+    notes: Annotated[tuple[str, ...], Described("what could not be read, and why")] = ()
 
 
 def pairs(found: Iterable[tuple[str, str]]) -> Pairs:

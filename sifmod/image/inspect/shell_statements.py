@@ -24,7 +24,6 @@ _EXPORT = frozenset(("export", "declare", "typeset"))
 _SETTING = ("readonly", "local", "unset", "read", "for", "select", "getopts", "mapfile", "readarray", "printf", "let")
 _SET_NAMES = _EXPORT | {*_SETTING}
 _RUN = frozenset((".", "source", "eval", "alias"))
-_ALL_EXPORTED = re.compile(r"-\w*a|allexport")
 _END = frozenset(("return", "exit", "exec", "set", "shopt", "trap", "break", "continue"))
 
 

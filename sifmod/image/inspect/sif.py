@@ -15,6 +15,7 @@ from sifmod.image.disk import reading
 from sifmod.image.inspect.description import Config, ImageDescription, Part, date, of_config, pairs
 from sifmod.image.inspect.environment_scripts import ScriptedEnvironment, read_scripts
 from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
+from sifmod.image.oci.content import any_object, child
 from sifmod.image.oci.manifest import ImageConfig, parse_config
 from sifmod.image.printable import block, line
 from sifmod.image.signature.signatures import signatures
@@ -88,7 +89,7 @@ def _description(path: Path, info: SifInfo, found: Documents) -> ImageDescriptio
         size=info.size,
         manifest=found.manifest,
         created=date(info.created),
-        origin=_origin(found.deffile),
+        source=_origin(found.deffile),
         bases=found.bases,
         parts=tuple(Part(_part(entry), entry.size) for entry in info.descriptors),
         compression=compression_of(path, info),
@@ -105,7 +106,7 @@ def _take(found: Documents, kind: int, raw: bytes) -> None:
     if kind == DEFFILE:
         found.deffile = found.deffile or raw.rstrip(b"\0").decode("utf-8", "replace")
         return
-    content = _json(raw)
+    content = any_object(raw)
     if kind == LABELS:
         found.labels |= _texts(content)
     elif "rootfs" in content or "architecture" in content or {"Env", "Cmd", "Entrypoint", "Labels"} & set(content):
@@ -116,10 +117,10 @@ def _take(found: Documents, kind: int, raw: bytes) -> None:
             found.notes.append(error.message)
     elif "layers" in content and "config" in content:
         found.manifest = f"sha256:{sha256_bytes(raw)}"
-    elif attributes := _child(_child(content, "data"), "attributes"):
-        found.labels |= _texts(_child(attributes, "labels"))
+    elif attributes := child(child(content, "data"), "attributes"):
+        found.labels |= _texts(child(attributes, "labels"))
         found.runscript = _texts(attributes).get("runscript", "")
-        scripts = _texts(_child(attributes, "environment"))
+        scripts = _texts(child(attributes, "environment"))
         found.scripts = {
             name: text if len(text) <= _LARGEST_SCRIPT else None
             for path, text in scripts.items()
@@ -130,9 +131,9 @@ def _take(found: Documents, kind: int, raw: bytes) -> None:
 def _take_files(found: Documents, rootfs: Rootfs) -> None:
     found.deffile = found.deffile or rootfs.read(f"{_HOME}/Singularity", _LARGEST)
     found.runscript = found.runscript or rootfs.read(f"{_HOME}/runscript", _LARGEST)
-    found.labels = found.labels or _texts(_json(rootfs.read(f"{_HOME}/labels.json", _LARGEST).encode()))
+    found.labels = found.labels or _texts(any_object(rootfs.read(f"{_HOME}/labels.json", _LARGEST).encode()))
     recipes = sorted((name for name in rootfs.entries(_RECIPES) if re.fullmatch("[0-9]{1,2}", name)), key=int)
-    said = (_texts(_json(rootfs.read(f"{_RECIPES}/{name}/recipe.json", _LARGEST).encode())) for name in recipes)
+    said = (_texts(any_object(rootfs.read(f"{_RECIPES}/{name}/recipe.json", _LARGEST).encode())) for name in recipes)
     found.bases = tuple(line(f"{one.get('from', '')} {one.get('base', '')}".strip()) for one in said)
     names = [name for name in rootfs.entries(f"{_HOME}/env") if name.endswith(".sh")]
     if names:  # the documents' have no effect
@@ -157,19 +158,6 @@ def _origin(deffile: str) -> str:
     bootstrap, source = said.get("bootstrap", ""), said.get("from", "")
     between = "://" if bootstrap in ("docker", "oras", "library", "shub") else ":"
     return line(f"{bootstrap}{between}{source}", 1000) if bootstrap and source else ""
-
-
-def _json(raw: bytes) -> dict[str, object]:
-    try:
-        content = json.loads(raw.rstrip(b"\0"))
-    except (ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _child(content: Mapping[str, object], key: str) -> dict[str, object]:
-    value = content.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _texts(content: Mapping[str, object]) -> dict[str, str]:

@@ -83,6 +83,21 @@ def read_content(raw: bytes, name: str) -> Content:
     return Content(name, content)
 
 
+def any_object(raw: bytes) -> dict[str, object]:
+    """The JSON object in `raw`, whatever is in it; an empty one for anything else."""
+    try:
+        content = json.loads(raw.rstrip(b"\0"))
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def child(content: Mapping[str, object], key: str) -> dict[str, object]:
+    """The object in such an object; an empty one for anything else."""
+    value = content.get(key)
+    return value if isinstance(value, dict) else {}
+
+
 def plain(text: str) -> str:
     """One line of at most 200 printable letters: what others wrote cannot steer a terminal."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text[:2000]).split())[:200]

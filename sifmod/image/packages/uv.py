@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +13,7 @@ from pathlib import Path
 from sifmod.errors import ImageError, InstallError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.packages.uv_settings import config_words, uv_environment, write_config
-from sifmod.system import cache_home, user_name
+from sifmod.system import cache_home, not_own
 
 _UNSAFE = re.compile("Skipping unsafe file name: (.*)")
 _LEFT_OUT_FILES = "left-out.txt"
@@ -80,15 +79,8 @@ def bytecode_cache() -> Path:
     place.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         place.mkdir(0o700)
-    status, wrong = place.lstat(), ""
-    if not stat.S_ISDIR(status.st_mode):
-        wrong = "is no directory"
-    elif status.st_uid != os.geteuid():
-        wrong = f"belongs to {user_name(status.st_uid)}"
-    elif status.st_mode & 0o022:
-        wrong = "has a mode with which others may write there"
-    if wrong:
-        raise InstallError(f"{place}, where compiled packages are kept, {wrong}", f"remove it: rm -r {place}")
+    if why := not_own(place):
+        raise InstallError(f"compiled packages cannot be kept: {why}", f"remove it: rm -r {place}")
     return place
 
 

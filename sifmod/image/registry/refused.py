@@ -1,13 +1,12 @@
 """What a registry's refusal means, and what a person does about it."""
 
-import json
 import re
 import time
 
 import requests
 
 from sifmod.errors import FetchError
-from sifmod.image.oci.content import plain
+from sifmod.image.oci.content import any_object, plain
 from sifmod.image.registry.http import beginning, refusal
 from sifmod.image.registry.mirrors import Place
 
@@ -132,12 +131,7 @@ def _count(header: str) -> tuple[int, int]:
 
 def _said(response: requests.Response) -> str:
     """The registry's own words: the first of its `errors`, or a token server's `details`."""
-    try:
-        content = json.loads(beginning(response))
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(content, dict):
-        return ""
+    content = any_object(beginning(response))
     errors = content.get("errors")
     first = errors[0] if isinstance(errors, list) and errors else content
     words = (first.get(key) for key in ("message", "details", "error_description")) if isinstance(first, dict) else ()

@@ -1,0 +1,53 @@
+"""A Row: what `install --json` prints of one easyconfig, or of one installed module."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from sifmod.actions.installed import Installed
+from sifmod.actions.layer.outgoing import OutgoingLayer
+from sifmod.config.name import ModuleName
+from sifmod.errors import Error
+from sifmod.result import Beside, Described, Easyconfig, Notes, Sha256, Variant
+
+
+@dataclass(frozen=True)
+class InstallDone(Installed):
+    """A module that is installed now."""
+
+    changed: Annotated[bool, Described("whether this run installed it")]
+    outgoing_layers: Annotated[tuple[OutgoingLayer, ...], Described("that the image of this run does not fit")]
+
+
+class DryRun(NamedTuple):
+    """What would be done."""
+
+    easyconfig: Easyconfig
+    module: ModuleName
+    mark: Annotated[Literal[" ", "x", "R", "F"], Described("x installed, R rebuilt, F fetched again")]
+    outgoing_layers: Annotated[tuple[OutgoingLayer, ...], Described("that the image of an install would not fit")] = ()
+
+
+class FetchedFor(NamedTuple):
+    """The image of an easyconfig in the store."""
+
+    module: ModuleName
+    path: Path
+    sha256: Sha256
+
+
+class Row(NamedTuple):
+    """What became of an easyconfig; with an error, one that could not be installed or fetched."""
+
+    easyconfig: Easyconfig
+    variant: Variant | None
+    outcome: Beside[InstallDone | DryRun | FetchedFor | Error]
+
+
+class ReappliedRow(NamedTuple):
+    """An installed module, and what `--module-only --installed` changes in it."""
+
+    module: ModuleName
+    diff: str
+    notes: Notes
+    error: Beside[Error | None]

@@ -1,0 +1,60 @@
+"""A ShownLayer: a layer of packages as commands show it."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from sifmod.actions.layer.layers import State
+from sifmod.config.name import ModuleName
+from sifmod.result import Described, OrNull, PathText, Sha256, Size
+from sifmod.tree.layer import Layer
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class ShownLayer:
+    """A layer."""
+
+    module: ModuleName
+    layer: str
+    state: Annotated[
+        State,
+        Described(
+            "stale: made for an image that is no longer installed; unreadable: it is used, but its own file"
+            " about it cannot be read"
+        ),
+    ]
+    ended: Annotated[OrNull[str], Described("what is said of its module, where that is retired")]
+    successor: Annotated[OrNull[str], Described("the module to move it to with `add --onto`")]
+    path: PathText
+    sha256: Annotated[OrNull[Sha256], Described("of the SIF that it was made for; null: unreadable")]
+    python: Annotated[str, Described("of the image: 3.11")]
+    requirements: Annotated[tuple[str, ...], Described("as they were asked for")]
+    editable: Annotated[tuple[str, ...], Described("directories of projects")]
+    added: Annotated[Pairs, Described("distribution: version")]
+    kept: Annotated[Pairs, Described("distributions of the image that stay as they are")]
+    file_count: int
+    size: Size
+    packed: Annotated[bool, Described("one file; false: a directory")]
+
+
+def shown_layer(layer: Layer, state: State, retired: tuple[str, str] = ("", "")) -> ShownLayer:
+    """The layer with its state; `retired`: what is said of its module, and the module to move it to."""
+    ended, successor = retired
+    return ShownLayer(
+        layer.module,
+        layer.name,
+        state,
+        ended,
+        successor,
+        path=layer.root,
+        sha256=layer.image,
+        python=layer.version,
+        requirements=layer.requirements,
+        editable=layer.editable,
+        added=layer.added,
+        kept=layer.kept,
+        file_count=layer.files,
+        size=layer.size,
+        packed=layer.packed,
+    )

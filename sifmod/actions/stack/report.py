@@ -1,0 +1,103 @@
+"""A StackReport: what a stack comes to, or what became of it."""
+
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from sifmod.actions.layer.outgoing import OutgoingLayer
+from sifmod.actions.stack.apply import StackOutcome
+from sifmod.actions.stack.fetches import Fetches
+from sifmod.actions.stack.lives import Lives
+from sifmod.actions.stack.stack_plan import StackPlan, Step
+from sifmod.config.name import ModuleName
+from sifmod.errors import Error, as_result
+from sifmod.result import Beside, Described, Easyconfig, IfAny, Number, Variant
+
+
+class StackModule(NamedTuple):
+    """A module of a stack; with an error, one that cannot be, or was not, installed."""
+
+    module: Annotated[ModuleName | None, Described("null where the easyconfig cannot be read")]
+    easyconfig: Easyconfig
+    variant: Variant | None
+    mark: Annotated[
+        Literal[" ", "x", "R", "H", "E", "!"],
+        Described(
+            "new; there as it is to be; made anew; held after a rollback; retired and removed; cannot be installed"
+        ),
+    ]
+    why: Annotated[tuple[str, ...], Described("it is made anew, held, or left out")]
+    generation: Annotated[Number | None, Described("that is live; null where none is")]
+    changed: Annotated[bool, Described("whether this run has made it")]
+    outgoing_layers: Annotated[tuple[OutgoingLayer, ...], Described("that its next image does not fit")]
+    error: Beside[Error | None]
+
+
+class StackJob(NamedTuple):
+    """A job that installs modules, or tests them, queued or running."""
+
+    job: Annotated[str, Described("its number, of an array")]
+    what: Literal["apply", "test"]
+    names: Annotated[tuple[ModuleName, ...], Described("of the modules that it is for")]
+
+
+class StackTest(NamedTuple):
+    """How a test by a job has ended."""
+
+    names: Annotated[tuple[ModuleName, ...], Described("of the module, or of several that share an element")]
+    passed: bool
+    log: Annotated[Path, Described("that is there where it has not passed")]
+
+
+class LifeChange(NamedTuple):
+    """A change of what is decided about a module."""
+
+    module: ModuleName
+    what: Annotated[str, Described("made the default, hidden, deprecated, retired, labelled, or no longer so")]
+
+
+class StackReport(NamedTuple):
+    """A stack, planned or applied."""
+
+    stack: Annotated[str, Described("its name")]
+    path: Annotated[Path, Described("of the prefix")]
+    members: tuple[StackModule, ...]
+    unnamed: Annotated[tuple[ModuleName, ...], Described("that it has installed and does not name any more")]
+    decided: Annotated[tuple[LifeChange, ...], Described("what is different about a module's life")]
+    needed: Beside[Fetches | None] = None
+    log: Annotated[IfAny[Path], Described("directory with a log for each module")] = None
+    jobs: Annotated[IfAny[tuple[StackJob, ...]], Described("with --job")] = None
+    tests: Annotated[IfAny[tuple[StackTest, ...]], Described("with --job-test and --wait")] = None
+
+
+def report(made: StackPlan, decided: Lives | None, outcome: StackOutcome | None = None) -> StackReport:
+    """What the stack comes to; with `outcome`, what became of it."""
+    submitted = outcome.submitted if outcome else None
+    return StackReport(
+        made.stack.name,
+        made.layout.prefix,
+        tuple(_member(step, outcome, number) for number, step in enumerate(made.steps)),
+        made.unnamed,
+        tuple(LifeChange(*one) for one in (decided.changes if decided else ())),
+        log=made.layout.logs / "stacks" / made.stack.name if outcome else None,
+        jobs=tuple(StackJob(job.job, job.what, tuple(chain(*job.elements))) for job in submitted.jobs)
+        if submitted
+        else None,
+        tests=tuple(StackTest(*one) for one in outcome.tests) if outcome and submitted else None,
+    )
+
+
+def _member(step: Step, outcome: StackOutcome | None, number: int) -> StackModule:
+    error = outcome.failed.get(number) if outcome else step.error
+    became = outcome.became.get(number) if outcome else None
+    return StackModule(
+        step.module,
+        step.member.easyconfig,
+        step.variant,
+        step.mark,
+        step.why,
+        became.generation if became else step.generation,
+        bool(became and became.changed),
+        step.outgoing,
+        as_result(error) if error else None,
+    )

@@ -1,0 +1,174 @@
+"""Which verb prints which results with `--json`, and the JSON Schema of it."""
+
+from collections.abc import Iterator
+from functools import cache, reduce
+from operator import or_
+from types import NoneType, UnionType
+from typing import Annotated, Any, NotRequired, Union, get_args, get_origin
+
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
+from sifmod.actions.author.check import CheckedFile
+from sifmod.actions.author.import_easyconfig import ImportedFile
+from sifmod.actions.author.new import Drafted
+from sifmod.actions.author.site import DetectedSite, NewSite, ShownSite
+from sifmod.actions.catalogue.catalogue import Catalogue
+from sifmod.actions.diff import Difference
+from sifmod.actions.doctor import Finding
+from sifmod.actions.export import Exported
+from sifmod.actions.fetch import FetchedImage, FetchedReference
+from sifmod.actions.gc import Candidate
+from sifmod.actions.hooks import FetchHook, InstallHook, RetireHook
+from sifmod.actions.install.row import ReappliedRow, Row
+from sifmod.actions.installed import Installed
+from sifmod.actions.jobscript import JobScript
+from sifmod.actions.jupyter import Kernel, Lab
+from sifmod.actions.layer.shown_layer import ShownLayer
+from sifmod.actions.life import DecidedModule
+from sifmod.actions.list import Listed
+from sifmod.actions.lock import WrittenLock
+from sifmod.actions.push import Pushed
+from sifmod.actions.sbom import Sbom
+from sifmod.actions.search import Found
+from sifmod.actions.sharing import Wrong
+from sifmod.actions.stack.bundle import WrittenBundle
+from sifmod.actions.stack.init import WrittenStack
+from sifmod.actions.stack.outdated import Outdated
+from sifmod.actions.stack.report import StackReport
+from sifmod.actions.test.test import Tested
+from sifmod.actions.uninstall import Uninstalls
+from sifmod.actions.verify import SignedImage, Verified
+from sifmod.cli.show import ShownEasyconfig
+from sifmod.config.origin import Origin
+from sifmod.errors import Error
+from sifmod.image.inspect.description import ImageDescription
+from sifmod.result import BESIDE, IF_ANY, OR_NULL, Described, fields, has_fields, key_of, marks, pairs, text_of
+from sifmod.tree.log import Entry
+
+# what each verb prints where it succeeds; where it fails as a whole, an Error
+OUTPUTS: dict[str, Any] = {
+    "install": list[Row] | list[ReappliedRow],
+    "fetch": FetchedImage | list[FetchedReference],
+    "push": Pushed,
+    "export": Exported,
+    "new": Drafted,
+    "import": list[ImportedFile],
+    "jobscript": JobScript,
+    "list": list[Listed],
+    "show": Installed | ShownEasyconfig | list[Origin] | ImageDescription,
+    "search": list[Found],
+    "stack catalogue": Catalogue,
+    "add": ShownLayer,
+    "remove": ShownLayer | list[ShownLayer],
+    "layers": list[ShownLayer],
+    "sync": ShownLayer,
+    "stack plan": StackReport,
+    "stack apply": StackReport,
+    "stack init": WrittenStack,
+    "stack outdated": Outdated,
+    "stack lock": WrittenLock,
+    "stack bundle": WrittenBundle,
+    "lock": WrittenLock | list[WrittenLock],
+    "jupyter": Kernel | Lab,
+    "verify": list[Verified] | list[SignedImage] | list[Wrong],
+    "sbom": Sbom,
+    "diff": Difference,
+    "test": Tested,
+    "uninstall": Uninstalls,
+    "rollback": Installed,
+    "default": list[DecidedModule],
+    "hide": list[DecidedModule],
+    "deprecate": list[DecidedModule],
+    "retire": list[DecidedModule],
+    "log": list[Entry],
+    "gc": list[Candidate],
+    "check": list[CheckedFile],
+    "config show": list[Origin],
+    "site show": ShownSite,
+    "site detect": DetectedSite,
+    "site new": NewSite,
+    "doctor": list[Finding],
+}
+
+
+def output_schema(verb: str) -> dict[str, Any]:
+    """The schema (JSON Schema 2020-12) of what a verb prints with `--json`; raises KeyError for one without."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"sifmod {verb} --json",
+        **TypeAdapter(_shape(OUTPUTS[verb] | Error)).json_schema(),
+    }
+
+
+def hook_schema() -> dict[str, Any]:
+    """The schema of what a hook has on its standard input."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "the standard input of a hook",
+        **TypeAdapter(InstallHook | FetchHook | RetireHook).json_schema(),
+    }
+
+
+def _shape(kind: Any) -> Any:
+    """The type that values of this one have in JSON, as pydantic understands it."""
+    choices = get_args(kind)
+    if text := text_of(kind):
+        return text
+    if has_fields(kind):
+        return _object(kind)
+    match get_origin(kind):
+        case origin if origin is Annotated:
+            return reduce(_marked, choices[1:], _shape(choices[0]))
+        case origin if origin in (Union, UnionType):
+            return reduce(or_, map(_shape, choices))
+        case origin if origin is tuple and pairs(kind):
+            return dict[str, str]
+        case origin if origin in (tuple, list):
+            return list[_shape(choices[0])]  # type: ignore[misc]
+    return kind
+
+
+def _marked(kind: Any, mark: object) -> Any:
+    if mark == OR_NULL:
+        return kind | None
+    return Annotated[kind, mark] if isinstance(mark, Described) else kind
+
+
+@cache
+def _object(kind: Any) -> Any:
+    """The TypedDict of each of its forms."""
+    made = []
+    for name, form in _forms(kind):
+        one: Any = TypedDict(f"{kind.__name__}{name}", form)  # type: ignore[misc]
+        one.__doc__ = kind.__doc__
+        made.append(one)
+    return reduce(or_, made)
+
+
+def _forms(kind: Any) -> list[tuple[str, dict[str, Any]]]:
+    """The fields that it has in JSON; where others stand beside its own, once for each of those, and their name."""
+    forms: list[tuple[str, dict[str, Any]]] = [("", {})]
+    for name, one in fields(kind).items():
+        if BESIDE in marks(one):
+            forms = [(of + more, known | beside) for of, known in forms for more, beside in _beside(get_args(one)[0])]
+        else:
+            forms = [(of, {**known, key_of(name, one): _field(one)}) for of, known in forms]
+    return forms
+
+
+def _beside(kind: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    several = get_args(kind)
+    for choice in several or (kind,):
+        if choice is NoneType:
+            yield "", {}
+        else:
+            yield from ((f"{choice.__name__ if several else ''}{more}", form) for more, form in _forms(choice))
+
+
+def _field(kind: Any) -> Any:
+    if IF_ANY not in marks(kind):
+        return _shape(kind)
+    value, *more = get_args(kind)
+    known = reduce(or_, (_shape(one) for one in get_args(value) if one is not NoneType))
+    return NotRequired[reduce(_marked, more, known)]
