@@ -147,8 +147,8 @@ def test_a_runtime_that_makes_no_mount_points_starts_without_them(linked: Linked
         "--runtime",
         RUNTIME.path,
     )
-    arguments = (off, program.configuration, "0", "0", *install)
-    told = run(("unshare", "-m", "bash", "-c", script, "bash", *map(str, arguments))).ok().stderr
+    as_root = (off, program.configuration, "0", "0", *install)
+    told = run(("unshare", "-m", "bash", "-c", script, "bash", *map(str, as_root))).ok().stderr
     assert f"warning: {RUNTIME.path}: its configuration has `enable overlay = no` and `enable underlay = no`: " in told
 
 
