@@ -11,7 +11,7 @@ import pytest
 
 from sifmod import __version__
 from sifmod.cli.main import VERBS, run
-from sifmod.cli.outputs.verbs import hook_schema
+from sifmod.cli.outputs import hook_schema
 from sifmod.config.site import SiteFile
 from support.config import write
 from support.identity import call_as
