@@ -5,7 +5,7 @@ import os
 import stat
 from pathlib import Path
 
-# hashlib loads OpenSSL, a tenth of the time of a `sifmod list`: not before something is hashed
+# hashlib loads OpenSSL, a tenth of the time of `sifmod list`: import it on first use
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -16,7 +16,7 @@ def sha256_bytes(data: bytes) -> str:
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's content; a pipe is not waited for. Raises OSError as `open` does, and for no regular file."""
+    """SHA-256 of a file's content. Raises OSError like `open`, and if it is not a regular file."""
     import hashlib
 
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
-"""What can go wrong: one family per boundary, each with its exit code (EasyBuild 5's numbers).
+"""Errors: one family per boundary, each with its exit code (EasyBuild 5's numbers).
 
-A message names the thing, says what was expected and what was found, and what was done about it; the hint is the
-next command. Both are plain text, lower-case start, no full stop on a single sentence.
+A message names the subject, what was expected, what was found, and what was done; the hint is the next command. Both
+are plain text, lower-case start, no full stop on a single sentence.
 """
 
 import errno
@@ -16,7 +16,7 @@ BUG_REPORT = "this is a bug in sifmod: please report it with the lines above and
 
 
 class SifmodError(Exception):
-    """Anything that sifmod reports to its user: a message, and a hint for the next step."""
+    """An error for the user: a message, and a hint for the next step."""
 
     exit_code = 1
 
@@ -27,12 +27,12 @@ class SifmodError(Exception):
         self._short = short
 
     def __reduce__(self) -> tuple[object, ...]:
-        """It comes from another process as it was, whatever its family is made of."""
+        """Pickle the error unchanged, whatever its constructor takes."""
         return SifmodError.__new__, (type(self), self.message), self.__dict__
 
     @property
     def text(self) -> str:
-        """What a person reads of it, before the hint."""
+        """The text for people, before the hint."""
         return self.message
 
     @property
@@ -42,7 +42,7 @@ class SifmodError(Exception):
 
 
 class OptionError(SifmodError):
-    """An option or an environment variable has a value that cannot be used."""
+    """An option or environment variable has an invalid value."""
 
     exit_code = 2
 
@@ -70,7 +70,7 @@ class Problem:
 
 
 class ConfigError(SifmodError):
-    """One or more files cannot be used; every problem of them is listed."""
+    """One or more files are invalid; all their problems are listed."""
 
     exit_code = 5
 
@@ -80,7 +80,7 @@ class ConfigError(SifmodError):
 
     @property
     def text(self) -> str:
-        """Each problem on a line of its own, so that an editor finds its place."""
+        """Each problem on its own line, so that an editor finds the position."""
         number = len(self.problems)
         return f"{'a problem' if number == 1 else f'{number} problems'} in the configuration\n{self.message}"
 
@@ -106,19 +106,19 @@ def as_result(error: SifmodError) -> Error:
 
 
 class PatternError(SifmodError):
-    """A pattern leads to more places than are looked at."""
+    """A pattern matches more paths than the limit."""
 
     exit_code = 5
 
 
 class VariantError(SifmodError):
-    """The easyconfig has no variant that was asked for, or none that fits this machine."""
+    """The easyconfig has no requested variant, or none that fits this machine."""
 
     exit_code = 5
 
 
 class FetchError(SifmodError):
-    """An image could not be fetched from any of its sources, or not be pushed or exported.
+    """An image could not be fetched from any of its sources, pushed or exported.
 
     `status` is the HTTP status with which a server answered; None where none did.
     """
@@ -131,15 +131,15 @@ class FetchError(SifmodError):
 
 
 class ImageError(FetchError):
-    """What was fetched or given is not the SIF that was promised."""
+    """The fetched or given SIF is not the expected one."""
 
 
 class NoWheelError(FetchError):
-    """A package has no wheel for an image, and would have to be compiled."""
+    """A package has no wheel for an image and would have to be compiled."""
 
 
 class NoPageError(FetchError):
-    """A page that packages are looked for on is not there."""
+    """A page to search for packages does not exist."""
 
     def __init__(self, message: str, url: str) -> None:
         super().__init__(message)
@@ -147,15 +147,15 @@ class NoPageError(FetchError):
 
 
 class SignatureError(ImageError):
-    """A SIF's signature is missing, broken, or made by another key than the one asked for."""
+    """A SIF's signature is missing, broken, or made by a different key."""
 
 
 class UnstartableError(ImageError):
-    """A SIF that the site's runtime does not start."""
+    """A SIF that the site's runtime cannot start."""
 
 
 class RuntimeMissingError(SifmodError):
-    """Apptainer or Singularity is needed for this step and is not there, or failed."""
+    """Apptainer or Singularity is needed for this step, and is missing or failed."""
 
     exit_code = 10
 
@@ -167,11 +167,11 @@ class InstallError(SifmodError):
 
 
 class FullError(InstallError):
-    """The disk or a quota has no room."""
+    """The disk or a quota is full."""
 
 
 class HeldError(InstallError):
-    """A module was rolled back from what is to be installed, and that is held since."""
+    """The content to install is held, because a rollback replaced it."""
 
 
 class LockError(InstallError):
@@ -179,7 +179,7 @@ class LockError(InstallError):
 
 
 class HookError(InstallError):
-    """A program of the site has stopped what was being done."""
+    """A hook of the site stopped the operation."""
 
 
 class SanityCheckError(SifmodError):

@@ -1,4 +1,4 @@
-"""What the operating system says, for people: its errors by what they mean, sizes as text, names that others gave."""
+"""Text from the operating system for people: errors by meaning, sizes, names given by others."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ _MEANINGS: dict[int, Meaning] = {
     errno.EMFILE: "too many files",
     errno.ENFILE: "too many files",
 }
-# controls, half surrogates, and what is invisible or turns the direction of what follows
+# control characters, surrogates, and invisible or direction-changing characters
 _STEERING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
     "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
@@ -32,12 +32,12 @@ _BREAK = re.compile("[\t\n]")
 
 
 def harmless(text: str) -> str:
-    """The text with every character that could steer a terminal spelled out: others may have written it."""
+    """The text with every character that could control a terminal escaped, because others may have written it."""
     return _STEERING.sub(_spelled, text)
 
 
 def one_line(name: str) -> str:
-    """A name in one line: as `harmless`, line breaks and tabs too."""
+    """A name on one line: like `harmless`, but line breaks and tabs are escaped too."""
     return _BREAK.sub(_spelled, harmless(name))
 
 
@@ -46,12 +46,12 @@ def _spelled(found: re.Match[str]) -> str:
 
 
 def meaning(error: OSError) -> Meaning:
-    """What kind of failure it is: the disk or a quota is full, it is not allowed, or too many files are open."""
+    """The kind of failure: disk or quota full, not permitted, or too many open files."""
     return _MEANINGS.get(error.errno or 0, "other")
 
 
 def reason(error: OSError) -> str:
-    """What the system says: `No space left on device`."""
+    """The system's message: `No space left on device`."""
     return os.strerror(error.errno) if error.errno else str(error)
 
 
@@ -66,13 +66,13 @@ def size_text(size: int) -> str:
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """At most so many of them, and how many more there are."""
+    """The first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 
 
 def user_name(uid: int) -> str:
-    """The name of a user; the number in words where the machine has no name for it."""
+    """The name of a user, or a text with the number if the machine does not know it."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -80,13 +80,13 @@ def user_name(uid: int) -> str:
 
 
 def cache_home() -> Path:
-    """Where this user's programs keep what they can make again. Raises RuntimeError where there is no home."""
+    """The user's cache directory. Raises RuntimeError if there is no home directory."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     return Path(given) if given.startswith("/") else Path.home() / ".cache"
 
 
 def subordinate_ids(file: str = "/etc/subuid") -> tuple[range, ...]:
-    """The ids that this user has in a user namespace beside the own one (subuid(5)), as `file` says."""
+    """The number of subordinate ids of this user (subuid(5)) in `file`."""
     user = str(os.geteuid())
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
@@ -120,7 +120,7 @@ def own_directory(place: Path) -> Path:
 
 
 _SCRATCH = "sifmod-scratch-"
-_FRESH = 60  # seconds in which a directory may be there and not be locked yet
+_FRESH = 60  # seconds in which a new directory may not be locked yet
 
 
 @contextmanager
@@ -138,9 +138,9 @@ def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """A new directory below that for temporary files, which is gone afterwards.
+    """A new temporary directory, which is removed afterwards.
 
-    What runs of this user that were killed have left there goes too: nobody holds the lock of it.
+    Also removes directories of this user's killed runs, whose lock is free.
     """
     import fcntl
     import shutil
@@ -161,7 +161,7 @@ def scratch_directory() -> Iterator[Path]:
 
 
 def _remove_left(place: Path) -> None:
-    """Remove a directory of this user's whose process is gone. Raises OSError for any other."""
+    """Remove a directory of this user whose process is gone. Raises OSError for any other."""
     import fcntl
     import shutil
     import time

@@ -1,1 +1,1 @@
-"""One verb a file, each a straight line."""
+"""One file for each command, read from top to bottom."""

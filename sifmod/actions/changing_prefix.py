@@ -1,4 +1,4 @@
-"""How a prefix is changed: as open as it is, or as the site says, and with nothing left of a run that failed."""
+"""Change a prefix with the right umask and group, and leave nothing behind after a failure."""
 
 import os
 import shutil
@@ -15,16 +15,15 @@ from sifmod.tree.durable import opened
 from sifmod.tree.layout import Layout
 from sifmod.tree.umask import as_open, umask
 
-_PARENTS = 0o022  # umask of what is made above a shared prefix, which its readers have to pass
+_PARENTS = 0o022  # umask for directories above a shared prefix, which its readers traverse
 
 
 @contextmanager
 def changing_prefix(site: Site) -> Iterator[None]:
-    """Work under the site's umask in a prefix that is made, with the site's group and setgid, unless it is there.
+    """Work under the site's umask; creates the prefix, with the site's group and setgid, if it is missing.
 
-    A prefix that is there is left as it is: its owner has decided. One that the site shares gets a place for the marks
-    of its readers. Where the block fails, the directories of a tree that it made are removed, if they are empty.
-    Raises PermissionsError for a group that this user cannot give.
+    An existing prefix is left as it is. A shared one gets a directory for the marks of its readers. If the block fails,
+    the empty directories that it created are removed. Raises PermissionsError for a group that this user is not in.
     """
     layout = Layout(site.prefix)
     made_here = tuple(place for place in (site.prefix, *site.prefix.parents) if not place.exists())
@@ -45,16 +44,16 @@ def changing_prefix(site: Site) -> Iterator[None]:
 
 @contextmanager
 def site_umask(site: Site) -> Iterator[None]:
-    """Work under the site's umask; without one all that is made is as open as the prefix, whatever the user's umask.
+    """Work under the site's umask; without one, new files are as open as the prefix, whatever the user's umask.
 
-    So the members of a group do not shut each other out.
+    So the members of a group do not lock each other out.
     """
     with umask(site.prefix, as_open(site.prefix) if site.umask is None else site.umask):
         yield
 
 
 def for_layers(site: Site, directory: Path) -> Site:
-    """The site for work in a directory of layers: in the prefix as open as that, elsewhere as open as `directory`."""
+    """The site for work in a directory of layers: as open as the prefix inside it, elsewhere as open as `directory`."""
     within = site.prefix in directory.parents
     mask = site.umask if within or not site.sharing else None
     if within and mask is None:
@@ -63,7 +62,7 @@ def for_layers(site: Site, directory: Path) -> Site:
 
 
 def _make(site: Site) -> None:
-    """Make the prefix with its group and mode in one step, for another run may work in it at once."""
+    """Create the prefix with its group and mode in one step, because another run may use it at once."""
     prefix, group = site.prefix, site.group
     with umask(prefix, _PARENTS if site.sharing else site.umask):
         prefix.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +75,7 @@ def _make(site: Site) -> None:
         if not prefix.exists():
             made.rename(prefix)
     except OSError:
-        if not prefix.is_dir():  # else another run has made it, and put something there
+        if not prefix.is_dir():  # else another run created it and wrote to it
             raise
     finally:
         with suppress(FileNotFoundError):
@@ -94,9 +93,9 @@ def _give(made: Path, group: str, prefix: Path) -> None:
 
 
 def make_marks(site: Site) -> None:
-    """Make the place where readers of a shared prefix leave marks, as open as that takes.
+    """Create the directory where readers of a shared prefix leave marks, with the mode that this needs.
 
-    Not set-gid: a mark counts as its user's and for the user's quota. What cannot be made now another makes who may.
+    Without setgid: a mark belongs to its user and counts towards that quota. A later run creates what this one cannot.
     """
     if not site.sharing:
         return

@@ -32,7 +32,7 @@ _OF_THE_PLACE = '"$sifmod_image"'
 
 
 class Sets(NamedTuple):
-    """What a module sets: variables of the host and of the container, bind paths by their targets, and commands."""
+    """The settings of a module: host and container variables, bind paths by target, and commands."""
 
     variables: Mapping[str, str]
     variables_inside: Mapping[str, str]
@@ -41,10 +41,10 @@ class Sets(NamedTuple):
 
 
 def read_scripts(root: str, paths: Iterable[str]) -> Sets | None:
-    """What the launcher and the scripts of the generation at `root` set; None where the launcher cannot be read.
+    """The settings in the launcher and scripts of the generation at `root`; None if the launcher cannot be read.
 
-    `PATH` inside holds the directories in front; the host has the runtime's flags for GPUs as variables too. Raises
-    OSError where the disk does not give them.
+    `PATH` inside has the prepended directories only; the runtime's GPU flags are variables of the host. Raises OSError
+    on read errors.
     """
     if not (text := _script(root, _LAUNCHER)):
         return None
@@ -67,7 +67,7 @@ def _script(root: str, path: str) -> str:
 
 
 def _plain(word: str) -> str:
-    """A word without the quotes of the shell, and without what is there with a layer only."""
+    """A word without shell quotes, and without the parts that only apply with a layer."""
     try:
         plain = "".join(shlex.split(word))
     except ValueError:
@@ -107,13 +107,13 @@ class Difference:
     variables_inside: Annotated[tuple[Change, ...], Described("of the container; PATH: what comes in front of it")]
     binds: Annotated[tuple[Change, ...], Described("by their targets")]
     commands: Annotated[tuple[Change, ...], Described("and what they start")]
-    notes: Notes  # what could not be compared, and why
+    notes: Notes  # comparisons that were skipped, and why
 
 
 def diff(old: Subject, new: Subject) -> Difference:
-    """Compare them; the packages of one and the same image are not read.
+    """Compare two subjects; packages are not read if both have the same image.
 
-    Raises ImageError for an image that cannot be looked into. One that is gone is a note.
+    Raises ImageError for an unreadable image. A missing image gives a note.
     """
     notes: list[str] = []
     one, other = _sets(old, notes), _sets(new, notes)
@@ -127,13 +127,13 @@ def diff(old: Subject, new: Subject) -> Difference:
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """What is not the same in both."""
+    """The differing entries."""
     names = sorted(before.keys() | after.keys())
     return tuple(Change(name, old, new) for name in names if (old := before.get(name)) != (new := after.get(name)))
 
 
 def _sources(*subjects: Subject) -> list[dict[str, str]]:
-    """What is known of where each comes from; of a module no more than of an image that it is compared with."""
+    """The known origins of each; for a module compared with an image, only those that images have."""
     alike = all(subject.installation for subject in subjects)
     found = [_of_image(subject) | (_of_module(subject.installation) if alike else {}) for subject in subjects]
     return [{name: value for name, value in facts.items() if value} for facts in found]
@@ -179,7 +179,7 @@ def _sets(subject: Subject, notes: list[str]) -> Sets | None:
 
 
 def _of_view(view: Installation, notes: list[str]) -> Sets | None:
-    """Of the easyconfig that the generation keeps: a view has no scripts."""
+    """The settings from the generation's easyconfig: a view has no scripts."""
     own = replace(view, provenance=view.provenance._replace(easyconfig=f"{view.root}/easyconfig.yaml"))
     try:
         plan, _ = planned(own)
@@ -193,7 +193,7 @@ def _of_view(view: Installation, notes: list[str]) -> Sets | None:
 
 
 def _modules(subject: Subject) -> dict[str, str]:
-    """What a view loads: the version of each name, the name alone where any will do."""
+    """The modules that a view loads: name and version, or the name alone for any version."""
     words = (one.partition("/") for one in (subject.view.modules if subject.view else ()))
     return {name: version or name for name, _, version in words}
 

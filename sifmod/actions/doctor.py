@@ -1,4 +1,4 @@
-"""doctor: look at this machine and say what works, what is missing and what to do about it. Changes nothing."""
+"""doctor: check this machine and report what works, what is missing and what to do about it. Changes nothing."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ Status = Literal["ok", "note", "missing"]
 GB = 10**9
 _FORM = {"lua": "Lua", "tcl": "Tcl"}
 _BOTH = "`module_syntax: both` in ~/.config/sifmod/config.yaml gives later installs both"
-_HANDED_ON = ("APPTAINER_BIND", "APPTAINER_BINDPATH")  # by the wrappers, to a SingularityCE
+_HANDED_ON = ("APPTAINER_BIND", "APPTAINER_BINDPATH")  # by the wrappers, to SingularityCE
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Finding:
 
 
 def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Everything worth knowing about this machine before an install; no file is written and no image is started."""
+    """Check this machine before an install; no file is written and no image is started."""
     return tuple(
         finding
         for part in (
@@ -184,7 +184,7 @@ def _module_tool(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _modulefiles(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Where a module tool of this machine does not see what is installed, or what will be."""
+    """Report modules that a module tool of this machine does not see."""
     layout = Layout(site.prefix)
     try:
         modules = [module for module, _ in live_modules(layout)]
@@ -228,7 +228,7 @@ def _space(site: Site) -> Iterator[Finding]:
 
 
 def _rooms(site: Site) -> Iterator[Finding]:
-    """What caches and temporary files take, and what frees it."""
+    """Report the size of caches and temporary files, and the commands that free it."""
     found = rooms(site)
     for room in found:
         if room.kind == "cache":
@@ -241,12 +241,12 @@ def _rooms(site: Site) -> Iterator[Finding]:
 
 
 def _stale_layers(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """What layers take that fit no installed image."""
+    """Report the size of layers that match no installed image."""
     trees = layouts(site.prefix, environ)
     try:
         modules = known(trees)
         stale = [layer for layer in found_layers(trees, environ) if is_stale(layer, modules)]
-    except (SifmodError, OSError):  # a tree that is closed to this user, which another line says
+    except (SifmodError, OSError):  # a tree that this user cannot read, which another line reports
         return
     if stale:
         size = size_text(sum(layer.size for layer in stale))
@@ -264,7 +264,7 @@ def _sharing(site: Site) -> Iterator[Finding]:
         return
     try:
         oddities = (*sharing.oddities(site), *sharing.closed(site))
-    except SifmodError as error:  # a group that this machine does not know, a prefix that this user cannot read
+    except SifmodError as error:  # an unknown group, or a prefix that this user cannot read
         oddities = (error.message,)
     for oddity in oddities:
         yield Finding("sharing", "missing", oddity)
@@ -274,9 +274,9 @@ def _sharing(site: Site) -> Iterator[Finding]:
 
 
 def _spellings(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Apptainer drops the SINGULARITY spelling of a variable that is set differently under its own.
+    """Apptainer ignores the SINGULARITY_ form of a variable if the APPTAINER_ form differs.
 
-    SingularityCE reads no variable of Apptainer's; the wrappers hand on its binds and no others.
+    SingularityCE reads no APPTAINER_ variables; the wrappers pass only the binds on.
     """
     for name, value in sorted(environ.items()):
         if name.startswith(("SINGULARITY_", "SINGULARITYENV_")):
@@ -294,7 +294,7 @@ def _spellings(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def diagnose_settings(environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """A finding for each file that `sifmod check` would refuse, with its problems; one that all is well else."""
+    """A finding for each file that `sifmod check` rejects, with its problems, or one that all are valid."""
     hint = "`install`, `show` and `check` of an easyconfig stop at it: mend it, or move it away"
     found, looked_at = list[Finding](), 0
     for directory in settings_directories(environ):

@@ -1,4 +1,4 @@
-"""export: an image as a file or a directory that other tools start or read."""
+"""export: write an image as a file or a directory for other tools."""
 
 import os
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ ENDINGS: dict[Form, str] = {
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """The written export."""
 
     path: Path
     form: Form
@@ -36,11 +36,11 @@ class Exported:
 
 
 def export(image: Path, form: Form, target: Path, site: Site, reporter: Reporter, *, force: bool) -> Exported:
-    """Write the SIF `image` in another form to `target`, which is complete or as it was before.
+    """Write the SIF `image` in another form to `target`, completely or not at all.
 
-    A file that is there is replaced with `force` alone, a directory never. What a killed run has left is in a hidden
-    directory beside the target, and the next run of it removes that. Raises FetchError where something is there
-    already, NoSpaceError, PermissionsError, and ImageError for a SIF that cannot be read.
+    An existing file is only replaced with `force`, a directory never. A killed run leaves a hidden directory beside the
+    target, which the next run removes. Raises FetchError if the target exists, NoSpaceError, PermissionsError, and
+    ImageError for an unreadable SIF.
     """
     if form == "sandbox" and os.path.lexists(target):
         raise FetchError(

@@ -1,4 +1,4 @@
-"""fetch: an image by its reference into the store or a file, and what every fetch goes by."""
+"""fetch: get an image by its reference into the store or a file; options that every fetch shares."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ LARGE = 2 * 10**9  # bytes
 
 
 def ask_home(what: str, site: Site, how_large: Callable[[], int | None], reporter: Reporter) -> None:
-    """Ask before `what`, if it is large or of unknown size, goes to a home directory that was not chosen.
+    """Ask before a large download, or one of unknown size, goes to a home directory that the user did not choose.
 
-    `how_large` is asked for bytes only where that matters. Raises what it raises; OptionError where nobody can be
-    asked, SifmodError where the answer is no.
+    `how_large` is only called if the size matters. Raises what it raises; OptionError without a terminal, SifmodError
+    if the answer is no.
     """
     if not site.prefix_is_default or not site.prefix.is_relative_to(Path.home()):
         return
@@ -51,9 +51,9 @@ def ask_home(what: str, site: Site, how_large: Callable[[], int | None], reporte
 
 
 def into_store(image: ImagePlan, runtime: Runtime, store: Store, reporter: Reporter, settings: Settings) -> Artifact:
-    """As `fetch_image`; with `fresh` settings nothing that the store has is taken, though it be the promised one.
+    """Like `fetch_image`; with `fresh` settings the store's image is not used, even if it has the expected digest.
 
-    Where the promised one is there and is refused, it is read: if it is damaged, it is brought again and replaced.
+    If the store has the expected image and it is rejected, it is verified: a damaged one is fetched again and replaced.
     """
     try:
         return fetch_image(image, runtime, store.refetching() if settings.fresh else store, reporter.progress, settings)
@@ -68,15 +68,15 @@ def into_store(image: ImagePlan, runtime: Runtime, store: Store, reporter: Repor
 
 @dataclass(frozen=True)
 class FetchOptions:
-    """What the command line asks of one fetch."""
+    """The options of one fetch."""
 
-    sha256: str | None = None  # the promise
-    arch: str | None = None  # the site's where it is not given
+    sha256: str | None = None  # the expected digest
+    arch: str | None = None  # default: the site's
     output: Path | None = None  # instead of the store
-    force: bool = False  # fetch again what is there, and replace the file
+    force: bool = False  # fetch even an image that is there, and replace the file
     offline: bool = False
     keep_blobs: bool = False
-    into_home: bool = False  # a large image may go to the home directory without a question
+    into_home: bool = False  # do not ask before a large image goes to the home directory
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _fetched(image: ImagePlan, reference: Reference, site: Site, options: FetchO
     tree = reporter.tree(site)
     name = f"fetch-{sha256_bytes(f'{image.sources[0]} {image.arch}'.encode())[:16]}"
     with changing_prefix(site):
-        tidy(tree)  # what a killed run has left may take the room that is needed
+        tidy(tree)  # leftovers of a killed run may take the space that is needed
         with tree.lock(name, reference.shown) as held:
             store = Store(tree.layout, held, reporter.waiting(reference.shown), others=site.stores)
             if not options.into_home:

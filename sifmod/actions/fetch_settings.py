@@ -1,4 +1,4 @@
-"""The settings of a fetch: what the site says, bounded by what this process may use."""
+"""The settings of a fetch: the site's, bounded by what this process may use."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from sifmod.image.settings import Settings, Striping
 
 
 def fetch_settings(site: Site, *, keep_blobs: bool = False, fresh: bool = False, startable: bool = False) -> Settings:
-    """How `site` wants images fetched and converted; `startable`: for a module, which its runtime has to start."""
+    """The fetch and conversion settings of `site`; `startable`: the site's runtime must be able to start the image."""
     striping = site.striping
     return Settings(
         connections=site.connections,

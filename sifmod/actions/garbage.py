@@ -1,4 +1,4 @@
-"""What a gc can remove: old generations, unused images, abandoned downloads; and why the rest stays."""
+"""What gc can remove: old generations, unused images, abandoned downloads; and why the rest stays."""
 
 import os
 import time
@@ -28,11 +28,11 @@ from sifmod.tree.store import StoredImage, entries, foreign_files, in_work, used
 DAYS = 14.0
 _DAY = 86400.0
 _NAMED = 3  # users of an image
-Rules = tuple[Jobs, float, bool]  # the jobs that count, days to keep for, whether what `rollback` goes back to may go
+Rules = tuple[Jobs, float, bool]  # the jobs that count, days to keep, whether rollback targets may go
 
 
 class OldGeneration(NamedTuple):
-    """A generation that is not live. `keep` says why it stays; empty: it goes."""
+    """A generation that is not live. `keep` is the reason to keep it; empty: gc removes it."""
 
     module: ModuleName
     number: int
@@ -41,7 +41,7 @@ class OldGeneration(NamedTuple):
 
 
 class UsedImage(NamedTuple):
-    """An image that stays: `keep` says which generations use it, or that sifmod did not put it there."""
+    """An image that stays: `keep` names the generations that use it, or says that sifmod did not store it."""
 
     path: Path
     size: int
@@ -49,37 +49,37 @@ class UsedImage(NamedTuple):
 
 
 class OldImage(NamedTuple):
-    """An image that no generation which stays uses. `keep` says why it stays; empty: it goes."""
+    """An image that no remaining generation uses. `keep` is the reason to keep it; empty: gc removes it."""
 
     image: StoredImage
     keep: str
 
 
 class OldPartial(NamedTuple):
-    """A download that did not come to its end. `keep` says why it stays; empty: it goes."""
+    """An unfinished download. `keep` is the reason to keep it; empty: gc removes it."""
 
     partial: Partial
     keep: str
 
 
 class GcPlan(NamedTuple):
-    """What a gc would do: everything but live generations, with the reason to keep it or none."""
+    """The plan of a gc: everything except live generations, each with the reason to keep it, if any."""
 
     generations: tuple[OldGeneration, ...]
     images: tuple[OldImage, ...]
     used: tuple[UsedImage, ...]
-    empty: tuple[ModuleName, ...]  # uninstalled modules of which only the history will be left
+    empty: tuple[ModuleName, ...]  # uninstalled modules that will only have a history left
     partials: tuple[OldPartial, ...]
     layers: tuple[OldLayer, ...]
-    closed: tuple[Path, ...]  # what runs that died have left, and only another user can remove
+    closed: tuple[Path, ...]  # leftovers of dead runs that only another user can remove
     jobs: Jobs
     days: float
     rollbacks: bool
-    mark_days: float = MARK_DAYS  # for which a mark keeps an image
+    mark_days: float = MARK_DAYS  # that a mark keeps an image for
 
     @property
     def size(self) -> int:
-        """Bytes of the images, the downloads and the layers that go."""
+        """Bytes of the images, downloads and layers to remove."""
         images = sum(old.image.size for old in self.images if not old.keep)
         layers = sum(old.size for old in self.layers if not old.keep)
         return images + layers + sum(old.partial.size for old in self.partials if not old.keep)
@@ -94,16 +94,14 @@ def plan_gc(
     only: Collection[ModuleName] | None = None,
     mark_days: float = MARK_DAYS,
 ) -> GcPlan:
-    """Decide what can go, and change nothing.
+    """Decide what can be removed; changes nothing.
 
-    A generation stays while it is live or the one to roll back to (but with `rollbacks`), for `days` after another took
-    its place or the module was uninstalled, while a Slurm job submitted before that is known or Slurm cannot be asked,
-    and while it holds anything that its receipt does not name or that was changed, unless the live generation has the
-    same. The generations of a retired module stay so from the day on which it no longer loads. Images stay as long as
-    any generation that stays links to them, and while a run works with them; one that no receipt names, for `days`; one
-    that a module in a user's own tree refers to, for `mark_days`; one that a stack's lock names, until that is
-    forgotten. Without `ask_jobs` no job counts. `only`: the
-    generations of other modules all stay.
+    A generation stays while it is live or the rollback target (unless `rollbacks`), for `days` after it was replaced or
+    the module was uninstalled, while Slurm has a job from before that time or cannot be asked, and while it has added
+    or changed files that the live generation lacks. For a retired module the days count from the day on which it
+    stopped loading. An image stays while a remaining generation links to it or a run works with it; without a receipt,
+    for `days`; if a module in a user's own tree refers to it, for `mark_days`; if a stack's lock names it, until the
+    lock is forgotten. Without `ask_jobs` no job counts. `only`: keep the generations of all other modules.
     """
     jobs = ask_slurm(layout.prefix) if ask_jobs else NO_JOBS
     generations: list[OldGeneration] = []
@@ -133,7 +131,7 @@ def plan_gc(
 
 
 def old_generations(layout: Layout, module: ModuleName, rules: Rules) -> list[OldGeneration]:
-    """Every generation of the module that is not live, or of one that is retired, oldest first."""
+    """Every generation of the module that is not live, or every one if it is retired, oldest first."""
     now = None if retired_since(layout, module) else live_number(layout, module)
     old = []
     for number in numbers(layout, module):
@@ -164,14 +162,14 @@ def _why_keep(layout: Layout, module: ModuleName, number: int, rules: Rules) -> 
 
 
 def retired_since(layout: Layout, module: ModuleName) -> float | None:
-    """Since when the module does not load (seconds since 1970); None while it does.
+    """When the module stopped loading (seconds since 1970); None while it loads.
 
-    That may be decided for a day that has passed: the file that refuses it tells when it began to.
+    The retirement day may lie in the past, so the file that refuses the load gives the time.
     """
     try:
         day = read_life(layout, module.name).of(module.version).refused_from
         written = (layout.lives(module.name) / module.version).lstat().st_mtime if day else 0.0
-    except (InstallError, FileNotFoundError):  # then nothing is known of an end, and all stays
+    except (InstallError, FileNotFoundError):  # then keep everything
         return None
     since = max(begins(day), written) if day else None
     return since if since and since <= time.time() else None
@@ -192,7 +190,7 @@ def _holds_others_files(layout: Layout, installation: Installation, retired: boo
         added = only_in(installation, None if retired else live(layout, installation.module))
         changed = changes(installation)
         closed = not removable(Path(installation.root))
-        Path(installation.root).lstat()  # what another run removes meanwhile has no changed files either
+        Path(installation.root).lstat()  # files that another run removes meanwhile have no changes either
     except OSError as error:
         return f"it cannot be looked through: {error}"
     if closed:
@@ -240,14 +238,14 @@ def _old_images(
     elsewhere = _used_elsewhere(layout, {image.sha256 for image in unused}, mark_days)
     for image in unused:
         keep = "a run works with it now" if image.sha256 in busy else ""
-        # removing the link of an installed module releases its image; any other may be for an install to come
+        # removing the link of an installed module releases its image; any other may be for a later install
         if not keep and image.sha256 not in named:
             keep = _too_young(image.added, jobs, days)
         yield OldImage(image, keep or elsewhere.get(image.sha256, ""))
 
 
 def _used_elsewhere(layout: Layout, images: set[str], days: float) -> dict[str, str]:
-    """Why images stay that no module here uses: the lock of a stack names them, or trees of users refer to them."""
+    """Reasons to keep images that no module here uses: a stack's lock names them, or users' trees refer to them."""
     why: dict[str, str] = {}
     try:
         for sha256, stacks in locked_images(layout).items():

@@ -1,4 +1,4 @@
-"""gc: remove what a GcPlan says, as far as a second look under the locks agrees."""
+"""gc: carry out a GcPlan, as far as a second check under the locks agrees."""
 
 import os
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Collected(NamedTuple):
-    """What a gc did."""
+    """The result of a gc."""
 
     generations: tuple[OldGeneration, ...]
     images: tuple[StoredImage, ...]
@@ -80,9 +80,9 @@ def after(rows: Iterable[Candidate]) -> list[Candidate]:
 
 
 def apply_gc(tree: Tree, plan: GcPlan, reporter: Reporter) -> Collected:
-    """Remove what `plan` says, as far as a second look under the locks agrees. Idempotent.
+    """Carry out `plan`, as far as a second check under the locks agrees. Idempotent.
 
-    Killed on the way, a generation or an image is there whole or not at all.
+    If it is killed, each generation and image is either complete or gone.
     """
     layout = tree.layout
     tidy(tree)
@@ -106,7 +106,7 @@ def apply_gc(tree: Tree, plan: GcPlan, reporter: Reporter) -> Collected:
     if going:
         with tree.lock(GC, "the tree") as held:
             with reported("cannot look what locks name"):
-                named = locked_images(layout)  # also by a lock that was written since
+                named = locked_images(layout)  # also by a lock that was written meanwhile
             for image in going:
                 if image.sha256 not in named and discard(layout, image, held, plan.mark_days):
                     images.append(image)
@@ -134,7 +134,7 @@ def _remove_generation(layout: Layout, old: OldGeneration, held: Held) -> None:
 
 
 def _remove_history(layout: Layout, module: ModuleName, held: Held) -> None:
-    """Remove what is left of a module that is not installed and has no generation any more."""
+    """Remove the rest of a module that is not installed and has no generations."""
     history = layout.history(module)
     if live_number(layout, module) is None and not numbers(layout, module) and history.exists():
         with held.changing(f"cannot remove {history}"):

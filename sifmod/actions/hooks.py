@@ -1,4 +1,4 @@
-"""Hooks: the site's programs are told what is about to happen, or has happened, and may stop it."""
+"""Hooks: the site's own programs run before and after a step, get its data, and can stop it."""
 
 import json
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sifmod.module.plan import ImagePlan
     from sifmod.tree.receipt import ImageRecord
 
-_SHOWN = 10  # lines of what a hook says
+_SHOWN = 10  # lines of a hook's output
 _STATE = {
     "before_fetch": "nothing was fetched",
     "after_install": "the module is as it was",
@@ -32,7 +32,7 @@ _STATE = {
 
 
 class _Head(TypedDict):
-    """What every hook is told."""
+    """Data for every hook."""
 
     sifmod: str
     prefix: str
@@ -40,7 +40,7 @@ class _Head(TypedDict):
 
 
 class OfImage(TypedDict):
-    """Where an image is to come from; its size and path are null before the fetch."""
+    """The image's origin; its size and path are null before the fetch."""
 
     sources: list[str]
     build: str | None
@@ -51,7 +51,7 @@ class OfImage(TypedDict):
 
 
 class OfInstall(TypedDict):
-    """The plan of an install; its generation and path are null before there is one."""
+    """The plan of an install; its generation and path are null before it exists."""
 
     module: str
     easyconfig: str
@@ -71,20 +71,20 @@ class OfInstall(TypedDict):
 
 
 class OfFetch(TypedDict):
-    """A fetch of an image for no module."""
+    """A fetch of an image without a module."""
 
     module: None
     image: OfImage
 
 
 class OfRetire(TypedDict):
-    """A module that is taken out of use."""
+    """A module that is being retired."""
 
     module: str
 
 
 class InstallHook(_Head, OfInstall):
-    """The standard input of a hook around an install."""
+    """The standard input of an install hook."""
 
     hook: Literal[
         "before_fetch", "after_fetch", "before_install", "after_install", "before_publish", "after_publish"
@@ -92,13 +92,13 @@ class InstallHook(_Head, OfInstall):
 
 
 class FetchHook(_Head, OfFetch):
-    """The standard input of a hook around `sifmod fetch`."""
+    """The standard input of a fetch hook."""
 
     hook: Literal["before_fetch", "after_fetch"]
 
 
 class RetireHook(_Head, OfRetire):
-    """The standard input of a hook around a retirement."""
+    """The standard input of a retire hook."""
 
     hook: Literal["before_retire", "after_retire"]
 
@@ -108,8 +108,8 @@ def run_hooks(
 ) -> None:
     """Run the site's hooks of this moment, one after the other, each with `data` as JSON on its standard input.
 
-    What they print is said. Raises HookError for the first that fails, takes too long, or could have been written by
-    others.
+    Their output is reported. Raises HookError for the first one that fails, takes too long, or that other users could
+    have written.
     """
     head: _Head = {"sifmod": __version__, "prefix": str(site.prefix), "site": site.name}
     for hook in site.hooks:
@@ -118,7 +118,7 @@ def run_hooks(
 
 
 def of_image(image: "ImagePlan", found: "Artifact | ImageRecord | None" = None) -> OfImage:
-    """Where an image is to come from, and the one that was found, for the data of hooks."""
+    """The image's origin, and the image once it is known, as hook data."""
     return {
         "sources": [shown(source) for source in image.sources],
         "build": str(image.build) if image.build else None,

@@ -1,7 +1,7 @@
-"""The inventory of an image: the one that is kept with it in the store, else made from the image, and then kept.
+"""The inventory of an image: read from the store, or made from the image and then kept there.
 
-It is made when it is first asked for, and not at the fetch: for most images nobody asks, and reading the packages of
-one that was hard-linked into the store would take longer than the link. Who may not write in the store reads the image.
+It is made on first use and not at the fetch: most images never need one, and reading the packages would take longer
+than hard-linking the image. A user who cannot write to the store reads the image each time.
 """
 
 import json
@@ -26,8 +26,8 @@ _LEASE = 30.0  # seconds
 def inventory_of(layout: Layout, sha256: str) -> Inventory:
     """The packages of the stored image of this digest.
 
-    Raises ModuleError where the store does not have it, ImageError for one that cannot be looked into, FetchError or
-    PermissionsError where it cannot be read.
+    Raises ModuleError if the store does not have it, ImageError for an unreadable image, FetchError or PermissionsError
+    if it cannot be read.
     """
     if kept := kept_inventory(layout, sha256):
         return kept
@@ -42,9 +42,9 @@ def inventory_of(layout: Layout, sha256: str) -> Inventory:
 
 
 def inventory_at(path: Path) -> Inventory:
-    """The packages of the SIF at `path`, of whatever store it is in, or of none; raises what `inventory_of` does."""
+    """The packages of the SIF at `path`, in any store or none; raises what `inventory_of` raises."""
     real = Path(os.path.realpath(path))
-    with suppress(OptionError):  # for a directory that is no prefix
+    with suppress(OptionError):  # the directory is not a prefix
         if re.fullmatch(r"/.+/images/sha256/[0-9a-f]{64}\.sif", str(real)):
             store = Layout(real.parents[2])
             if read_stored(store, real.stem):
@@ -53,7 +53,7 @@ def inventory_at(path: Path) -> Inventory:
 
 
 def image_path(installation: Installation) -> Path:
-    """The image of a generation; raises ModuleError where it is gone."""
+    """The image of a generation; raises ModuleError if it is gone."""
     path = image_of(installation)
     if not path.is_file():
         raise ModuleError(
@@ -64,7 +64,7 @@ def image_path(installation: Installation) -> Path:
 
 
 def kept_inventory(layout: Layout, sha256: str) -> Inventory | None:
-    """The one that is kept; None where there is none, or one of another format, or of another image."""
+    """The stored inventory; None if it is missing, has another format, or belongs to another image."""
     from pydantic import TypeAdapter
 
     text = read_kept(layout, sha256)
@@ -78,13 +78,13 @@ def kept_inventory(layout: Layout, sha256: str) -> Inventory | None:
 
 
 def to_json(inventory: Inventory, sha256: str) -> bytes:
-    """The text that is kept, one package a line."""
+    """The inventory as JSON, one package per line."""
     packages = ",\n".join(json.dumps(one, ensure_ascii=False) for one in inventory.packages)
     head = json.dumps({"format": FORMAT, "sha256": sha256, "system": inventory.system, "notes": inventory.notes})
     return f'{head[:-1]}, "packages": [\n{packages}\n]}}\n'.encode()
 
 
 def image_of(installation: Installation) -> Path:
-    """The image that the module runs: its own link, or where that was removed what the receipt names."""
+    """The image that the module runs: its link, or the path in the receipt if the link was removed."""
     link = Path(installation.root, installation.own_image.filename)
     return link if link.exists() else Path(installation.own_image.path)

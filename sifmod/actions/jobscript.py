@@ -1,4 +1,4 @@
-"""jobscript: a Slurm script for an installed module, and what its image must have for it."""
+"""jobscript: a Slurm script for an installed module, and checks that the image supports it."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation
 
 _LIGHTNING = frozenset({"lightning", "pytorch-lightning"})
-_PERF = ("all_reduce_perf_mpi", "all_reduce_perf")  # NVIDIA's images have both, the first one with MPI
+_PERF = ("all_reduce_perf_mpi", "all_reduce_perf")  # NVIDIA's images have both; the first one uses MPI
 _PERF_PLACES = ("/usr/local/bin", "/usr/bin", "/opt/nccl-tests/build", "/opt/rccl-tests/build")
 _SIZES = "-b 8 -e 1G -f 2"
 _LARGEST = 1 << 28
@@ -43,9 +43,9 @@ class JobScript:
 
 
 def jobscript(installation: Installation, options: JobOptions, trees: tuple[Layout, ...]) -> str:
-    """The text of a script in the style that is asked for; `trees`: where the user's layers may be.
+    """The text of a script in the requested style; `trees`: where the user's layers may be.
 
-    Raises OptionError where module or image lack what the style needs, ModuleError where the module cannot be read.
+    Raises OptionError if module or image lack what the style needs, ModuleError if the module cannot be read.
     """
     job = _job(installation)
     match options.style:
@@ -102,7 +102,7 @@ def _nccl_tests(installation: Installation, job: Job, options: JobOptions) -> Jo
                 "NVIDIA's PyTorch images have it: `sifmod search ngc`",
             )
         dynamic = read_dynamic(rootfs.data(found, _LARGEST))
-    # a script that starts the program says by its own name what it starts
+    # scripts that start the program have its name
     mpi = any(name.startswith("libmpi") for name in dynamic.needed) if dynamic else found.endswith("_mpi")
     if mpi:
         return replace(options, words=f"{found} {_SIZES} -g 1", mpi=srun_mpi(installation))

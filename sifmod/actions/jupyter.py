@@ -1,4 +1,4 @@
-"""jupyter: a module as a kernel of Jupyter, and JupyterLab in a module's container."""
+"""jupyter: install a module as a Jupyter kernel, or run JupyterLab in its container."""
 
 import getpass
 import os
@@ -72,9 +72,9 @@ class Lab:
 
 
 def install_kernel(installation: Installation, layer: str, kernels: Path, environ: Mapping[str, str]) -> bool:
-    """Make the module a kernel of this user's Jupyter; gives whether anything changed.
+    """Make the module a kernel of this user's Jupyter; returns whether anything changed.
 
-    Raises ModuleError where neither the image nor the layer has ipykernel, InstallError or PermissionsError where the
+    Raises ModuleError if neither the image nor the layer has ipykernel, InstallError or PermissionsError if the
     kernelspec cannot be written.
     """
     tree, module = Layout(installation.prefix), installation.module
@@ -95,16 +95,16 @@ def install_kernel(installation: Installation, layer: str, kernels: Path, enviro
 
 
 def lab(installation: Installation, layer: str, environ: Mapping[str, str]) -> Lab:
-    """How JupyterLab is started with the module's Python, on a free port of this node that wants a token.
+    """How to start JupyterLab with the module's Python, on a free port of this node, protected by a token.
 
-    Raises ModuleError where neither the image nor the layer has JupyterLab.
+    Raises ModuleError if neither the image nor the layer has JupyterLab.
     """
     environment = _environment(layer, environ)
     _check(installation, "jupyterlab", environment, environ)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    # other users of the node see the words of a command, but not its environment
+    # other users of the node see a command's arguments, but not its environment
     environment |= {"JUPYTER_TOKEN": (token := secrets.token_hex(24))}
     words = ("--no-browser", "-y", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0")
     command = (
@@ -121,7 +121,7 @@ def lab(installation: Installation, layer: str, environ: Mapping[str, str]) -> L
 
 
 def way_here(environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The node's name, and how ssh comes to it: into a job by the node that it was submitted on."""
+    """The node's name, and the ssh options to reach it: a job's node through the node that submitted it."""
     here, user = socket.gethostname(), getpass.getuser()
     node, login = environ.get("SLURMD_NODENAME") or here, environ.get("SLURM_SUBMIT_HOST") or here
     return node, (*(("-J", f"{user}@{login}") if login not in (node, here) else ()), f"{user}@{node}")
@@ -134,9 +134,9 @@ def _environment(layer: str, environ: Mapping[str, str]) -> dict[str, str]:
 def _check(
     installation: Installation, package: str, environment: Mapping[str, str], environ: Mapping[str, str]
 ) -> None:
-    """Raise ModuleError unless the module's Python can import a package in the environment that it will have.
+    """Raise ModuleError unless the module's Python can import the package in its later environment.
 
-    `environ` is the user's, in which the commands of hints are typed.
+    `environ` is the user's, for the commands in hints.
     """
     command = (str(python_wrapper(installation)), "-c", f"import {package}")
     ended = run_child(command, cwd=Path("/"), env=environment)

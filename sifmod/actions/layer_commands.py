@@ -1,4 +1,4 @@
-"""The commands of a layer on the host: the names they may have, their scripts, and what a lock says of them."""
+"""A layer's commands on the host: their valid names, their scripts, and their digest for locks."""
 
 import json
 import re
@@ -25,7 +25,7 @@ exec "${{here%/*}}/../module/bin/python" -ISc 'import os, sys; os.execv(sys.argv
 
 
 def is_command(name: str) -> bool:
-    """Whether a layer may have a command of this name on the host: a plain name, and of no program of the host."""
+    """Whether a layer may have a host command of this name: a plain name that hides no host program."""
     return _PLAIN.fullmatch(name) is not None and name not in HOST_COMMANDS
 
 
@@ -35,13 +35,13 @@ def command(name: str, layer: str) -> str:
 
 
 def write_commands(directory: Path, commands: Iterable[str], layer: str) -> None:
-    """Make the `bin/` of a layer."""
+    """Write the `bin/` of a layer."""
     directory.mkdir()
     for name in commands:
         place = directory / name
         place.write_text(command(name, layer))
         mode = place.stat().st_mode
-        place.chmod(mode | (mode & 0o444) >> 2)  # for who may read it
+        place.chmod(mode | (mode & 0o444) >> 2)  # for readers without write permission
 
 
 def commands_of(layer: Layer) -> list[str]:
@@ -56,13 +56,13 @@ def commands_of(layer: Layer) -> list[str]:
 
 
 def lock_of(layer: Layer, top: Path) -> bytes:
-    """The text of its lock, which is reached through no link below `top`. Raises OSError."""
+    """The text of its lock, without following links below `top`. Raises OSError."""
     return read(Path(layer.root, LOCK), top=top)
 
 
 def contents(layer: Layer, lock: bytes, commands: Iterable[str]) -> str:
-    """The digest by which a stack's lock names a layer whole: what its receipt says, its lock, and its commands."""
+    """The digest of a whole layer for a stack's lock: receipt, lock and commands."""
     said = (layer.image, layer.python, layer.version, layer.requirements, layer.editable, layer.places, layer.added)
     rest = (layer.kept, layer.packed, layer.files, layer.size, layer.digest, sha256_bytes(lock), sorted(commands))
-    asked = [one for one in (layer.words, layer.constraints, layer.digests) if one]  # which earlier ones have not
+    asked = [one for one in (layer.words, layer.constraints, layer.digests) if one]  # earlier layers have none
     return sha256_bytes(json.dumps([*said, *rest, *asked]).encode())

@@ -1,4 +1,4 @@
-"""default, hide, deprecate, retire: what staff decide about a module that is installed."""
+"""default, hide, deprecate, retire: decisions of staff about installed modules."""
 
 from collections.abc import Callable, Iterator
 from typing import Annotated, NamedTuple
@@ -29,7 +29,7 @@ class DecidedModule(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """What came of a change: the life as it is now, what is new for which module, and whether any file was written."""
+    """The result of a change: the new life, the changes by module, and whether any file was written."""
 
     life: NameLife
     changes: tuple[tuple[ModuleName, str], ...]
@@ -37,7 +37,7 @@ class Decided(NamedTuple):
 
 
 def change_life(layout: Layout, name: str, wanted: NameLife, site: Site, reporter: Reporter) -> bool:
-    """Make the life of all modules of this name what is wanted; gives whether anything changed. Idempotent.
+    """Set the life of all modules of this name; returns whether anything changed. Idempotent.
 
     See `update_life`.
     """
@@ -47,11 +47,11 @@ def change_life(layout: Layout, name: str, wanted: NameLife, site: Site, reporte
 def update_life(
     layout: Layout, name: str, change: Callable[[NameLife], NameLife], site: Site, reporter: Reporter
 ) -> Decided:
-    """Change what is decided about the modules of this name, their notices, and what module systems read of it.
+    """Change the decisions about the modules of this name, their notices, and the files of the module system.
 
-    Where nothing is to be written no lock is taken. A `.modulerc` that sifmod did not write is kept, with a warning.
-    Killed on the way, it is as before, or whole after the next run. Raises ModuleError for a default that is not
-    installed, OptionError for what contradicts itself, InstallError, PermissionsError or LockError.
+    If there is nothing to write, no lock is taken. A `.modulerc` that sifmod did not write is kept, with a warning.
+    After a kill everything is as before, or the next run completes it. Raises ModuleError for a default that is not
+    installed, OptionError for contradictory decisions, InstallError, PermissionsError or LockError.
     """
 
     def checked(before: NameLife) -> NameLife:
@@ -78,7 +78,7 @@ def update_life(
 
 
 def forget_life(tree: Tree, module: ModuleName, reporter: Reporter) -> bool:
-    """Take an uninstalled module out of it; gives whether it was the default. Idempotent."""
+    """Remove an uninstalled module from the decisions; returns whether it was the default. Idempotent."""
     layout = tree.layout
 
     def without(life: NameLife) -> NameLife:
@@ -98,7 +98,7 @@ def forget_life(tree: Tree, module: ModuleName, reporter: Reporter) -> bool:
 
 
 def _hooks(site: Site, moment: Moment, changes: Iterator[tuple[ModuleName, str]], reporter: Reporter) -> None:
-    """Run the site's hooks for each module that is retired with this change."""
+    """Run the site's hooks for each module that this change retires."""
     for module in (module for module, what in changes if what == "retired" and site.hooks):
         run_hooks(site, moment, {"module": str(module)}, reporter.say)
 
@@ -131,7 +131,7 @@ def _check(layout: Layout, name: str, life: NameLife) -> None:
 
 
 def differences(name: str, before: NameLife, after: NameLife) -> Iterator[tuple[ModuleName, str]]:
-    """What a line of the log says of each module that changed."""
+    """The log lines, one for each change of a module."""
     words: tuple[tuple[Callable[[Life], object], str, str], ...] = (
         (lambda life: life.hidden, "hidden", "shown"),
         (lambda life: life.deprecated, "deprecated", "no longer deprecated"),

@@ -1,4 +1,4 @@
-"""list: what is installed."""
+"""list: the installed modules."""
 
 from typing import Annotated, NamedTuple
 
@@ -27,10 +27,10 @@ class Listed(NamedTuple):
 
     module: ModuleName
     generation: Number
-    installation: Internal[Installation | None]  # None: its receipt cannot be read
-    problems: Internal[tuple[str, ...]]  # what it lacks to be usable; () when all is well
-    life: Internal[NameLife]  # of all modules of its name
-    held: Internal[dict[int, float]]  # the generations that are held, and since when
+    installation: Internal[Installation | None]  # None if the receipt cannot be read
+    problems: Internal[tuple[str, ...]]  # reasons why it is unusable; () if none
+    life: Internal[NameLife]  # of all modules with its name
+    held: Internal[dict[int, float]]  # held generations, and since when
 
     @property
     def rolled_back(self) -> Annotated[tuple[HeldGeneration, ...], Named("held"), Described(_HELD)]:
@@ -52,7 +52,7 @@ class Listed(NamedTuple):
 
 
 def list_modules(layout: Layout, pattern: str = "") -> tuple[Listed, ...]:
-    """Installed modules whose name holds `pattern`, or matches it when it has wildcards; case does not matter."""
+    """Installed modules whose name contains `pattern`, or matches its wildcards; case-insensitive."""
     found = [(module, number) for module, number in live_modules(layout) if fits(str(module), pattern)]
     lives = {name: _life(layout, name) for name in decided_names(layout) & {module.name for module, _ in found}}
     return tuple(_look(layout, module, number, lives.get(module.name, (NameLife(), ()))) for module, number in found)

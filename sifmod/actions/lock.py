@@ -1,4 +1,4 @@
-"""A lock: what was installed, so exactly that the same is installed elsewhere or not at all."""
+"""A lock: a record of what is installed, to reproduce it exactly elsewhere."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from sifmod.tree.receipt import Installation
 from sifmod.tree.store import StoredImage
 
 _FORMAT = 1
-# before the path of a file: it comes with sifmod, is of settings, or is on the easyconfig path
+# prefixes of file paths: shipped with sifmod, from settings, or on the easyconfig path
 _SHIPPED, _SETTINGS, _ROBOT = "sifmod:", "settings:", "robot:"
 _SHOWN = 5
 
@@ -35,7 +35,7 @@ class LockedImage(NamedTuple):
     """The image of a module."""
 
     sha256: str
-    source: str  # that gave it
+    source: str  # where the image was fetched from
     origin: ImageOrigin
     commands: FoundCommands | None = None  # what was found in it, which decides files
     mpi: FoundMpi | None = None
@@ -46,22 +46,22 @@ class LockedModule(NamedTuple):
 
     module: ModuleName
     sifmod: str  # version
-    words: str  # after `sifmod install`, by which the module says that it comes back
-    generation: int  # which its files name
-    inputs: Mapping[str, str]  # digests of the files that it was made from
-    image: LockedImage | None  # None: a view
+    words: str  # arguments of `sifmod install` in the module's reinstall hint
+    generation: int  # named in its files
+    inputs: Mapping[str, str]  # digests of its input files
+    image: LockedImage | None  # None for a view
     files: Mapping[str, str]  # digests of the generated files
-    layers: Mapping[str, str]  # digests of the packages that the site has put over it, by the layers' names
+    layers: Mapping[str, str]  # digests of the site's layers over it, by layer name
     contents: Mapping[str, str]  # and of all of those layers
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the image; "" of a view."""
+        """The SHA-256 of the image; "" for a view."""
         return self.image.sha256 if self.image else ""
 
 
 class Lock(NamedTuple):
-    """A lock and where it lies: relative paths of inputs are relative to that directory."""
+    """A lock and its path; relative input paths start at its directory."""
 
     path: Path
     modules: Mapping[ModuleName, LockedModule]
@@ -70,7 +70,7 @@ class Lock(NamedTuple):
 def locked_module(
     installation: Installation, plan: Plan, inputs: Mapping[str, str], layers: Mapping[str, tuple[str, str]]
 ) -> LockedModule:
-    """What a lock says of a module that is installed as this plan says, from inputs as `spelled_inputs` gives them."""
+    """The lock entry of a module installed from this plan, with inputs from `spelled_inputs`."""
     image, choice = installation.image, installation.provenance.image
     mpi = choice.mpi and choice.mpi._replace(told="")
     return LockedModule(
@@ -87,22 +87,22 @@ def locked_module(
 
 
 def lock_beside(easyconfig: str | Path) -> Path:
-    """Where the lock of an easyconfig or a stack is: beside its file, for a NAME in this directory."""
+    """The lock's path for an easyconfig or stack: beside its file; for a NAME, in this directory."""
     path = Path(easyconfig)
-    stem = path.stem if path.suffix in SUFFIXES else path.name  # the dots of PyTorch-2.2.0 are its version's
+    stem = path.stem if path.suffix in SUFFIXES else path.name  # the dots in PyTorch-2.2.0 belong to the version
     return path.with_name(f"{stem}.lock")
 
 
 def images_of(modules: Iterable[LockedModule]) -> tuple[str, ...]:
-    """The digests of their images, sorted, each once."""
+    """The digests of their images, sorted, without duplicates."""
     return tuple(sorted({one.digest for one in modules} - {""}))
 
 
 def spelled_inputs(inputs: Iterable[Input], directory: Path, robot_paths: tuple[Path, ...]) -> dict[str, str]:
-    """The files among `inputs` by their names in a lock, which is in `directory`, and their digests.
+    """The files among `inputs` with their digests, by their names in a lock in `directory`.
 
-    Files of settings that name no site, quirk or profile are left out: they say where a tree is. What they say of a
-    module shows in its files.
+    General settings files are left out, because they depend on the machine. Their effect on a module shows in its
+    files.
     """
     found = {}
     for seen in inputs:
@@ -115,23 +115,23 @@ def spelled_inputs(inputs: Iterable[Input], directory: Path, robot_paths: tuple[
 
 
 def _spelled(path: Path, directory: Path, robot_paths: tuple[Path, ...]) -> str:
-    """The same on every machine, wherever it keeps such files."""
+    """The same name on every machine, wherever it keeps such files."""
     roots = [(_SHIPPED, shipped()), *((_SETTINGS, settings) for settings in settings_directories(os.environ))]
     roots += [("", directory), *((_ROBOT, robot) for robot in robot_paths)]
     return next((f"{name}{path.relative_to(root)}" for name, root in roots if path.is_relative_to(root)), str(path))
 
 
 def differing_inputs(locked: LockedModule, inputs: Iterable[Input], directory: Path, robot: tuple[Path, ...]) -> str:
-    """What is another file than when the lock was written, for people; "" where nothing is."""
+    """The input files that changed since the lock was written, for people; "" if none."""
     now = spelled_inputs(inputs, directory, robot)
     names = sorted(name for name in {*now, *locked.inputs} if now.get(name) != locked.inputs.get(name))
     return some(names, _SHOWN)
 
 
 def files_of(lock: Lock, robot_paths: tuple[Path, ...]) -> dict[str, Path]:
-    """Where the files are that the modules of a lock were made from, by their names in it, but for those of sifmod.
+    """The paths of the input files of a lock's modules, by their names in it, except sifmod's own.
 
-    Raises InstallError for one that is gone, is not as the lock says, or has no place in other trees.
+    Raises InstallError for a file that is gone, differs from the lock, or has no place in other trees.
     """
     found: dict[str, Path] = {}
     for name, sha256 in {pair for one in lock.modules.values() for pair in one.inputs.items()}:
@@ -149,9 +149,9 @@ def files_of(lock: Lock, robot_paths: tuple[Path, ...]) -> dict[str, Path]:
 
 
 def check_files(locked: LockedModule, plan: Plan, own: Iterable[File], differing: str) -> None:
-    """Raise InstallError unless the files of the plan, with those of the install's `own`, are those of the lock.
+    """Raise InstallError unless the files of the plan, with the install's `own`, match the lock.
 
-    `differing`: the inputs that are not as the lock says, which may be why.
+    `differing`: the inputs that differ from the lock, which may be the reason.
     """
     files = (*render(replace(plan, easyconfig=locked.words), locked.generation), *own)
     now = {file.path: sha256_bytes(file.text.encode()) for file in files}
@@ -166,9 +166,9 @@ def check_files(locked: LockedModule, plan: Plan, own: Iterable[File], differing
 
 
 def check_image(locked: LockedModule, image: ImagePlan, stored: Iterable[StoredImage]) -> None:
-    """Raise InstallError where the lock names another origin than the easyconfig and the stores that have the image.
+    """Raise InstallError if the lock's origin differs from the easyconfig's and the stores' that have the image.
 
-    With which tools it was made is not compared: others may make the same bytes.
+    The conversion tools are not compared: other versions may give the same bytes.
     """
     if locked.image is None:
         return
@@ -196,7 +196,7 @@ class WrittenLock(NamedTuple):
 
 
 def to_json(modules: Iterable[LockedModule]) -> str:
-    """The text of a lock: the same modules give the same text, and a change of one shows in its lines alone."""
+    """The text of a lock: the same modules give the same text, and a changed module changes only its own lines."""
     rows = []
     for one in sorted(modules):
         image = one.image and {**one.image._asdict(), "origin": one.image.origin.as_data()}
@@ -208,7 +208,7 @@ def to_json(modules: Iterable[LockedModule]) -> str:
 
 
 def read_lock(path: Path) -> Lock:
-    """Raises OptionError where there is none, or another file."""
+    """Raises OptionError if it is missing or is not a lock."""
     try:
         fields = json.loads(read_bounded(path, "lock_size"))
         if fields["format"] != _FORMAT:

@@ -14,9 +14,11 @@ from sifmod.tree.store import Store
 
 
 def record(layout: Layout, done: Done, held: Held, reporter: Reporter) -> None:
-    """Write what was done to a module, under its lock. What cannot be written is a warning: the change is made.
+    """Log a change of a module, under its lock.
 
-    A run that has lost the lock since writes nothing: others write there now.
+    A failure to write is only a warning, because the change is already made.
+
+    A run that has lost the lock writes nothing, because others may write now.
     """
     try:
         held.check()
@@ -28,7 +30,7 @@ def record(layout: Layout, done: Done, held: Held, reporter: Reporter) -> None:
 
 
 def record_beside(tree: Tree, done: Done, reporter: Reporter) -> None:
-    """Write what was done to the store, or beside a module, as `record` does, under the lock that the log has."""
+    """Log a change of the store or beside a module, like `record`, under the log's own lock."""
     try:
         if done.module:
             with module_lock(tree, done.module) as mine:
@@ -41,7 +43,7 @@ def record_beside(tree: Tree, done: Done, reporter: Reporter) -> None:
 
 
 def record_layer(layers: Layers, now: Layer | None, before: Layer | None, lease: float, reporter: Reporter) -> None:
-    """Write that a layer was made or removed, where the prefix that it lies in has a log of its module."""
+    """Log that a layer was made or removed, if its prefix has a log of the module."""
     layer, layout = now or before, Layout(layers.tree)
     if layer and layers.prefix == layers.tree / "layers" and layout.log(layer.module).is_file():
         done = Done("removed", layer.module, before.number if before else None, layer=layer.name)
@@ -51,15 +53,15 @@ def record_layer(layers: Layers, now: Layer | None, before: Layer | None, lease:
 
 
 def record_fetched(tree: Tree, store: Store, reporter: Reporter) -> None:
-    """Write what a fetch has added to the store."""
+    """Log what a fetch added to the store."""
     for image, size in store.brought:
         record_beside(tree, Done("fetched", sha256=image, size=size), reporter)
 
 
 def changes(layout: Layout, names: Collection[str] = ()) -> Log:
-    """Every change of the tree, the newest last; with names only of the modules that they mean.
+    """Every change of the tree, newest last; with `names`, only of those modules.
 
-    A name is a module's, with its version or without (`PyTorch`), or the beginning of some (`PyTorch/2.2`).
+    A name is a module with or without version (`PyTorch`), or the start of one (`PyTorch/2.2`).
     """
     modules, problems = logged_modules(layout)
     meant: dict[str, tuple[ModuleName, ...]] = {}
@@ -74,5 +76,5 @@ def changes(layout: Layout, names: Collection[str] = ()) -> Log:
 
 
 def _warn(why: str, reporter: Reporter) -> None:
-    why = why.partition(";")[0]  # what follows is that nothing was changed
+    why = why.partition(";")[0]  # the hint says that nothing was changed
     reporter.warn_once("the log", f"the change is made, but it is not in the log: {why}")

@@ -1,4 +1,4 @@
-"""push: an image into a registry, as a SIF (ORAS) or as an OCI image."""
+"""push: upload an image to a registry, as a SIF (ORAS) or as an OCI image."""
 
 import json
 from collections.abc import Iterator
@@ -30,18 +30,18 @@ from sifmod.result import Arch, Described, Digest, Notes, Source
 from sifmod.tree.layout import Layout
 from sifmod.tree.store import has_its_size, read_stored
 
-_SIF_CONFIG = "application/vnd.sylabs.sif.config.v1+json"  # and what is in it: as `apptainer push` has them
+_SIF_CONFIG = "application/vnd.sylabs.sif.config.v1+json"  # the same values as `apptainer push` writes
 _EMPTY = b"{}"
 _UNIT = 1 << 20
-_MOST_BASES = 40  # one upon the other
+_MOST_BASES = 40  # bases of bases
 
 
 @dataclass(frozen=True)
 class PushOptions:
-    """What the command line asks of a push."""
+    """The options of a push."""
 
-    force: bool = False  # a tag that names something else is overwritten
-    add_to_index: bool = False  # the tag names an index, and this is its image for one architecture
+    force: bool = False  # overwrite a tag that names another image
+    add_to_index: bool = False  # put the image into the tag's index, for its architecture
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Pushed:
 
 @dataclass(frozen=True)
 class _Image:
-    """An image to push: its manifest, and the blobs that the manifest names."""
+    """An image to push: its manifest and its blobs."""
 
     manifest: bytes
     blobs: tuple[Blob, ...]
@@ -70,11 +70,11 @@ class _Image:
 
 
 def push(path: Path, target: str, site: Site, options: PushOptions, reporter: Reporter) -> Pushed:
-    """Have `target` name the image of the SIF at `path`; idempotent. What the registry has already is not sent.
+    """Push the SIF at `path` to `target`; idempotent. Blobs that the registry has are not sent.
 
-    Blobs go before the manifest that names them, and the tag is written last: a pull meanwhile gets the old
-    image or the new one. Raises OptionError for what is no target, FetchError for what the network or the registry
-    does, ImageError for a damaged SIF.
+    Blobs are sent before the manifest that names them, and the tag is written last: a pull meanwhile gets the old image
+    or the new one. Raises OptionError for an invalid target, FetchError for errors of network or registry, ImageError
+    for a damaged SIF.
     """
     reference = _target(target)
     place, settings, tag = own_place(reference), fetch_settings(site), reference.tag or "latest"
@@ -117,7 +117,7 @@ def _target(text: str) -> Reference:
 
 
 def _sif(path: Path) -> _Image:
-    """The SIF as it is, signatures included, in the manifest that `apptainer push` makes."""
+    """The unchanged SIF with its signatures, in a manifest like that of `apptainer push`."""
     info, digest = read_sif(path), f"sha256:{sha256_file(path)}"
     config = Descriptor(_SIF_CONFIG, f"sha256:{sha256_bytes(_EMPTY)}", len(_EMPTY))
     layer = Descriptor(SIF_LAYER, digest, info.size)
@@ -129,12 +129,12 @@ def _sif(path: Path) -> _Image:
 
 
 def _as_apptainer(descriptor: Descriptor) -> dict[str, object]:
-    """With its keys in the order of `apptainer push`, so that both give the same SIF the same digest."""
+    """With the same key order as `apptainer push`, so that both give a SIF the same digest."""
     return {"mediaType": descriptor.media_type, "size": descriptor.size, "digest": descriptor.digest}
 
 
 def _oci(path: Path, repository: Repository, site: Site, progress: Progress) -> _Image:
-    """The image that the SIF was converted from, or that and one layer more; else one layer of all that is in it."""
+    """The original image that the SIF was converted from, plus one layer if needed; else one layer with all files."""
     lineage, runtime = _lineage(path), Runtime(site.runtime_kind, site.runtime_path)
     if lineage.source is None:
         return _converted(path, None, (), (lineage.note,) if lineage.note else (), runtime, progress)
@@ -172,7 +172,7 @@ def _converted(
 
 
 class _Lineage(NamedTuple):
-    """The stored image at `path` was converted from `source`; None where no registry is known to have it."""
+    """The origin of the stored image at `path`: converted from `source`; None if no registry is known to have it."""
 
     path: Path
     source: Reference | None = None
@@ -180,7 +180,7 @@ class _Lineage(NamedTuple):
 
 
 def _lineage(path: Path) -> _Lineage:
-    """The image itself, or the nearest that it was built upon, of which a registry has the layers."""
+    """The image or its nearest base whose layers a registry has."""
     path = path.resolve()
     if path.parent.parts[-2:] != ("images", "sha256"):
         return _Lineage(path)
@@ -193,7 +193,7 @@ def _lineage(path: Path) -> _Lineage:
         if given := next((one for one in known.given if one.source.startswith("docker://")), None):
             return _Lineage(known.path.resolve(), parse_source(f"{given.source}@{given.manifest}"))
         base = known.origin.layers[0].removeprefix("sha256:") if len(known.origin.layers) == 1 else sha256
-        if base == sha256:  # what is fetched as a SIF has itself as its layer
+        if base == sha256:  # an image fetched as a SIF is its own layer
             break
         sha256 = base
     return _Lineage(path)
@@ -216,7 +216,7 @@ def _remote(registry: Registry, blob: Descriptor, start: int) -> Iterator[bytes]
 
 
 def _index(repository: Repository, image: _Image, before: bytes | None, *, force: bool) -> bytes:
-    """The index with `image` for its platform, and what the tag has for others: an index, or one image."""
+    """The index with `image` for its platform, and the tag's existing entries for other platforms."""
     found = parse(before, str(repository.place)) if before else None
     content: dict[str, Any] = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}
     if isinstance(found, Index):
@@ -256,7 +256,7 @@ def _media_type(manifest: bytes) -> str:
 
 
 def _platform(repository: Repository, manifest: Manifest) -> tuple[str, str]:
-    """Architecture and variant of what a tag names: as its config says, or the header of its SIF."""
+    """Architecture and variant of a tag's image, from its config or its SIF header."""
     sif = next((layer for layer in manifest.layers if layer.media_type == SIF_LAYER), None)
     if sif is None:
         raw, _ = repository.read(f"blobs/{manifest.config.digest}", "*/*", f"the config in {repository.place}")

@@ -1,4 +1,4 @@
-"""References: modules whose image lies in another tree's store, and the marks there that keep it."""
+"""References: modules whose image is in another tree's store, and the marks there that keep it."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -16,9 +16,9 @@ from sifmod.tree.store import keeper
 
 @contextmanager
 def referring(layout: Layout, module: ModuleName, image: Path | None, reporter: Reporter) -> Iterator[Path | None]:
-    """Leave a mark where the image lies in another tree's store: its path; None where none is needed, or taken.
+    """Leave a mark if the image is in another tree's store; returns its path, or None if none is needed or possible.
 
-    A new one goes again when the block fails. Raises FetchError where a gc there was faster.
+    A new mark is removed if the block fails. Raises FetchError if a gc there was faster.
     """
     if image is None or (prefix := keeper(layout, image)) is None or (store := _tree(prefix)) is None:
         yield None
@@ -47,7 +47,7 @@ def referring(layout: Layout, module: ModuleName, image: Path | None, reporter: 
 
 
 def renew(layout: Layout, installation: Installation) -> None:
-    """Renew the mark of a module that refers to another tree's image, if it has one, as far as that can be done."""
+    """Renew the mark of a module that refers to another tree's image, if possible."""
     for link in installation.links:
         image, name = installation.image, Path(link.target).name
         if link.path == LINK and is_name(name) and image and (store := _store(image)):
@@ -56,9 +56,9 @@ def renew(layout: Layout, installation: Installation) -> None:
 
 
 def release(layout: Layout, images: Collection[ImageRecord | None], *, live_only: bool = False) -> None:
-    """Remove the marks of images that no generation refers to any more; `live_only`: that no module in sight does.
+    """Remove marks of images that no generation refers to; `live_only`: that no live module refers to.
 
-    One that cannot be removed stays, and grows old.
+    A mark that cannot be removed expires.
     """
     stores = {image: store for image in images if image and (store := _store(image))}
     with suppress(OSError):
@@ -69,20 +69,20 @@ def release(layout: Layout, images: Collection[ImageRecord | None], *, live_only
 
 
 def _store(image: ImageRecord) -> Layout | None:
-    """The tree in whose store a reference leads, also where the image is gone."""
+    """The tree whose store a reference points to, even if the image is gone."""
     real = Path(image.path).resolve()
     of_store = image.link == "reference" and real.parent.parts[-2:] == ("images", "sha256")
     return _tree(real.parents[2]) if of_store else None
 
 
 def _tree(prefix: Path) -> Layout | None:
-    with suppress(OptionError):  # what a receipt names, others may have written
+    with suppress(OptionError):  # others may have written what a receipt names
         return Layout(prefix)
     return None
 
 
 def _used(layout: Layout, *, live_only: bool = False) -> frozenset[str]:
-    """The images that modules of the tree name, each by its path."""
+    """The paths of the images that the tree's modules use."""
     found = []
     for module in known_modules(layout):
         if live_only:

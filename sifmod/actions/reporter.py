@@ -1,4 +1,4 @@
-"""A Reporter: what an action tells and asks while it goes on."""
+"""A Reporter: messages, progress and questions of a running action."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,17 +11,17 @@ from sifmod.tree.locking import Tree
 
 @dataclass(frozen=True)
 class Reporter:
-    """What an action tells, and asks, while it goes on."""
+    """Receives the messages, progress and questions of an action."""
 
     say: Callable[[str], None]
     progress: Progress = no_progress
-    # shows what it is about, then asks; None where there is no terminal to ask at
+    # shows the text, then asks; None without a terminal
     confirm: Callable[[str, str], bool | None] = field(default=lambda about, question: True)  # noqa: ARG005
-    command: str = ""  # the command line that asks, for the log
+    command: str = ""  # the command line, for the log
     warned: set[str] = field(default_factory=set)
 
     def waiting(self, what: object) -> Callable[[str], None]:
-        """Says who works on `what` while a lock is waited for."""
+        """Report who holds the lock on `what` while waiting."""
         return lambda who: self.say(f"waiting for {what}, which {who} is working on")
 
     def tree(self, site: Site) -> Tree:
@@ -29,7 +29,7 @@ class Reporter:
         return Tree(Layout(site.prefix), site.lock_lease, self.waiting)
 
     def warn_once(self, about: str, text: str) -> None:
-        """Say a warning, the first one about this."""
+        """Report a warning, once per subject."""
         if about not in self.warned:
             self.warned.add(about)
             self.say(f"warning: {text}")

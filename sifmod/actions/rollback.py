@@ -1,4 +1,4 @@
-"""rollback: the generation that was live before, live again; what was live is held until it is released."""
+"""rollback: make the previous generation live again, and hold the current one until it is released."""
 
 from pathlib import Path
 
@@ -17,11 +17,10 @@ from sifmod.tree.state import missing
 
 
 def rollback(tree: Tree, module: ModuleName, to: int | None, reporter: Reporter) -> Installation:
-    """Make generation `to` live, or the one that was live before the present one: what is live now.
+    """Make generation `to` live, by default the previous one; returns the new live installation.
 
-    Also brings back a module that was uninstalled. A second rollback undoes the first. Idempotent with `to`. Raises
-    ModuleError when there is no such generation, InstallError when it is no longer complete, OSError where the disk
-    does not tell.
+    Also restores an uninstalled module. A second rollback undoes the first. Idempotent with `to`. Raises ModuleError if
+    there is no such generation, InstallError if it is incomplete, OSError on read errors.
     """
     layout = tree.layout
     tidy(tree)
@@ -30,7 +29,7 @@ def rollback(tree: Tree, module: ModuleName, to: int | None, reporter: Reporter)
         installation = _target(layout, module, to)
         before, lacks = live_number(layout, module), missing(layout, installation)
         restore(mine, installation)
-        if lacks:  # that it is not the live one, too
+        if lacks:  # including that it is not the live one
             done = Done("rolled back", module, before, installation.generation, installation.image_sha256 or None)
             record(layout, done, mine.held, reporter)
             if before in held_since(read_history(layout, module)):
@@ -39,9 +38,9 @@ def rollback(tree: Tree, module: ModuleName, to: int | None, reporter: Reporter)
 
 
 def release_held(tree: Tree, module: ModuleName, reporter: Reporter) -> tuple[int, ...]:
-    """Let what was rolled back from be installed again: its generations.
+    """Allow held content to be installed again; returns the released generations.
 
-    Raises ModuleError where nothing is held.
+    Raises ModuleError if nothing is held.
     """
     tidy(tree)
     _held(tree.layout, module)
@@ -70,12 +69,12 @@ def _number(layout: Layout, module: ModuleName, to: int | None) -> int:
 
 
 def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
-    """The generation, looked at under the lock: a gc may be removing it."""
+    """The generation, read under the lock because a gc may be removing it."""
     number = _number(layout, module, to)
     installation = read_receipt(layout.generation(module, number))
     if installation is None:
         raise InstallError(f"generation {number} of {module} has no receipt that can be read; nothing was changed")
-    renew(layout, installation)  # before the image is looked at, which a gc of its store may be removing
+    renew(layout, installation)  # before checking the image, which a gc of its store may be removing
     try:
         _check_complete(installation)
     except BaseException:
@@ -89,7 +88,7 @@ def _check_complete(installation: Installation) -> None:
     image, copies = installation.image, installation.provenance.image.directories
     if image and not any(Path(directory, image.filename).is_file() for directory in copies):  # the site's own copy
         names.append(image.path)
-    lacking = [name for name in names if not Path(name).exists()]  # which a failing disk is an error for
+    lacking = [name for name in names if not Path(name).exists()]  # a failing disk raises an error
     if lacking:
         raise InstallError(
             f"generation {installation.generation} of {installation.module} is no longer complete:"

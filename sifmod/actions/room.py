@@ -1,4 +1,4 @@
-"""What caches and temporary files of this user take on the disk, and the commands that free it. Removes nothing."""
+"""The disk space of this user's caches and temporary files, and the commands that free it. Removes nothing."""
 
 import os
 import shutil
@@ -16,21 +16,21 @@ from sifmod.image.packages.uv import bytecode_place, uv_cache
 from sifmod.module.quote import shell
 from sifmod.system import size_text
 
-LARGE = 10**6  # bytes; what takes less is not named
-SECONDS = 2.0  # for which files are counted, of everything together
+LARGE = 10**6  # bytes; smaller ones are not listed
+SECONDS = 2.0  # time limit for counting, in total
 _DAY = 86400.0
 _TEMPORARY = ("sifmod-{uid}-*", "sifmod-scratch-*", "sifmod-test-*", "sifmod-gpgv-*", "sifmod-image-*")
 
 
 @dataclass(frozen=True)
 class Room:
-    """Something that takes room. `why` says what it is, `command` frees it."""
+    """Something that takes disk space. `why` says what it is, `command` frees it."""
 
     kind: Literal["cache", "temporary files"]
     name: str
     path: Path
     size: int  # bytes on the disk
-    whole: bool  # False: counting took too long, and it is more
+    whole: bool  # False: counting took too long, the size is a minimum
     why: str
     command: str
 
@@ -42,12 +42,12 @@ class Room:
 
     @property
     def text(self) -> str:
-        """Its size, for people."""
+        """Its size as text."""
         return f"{'' if self.whole else 'more than '}{size_text(self.size)}"
 
 
 def rooms(site: Site, seconds: float = SECONDS) -> tuple[Room, ...]:
-    """What caches and temporary files of this user take on this node; what was changed lately may be in use."""
+    """The size of this user's caches and temporary files on this node; recently changed ones may be in use."""
     end = time.monotonic() + seconds
     return tuple(room for room in (*_caches(end), *_temporary(site, end)) if room.size >= LARGE or not room.whole)
 
@@ -83,7 +83,7 @@ def _cache(name: str, path: Path, end: float, why: str, command: str) -> Room:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether it is a directory of this user's, and no link."""
+    """Whether it is a directory that this user owns, and not a link."""
     try:
         status = path.lstat()
     except OSError:
@@ -92,7 +92,7 @@ def _is_own(path: Path) -> bool:
 
 
 def _counted(top: Path, end: float) -> tuple[int, float, bool]:
-    """Bytes that a directory takes, when anything in it was changed last, and whether there was time for all of it."""
+    """A directory's size in bytes, its last change, and whether the count was completed in time."""
     size, newest, several, left = 0, 0.0, set[tuple[int, int]](), [str(top)]
     while left:
         try:
@@ -109,6 +109,6 @@ def _counted(top: Path, end: float) -> tuple[int, float, bool]:
                         left.append(entry.path)
                     if time.monotonic() > end:
                         return size, newest, False
-        except OSError:  # what goes meanwhile, or is closed, is not counted
+        except OSError:  # files that vanish or cannot be read are not counted
             continue
     return size, max(newest, top.lstat().st_mtime if top.exists() else 0.0), True

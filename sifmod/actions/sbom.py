@@ -1,7 +1,7 @@
-"""sbom: the packages of an image, and of the user's layers over it, as a CycloneDX 1.6 document.
+"""sbom: the packages of an image and of the user's layers over it, as a CycloneDX 1.6 document.
 
-The same image, layers and sifmod give the same bytes: the date is SOURCE_DATE_EPOCH, or that of the image, and the
-serial number comes from the digest of all that goes in.
+The same image, layers and sifmod give the same bytes: the date is SOURCE_DATE_EPOCH or the image's, and the serial
+number is derived from the digest of the contents.
 """
 
 from collections import deque
@@ -69,10 +69,10 @@ def sbom(
     environ: Mapping[str, str],
     modules: Mapping[ModuleName, Layout],
 ) -> Sbom:
-    """The document of the image, with the packages of these layers over it; of a view that of the `modules` it loads.
+    """The document of an image with these layers, or of the `modules` that a view loads.
 
-    Raises ModuleError where the image is gone, ImageError where it cannot be looked into, OptionError for a
-    SOURCE_DATE_EPOCH that is no number.
+    Raises ModuleError if the image is gone, ImageError if it cannot be read, OptionError for an invalid
+    SOURCE_DATE_EPOCH.
     """
     notes: list[str] = []
     if view := subject.view:
@@ -93,7 +93,7 @@ def sbom(
         serial_number=uuid5(NAMESPACE_URL, sha256_bytes(inputs.encode("utf-8", "backslashreplace"))),
         metadata=BomMetaData(tools=ToolRepository(components=[tool]), component=top, timestamp=when),
         components=tops,
-        # its `register_dependency` would look through all of them for each
+        # its `register_dependency` would search all of them for each
         dependencies=[Dependency(top.bom_ref, [Dependency(one.bom_ref) for one in tops])],
     )
     kind = {"json": OutputFormat.JSON, "xml": OutputFormat.XML}[form]
@@ -112,7 +112,7 @@ def sbom(
 
 
 class _Part(NamedTuple):
-    """An image, and what is in it and over it."""
+    """An image with its packages and layers."""
 
     component: Component
     inside: list[Component]
@@ -121,7 +121,7 @@ class _Part(NamedTuple):
     layers: tuple[str, ...]
     notes: tuple[str, ...]
     created: str
-    inputs: object  # what decides all of it
+    inputs: object  # everything that decides the document
 
 
 def _part(subject: Subject, layers: Iterable[Layer], reference: str) -> _Part:
@@ -141,7 +141,7 @@ def _part(subject: Subject, layers: Iterable[Layer], reference: str) -> _Part:
 
 
 def _loaded(view: Installation, modules: Mapping[ModuleName, Layout], notes: list[str]) -> list[Subject]:
-    """The modules with images that a load of the view brings, those of views that it loads among them."""
+    """The modules with images that the view loads, directly or through other views."""
     found: dict[ModuleName, Subject] = {}
     views, wanted = {view.module}, deque(view.modules)
     while wanted:
@@ -184,7 +184,7 @@ def _when(epoch: str, created: str) -> datetime:
 def _image(
     subject: Subject, sha256: str, described: ImageDescription, notes: tuple[str, ...], reference: str
 ) -> Component:
-    """The image, under its module's name where it is one's; and where it comes from, as properties."""
+    """The image as a component, named after its module if there is one, with its origin as properties."""
     installation, origin = subject.installation, subject.origin
     source = subject.source or described.source
     said = [
@@ -193,7 +193,7 @@ def _image(
         ("manifest", origin.manifest or described.manifest),
         *(("layer", layer) for layer in origin.layers),
         *(("base", base) for base in described.bases),
-        *(("signature", signer) for signer in described.signers),  # as the image says; nothing is checked here
+        *(("signature", signer) for signer in described.signers),  # as the image states; not verified here
         *(("note", note) for note in notes),
     ]
     if installation:
@@ -226,7 +226,7 @@ def _component(package: Package, system: str, above: str) -> Component:
 
 
 def _purl(package: Package, system: str) -> PackageURL:
-    """As the specification of package URLs has it for each kind."""
+    """The package URL, by the rules for each kind of package."""
     vendor = system.partition("-")[0]
     distro = {"distro": system} if system else {}
     match package.kind:
@@ -244,12 +244,12 @@ def _purl(package: Package, system: str) -> PackageURL:
 
 @cache
 def _license(text: str) -> License:
-    """An identifier or an expression of SPDX where it is one, else the name as it is."""
+    """An SPDX identifier or expression if it is valid, else the plain name."""
     return LicenseFactory().make_from_string(text, license_acknowledgement=LicenseAcknowledgement.DECLARED)
 
 
 def _layer(layer: Layer, reference: str) -> Component:
-    """A layer of a user, and in it the packages that its lock has."""
+    """A user's layer with the packages in its lock."""
     packages = [Package("python", name, version, LAYER_TARGET) for name, version in layer.added]
     said = {"lock": f"sha256:{sha256_bytes(layer.lock.encode())}", "python": layer.version}
     return Component(

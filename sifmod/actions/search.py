@@ -1,4 +1,4 @@
-"""search: what the easyconfigs on the easyconfig path can install, and which modules answer the words of a search."""
+"""search: the modules that easyconfigs on the easyconfig path can install, and those that match a search."""
 
 import os.path
 import re
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Found:
-    """An easyconfig and its variants, whether they fit the site or not; none where the file has problems."""
+    """An easyconfig and its variants, for any site; no variants if the file has problems."""
 
     path: Path
     variants: tuple[Offered, ...]
@@ -36,7 +36,7 @@ class Found:
 def find_all(
     robot_paths: tuple[Path, ...], load_site: Callable[[], "LoadedSite"], environ: Mapping[str, str]
 ) -> tuple[Found, ...]:
-    """Every easyconfig on the easyconfig path; `load_site` is called for each that is not in the index.
+    """Every easyconfig on the easyconfig path; `load_site` is called if one is not in the index.
 
     Raises what `load_site` raises.
     """
@@ -48,7 +48,7 @@ def find_all(
 
 
 def describe(path: Path, site: "LoadedSite", environ: Mapping[str, str]) -> Found:
-    """What one easyconfig offers; a file that `check` refuses is told by its problems, not raised."""
+    """The modules of one easyconfig; problems of an invalid file are returned, not raised."""
     from sifmod.actions.sources import check_sources
     from sifmod.config.load_easyconfig import all_variants
 
@@ -62,7 +62,7 @@ def describe(path: Path, site: "LoadedSite", environ: Mapping[str, str]) -> Foun
 
 
 def offered(loaded: "LoadedEasyconfig") -> Offered:
-    """What a search asks of an easyconfig that is loaded."""
+    """The searchable facts of a loaded easyconfig."""
     from sifmod.config.shown import shown
 
     made, layers = loaded.easyconfig, loaded.layers
@@ -98,13 +98,13 @@ _ACCELERATORS = {"cuda": _CUDA, "nvidia": _CUDA, "rocm": _ROCM, "amd": _ROCM, "g
 
 @dataclass(frozen=True)
 class Term:
-    """A word, a version, or a version with the word before it, of which it is the version; in lower case."""
+    """A search term in lower case: a word, a version, or a version with the word that it belongs to."""
 
     word: str
     version: str = ""
-    typed: str = ""  # both, where they were one word
-    package: bool = False  # the word is a module's name or a package of some image, and the version is that one's
-    of: Literal["typed", "module", "anything"] = "typed"  # whose version it may be
+    typed: str = ""  # both, if they were typed as one word
+    package: bool = False  # the word is a module or package name, and the version belongs to it
+    of: Literal["typed", "module", "anything"] = "typed"  # the word that the version may belong to
 
     def __str__(self) -> str:
         return self.typed or " ".join(filter(None, (self.word, self.version)))
@@ -112,19 +112,18 @@ class Term:
 
 @dataclass(frozen=True)
 class Answer:
-    """The easyconfigs with those of their modules that answer, and what to say about it."""
+    """The easyconfigs with their matching modules, and messages about the search."""
 
     found: tuple[Found, ...]
-    note: str = ""  # where no module has the versions of just what was typed
-    hint: str = ""  # where nothing was found: what is nearest
+    note: str = ""  # if no module has exactly these versions
+    hint: str = ""  # if nothing was found: the nearest matches
 
 
 def ask(everything: Sequence[Found], words: Iterable[str]) -> Answer:
-    """The modules that answer all words, in the order of names and versions; all modules for no words.
+    """The modules that match all words, sorted by name and version; all modules without words.
 
-    A version is that of the word before it, or of the module. Where no module answers so it may be the module's all
-    the same (`cuda 2.4` finds PyTorch 2.4 for CUDA), or that of anything in the image. A file with problems answers by
-    its name.
+    A version belongs to the word before it, or to the module. If no module matches, it may be the module's anyway
+    (`cuda 2.4` finds PyTorch 2.4 for CUDA), or that of any package in the image. A file with problems matches by name.
     """
     modules = [each for found in everything for each in found.variants]
     packages = {name for each in modules for name in (each.name.lower(), *(name for name, _ in each.components))}
@@ -144,10 +143,10 @@ def ask(everything: Sequence[Found], words: Iterable[str]) -> Answer:
 
 
 def parse(words: Iterable[str]) -> tuple[Term, ...]:
-    """The terms of what was typed, quoted or not."""
+    """The search terms, quoted or not."""
     terms: list[Term] = []
     for word in " ".join(words).lower().replace(",", " ").split():
-        if len(word) > 100:  # no version is as long
+        if len(word) > 100:  # longer than any version
             terms.append(Term(word))
         elif version := _VERSION.fullmatch(word):
             before = terms.pop().word if terms and not terms[-1].version else ""
@@ -160,7 +159,7 @@ def parse(words: Iterable[str]) -> tuple[Term, ...]:
 
 
 def order(module: Offered) -> tuple[object, ...]:
-    """What modules are sorted by: name, version, versionsuffix."""
+    """The sort key of a module: name, version, versionsuffix."""
     return module.name.casefold(), version_key(module.version), version_key(module.versionsuffix), module.module
 
 
@@ -180,7 +179,7 @@ def _fits(module: Offered, stem: str, term: Term) -> bool:
     if term.typed:
         names = f"{module.module} {stem} {' '.join(module.keywords)}".lower()
         plain = re.search(rf"\b{re.escape(term.typed)}(?![0-9])", names) is not None
-        if plain or not term.package:  # lumi-g2 is a name
+        if plain or not term.package:  # lumi-g2 is a name, not a version
             return plain
     if term.word and not _has_word(module, stem, term):
         return False
@@ -197,14 +196,14 @@ def _has_word(module: Offered, stem: str, term: Term) -> bool:
         return has or word in repositories or word in (name, *map(str.lower, module.contents))
     if word in name or any(part == word for part, _ in module.components):
         return True
-    if term.package:  # keywords may be those of all images of a kind
+    if term.package:  # keywords may belong to a whole kind of images
         return _begins(word, module.description)
     described = (module.description, *module.keywords, module.available, module.where, *module.sources)
     return _begins(word, " ".join((module.module, stem, module.variant or "", *described)))
 
 
 def _begins(word: str, text: str) -> bool:
-    """Whether a word of the text, or several, begin so."""
+    """Whether a word of the text, or several words, start with this."""
     return re.search(rf"(?<![a-z0-9]){re.escape(word)}", text.lower()) is not None
 
 
@@ -259,7 +258,7 @@ def _spelled_like(word: str, modules: Iterable[Offered]) -> list[str]:
 
 
 def _around(version: str, known: Iterable[str]) -> list[str]:
-    """Two that are older and two that are newer."""
+    """The two next older and two next newer versions."""
     versions = sorted(known, key=version_key)
     older = [each for each in versions if version_key(each) < version_key(version)]
     return [*older[-2:], *versions[len(older) :][:2]]

@@ -1,4 +1,4 @@
-"""Whether a prefix is as the site's `sharing` says, and whether those whom it is for can reach it."""
+"""Check whether a prefix matches the site's `sharing`, and whether its intended users can reach it."""
 
 import grp
 import os
@@ -18,7 +18,7 @@ from sifmod.tree.durable import reported
 from sifmod.tree.layout import Layout
 from sifmod.tree.rights import Other, Rights, give, others
 
-_NAMED = 3  # paths that are named in a message
+_NAMED = 3  # paths listed in a message
 _ACL = "system.posix_acl_access"
 
 
@@ -33,7 +33,7 @@ class Wrong(NamedTuple):
 
 
 def rights(site: Site) -> Rights | None:
-    """What the site's `sharing` comes to; None where it has none. Raises PermissionsError for a group that is none."""
+    """The permissions for the site's `sharing`; None if it has none. Raises PermissionsError for an unknown group."""
     if site.sharing is None or site.umask is None:
         return None
     try:
@@ -45,7 +45,7 @@ def rights(site: Site) -> Rights | None:
 
 
 def oddities(site: Site) -> Iterator[str]:
-    """What keeps `sharing` from being true: of the prefix, and of the directories above it, which are never changed."""
+    """Violations of `sharing` by the prefix and by the directories above it, which are never changed."""
     if (wanted := rights(site)) is None:
         return
     if site.prefix.is_dir() and not wanted.fits(status := site.prefix.stat()):
@@ -63,9 +63,9 @@ def oddities(site: Site) -> Iterator[str]:
 
 
 def closed(site: Site) -> Iterator[str]:
-    """That something of sifmod's in the prefix is less open than `sharing` says, to those whom it is for.
+    """A warning if files in the prefix are closed to users that `sharing` lets in.
 
-    Raises PermissionsError, and InstallError where the disk does not tell.
+    Raises PermissionsError, and InstallError on read errors.
     """
     layout = Layout(site.prefix)
     if (wanted := rights(site)) is None or not layout.prefix.is_dir():
@@ -80,10 +80,10 @@ def closed(site: Site) -> Iterator[str]:
 
 
 def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[Wrong, ...]:
-    """All that sifmod has made in the prefix and that is not as `sharing` says; with `repair` made so as far as may be.
+    """Everything of sifmod in the prefix that violates `sharing`; corrected with `repair` where permitted.
 
-    What is not sifmod's is left as it is: files that users have added, hard links of their images, directories above.
-    Raises OptionError where the site says nothing of sharing, InstallError where the disk does not tell.
+    Other files are left alone: users' additions, hard links to their images, directories above. Raises OptionError if
+    the site has no `sharing`, InstallError on read errors.
     """
     layout, wanted = Layout(site.prefix), rights(site)
     if wanted is None:
@@ -113,9 +113,9 @@ def _wrong(layout: Layout, wanted: Rights, other: Other, reporter: Reporter, *, 
 
 
 def _closed(prefix: Path, gid: int | None) -> Iterator[tuple[Path, str]]:
-    """The directories above the prefix, as it is named and as it is, that those of the group (all: None) cannot pass.
+    """Directories above the prefix, by its given and its real path, that the group (None: everyone) cannot traverse.
 
-    One with an access control list is left out: its mode does not tell.
+    Directories with an access control list are skipped, because their mode is not decisive.
     """
     for directory in sorted({*prefix.parents, *Path(os.path.realpath(prefix)).parents}):
         try:
@@ -123,7 +123,7 @@ def _closed(prefix: Path, gid: int | None) -> Iterator[tuple[Path, str]]:
             if _ACL in os.listxattr(directory):
                 continue
         except OSError:
-            continue  # it is not there yet, and will be open
+            continue  # it does not exist yet, and will be created open
         of_group = gid is not None and status.st_gid == gid
         if not status.st_mode & (0o010 if of_group else 0o001):
             yield directory, "g+x" if of_group else "o+x"

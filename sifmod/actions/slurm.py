@@ -1,4 +1,4 @@
-"""Slurm: jobs that are submitted, looked at and cancelled by its own programs."""
+"""Slurm: submit, query and cancel jobs with Slurm's own commands."""
 
 import os
 import sys
@@ -11,10 +11,10 @@ from typing import NamedTuple
 from sifmod.errors import OptionError
 from sifmod.image.child import Ended, run_child
 
-# as the installed command starts it: nothing of the current directory, and of PYTHONPATH, is imported in its place
+# like the installed command: ignores modules in the current directory and PYTHONPATH
 SIFMOD = (sys.executable, "-P", "-c", "import sys, sifmod_command; sys.exit(sifmod_command.main())")
-LAG = 15.0  # seconds that a file of another node may take to be seen here
-_NOT_SET_UP = "Could not establish a configuration source"  # as every program of Slurm's says it
+LAG = 15.0  # seconds until another node's file may be visible here
+_NOT_SET_UP = "Could not establish a configuration source"  # the message of all Slurm commands
 _ELSEWHERE = "type it where jobs are submitted"
 _OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"}
 _OVER |= {"PREEMPTED", "REVOKED", "TIMEOUT"}
@@ -22,19 +22,19 @@ _OVER |= {"PREEMPTED", "REVOKED", "TIMEOUT"}
 
 @dataclass(frozen=True)
 class Resources:
-    """What a job asks of sbatch."""
+    """The resources that a job requests."""
 
-    minutes: int | None = None  # None: what a variable of sbatch's says, else `usual_minutes`
+    minutes: int | None = None  # None: from an SBATCH_ variable, else `usual_minutes`
     usual_minutes: int = 30
     nodes: int = 1
-    cores: int = 0  # 0: those that Slurm gives unasked
+    cores: int = 0  # 0: Slurm's default
     gpus_per_node: int = 0  # 0: none
     account: str | None = None
     partition: str | None = None
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Its options; those that a variable of sbatch's gives are left to that."""
+        """The options of sbatch; those set by SBATCH_ variables are left out."""
         given = os.environ
         words = [f"--nodes={self.nodes}"]
         words += [f"--account={self.account}"] if self.account else []
@@ -48,23 +48,23 @@ class Resources:
 
 
 class State(NamedTuple):
-    """What Slurm says of a job, or of an element of an array."""
+    """The state of a job or an array element."""
 
-    name: str  # as Slurm calls it: PENDING, RUNNING, NODE_FAIL
-    reason: str = ""  # why it is so; of one that is pending, what it waits for
+    name: str  # Slurm's name: PENDING, RUNNING, NODE_FAIL
+    reason: str = ""  # the reason; for a pending job, what it waits for
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, however that came."""
+        """Whether the job has ended, for any reason."""
         return self.name in _OVER
 
     def __str__(self) -> str:
-        """As people read it."""
+        """The state as text."""
         return f"{self.name} ({self.reason})" if self.reason not in ("", "None") else self.name
 
 
 def submit(*words: str) -> str:
-    """Submit a job: its number. Raises OptionError where it is refused."""
+    """Submit a job; returns its number. Raises OptionError if it is rejected."""
     ended = _slurm("sbatch", "--parsable", *words)
     number = (ended.lines or ("",))[-1].partition(";")[0].strip()
     if ended.code != 0 or not number.isdigit():
@@ -78,26 +78,26 @@ def submit(*words: str) -> str:
 
 
 def cancel(*numbers: str) -> None:
-    """Cancel jobs; those that are over stay as they are."""
+    """Cancel jobs; finished ones are not affected."""
     _slurm("scancel", *numbers)
 
 
 def states(jobs: Sequence[str]) -> dict[str, State] | None:
-    """What is known of these jobs, an array's by element (`12_3`): by the controller, and by the accounting, if any.
+    """The states of these jobs from the controller and the accounting, if any; arrays by element (`12_3`).
 
-    A job of which nothing is known is over. None where the controller does not answer: that has ended no job.
+    An unknown job counts as finished. None if the controller does not answer, which does not end jobs.
     """
     ended = _slurm("squeue", "--noheader", "--array", "--states=all", f"--jobs={','.join(jobs)}", "--format=%i|%T|%r")
     if ended.code != 0:
         return accounted(jobs) if any("Invalid job id" in line for line in ended.lines) else None
-    rows = (line.split("|") for line in ended.lines if line.count("|") == 2)  # a warning has none
+    rows = (line.split("|") for line in ended.lines if line.count("|") == 2)  # warnings have none
     found = {number.strip(): State(name, why) for number, name, why in rows}
     known = {number.partition("_")[0] for number in found}
     return found | accounted([job for job in jobs if job not in known])
 
 
 def accounted(jobs: Sequence[str]) -> dict[str, State]:
-    """How jobs have ended that the controller has forgotten; nothing where Slurm keeps no accounts."""
+    """The final states of jobs that the controller has forgotten; empty without accounting."""
     if not jobs or which("sacct") is None:
         return {}
     words = ("--noheader", "--parsable2", "--allocations", f"--jobs={','.join(jobs)}", "--format=JobID,State")
@@ -117,17 +117,17 @@ _TIMEOUT = 20  # seconds
 
 
 class Jobs(NamedTuple):
-    """The answer of Slurm."""
+    """Slurm's jobs that matter for gc."""
 
-    earliest: float | None  # when the oldest job still known was submitted, seconds since 1970; None: no job
-    unknown: str = ""  # why Slurm, though it is there, could not be asked
+    earliest: float | None  # submit time of the oldest known job, in seconds since 1970; None: no job
+    unknown: str = ""  # why an installed Slurm could not be queried
 
 
 NO_JOBS = Jobs(None)
 
 
 def ask_slurm(prefix: Path) -> Jobs:
-    """The jobs of everyone who may read `prefix`; no job where there is no Slurm or no cluster. Raises nothing."""
+    """The jobs of all users who can read `prefix`; none without Slurm or without a cluster. Raises nothing."""
     import subprocess
 
     squeue = which("squeue")
@@ -141,7 +141,7 @@ def ask_slurm(prefix: Path) -> Jobs:
     except (OSError, subprocess.TimeoutExpired) as error:
         return Jobs(None, f"squeue did not answer: {error}")
     if answer.returncode != 0:
-        # its programs are here, and no cluster: no file, no server that is named, none that DNS knows of
+        # commands without a cluster: no configuration file, no server, no DNS record
         named = any(name in os.environ for name in ("SLURM_CONF", "SLURM_CONF_SERVER"))
         if not named and all(text in answer.stderr for text in (_NOT_SET_UP, "Unknown host")):
             return NO_JOBS
@@ -154,7 +154,7 @@ def _read(output: str) -> Jobs:
     from datetime import datetime
 
     try:
-        # Local time without a zone, which is how squeue prints it.
+        # squeue prints local time without a zone.
         times = [datetime.fromisoformat(line.strip()).timestamp() for line in output.splitlines() if line.strip()]
     except ValueError as error:
         return Jobs(None, f"squeue printed a time that cannot be read: {error}")
@@ -162,7 +162,7 @@ def _read(output: str) -> Jobs:
 
 
 def _only_reader(prefix: Path) -> int | None:
-    """The owner's number when no other user can reach the prefix; None when others can, or where that is unknown."""
+    """The owner's uid if no other user can reach the prefix; None if others can or it is unknown."""
     for directory in (prefix, *prefix.parents):
         try:
             status = directory.stat()

@@ -1,4 +1,4 @@
-"""The sources of an easyconfig, checked before anything is done."""
+"""Check the sources of an easyconfig before anything is done."""
 
 import re
 
@@ -11,11 +11,11 @@ PLAIN = re.compile(
     r"|/?[A-Za-z0-9]+([._/-][A-Za-z0-9]+)*\.sif",
     re.ASCII,
 )
-"""Sources in which nothing can be wrong: the kinds, and all that they import, take a quarter of a second."""
+"""Sources that are always valid: importing the source kinds takes a quarter of a second."""
 
 
 def check_sources(loaded: LoadedEasyconfig) -> None:
-    """Raise ConfigError with every source that cannot be one, each at its place; OptionError for `--source`."""
+    """Raise ConfigError with every invalid source and its position; OptionError for `--source`."""
     image = loaded.easyconfig.image
     written = {f"image.sources[{index}]": source for index, source in enumerate(image.sources if image else ())}
     if image and image.build and image.build.from_ and not names_easyconfig(image.build.from_):
@@ -31,7 +31,7 @@ def check_sources(loaded: LoadedEasyconfig) -> None:
             parse(source)
         except FetchError as error:
             file, _, line = places[key].rpartition(":")
-            if not line.isdecimal():  # it is the command line's
+            if not line.isdecimal():  # it came from the command line
                 raise OptionError(f"--source: {error.message}", error.hint) from error
             message = f"{error.message}; {error.hint}" if error.hint else error.message
             problems.append(Problem(file, int(line), 1, key, message))

@@ -1,4 +1,4 @@
-"""Lmod's spider cache of the modules, made anew by Lmod's own program."""
+"""Refresh Lmod's spider cache with Lmod's own program."""
 
 import os
 import shutil
@@ -12,16 +12,16 @@ from sifmod.image.child import run_child
 from sifmod.tree.layout import Layout
 
 PROGRAM = "update_lmod_system_cache_files"
-_PLACE = "/usr/share/lmod/lmod"  # of the packages of distributions
+_PLACE = "/usr/share/lmod/lmod"  # where distribution packages install it
 _LIMIT = 600.0  # seconds
 _LOCK = "spider-cache"
 
 
 def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool:
-    """Make the cache that the site names anew, after any number of changes; gives whether that was done.
+    """Refresh the site's spider cache after changes; returns whether that was done.
 
-    Without `spider_cache` in the site nothing is done. What goes wrong is a warning: the modules are there, and Lmod
-    reads the tree itself where its cache is older than the timestamp says.
+    Without `spider_cache` in the site nothing is done. Failures are only warnings, because Lmod reads the tree itself
+    if its cache is older than the timestamp.
     """
     cache = site.spider_cache
     if cache is None:
@@ -36,7 +36,7 @@ def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool
         with reporter.tree(site).lock(_LOCK, "the spider cache"):
             for place in (directory, stamp.parent):
                 _make(place, site.group)
-            # it would write over the files of other members; who may write in the directory may replace them
+            # it would overwrite other members' files; anyone who can write to the directory can replace them
             with (
                 TemporaryDirectory(prefix=".sifmod-", dir=directory) as new,
                 TemporaryDirectory(prefix=".sifmod-", dir=stamp.parent) as begun,
@@ -57,7 +57,7 @@ def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool
 
 
 def _make(place: Path, group: str | None) -> None:
-    """Make a directory of the cache as open as the tree, and for the group of its members."""
+    """Create a cache directory with the tree's mode and group."""
     if not place.is_dir():
         place.mkdir(parents=True)
         if group is not None:
@@ -66,7 +66,7 @@ def _make(place: Path, group: str | None) -> None:
 
 
 def _program() -> Path | None:
-    """The program, of the Lmod that is loaded in this shell before any other."""
+    """The program, preferably of the Lmod in this shell."""
     loaded, package = os.environ.get("LMOD_DIR"), os.environ.get("LMOD_PKG", _PLACE)
     found = (Path(place) / PROGRAM for place in (loaded, f"{package}/libexec", f"{_PLACE}/libexec") if place)
     return next((path for path in found if os.access(path, os.X_OK)), None)

@@ -1,4 +1,4 @@
-"""A Subject: an image that is looked into, alone or as that of one generation of a module."""
+"""A Subject: an image to inspect, alone or as part of a module's generation."""
 
 import re
 from dataclasses import dataclass, replace
@@ -26,33 +26,33 @@ _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")
 
 @dataclass(frozen=True)
 class Subject:
-    """What a name on the command line stands for."""
+    """The image or module that a name on the command line refers to."""
 
-    name: str  # Name/version@3, a digest, or a path
-    sha256: str  # "" where it is not known without reading all of the image
-    source: str  # what gave the image, "" where that is not known
+    name: str  # Name/version@3, a digest or a path
+    sha256: str  # "" if it is unknown without reading the whole image
+    source: str  # the image's source, "" if unknown
     origin: ImageOrigin
     image: Path | None = None
     installation: Installation | None = None
 
     @property
     def view(self) -> Installation | None:
-        """The installation, where it is of a view, which has no image."""
+        """The installation if it is a view, which has no image."""
         return self.installation if self.installation and self.installation.image is None else None
 
     @property
     def path(self) -> Path:
-        """The image; raises ModuleError where that of an installation is gone."""
+        """The image's path; raises ModuleError if an installation's image is gone."""
         return image_path(self.installation) if self.installation else self.image or Path()
 
     @property
     def inventory(self) -> Inventory:
-        """The packages of the image; raises what `inventory_at` does, and ModuleError where it is gone."""
+        """The packages of the image; raises what `inventory_at` raises, and ModuleError if it is gone."""
         return inventory_at(self.path)
 
 
 def is_digest(text: str) -> bool:
-    """Whether `text` is a SHA-256, or twelve of its digits or more."""
+    """Whether `text` is a SHA-256 or at least its first twelve digits."""
     return _DIGEST.fullmatch(text) is not None
 
 
@@ -65,7 +65,7 @@ def of_installation(installation: Installation) -> Subject:
 
 
 def of_generation(layout: Layout, module: ModuleName, number: int | None) -> Subject:
-    """The generation of this number, the live one for None; raises ModuleError where there is none to be read."""
+    """The generation with this number, None for the live one; raises ModuleError if it cannot be read."""
     there = numbers(layout, module)
     wanted = live_number(layout, module) if number is None else number
     known = read_receipt(layout.generation(module, wanted)) if wanted in there and wanted else None
@@ -78,7 +78,7 @@ def of_generation(layout: Layout, module: ModuleName, number: int | None) -> Sub
 
 
 def before(layout: Layout, module: ModuleName) -> Subject:
-    """The generation that was live before the present one; raises ModuleError where there is none."""
+    """The previously live generation; raises ModuleError if there is none."""
     number = previous(read_history(layout, module), numbers(layout, module))
     if number is None:
         raise ModuleError(f"{module} has no earlier generation in {layout.prefix}", "name two modules or images")
@@ -86,9 +86,9 @@ def before(layout: Layout, module: ModuleName) -> Subject:
 
 
 def of_image(layout: Layout, text: str) -> Subject:
-    """A SIF by its path, or an image of the store by its digest or by the reference that gave it.
+    """A SIF by path, or a stored image by digest or original reference.
 
-    Raises ModuleError where the store has none such, or several, FetchError for what is no reference.
+    Raises ModuleError if the store has no such image or several, FetchError for an invalid reference.
     """
     if match := _DIGEST.fullmatch(text):
         return _stored(text, [one for one in entries(layout) if one.sha256.startswith(match[1])])
@@ -125,14 +125,14 @@ def _subject(image: StoredImage) -> Subject:
 
 
 def stored_digest(path: Path, prefix: Path) -> str:
-    """The SHA-256 of a SIF that lies in the store of this prefix, as its name says; "" for any other file."""
+    """The SHA-256 of a SIF in this prefix's store, from its name; "" for other files."""
     real = path.resolve()
     known = re.fullmatch("[0-9a-f]{64}", real.stem)
     return real.stem if known and real == Layout(prefix).image(real.stem).resolve() else ""
 
 
 def describe(text: str, site: Site, arch: str) -> ImageDescription:
-    """What the image that `text` names says of itself; nothing is fetched but what describes it.
+    """The metadata of the image that `text` names; only the metadata is fetched.
 
     Raises FetchError, ImageError or PermissionsError.
     """

@@ -1,4 +1,4 @@
-"""uninstall: a module out of sight; its files stay until gc, the user's own for ever."""
+"""uninstall: remove a module from view; its files stay until gc, the user's own files for good."""
 
 import os
 from collections.abc import Collection
@@ -51,11 +51,11 @@ class Uninstalls(NamedTuple):
 
 
 def uninstall(tree: Tree, module: ModuleName, reporter: Reporter) -> Uninstalled:
-    """Remove the modulefiles and the switch of `module`; what is loaded in shells and jobs goes on working.
+    """Remove the modulefiles and the switch of `module`; shells and jobs that have it loaded keep working.
 
-    The generations stay for `rollback` and `gc`. Killed on the way, the module is there or not, and the next run
-    completes it. Idempotent until `gc` has removed the last generation; then, and for a module that never was here,
-    ModuleError. Raises InstallError when the modulefile was changed by hand.
+    The generations stay for `rollback` and `gc`. After a kill the module is there or not, and the next run completes
+    it. Idempotent until `gc` has removed the last generation; after that, and for an unknown module, raises
+    ModuleError. Raises InstallError if the modulefile was edited.
     """
     layout = tree.layout
     tidy(tree)
@@ -64,7 +64,7 @@ def uninstall(tree: Tree, module: ModuleName, reporter: Reporter) -> Uninstalled
         _check(layout, module)
         before = next((event.generation for event in recorded(layout, module)[-1:]), live_number(layout, module))
         unpublish(mine)
-        if before is not None:  # the live one, or that of a run that died on the way
+        if before is not None:  # the live one, or that of a killed run
             record(layout, Done("uninstalled", module, before), mine.held, reporter)
             if known := read_receipt(layout.generation(module, before)):
                 release(layout, (known.image,), live_only=True)
@@ -72,7 +72,7 @@ def uninstall(tree: Tree, module: ModuleName, reporter: Reporter) -> Uninstalled
     stays = (layout.user_software(module), layout.prefix / "layers" / str(module))
     user_software, layers = (str(place) if place.exists() else None for place in stays)
     kernels: tuple[str, ...] = ()
-    with suppress(OSError):  # the module is out of sight, whatever can be seen of them
+    with suppress(OSError):  # the module is already gone, even if these cannot be read
         kernels = tuple(one.removal for one in our_kernelspecs(kernels_directory(os.environ)) if one.module == module)
     return Uninstalled(module, before, user_software, layers, default, views_of(layout, module), kernels)
 
@@ -80,9 +80,9 @@ def uninstall(tree: Tree, module: ModuleName, reporter: Reporter) -> Uninstalled
 def purge(
     layout: Layout, modules: Collection[ModuleName], site: Site, reporter: Reporter, *, ask_jobs: bool
 ) -> tuple[GcPlan, Collected]:
-    """Free the space of uninstalled modules at once, as far as nothing else uses it: what stays and why, what went.
+    """Free the space of uninstalled modules unless it is in use; returns what stays and why, and what was removed.
 
-    What `gc` keeps for its age goes; what a Slurm job may use and what the user added or changed stays.
+    The age limit of `gc` does not apply; files that a Slurm job may use and users' changes stay.
     """
     tree = reporter.tree(site)
     plan = plan_gc(layout, 0.0, ask_jobs=ask_jobs, rollbacks=True, only=modules, mark_days=site.mark_days)
@@ -97,11 +97,11 @@ def purge(
     )
     try:
         collected = apply_gc(tree, plan, reporter)
-    except InstallError as error:  # a second purge does not know a module of which only the image is left
+    except InstallError as error:  # a second purge does not know a module that only has an image left
         raise type(error)(
             error.message, f"`sifmod gc --now` frees what is left{error.hint and f'; {error.hint}'}"
         ) from error
-    with suppress(SifmodError, OSError):  # what the disk has just refused to remove; a second purge would not get here
+    with suppress(SifmodError, OSError):  # files that could not be removed; a second purge would not reach this
         tidy(tree)
     return plan, collected
 

@@ -1,4 +1,4 @@
-"""verify: whether an installation is, byte for byte, what its receipt says."""
+"""verify: check that an installation matches its receipt byte for byte."""
 
 import os
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ class Finding(NamedTuple):
 
     @property
     def fault(self) -> bool:
-        """The module may not work, or not as it was installed."""
+        """Whether the module may not work as installed."""
         return self.kind not in ("added", "released")
 
 
@@ -49,7 +49,7 @@ class Verified:
 
 
 def installed(layout: Layout, module: ModuleName) -> Installation:
-    """The live installation; raises ModuleError when there is none, or when its receipt cannot be read."""
+    """The live installation; raises ModuleError if there is none or its receipt cannot be read."""
     number = live_number(layout, module)
     if number is None:
         raise ModuleError(f"{module} is not installed in {layout.prefix}", "`sifmod list` shows what is")
@@ -64,9 +64,9 @@ def installed(layout: Layout, module: ModuleName) -> Installation:
 
 
 def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] = ()) -> tuple[Finding, ...]:
-    """Hash the image and every file again and compare; () when all is as the receipt says. Changes nothing.
+    """Hash the image and every file again and compare; () if all match the receipt. Changes nothing.
 
-    Of `layers` those of this module and this image are hashed too.
+    The `layers` of this module and image are hashed too.
     """
     root = Path(installation.root)
     findings: list[Finding] = []
@@ -90,7 +90,7 @@ def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] =
 
 
 def verify_layer(layer: Layer) -> tuple[Finding, ...]:
-    """The same for a layer; of one that is a directory, whose user may edit it, only that it is there."""
+    """The same for a layer; an unpacked layer, which its user may edit, only has to exist."""
     if not layer.image:
         return (Finding("unreadable", f"{layer.root}/layer.json", "a receipt", "none that can be read"),)
     root, found = Path(layer.root), _commands(layer)
@@ -139,16 +139,16 @@ def _link(path: Path, target: str) -> list[Finding]:
 
 
 def _inventory(layout: Layout, sha256: str) -> list[Finding]:
-    """The packages that are listed beside the image, and are read from it once more."""
+    """Compare the stored inventory with the packages in the image."""
     path = layout.inventory(sha256)
     if not path.exists():
         return []
-    from sifmod.actions.inventory import kept_inventory  # other verbs take `installed` from here
+    from sifmod.actions.inventory import kept_inventory  # other commands import `installed` from here
     from sifmod.image.inspect.inventory import read_inventory
 
     kept = kept_inventory(layout, sha256)
     if kept is None or not (found := read_inventory(layout.image(sha256))).complete or found == kept:
-        return []  # one that cannot be read is made again when it is asked for
+        return []  # an unreadable one is made again on demand
     return [Finding("changed", str(path), "the packages in the image", "others; it is made again once it is removed")]
 
 
@@ -156,7 +156,7 @@ def _image(root: str, image: ImageRecord) -> list[Finding]:
     link = Path(root, image.filename)
     expected = f"sha256:{image.sha256}"
     if not os.path.lexists(link):
-        # As on LUMI: who removes the link wants the site's copy, and gives this one up.
+        # As on LUMI: a user who removes the link wants the site's copy instead.
         return [Finding("released", str(link), f"a link to {image.path}", "nothing")]
     try:
         size = link.stat().st_size
@@ -184,8 +184,8 @@ class SignedImage:
 def check_image(module: str | None, path: Path, keys: tuple[Path, ...]) -> SignedImage:
     """Check that owners of `keys` signed all of the SIF at `path`, the image of `module`; reads all of it.
 
-    Raises RuntimeMissingError where there is no gpgv, OptionError where it is signed and no key is given, or for a file
-    of keys that is none.
+    Raises RuntimeMissingError if gpgv is missing, OptionError if it is signed and no key is given, or for an invalid
+    key file.
     """
     if missing := next((key for key in keys if not key.is_file()), None):
         raise OptionError(f"there is no file {missing} with public keys")
@@ -198,7 +198,7 @@ def check_image(module: str | None, path: Path, keys: tuple[Path, ...]) -> Signe
                 "name a file with one: --keys FILE, or signatures: {keys: [FILE]} in the site file",
             )
         signers = check(path, info, keys)
-    except (FetchError, PermissionsError) as error:  # SignatureError among them
+    except (FetchError, PermissionsError) as error:  # including SignatureError
         return SignedImage(module, path.absolute(), (), as_result(SifmodError(error.message, error.hint)))
     signed_by = tuple(f"{signer.fingerprint} {line(signer.name, 200)}".rstrip() for signer in signers)
     return SignedImage(module, path.absolute(), signed_by, None)

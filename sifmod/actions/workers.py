@@ -1,7 +1,7 @@
-"""Workers: processes that do the same for many things, each told to the one that waits for them.
+"""Workers: processes that run one function on many tasks and report to the parent.
 
-Processes and not threads: half of an install is Python, and the umask is a process's. They are forked, so that what has
-been read already needs no copy; so no thread may run when they start.
+Processes, not threads: half of an install is Python code, and the umask belongs to the process. They are forked to
+share what the parent has read, so no threads may run at that time.
 """
 
 import gc
@@ -21,20 +21,20 @@ from sifmod.errors import BUG, SifmodError, with_code
 
 _FORK = get_context("fork")
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_SHARE = 20  # things that are done before a worker tells of them
+_SHARE = 20  # tasks done before a worker reports them
 
 Result = TypeVar("Result")
 
 
 class Told(NamedTuple):
-    """A worker says something about a task."""
+    """A message of a worker about a task."""
 
     task: int
     text: str
 
 
 class Progressed(NamedTuple):
-    """A task has come so far: what, bytes done, bytes in all or None."""
+    """Progress of a task: what, bytes done, total bytes or None."""
 
     task: int
     what: str
@@ -43,7 +43,7 @@ class Progressed(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A task has come to its end, or failed."""
+    """A task has finished or failed."""
 
     task: int
     result: Any = None
@@ -52,14 +52,14 @@ class Finished(NamedTuple):
 
 Event = Told | Progressed | Finished
 Tell = Callable[[Told | Progressed], None]
-Do = Callable[[int, Tell], object]  # raises SifmodError, OSError; its result goes through a pipe
+Do = Callable[[int, Tell], object]  # raises SifmodError, OSError; the result goes through a pipe
 
 
 def in_order(do: Callable[[int], Result], count: int, jobs: int) -> Iterator[Result]:
-    """What `do` gives for 0, 1, … in that order, by so many processes.
+    """Yield the results of `do` for 0, 1, … in order, computed by several processes.
 
-    The first are done in this one, so that what is read for all is read once, and a few need no other process. An error
-    that `do` raises comes here.
+    The first ones run in this process, so that shared inputs are read once and a few tasks need no other process.
+    Errors of `do` are raised here.
     """
     shares = [range(start, min(count, start + _SHARE)) for start in range(0, count, _SHARE)]
     yield from map(do, shares[0] if shares else ())
@@ -69,7 +69,7 @@ def in_order(do: Callable[[int], Result], count: int, jobs: int) -> Iterator[Res
 
 
 class Ahead:
-    """What is asked for one after the other, and done by so many processes before; `finished` was not asked for yet."""
+    """Results that are requested in order, and computed ahead by several processes."""
 
     def __init__(self, do: Do, count: int, jobs: int) -> None:
         self.finished: dict[int, Finished] = {}
@@ -77,14 +77,14 @@ class Ahead:
         self._events = run_workers(do, deque(range(count)), jobs)
 
     def close(self) -> None:
-        """Leave what has not been done as it was."""
+        """Stop; tasks that were not done stay undone."""
         with suppress(KeyboardInterrupt, StopIteration):
             self._keep(self._events.throw(KeyboardInterrupt))
             while True:
                 self._keep(next(self._events))
 
     def result(self, number: int, say: Callable[[str], None] = lambda _: None) -> Any:
-        """What `do` gave for this one, which is waited for, or the error that it raised; `say` takes what it told."""
+        """Wait for the result of this task, or raise its error; `say` gets its messages."""
         while True:
             for text in self._told.pop(number, ()):
                 say(text)
@@ -104,11 +104,10 @@ class Ahead:
 
 
 def run_workers(do: Do, tasks: deque[int], jobs: int) -> Generator[Event, None, None]:
-    """Do each of the tasks, to which the caller may add, in so many processes, and give what they tell.
+    """Run all tasks, to which the caller may add, in several processes, and yield their events.
 
-    A worker that dies fails its task, and another takes its place. At the end, or when the caller closes this, no
-    worker is left: each is asked to end, so that it undoes what it has begun. After an interruption what they have
-    finished by then is given, and then it is raised.
+    If a worker dies, its task fails and a new worker starts. At the end, or when the caller closes this generator, each
+    worker is asked to end and cleans up. After an interruption, finished results are yielded before it is raised.
     """
     workers: dict[Connection, ForkProcess] = {}
     busy: dict[Connection, int] = {}
@@ -136,7 +135,7 @@ def run_workers(do: Do, tasks: deque[int], jobs: int) -> Generator[Event, None, 
 
 
 def reporter_in_worker(number: int, tell: Tell, command: str) -> Reporter:
-    """It tells the parent what the task of this number would tell the user of `command`."""
+    """A reporter that sends a task's messages for the user of `command` to the parent."""
     return Reporter(
         lambda text: tell(Told(number, text)),
         lambda what, done, total: tell(Progressed(number, what, done, total)),
@@ -148,7 +147,7 @@ def reporter_in_worker(number: int, tell: Tell, command: str) -> Reporter:
 def _start(do: Do, workers: dict[Connection, ForkProcess]) -> Connection:
     ours, theirs = Pipe()
     process = _FORK.Process(target=_work, args=(do, theirs, (ours, *workers)), daemon=True)
-    # a signal that is told while Python's own hooks of a fork run is lost
+    # a signal that arrives during Python's fork hooks is lost
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
         process.start()
@@ -160,11 +159,11 @@ def _start(do: Do, workers: dict[Connection, ForkProcess]) -> Connection:
 
 
 def _work(do: Do, connection: Connection, others: tuple[Connection, ...]) -> None:
-    """Take tasks until there are no more; a signal to end, or a parent that is gone, ends what is being done."""
-    for other in others:  # of the parent: while one is open here, another worker does not see that the parent is gone
+    """Run tasks until there are no more; a termination signal or the parent's death stops the current one."""
+    for other in others:  # the parent's pipe ends: an open copy would hide the parent's death from other workers
         other.close()
-    gc.freeze()  # what the parent has decided is shared memory until the collector marks it
-    # ^C reaches the whole group, and the parent then asks each worker to end
+    gc.freeze()  # the parent's objects are shared memory until the garbage collector touches them
+    # ^C reaches the whole process group, and the parent then stops each worker
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     with suppress(EOFError, OSError):
@@ -194,11 +193,11 @@ def _died(process: ForkProcess) -> SifmodError:
 
 
 def _end(workers: dict[Connection, ForkProcess]) -> list[Event]:
-    """End them all; gives what they have told and was not heard yet."""
+    """Stop all workers; returns their unread events."""
     told: list[Event] = []
     for connection, process in workers.items():
         process.terminate()
-        # a signal that comes while a destructor runs is lost: the end of what it reads ends the worker too
+        # a signal during a destructor is lost: the closed pipe ends the worker too
         with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as ours:
             ours.shutdown(socket.SHUT_WR)
     while workers:

@@ -1,4 +1,4 @@
-"""`sifmod check`, `new`, `import`, `schema` and `lock`: what authors of easyconfigs use."""
+"""`sifmod check`, `new`, `import`, `schema` and `lock`: commands for authors of easyconfigs."""
 
 import os
 from collections.abc import Iterable
@@ -29,11 +29,11 @@ class CheckOptions(SiteOptions):
 
 @command("check", CheckOptions)
 def check_command(given: CheckOptions) -> int:
-    """Validate easyconfigs and render what they would install; every problem as file:line:column: key: message.
+    """Validate easyconfigs and render what they would install. Problems are printed as file:line:column: key: message.
 
-    Site files and quirks are checked too; binds that are allowed and odd are a warning. Of a DIRECTORY everything below
-    it is checked but presets, which are checked where they are used. What is wrong with a file that several easyconfigs
-    use is told once, at the end.
+    Site files and quirks are checked too; questionable binds give a warning. In a DIRECTORY everything is checked
+    except presets, which are checked where they are used. Problems of a file that several easyconfigs use are reported
+    once, at the end.
     """
     from sifmod.actions.author.check import files_below
 
@@ -41,7 +41,7 @@ def check_command(given: CheckOptions) -> int:
     only = tuple(dict.fromkeys(given.variants))
     results: list[CheckedFile] = []
     codes: list[int] = []
-    shared: dict[str, int] = {}  # how many files each problem of another one is about
+    shared: dict[str, int] = {}  # number of files that a shared problem affects
     for file in given.files:
         for path in files_below(Path(file)) or (file,):
             found = _checked(path, context, only)
@@ -106,7 +106,7 @@ def _fine(path: Path, warnings: Iterable[Problem], modules: "tuple[Checked, ...]
 
 
 def _places(path: Path, problems: Iterable[Problem], end: str = "") -> tuple[Words, Words]:
-    """The lines about the file itself, and those about files that it uses."""
+    """Split the lines into those about the file and those about files that it uses."""
     lines = [(problem.file == str(path), f"{problem}{end}") for problem in problems]
     return tuple(line for own, line in lines if own), tuple(line for own, line in lines if not own)
 
@@ -123,12 +123,12 @@ class NewCommand(ConversionOptions):
 
 @command("new", NewCommand)
 def new_command(given: NewCommand) -> None:
-    """Write a first easyconfig for an image, and print its path.
+    """Draft an easyconfig for an image, and print its path.
 
-    Name, version, accelerator, Python environment and wrappers are guessed from what the image says and from the files
-    in it, which is not started. An image that is not on this machine is fetched into the store; a SIF that is here is
-    read where it is. With --from the easyconfig builds an image of its own. The file is
-    <Name>-<version><versionsuffix>.yaml in this directory; none is ever overwritten.
+    Name, version, accelerator, Python environment and wrappers are guessed from the image's metadata and files; the
+    image is not started. A remote image is fetched into the store; a local SIF is read in place. With --from the
+    easyconfig builds its own image. The file is <Name>-<version><versionsuffix>.yaml in the current directory; existing
+    files are never overwritten.
     """
     from sifmod.actions.author.new import Drafted, NewOptions, make_draft
     from sifmod.actions.author.new_file import check_target, write_text
@@ -180,12 +180,12 @@ class ImportOptions(SiteOptions):
 
 @command("import", ImportOptions)
 def import_command(given: ImportOptions) -> int:
-    """Turn files of other tools into easyconfigs, and print their paths.
+    """Convert other tools' files into easyconfigs, and print their paths.
 
-    A LUMI EasyBuild .eb, a container.yaml of singularity-hpc, or an NGC or Biocontainers Lua modulefile; of a directory
-    all that are in it. They are read, never run. A modulefile keeps the name under which users load it. What could not
-    be carried over stands at the top of each easyconfig and on standard error. A file that cannot be turned into an
-    easyconfig that `sifmod check` accepts is refused with the reason; the others are written, and the exit code is 5.
+    Reads LUMI EasyBuild .eb files, singularity-hpc container.yaml files, and NGC or Biocontainers Lua modulefiles; in a
+    directory, all of them. Files are read, never executed. A modulefile keeps the name that users load it by. Parts
+    that could not be converted are listed at the top of each easyconfig and on standard error. A file that does not
+    give a valid easyconfig is rejected with the reason; the others are written, and the exit code is 5.
     """
     from sifmod.actions.author.import_easyconfig import ImportedFile, NewEasyconfig, convert, find_sources, write
     from sifmod.imports.cost import CannotImportError
@@ -245,7 +245,7 @@ class SchemaOptions(Options):
 
 @command("schema", SchemaOptions)
 def schema_command(given: SchemaOptions) -> None:
-    """Print the JSON Schema of an easyconfig, of a stack, of what a verb prints with --json, or of a hook's input."""
+    """Print the JSON Schema of an easyconfig, a stack, a command's --json output, or a hook's input."""
     import json
 
     verb = given.verb
@@ -273,9 +273,9 @@ class LockOptions(SiteOptions):
 
 @command("lock", LockOptions)
 def lock_command(given: LockOptions) -> None:
-    """Write down what is installed of easyconfigs: `install --locked` gives exactly that elsewhere, or fails.
+    """Lock installed easyconfigs, so that `install --locked` reproduces exactly that elsewhere, or fails.
 
-    The lock of FILE.yaml is FILE.lock beside it; that of a NAME is in this directory.
+    The lock of FILE.yaml is FILE.lock beside it; the lock of a NAME is written to the current directory.
     """
     from sifmod.actions.lock import WrittenLock, lock_beside
     from sifmod.actions.stack.record import write_lock

@@ -49,7 +49,7 @@ def result_of(ended: Ended[Told]) -> Any:
 
 
 def summary(ended: Sequence[tuple[object, Ended[Told]]]) -> Iterator[str]:
-    """How many were done, then a line for each."""
+    """The number of successes, then a line for each."""
     code = worst([one for _, one in ended])
     good = sum(isinstance(one, Done) for _, one in ended)
     yield f"{good} of {len(ended)} done{f', exit code {code}' if code else ''}"

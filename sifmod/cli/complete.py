@@ -1,7 +1,7 @@
-"""What TAB offers: installed modules, easyconfigs, their variants, sites and files.
+"""Shell completion: installed modules, easyconfigs, their variants, sites and files.
 
-It answers within a tenth of a second and never with an error: no pydantic is imported, receipts are not read, and
-settings and site files are parsed only where there are some.
+It must answer within a tenth of a second and never raise an error: it does not import pydantic or read receipts, and
+parses only existing settings and site files.
 """
 
 import os
@@ -19,7 +19,7 @@ from sifmod.tree.layout import Layout
 
 
 def completing(command: click.Command, verb: str) -> click.Command:
-    """The verb that is being completed, its parameters with the words that fit them."""
+    """Set up completion for the parameters of the command being completed."""
     for name, inner in command.commands.items() if isinstance(command, click.Group) else ():
         completing(inner, f"{verb} {name}")
     for parameter in command.params:
@@ -32,17 +32,17 @@ def completing(command: click.Command, verb: str) -> click.Command:
 
 
 class _Words(click.types.StringParamType):
-    """A text for which a function knows words; files too, where the parameter may be one."""
+    """A parameter with candidates from a function, and files if it accepts them."""
 
     def __init__(self, find: "_Find", *, files: bool) -> None:
         self.find, self.files = find, files
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The words that begin so and were not given yet; the shell's own file names where there are none."""
+        """The candidates with this prefix that were not given yet; the shell's file names if there are none."""
         given = ctx.params.get(param.name or "") or ()
         words: list[str] = []
         with suppress(SifmodError, OSError, ValueError):
-            # a name that nobody can type, or that a terminal would act on, is no offer
+            # skip names that cannot be typed or that control the terminal
             found = (word for word in self.find(ctx, incomplete) if word.isprintable())
             words = [word for word in found if word.startswith(incomplete)]
             words = [word for word in dict.fromkeys(words) if isinstance(given, str) or word not in given]
@@ -67,7 +67,7 @@ def _known(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG00
 
 
 def _easyconfigs(ctx: click.Context, incomplete: str) -> Iterator[str]:
-    """Those of the working directory, by their file names, and those on the easyconfig path."""
+    """Easyconfigs in the working directory, by file name, and on the easyconfig path."""
     here = (entry.name for entry in os.scandir() if entry.name.endswith(SUFFIXES) and entry.is_file())
     yield from sorted(name for name in here if incomplete.startswith(".") or not name.startswith("."))
     yield from (path.name for path in easyconfigs(_robot_paths(ctx)))
@@ -79,14 +79,14 @@ def _live_or_easyconfigs(ctx: click.Context, incomplete: str) -> Iterator[str]:
 
 
 def _variants(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
-    """Those that the easyconfigs on the line state themselves, or in what they extend."""
+    """The variants of the easyconfigs on the line, including those that they extend."""
     from sifmod.config.yaml.parse import load_yaml
 
     paths = _robot_paths(ctx)
-    # click leaves the words alone that stand before an option without its value
+    # click does not parse words before an option without its value
     for name in ctx.args or ctx.params.get("easyconfigs") or filter(None, (ctx.params.get("name"),)):
         path = find_easyconfig(name, paths)
-        for _ in range(8):  # as many files may extend each other
+        for _ in range(8):  # limit for files that extend each other
             entries = load_yaml(path).node.entries
             yield from entries["variants"].entries if "variants" in entries else ()
             if "extends" not in entries:
@@ -101,7 +101,7 @@ def _sites(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG00
         yield from sorted(path.stem for path in (directory / "sites").glob("*.yaml"))
 
 
-# parameter, or verb and parameter → what finds its words
+# parameter, or command and parameter → the function for its candidates
 _WORDS: dict[str, _Find] = {
     "site": _sites,
     "variant": _variants,
@@ -128,7 +128,7 @@ _WORDS: dict[str, _Find] = {
 
 
 def _prefix(ctx: click.Context) -> Path:
-    """What the line, a variable, a settings file or the site's says; the default where none of these does."""
+    """The value from the command line, a variable, a settings file or the site; else the default."""
     if quick := quick_prefix(ctx.params.get("prefix"), os.environ):
         return Path(quick)
     said = os.environ.get("SIFMOD_PREFIX") or next(iter(_settings(ctx, "prefix")), None)
@@ -142,7 +142,7 @@ def _robot_paths(ctx: click.Context) -> tuple[Path, ...]:
 
 
 def _settings(ctx: click.Context, key: str) -> tuple[str, ...]:
-    """What the settings files say of one key, the user's first, and then the site file."""
+    """The values of one key in the settings files, the user's first, and then in the site file."""
     machine, user = settings_directories(os.environ)
     paths = [path for path in (user / "config.yaml", *sorted(machine.glob("*.yaml"), reverse=True)) if path.exists()]
     known = [path for directory in (user, machine) for path in sorted((directory / "sites").glob("*.yaml"))]
@@ -160,9 +160,9 @@ def _settings(ctx: click.Context, key: str) -> tuple[str, ...]:
 
 
 def _site(name: str, known: list[Path]) -> Path | None:
-    """The site file of this name or path, else that with the most detection paths, all of which exist.
+    """The site file with this name or path, else the one with the most detection paths that all exist.
 
-    Only of one's own: those that ship say nothing that TAB asks.
+    Only the user's own: shipped ones have no settings that completion needs.
     """
     if name:
         return Path(name) if "/" in name else next((path for path in known if path.stem == name), None)

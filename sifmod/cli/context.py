@@ -1,4 +1,4 @@
-"""What a verb starts from: the site, and the tree in its prefix."""
+"""What commands start from: the site, and the tree in its prefix."""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ load_context = site_in_force
 
 
 def typed() -> str:
-    """The command line as it was typed, for the log: without the passwords and signatures of sources."""
+    """The typed command line for the log, without passwords and signatures in sources."""
     from sifmod.config.shown import shown
 
     words = ["sifmod"]
@@ -33,7 +33,7 @@ def typed() -> str:
 
 
 def reporter(speak: Callable[[str], None] = say, progress: "Progress | None" = None) -> "Reporter":
-    """What an action tells by; with a progress it may ask too."""
+    """A reporter for an action; with a progress it can ask questions too."""
     from sifmod.actions.reporter import Reporter
 
     return Reporter(speak, progress, ask, typed()) if progress else Reporter(speak, command=typed())

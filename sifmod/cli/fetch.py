@@ -27,11 +27,11 @@ class FetchCommand(ConversionOptions):
 
 @command("fetch", FetchCommand)
 def fetch_command(given: FetchCommand) -> int:
-    """Fetch images into the store, verified, and print the paths of their SIFs.
+    """Fetch images into the store, verify them, and print the paths of their SIFs.
 
     REFERENCE is a source as in an easyconfig: docker://, oras://, https://, oci:, oci-archive:, docker-archive:,
-    library://, a path, or a name in the site's image directories. A download that was interrupted goes on. Of several
-    references all are tried.
+    library://, a path, or a name in the site's image directories. An interrupted download is resumed. If one of several
+    references fails, the others are still fetched.
     """
     references = given.references
     if len(references) > 1 and (given.output or given.sha256):
@@ -57,7 +57,7 @@ def fetch_command(given: FetchCommand) -> int:
 
 
 def _fetch(given: FetchCommand) -> Callable[[str], Told]:
-    """Fetches the image of a reference, and prints its path."""
+    """Fetches an image by its reference and prints its path."""
     from sifmod.actions.fetch import FetchOptions, fetch, with_promise
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
@@ -86,7 +86,7 @@ def _fetch(given: FetchCommand) -> Callable[[str], Told]:
             speak(NOTHING_KEPT)
         for note in artifact.notes:
             speak(note)
-        # once: the store's paths have it, and so has the line that pins a SIF
+        # print once: the store's path and the line that pins a SIF contain it
         if not any(artifact.sha256 in text for text in (*artifact.notes, str(artifact.path))):
             speak(f"SHA-256 {artifact.sha256}")
         echo(artifact.path)

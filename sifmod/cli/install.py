@@ -58,10 +58,10 @@ class InstallCommand(ConversionOptions):
 def install_command(given: InstallCommand) -> int:
     """Install the modules of one or more easyconfigs.
 
-    FILE is a path; a NAME such as PyTorch-2.2.0 is looked up on the easyconfig path. What is installed already and
-    unchanged is left as it is. The commands to type next go to standard output, everything else to standard error.
-    Of several easyconfigs all are tried; a line for each says at the end what became of it.
-    `--module-only` without a FILE applies a changed site, preset or quirk to everything that is installed.
+    FILE is a path; a NAME such as PyTorch-2.2.0 is searched on the easyconfig path. Unchanged modules are not installed
+    again. The commands to type next go to standard output, everything else to standard error. If one of several
+    easyconfigs fails, the others are still installed; a summary lists the results. `--module-only` without a FILE
+    applies a changed site, preset or quirk to everything that is installed.
     """
     if given.installed and (given.easyconfigs or not given.module_only):
         raise click.UsageError("--installed goes with --module-only, and without easyconfigs")

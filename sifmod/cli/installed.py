@@ -1,4 +1,4 @@
-"""`sifmod list`, `log`, `rollback`, `uninstall` and `gc`: what is installed, and what becomes of it."""
+"""`sifmod list`, `log`, `rollback`, `uninstall` and `gc`: commands for installed modules."""
 
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ class ListOptions(TreeOptions):
 
 @command("list", ListOptions)
 def list_command(given: ListOptions) -> None:
-    """List the installed modules whose name holds PATTERN."""
+    """List installed modules whose name contains PATTERN."""
     from sifmod.actions.list import list_modules
     from sifmod.tree.history import in_words as held
     from sifmod.tree.life import in_words, today
@@ -71,10 +71,10 @@ class LogOptions(TreeOptions):
 
 @command("log", LogOptions)
 def log_command(given: LogOptions) -> None:
-    """Show what was changed in the tree: when (UTC), by whom, on which host and by which command, the newest last.
+    """Show the changes of the tree, newest last: when (UTC), by whom, on which host and by which command.
 
-    MODULE is a name with a version, or without one, or with the beginning of some; an uninstalled one has its log
-    still. Without MODULE the images and downloads that were fetched by themselves or removed are shown too.
+    MODULE is a name with a version, without one, or with the start of one; uninstalled modules keep their log. Without
+    MODULE, images and downloads that were fetched alone or removed are listed too.
     """
     from sifmod.actions.log import changes
 
@@ -114,10 +114,10 @@ class RollbackOptions(TreeOptions):
 
 @command("rollback", RollbackOptions)
 def rollback_command(given: RollbackOptions) -> None:
-    """Switch a module back to the generation that was live before; also brings an uninstalled module back.
+    """Switch a module back to its previous generation; also restores an uninstalled module.
 
-    What was live is held from then on: `stack apply` leaves it out and `install` asks, until --release, a rollback
-    forward to it, an install of other content or `uninstall` ends that.
+    The content that was live is held from then on: `stack apply` skips it and `install` asks, until --release, a
+    rollback to it, an install of different content, or `uninstall`.
     """
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.installed import installed_from
@@ -161,7 +161,7 @@ class UninstallOptions(TreeOptions):
 
 @command("uninstall", UninstallOptions)
 def uninstall_command(given: UninstallOptions) -> int:
-    """Take modules out of sight; files stay for `rollback` and running jobs until `gc`, what you added for ever."""
+    """Uninstall modules; their files stay for `rollback` and running jobs until `gc`, your own files for good."""
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.gc import after, candidates
     from sifmod.actions.uninstall import NotUninstalled, Uninstalled, Uninstalls, uninstall
@@ -179,7 +179,7 @@ def uninstall_command(given: UninstallOptions) -> int:
         try:
             with changing_prefix(site):
                 done = uninstall(telling.tree(site), module, telling)
-        except SifmodError as error:  # the others have their turn
+        except SifmodError as error:  # continue with the others
             worst = max(worst, error.exit_code)
             show_error(error.message, error.hint)
             rows.append(NotUninstalled(module, as_result(error)))
@@ -238,11 +238,11 @@ class GcOptions(TreeOptions):
 
 @command("gc", GcOptions)
 def gc_command(given: GcOptions) -> None:
-    """Show, and with --yes remove, old generations, unused images, unfinished downloads, and layers that were replaced.
+    """Show, and with --yes remove, old generations, unused images, unfinished downloads and replaced layers.
 
-    What is live, what `rollback` would bring back, what a Slurm job may still use, the images that the lock of a stack
-    names, and what you added or changed stays. Caches and temporary files of yours outside the prefix stay too, each
-    with the command that frees it. A line for each old generation, image and download says why it stays.
+    Kept are live generations, what `rollback` would restore, what a Slurm job may still use, images that a stack's lock
+    names, and files that you added or changed. Your caches and temporary files outside the prefix are listed with the
+    command that frees them. A line for each kept generation, image and download gives the reason.
     """
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.garbage import plan_gc

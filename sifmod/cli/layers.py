@@ -31,7 +31,7 @@ class LayersOptions(TreeOptions):
 
 @command("layers", LayersOptions)
 def layers_command(given: LayersOptions) -> None:
-    """List the layers of packages: of which module, how large, what for, and whether its image is still used."""
+    """List the layers of packages: their module, size, content, and whether their image is still in use."""
     from sifmod.actions.layer.layers import list_layers
     from sifmod.actions.layer.shown_layer import shown_layer
 
@@ -113,7 +113,7 @@ def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
 
 
 def _freed(layer: "Layer", site: "Site") -> str:
-    """What frees the space of a layer that was taken out of use."""
+    """How to free the space of a removed layer."""
     if layer.top == site.prefix / "layers":
         return "`sifmod gc` frees its space"
     if layer.top.name == "layers":
@@ -122,7 +122,7 @@ def _freed(layer: "Layer", site: "Site") -> str:
 
 
 def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> "Iterator[str]":
-    """What this shell, which has loaded the module, has to do; nothing for one that has not."""
+    """What to do in this shell if it has the module loaded."""
     from sifmod.module.variables import state_key
 
     key = state_key(module)
@@ -155,10 +155,9 @@ class AddOptions(LayerOptions):
 def add_command(given: AddOptions) -> None:
     """Add Python packages to a module, in a layer over its image.
 
-    A REQUIREMENT is what pip takes: a name with a version, a wheel or a project here (./x.whl, '.[dev]'), a URL,
-    git+https://…. They are there at once for everything that the module starts, on every node. What the image is built
-    around (torch, what is compiled against it, NVIDIA's and AMD's libraries, MPI) stays as it is; anything else may be
-    newer.
+    A REQUIREMENT is what pip accepts: a name with a version, a local wheel or project (./x.whl, '.[dev]'), a URL,
+    git+https://…. Everything that the module starts can use them at once, on every node. The core of the image (torch,
+    packages compiled against it, NVIDIA's and AMD's libraries, MPI) is protected; other packages may be upgraded.
     """
     from sifmod.actions.layer.add import LayerChange
     from sifmod.image.packages.asked import asked
@@ -181,7 +180,7 @@ class RemoveOptions(LayerOptions):
 
 @command("remove", RemoveOptions)
 def remove_command(given: RemoveOptions) -> None:
-    """Take packages out of a module's layer, and what only they needed; what the image holds is there again."""
+    """Remove packages and their unused dependencies from a module's layer; the image's own packages reappear."""
     from sifmod.actions.layer.add import LayerChange
 
     names, everything, stale = given.names, given.everything, given.stale
@@ -201,9 +200,9 @@ class SyncOptions(LayerOptions):
 
 @command("sync", SyncOptions)
 def sync_command(given: SyncOptions) -> None:
-    """Make a layer as a lock says (pylock.toml, which each layer has beside it): the same bytes on every machine.
+    """Create a layer from a lock (the pylock.toml that each layer has beside it): the same bytes on every machine.
 
-    LOCK may be a requirements.txt in which every line has its digests: the layer then holds that, and nothing else.
+    LOCK may be a requirements.txt in which every line has digests: the layer then has exactly these packages.
     """
     from sifmod.actions.layer.add import LayerChange
     from sifmod.image.packages.asked import asked

@@ -1,4 +1,4 @@
-"""`sifmod default`, `hide`, `deprecate` and `retire`, and what is decided about a module."""
+"""`sifmod default`, `hide`, `deprecate` and `retire`, and how decisions are shown."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def changed(names: tuple[str, ...], change: "Change", given: TreeOptions, *, undo: bool = False) -> None:
-    """Make of the life of each module what `change` says, and say what became of it.
+    """Apply `change` to the life of each module and report the result.
 
-    To `undo` a decision the module need not be there any more.
+    To `undo` a decision, the module need not be installed.
     """
     from functools import partial
 
@@ -56,7 +56,7 @@ def changed(names: tuple[str, ...], change: "Change", given: TreeOptions, *, und
 
 
 def _decided(layout: Layout) -> tuple[ModuleName, ...]:
-    """The modules about which something is decided, and which are not installed."""
+    """Modules with decisions that are not installed."""
     from sifmod.tree.life import decided_names, read_life
     from sifmod.tree.receipt import live_number
 
@@ -66,7 +66,7 @@ def _decided(layout: Layout) -> tuple[ModuleName, ...]:
 
 
 def say_life(installation: "Installation") -> None:
-    """Say what a load of the module says of its end, and whether it is hidden."""
+    """Show a module's deprecation or retirement notice, and whether it is hidden."""
     layout, module = Layout(installation.prefix), installation.module
     if not layout.life(module.name).exists():
         return
@@ -84,7 +84,7 @@ class DefaultOptions(TreeOptions):
 
 @command("default", DefaultOptions)
 def default_command(given: DefaultOptions) -> None:
-    """Make MODULE what a load of its name without a version loads; with --none the module system decides again."""
+    """Make MODULE the one that its name without a version loads; with --none, the module system decides again."""
 
     def change(module: "ModuleName", life: "NameLife") -> "NameLife":
         return replace(life, default=None if given.none else module.version)
@@ -93,7 +93,7 @@ def default_command(given: DefaultOptions) -> None:
 
 
 def _any_of(name: str, prefix: str | None) -> str:
-    """A module that is called so without its version; the name itself where there is none."""
+    """Any module with this name; the name itself if there is none."""
     from sifmod.tree.life import read_life
 
     layout = layout_for(prefix)
@@ -109,7 +109,7 @@ class LifeOptions(TreeOptions):
 
 @command("hide", LifeOptions)
 def hide_command(given: LifeOptions) -> None:
-    """Leave modules out of `module avail` and `spider`; who names one with its version loads it as before."""
+    """Hide modules from `module avail` and `spider`; the full name still loads."""
 
     def change(module: "ModuleName", life: "NameLife") -> "NameLife":
         return life.with_life(module.version, replace(life.of(module.version), hidden=not given.undo))
@@ -125,7 +125,7 @@ class DeprecateOptions(LifeOptions):
 
 @command("deprecate", DeprecateOptions)
 def deprecate_command(given: DeprecateOptions) -> None:
-    """Have modules say at each load on a terminal that they go, until when, and what to use instead."""
+    """Print a notice at each load on a terminal: that the module will go, when, and what to use instead."""
     from sifmod.tree.life import Deprecated, today
 
     if given.undo and (given.since or given.until or given.message):
@@ -150,7 +150,7 @@ class RetireOptions(LifeOptions):
 def retire_command(given: RetireOptions) -> None:
     """Hide modules and refuse to load them, with a message that names the successor.
 
-    Shells and jobs that have one loaded go on with it, and unload it. `sifmod gc` removes it later.
+    Shells and jobs that have one loaded can keep using it and unload it. `sifmod gc` removes it later.
     """
     from sifmod.tree.life import Retired, today
 

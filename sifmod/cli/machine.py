@@ -1,4 +1,4 @@
-"""`sifmod config`, `site`, `doctor` and `init`: what is true of this machine."""
+"""`sifmod config`, `site`, `doctor` and `init`: commands about this machine."""
 
 import os
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class SiteNewOptions(JsonOption):
 
 @command("config show", SiteOptions)
 def config_show(given: SiteOptions) -> None:
-    """Print every setting, its value (- where it is not set) and its origin.
+    """Print every setting, its value (- if it is not set) and its origin.
 
     Precedence: command line > SIFMOD_* variables > ~/.config/sifmod/config.yaml > /etc/sifmod.d/*.yaml > the site >
     defaults.
@@ -57,7 +57,7 @@ def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
 
 
 def _keys() -> Iterator[tuple[str, object]]:
-    """Every key that a site file may have, but for those that only say when it is the site; and its default."""
+    """Every key of a site file, except those for detection, with its default."""
     from sifmod.config.site import keys_in_order
     from sifmod.config.yaml.validate import Model
 
@@ -70,7 +70,7 @@ def _keys() -> Iterator[tuple[str, object]]:
 
 
 def _shorter(origin: str) -> str:
-    """A shipped site by its name, without the path of this installation."""
+    """A shipped site's name without the path of this installation."""
     from sifmod.config.find import shipped
 
     path = Path(origin.rpartition(":")[0])
@@ -79,7 +79,7 @@ def _shorter(origin: str) -> str:
 
 @command("site detect", JsonOption)
 def site_detect(given: JsonOption) -> None:
-    """Print which site this machine is, by the paths and devices that it has; runs no program."""
+    """Print the site that this machine belongs to, by its paths and devices; runs no program."""
     from sifmod.actions.author.site import DetectedSite
     from sifmod.actions.author.site import detect as look
 
@@ -95,7 +95,7 @@ def site_detect(given: JsonOption) -> None:
 
 @command("site show", SiteShowOptions)
 def site_show(given: SiteShowOptions) -> None:
-    """Print what is true of a site (default: the one in force), where each value came from, and what is odd."""
+    """Print the settings of a site (default: the active one), the origin of each value, and warnings."""
     from sifmod.actions.author.site import show
 
     shown = show(load_facts(given.settings | ({"site": given.name} if given.name else {})))
@@ -109,9 +109,10 @@ def site_show(given: SiteShowOptions) -> None:
 
 @command("site new", SiteNewOptions)
 def site_new(given: SiteNewOptions) -> None:
-    """Write a first site file, with what was found on this machine, and print its path.
+    """Draft a site file from what was found on this machine, and print its path.
 
-    By default it goes to ~/.config/sifmod/sites/NAME.yaml, where --site NAME finds it; none is ever overwritten.
+    By default it goes to ~/.config/sifmod/sites/NAME.yaml, where --site NAME finds it; existing files are never
+    overwritten.
     """
     from sifmod.actions.author.site import NewSite, shadowed_by, site_text, write_site
 
@@ -137,7 +138,7 @@ site_command = group("site", "Name, show or write the facts of this machine.", s
 
 @command("doctor", SiteOptions)
 def doctor_command(given: SiteOptions) -> int:
-    """Look at this machine: runtime, user namespaces, squashfs, GPUs, module tool, Slurm, space, prefix."""
+    """Check this machine: runtime, user namespaces, squashfs, GPUs, module tool, Slurm, disk space, prefix."""
     from sifmod.actions.doctor import diagnose, diagnose_settings
 
     loaded = load_context(given.settings)
@@ -156,10 +157,10 @@ def doctor_command(given: SiteOptions) -> int:
 
 COMPLETION = {
     "bash": 'if command -v sifmod >/dev/null 2>&1; then eval "$(_SIFMOD_COMPLETE=bash_source sifmod)"; fi',
-    # without `compinit` zsh has no completion to add to
+    # zsh has no completion without `compinit`
     "zsh": 'if (( $+commands[sifmod] && $+functions[compdef] )); then eval "$(_SIFMOD_COMPLETE=zsh_source sifmod)"; fi',
     "fish": "type -q sifmod; and _SIFMOD_COMPLETE=fish_source sifmod | source",
-    "tcsh": "",  # which click completes nothing for
+    "tcsh": "",  # click has no completion for it
 }
 
 
@@ -175,15 +176,15 @@ def init_command(given: InitOptions) -> None:
 
         eval "$(sifmod init bash)"
 
-    For tcsh there is no completion.
+    tcsh has no completion.
     """
     from sifmod.module.quote import shell as quoted
 
     modules = quoted(str(layout_for(given.prefix, named=True).modules))
-    # a shell in which no module tool is set up yet has no `module`
+    # a shell without a module tool has no `module`
     if given.shell == "fish":
         write(f"type -q module; and module use {modules}")
-    elif given.shell == "tcsh":  # where `module` is an alias
+    elif given.shell == "tcsh":  # here `module` is an alias
         write(f"""if ("`alias module`" != "") then\n  module use {modules}\nendif""")
     else:
         write(f"if command -v module >/dev/null 2>&1; then module use {modules}; fi")

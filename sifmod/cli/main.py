@@ -1,4 +1,4 @@
-"""The command `sifmod`: finds the verb, runs it, and turns what went wrong into a message and an exit code."""
+"""The `sifmod` command line: find the command, run it, and turn errors into a message and an exit code."""
 
 import importlib
 import io
@@ -14,7 +14,7 @@ from sifmod.cli.output import echo, json_text, lost_output, show_error, write
 from sifmod.cli.verb import Helped, write_examples
 from sifmod.errors import BUG, BUG_REPORT, SifmodError, as_result, explained, with_code
 
-# verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
+# command → (its file, first line of its help), so that `sifmod --help` imports none of them
 VERBS = {
     "install": ("install", "Install the modules of one or more easyconfigs."),
     "fetch": ("fetch", "Fetch an image by its reference, verified, into the store or a file."),
@@ -52,42 +52,42 @@ VERBS = {
     "doctor": ("machine", "Look at this machine: runtime, module tool, GPUs, Slurm, space."),
     "init": ("machine", "Print the shell lines that make modules and completion available."),
 }
-ANEW = frozenset({"test"})  # verbs that keep nothing of a run that was broken off
+ANEW = frozenset({"test"})  # commands that keep nothing of an interrupted run
 
 
 class Terminated(SystemExit):
-    """A signal that asks to end: it unwinds all that was begun."""
+    """A termination signal: unwinds whatever is in progress."""
 
 
 class CommandLine:
-    """The words that were typed, and whether their answer is on standard output."""
+    """The typed arguments, and whether the result was printed."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
-        """Nothing is answered yet."""
+        """Nothing was printed yet."""
         self.words = words
         self.answered = False
 
     @property
     def wants_json(self) -> bool:
-        """Whether a program reads the answer; the words need not be a command that can be understood."""
+        """Whether a program reads the output; the arguments need not be valid."""
         options = self.words[: self.words.index("--")] if "--" in self.words else self.words
         return "--json" in options
 
     @property
     def again(self) -> str:
-        """What to do after a run that was broken off, where something of it was kept."""
+        """The hint after an interrupted run whose progress was kept."""
         return "" if ANEW.intersection(self.words[:1]) else "; repeat the command to go on where it stopped"
 
 
 class Verbs(Helped, click.Group):
-    """A group whose commands are imported when they are asked for."""
+    """A group whose commands are imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The verbs in the order of their use."""
+        """The commands in the order of their use."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one verb; None when there is no such verb."""
+        """Import one command; None if there is no such command."""
         if cmd_name not in VERBS:
             return None
         there = vars(importlib.import_module(f"sifmod.cli.{VERBS[cmd_name][0]}")).values()
@@ -99,26 +99,26 @@ class Verbs(Helped, click.Group):
         return command
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What sifmod is, and what to begin with."""
+        """A short description of sifmod, and the first steps."""
         super().format_help_text(ctx, formatter)
         write_examples("", formatter, "Begin with")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """How to read on, and where the tutorial is that was installed with sifmod."""
+        """Where to read more, including the installed tutorial."""
         super().format_epilog(ctx, formatter)
         tutorial = os.path.join(sys.prefix, "share", "doc", "sifmod", "tutorial.md")  # noqa: PTH118
         if os.path.exists(tutorial):  # noqa: PTH110 (pathlib would be imported for it)
             formatter.write(f"\n  `man sifmod`, and a tutorial of ten minutes:\n  {tutorial}\n")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the verbs without importing them."""
+        """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with a suggestion for a misspelt verb."""
+        """Like click, with a suggestion for a misspelt command."""
         if args and not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in VERBS:
             import difflib
 
@@ -152,7 +152,7 @@ def cli() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line; returns its exit code (0 ok, 130 for ^C, 70 for a bug, else the error's own).
 
-    1 where all went well but for the output, which could not be written. A closed pipe (`| head`) is no error.
+    1 if only the output could not be written. A closed pipe (`| head`) is not an error.
     """
     _open_standard_streams()
     signal.signal(signal.SIGTERM, _terminated)
@@ -168,7 +168,7 @@ def run(arguments: list[str]) -> int:
 def _run(arguments: list[str], typed: CommandLine) -> int:
     try:
         result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False, obj=typed)
-    except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
+    except (click.exceptions.Abort, KeyboardInterrupt):  # click turns one into the other
         return _failed(with_code(f"interrupted{typed.again}", "", 130), typed)
     except Terminated as end:
         _failed(with_code(f"terminated{typed.again}", "", int(str(end.code))), typed)
@@ -195,13 +195,13 @@ def _run(arguments: list[str], typed: CommandLine) -> int:
 
 
 def _failed(error: SifmodError, typed: CommandLine, file: object = None) -> int:
-    """Tell the error to people, and to a program; gives its exit code."""
+    """Report the error to people and programs; returns its exit code."""
     show_error(error.text, error.hint)
     return _answer(error, typed, file)
 
 
 def _likely(error: click.ClickException) -> click.ClickException:
-    """The error; of the options that click finds similar only those that are a slip away (not --force for --source)."""
+    """The error, with click's similar options limited to likely typing errors (not --force for --source)."""
     if not isinstance(error, click.NoSuchOption):
         return error
     import difflib
@@ -212,7 +212,7 @@ def _likely(error: click.ClickException) -> click.ClickException:
 
 
 def _answer(error: SifmodError, typed: CommandLine, file: object = None) -> int:
-    """With `--json` print the error on standard output, unless the verb has printed its data; gives its exit code."""
+    """With `--json`, print the error on standard output unless the command has printed data; returns its exit code."""
     if typed.wants_json and not typed.answered:
         answer = as_result(error)
         write(json_text(answer if file is None else replace(answer, file=str(file))))
@@ -220,10 +220,10 @@ def _answer(error: SifmodError, typed: CommandLine, file: object = None) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Give what was closed (`2>&-`) somewhere to go, before a file of ours takes its number."""
+    """Reopen closed standard streams (`2>&-`), before another file gets their number."""
     for number, stream in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, stream) is None:
-            descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest one that is free
+            descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest free number
             if descriptor != number:
                 os.dup2(descriptor, number)
                 os.close(descriptor)

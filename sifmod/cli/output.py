@@ -1,4 +1,4 @@
-"""What the user sees: messages on standard error, data on standard output."""
+"""Output: messages on standard error, data on standard output."""
 
 import os
 import sys
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from sifmod.config.origin import Origin
 
 _below: list[Callable[[], AbstractContextManager[None]]] = []
-LONG = 60  # letters of a value that has its line for itself
-_lost: list[OSError] = []  # why standard output takes nothing any more
+LONG = 60  # characters; longer values get their own line
+_lost: list[OSError] = []  # why standard output can no longer be written
 
 
 @contextmanager
 def texts_go_above(line: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-    """Write each text inside a `line()`, which takes a line that is being drawn away, and keeps it away meanwhile."""
+    """Write each text inside a `line()`, which hides the progress bar meanwhile."""
     _below.append(line)
     try:
         yield
@@ -31,14 +31,14 @@ def texts_go_above(line: Callable[[], AbstractContextManager[None]]) -> Iterator
 
 
 def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
-    """A text on standard output, or on standard error, harmless."""
+    """Print a text on standard output or standard error, with control characters escaped."""
     write(harmless(str(text)), nl=nl, err=err)
 
 
 def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None = None) -> None:
-    """Write as it is. What cannot be written stops nothing that a verb does.
+    """Write a text unchanged. Write errors do not stop a command.
 
-    What comes after a failed write is dropped. `lost_output` tells at the end that standard output failed.
+    Output after a failed write is dropped. `lost_output` reports at the end that standard output failed.
     """
     with ExitStack() as stack:
         for line in _below:
@@ -53,7 +53,7 @@ def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None =
 
 
 def lost_output() -> SifmodError | None:
-    """Why a part of the output is missing; None where nothing is, and where its reader wanted no more (`| head`)."""
+    """Why output is missing; None if it is complete, or if the reader closed the pipe (`| head`)."""
     lost = [error for error in _lost if not isinstance(error, BrokenPipeError)]
     _lost.clear()
     if not lost:
@@ -63,16 +63,16 @@ def lost_output() -> SifmodError | None:
 
 
 def say(text: str) -> None:
-    """A line of what is being done, in EasyBuild's form, on standard error."""
+    """Print a progress message in EasyBuild's style on standard error."""
     echo(f"== {one_line(text)}", err=True)
 
 
 def quiet(text: str) -> None:
-    """Say nothing: `--quiet`."""
+    """Print nothing, for `--quiet`."""
 
 
 def ask(about: str, question: str) -> bool | None:
-    """Say what it is about, and ask; None where there is no terminal to ask at."""
+    """Print a text and ask; None without a terminal."""
     if not sys.stdin.isatty():
         return None
     say(about)
@@ -80,13 +80,13 @@ def ask(about: str, question: str) -> bool | None:
         return click.confirm(question, err=True)
     except click.Abort:
         raise KeyboardInterrupt from None
-    except OSError:  # nobody sees the question
+    except OSError:  # the question would not be visible
         return None
 
 
 def print_json(data: object) -> None:
-    """The answer for a program, on standard output: the only one, for an error is told there only without it."""
-    click.get_current_context().obj.answered = True  # a part of it may be there where it cannot be written
+    """Print a program's data on standard output; errors are printed there only if no data was."""
+    click.get_current_context().obj.answered = True  # it may be written in part
     write(json_text(data))
 
 
@@ -98,7 +98,7 @@ def json_text(data: object) -> str:
 
 
 def show_error(message: str, hint: str = "") -> None:
-    """Print a message, and after a blank line its hint, to standard error; coloured on a terminal (NO_COLOR: not)."""
+    """Print a message and, after a blank line, its hint to standard error; coloured on a terminal without NO_COLOR."""
     color = False if os.environ.get("NO_COLOR") else None
     write(f"{click.style('error:', fg='red', bold=True)} {harmless(message)}", err=True, color=color)
     if hint:
@@ -106,7 +106,7 @@ def show_error(message: str, hint: str = "") -> None:
 
 
 def print_rows(rows: Sequence[Sequence[str]]) -> None:
-    """Columns of text on standard output, as wide as their widest cell; no trailing blanks. A row is a line."""
+    """Print rows as aligned columns on standard output, without trailing blanks."""
     rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Progress of what takes long: a bar on a terminal, lines in a log, with a rate that was measured."""
+"""Progress of long operations: a bar on a terminal, lines in a log, with a measured rate."""
 
 import os
 import sys
@@ -13,26 +13,26 @@ from sifmod.cli import output
 from sifmod.system import harmless, size_text
 
 Show = Callable[[str, int, int | None], None]
-"""Called as (what, bytes done, bytes in all or None)."""
+"""Called with (what, bytes done, total bytes or None)."""
 Clock = Callable[[], float]
 
 NOTHING_KEPT = "nothing was downloaded, and --keep-blobs keeps nothing: --force fetches the image again"
 
 _SAMPLE = 0.1  # seconds between two samples of a Pace
-_SHORTEST = 0.5  # seconds over which a rate says something
-_PLAIN = str.maketrans("━─…", "#-.")  # for a terminal without Unicode
+_SHORTEST = 0.5  # shortest period for a meaningful rate, in seconds
+_PLAIN = str.maketrans("━─…", "#-.")  # for terminals without Unicode
 _SHORTEST_BAR, _LONGEST_BAR = 10, 60  # cells
 
 
 class Display:
-    """A Progress. `used` says whether anything was told: nothing is, where an image is there already."""
+    """A progress display. `used`: whether there was any progress; an image that exists gives none."""
 
     def __init__(self, show: Show) -> None:
         self.used = False
         self._show = show
 
     def __call__(self, what: str, done: int, total: int | None) -> None:
-        """Show how far `what` is."""
+        """Show the progress of `what`."""
         self.used = True
         self._show(what, done, total)
 
@@ -41,7 +41,7 @@ class Display:
 def progress(enabled: bool) -> Iterator[Display]:
     """A bar on a terminal, lines in a log, nothing when not enabled.
 
-    The bar appears with the first update, so that a question asked before has the terminal for itself.
+    The bar appears with the first update, so that earlier questions have the terminal to themselves.
     """
     if not enabled:
         yield Display(lambda what, done, total: None)  # noqa: ARG005
@@ -53,7 +53,7 @@ def progress(enabled: bool) -> Iterator[Display]:
 
 
 class Pace:
-    """How fast something goes: over the last `window` seconds, stalls included."""
+    """A rate over the last `window` seconds, including stalls."""
 
     def __init__(self, window: float = 10.0, clock: Clock = time.monotonic) -> None:
         self._window = window
@@ -61,7 +61,7 @@ class Pace:
         self._samples: deque[tuple[float, int]] = deque()
 
     def rate(self, done: int) -> float | None:
-        """Bytes a second, now that `done` bytes are; None while that cannot be said yet."""
+        """Bytes per second after `done` bytes; None until it is known."""
         now, samples = self._clock(), self._samples
         if samples and done < samples[-1][1]:  # it started over
             samples.clear()
@@ -74,7 +74,7 @@ class Pace:
 
 
 def figures(done: int, total: int | None, rate: float | None) -> str:
-    """What stands beside a bar: `24 %, 1.0 GB of 4.1 GB, 2.0 MB/s, 25:50 left`."""
+    """The figures beside a bar: `24 %, 1.0 GB of 4.1 GB, 2.0 MB/s, 25:50 left`."""
     parts = [f"{100 * done // total:3} %", f"{size_text(done)} of {size_text(total)}"] if total else []
     if done and not total:
         parts.append(size_text(done))
@@ -91,7 +91,7 @@ def _clock(seconds: int) -> str:
 
 
 def bar_line(what: str, done: int, total: int | None, beside: str, columns: int) -> str:
-    """One line of at most `columns` - 1 cells: what is done, a bar where there is room for one, and `beside` whole."""
+    """One line of at most `columns` - 1 cells: the title, a bar if there is space, and all of `beside`."""
     room = columns - 1 - len(beside) - 2 * bool(beside)
     label = _cut(" ".join(harmless(what).split()), room if room < 2 * _SHORTEST_BAR else room - _SHORTEST_BAR - 2)
     length = min(room - _cells(label) - 2, _LONGEST_BAR)
@@ -109,7 +109,7 @@ def _cells(text: str) -> int:
 
 
 def _cut(text: str, room: int) -> str:
-    """The text, or its beginning and an ellipsis where it is longer."""
+    """The text, shortened with an ellipsis if it is too long."""
     if _cells(text) <= room:
         return text
     while text and _cells(text) >= room:
@@ -119,7 +119,7 @@ def _cut(text: str, room: int) -> str:
 
 @contextmanager
 def _bar() -> Iterator[Show]:
-    """One line at the bottom, drawn ten times a second at most; a message takes its place and the bar comes again."""
+    """One line at the bottom, drawn at most ten times a second; messages are printed above it."""
     paces: dict[str, Pace] = {}
     drawn = ("", 0.0)  # what, and when
     lock = threading.RLock()
@@ -158,7 +158,7 @@ def _bar() -> Iterator[Show]:
 
 
 def log_lines(interval: float = 60.0, clock: Clock = time.monotonic) -> Show:
-    """A line at once, and then one whenever another tenth is done or `interval` seconds have passed."""
+    """A line at the start, and then after each tenth or every `interval` seconds."""
     last: dict[str, tuple[int, int, float]] = {}  # tenth, bytes and time of the last line
 
     def show(what: str, done: int, total: int | None) -> None:

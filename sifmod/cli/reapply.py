@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def reapply(given: "InstallCommand") -> int:
-    """Print what a changed site, preset or quirk changes in the installed modules, as a diff, then change it."""
+    """Show as a diff what a changed site, preset or quirk changes in the installed modules, then apply it."""
     from sifmod.actions.install.reapply import Reapplying
     from sifmod.actions.install.reapply_all import ReapplyRun, reapply_all
     from sifmod.config.option import in_full
@@ -91,14 +91,14 @@ def _summarise(found: "Found", speak: Callable[[str], None]) -> None:
 
 
 def _told(found: "Sequence[Reapplication]") -> list[tuple[str, str]]:
-    """What went wrong, each once and with the modules that it is about."""
+    """The errors, each once with its modules."""
     hints = {one.error.message: one.error.hint for one in found if one.error}
     told = _together((one.error.message, one.module) for one in found if one.error)
     return [(message if modules in message else f"{modules}: {message}", hints[message]) for message, modules in told]
 
 
 def _together(about: "Iterable[tuple[str, ModuleName]]") -> list[tuple[str, str]]:
-    """Each text once, without empty ones, and the modules that it is about."""
+    """Each distinct non-empty text with its modules."""
     modules: dict[str, list[str]] = {}
     for text, module in about:
         if text:

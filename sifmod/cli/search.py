@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from sifmod.actions.search import Found
     from sifmod.config.load_site import LoadedSite
 
-_WHERE, _WHAT = 15, 16  # columns that are left for them, if names allow
+_WHERE, _WHAT = 15, 16  # minimum width of these columns, if names allow
 _ACCELERATORS = {"none": "cpu"}
 
 
 class Row(NamedTuple):
-    """A line of the answer."""
+    """A row of the result."""
 
     name: str
     what: str
@@ -39,19 +39,19 @@ class SearchOptions(SiteOptions):
 
 @command("search", SearchOptions)
 def search(given: SearchOptions) -> None:
-    """List the modules that easyconfigs can install: those that match all WORDS.
+    """List the modules that easyconfigs can install and that match all WORDS.
 
-    A word is looked for in the name, the description, what is in the image and where the image comes from; nvidia,
-    cuda, amd, rocm and cpu are accelerators. A number is a version: of the word before it (cuda 12.4, python 3.12),
-    else of the module (2.2 is any 2.2.x). A word with `*` (any letters) or `?` (one) is a whole name.
-    --accelerator is one word more.
+    Words are searched in the name, the description, the image's contents and its source; nvidia, cuda, amd, rocm and
+    cpu are accelerators. A number is a version of the word before it (cuda 12.4, python 3.12), else of the module (2.2
+    matches any 2.2.x). A word with `*` (any characters) or `?` (one character) matches a whole name. --accelerator adds
+    a word.
 
-    Easyconfigs ship with sifmod; those of your site and your own are found in the directories that --robot-paths, or
-    `robot_paths` in a site or settings file, names. `sifmod config show` has them all.
+    Easyconfigs ship with sifmod; your site's and your own are found in the directories of --robot-paths, or of
+    `robot_paths` in a site or settings file. `sifmod config show` lists them all.
 
-    A line is the module, what it is, its accelerator, and where its image comes from. "built from" is one that is built
-    here of a definition or of a file of this machine, "not public" one without a source on a network. On a terminal the
-    lines fit its width; in a pipe nothing is shortened.
+    Each line has the module, its description, its accelerator and its image's source. "built from" means that the image
+    is built here from a definition or a local file, "not public" that it has no source on a network. Lines are cut to
+    the width of a terminal; in a pipe nothing is shortened.
     """
     from sifmod.actions.search import ask, find_all
     from sifmod.config.find import quick_robot_paths
@@ -80,9 +80,9 @@ def search(given: SearchOptions) -> None:
 
 
 def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Mapping[str, str | None]) -> None:
-    """A line for each module, in their order; and for each file that cannot be used, at the end. Then what to type.
+    """Print a line for each module, then for each invalid file, then a command to type.
 
-    `given` are the options that an install needs too, to find the same.
+    `given` are the options that an install also needs.
     """
     from sifmod.actions.search import order
     from sifmod.config.find import name_of
@@ -104,28 +104,28 @@ def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Map
     if modules:
         each, path = next((one for one in reversed(modules) if one[0].public), modules[-1])
         words = ["sifmod", "install", name_of(path, robot_paths)]
-        alone = sum(one == path for _, one in modules) == 1  # of several variants the machine takes its own
+        alone = sum(one == path for _, one in modules) == 1  # an install chooses the variant for the machine
         for option, value in {"--variant": each.variant if alone else None, **given}.items():
             words += [option, value] if value else []
         say(f"for example: {shlex.join(words)}")
 
 
 def _width() -> int:
-    """Of the terminal that standard output is; 0 for anything else."""
+    """The width of the terminal; 0 if standard output is not a terminal."""
     if not sys.stdout.isatty():
         return 0
-    import shutil  # with three compressors
+    import shutil  # long contents
 
     return shutil.get_terminal_size().columns
 
 
 def fitted(rows: "Sequence[Row]", width: int) -> list[str]:
-    """Lines of module, what it is, accelerator and where the image comes from, at most `width` wide; 0 is no limit.
+    """Lines of module, description, accelerator and source, at most `width` wide; 0 means no limit.
 
-    What is too much is taken from where, then from what it is, and last from the middle of the module's name.
+    Shortens the source first, then the description, and last the middle of the module's name.
     """
     names, whats, accelerators, wheres = (max(map(len, column)) for column in zip(*rows, strict=True))
-    middle = names + whats + 2  # name and what share it: a long name takes the room of what
+    middle = names + whats + 2  # a long name takes space from the description
     if width:
         least = max(len(_short(row.where, _WHERE)) for row in rows)
         wheres = min(wheres, max(least, width - middle - accelerators - 4))
@@ -142,7 +142,7 @@ def fitted(rows: "Sequence[Row]", width: int) -> list[str]:
 
 
 def _cut(name: str, room: int) -> str:
-    """The module's name, or its version and the end of its versionsuffix, which tells it from its neighbours."""
+    """The module's name, shortened in the middle so that version and suffix stay distinct."""
     if len(name) <= room:
         return name
     version = name.find("-", name.find("/") + 1)
@@ -151,7 +151,7 @@ def _cut(name: str, room: int) -> str:
 
 
 def _short(text: str, room: int) -> str:
-    """The text, or as much of its beginning as there is room for."""
+    """The text, cut to the width."""
     if len(text) <= room:
         return text
     first, colon, _ = text.partition(": ")

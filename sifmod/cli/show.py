@@ -40,10 +40,10 @@ class ShowOptions(SiteOptions):
 
 @command("show", ShowOptions)
 def show(given: ShowOptions) -> None:
-    """Show an installed module, an easyconfig with everything that is merged into it, or an image.
+    """Show an installed module, an easyconfig with everything merged into it, or an image.
 
-    An image is a SIF or a reference (docker://, oras://, oci:, oci-archive:, docker-archive:); what it says about
-    itself is read without starting it and without fetching its layers.
+    An image is a SIF or a reference (docker://, oras://, oci:, oci-archive:, docker-archive:); its metadata is read
+    without starting it and without fetching its layers.
     """
     from sifmod.actions.verify import installed
     from sifmod.cli.life import say_life
@@ -75,7 +75,7 @@ def show(given: ShowOptions) -> None:
 
 
 def _of_a_module(found: "Installation", option: str) -> Exception:
-    """The error for an option of easyconfigs that is given with an installed module."""
+    """The error for an easyconfig option with an installed module."""
     made = found.provenance
     variant = f" --variant {made.variant}" if made.variant else ""
     return OptionError(
@@ -134,11 +134,11 @@ def _show_easyconfig(given: ShowOptions) -> None:
         echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100).rstrip())
 
 
-WIDE = 300  # letters of one value; --json has all of it
+WIDE = 300  # characters per value; --json has all
 
 
 def _as_written(build: dict[str, object], here: str) -> dict[str, object]:
-    """A build whose paths below the easyconfig's directory `here` are relative again."""
+    """A build with paths relative to the easyconfig's directory `here`."""
     files = build.get("files")
     short = {key: text.removeprefix(here) if isinstance(text, str) else text for key, text in build.items()}
     return (
@@ -149,9 +149,9 @@ def _as_written(build: dict[str, object], here: str) -> dict[str, object]:
 
 
 def names_image(text: str) -> bool:
-    """Whether `text` means an image, and not a module or an easyconfig.
+    """Whether `text` names an image rather than a module or an easyconfig.
 
-    That is a text with a scheme, one that ends in .sif, the path of a file, and a bare name where a SIF is called so.
+    An image is a text with a scheme, one that ends in .sif, a file's path, or the bare name of an existing SIF.
     """
     from sifmod.image.convert.sif.header import START, what_it_is
 

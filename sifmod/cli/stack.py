@@ -41,11 +41,11 @@ class PlanOptions(MakeOptions):
 
 @command("stack plan", PlanOptions)
 def plan(given: PlanOptions) -> int:
-    """Print what `apply` would do, and why: a line for each module, then what it would fetch or copy.
+    """Print what `apply` would do and why: a line for each module, then what it would fetch or copy.
 
-    [ ] new; [x] there; [R] made anew, and why; [D] another default, hidden, deprecated or retired; [H] held since
-    it was rolled back, and left as it is; [!] cannot be installed; [-] installed by this stack, which does not name
-    it any more. Nothing is changed.
+    [ ] new; [x] installed; [R] installed again, and why; [D] default, hidden, deprecated or retired changes; [H] held
+    after a rollback, and skipped; [!] cannot be installed; [-] installed by this stack, which no longer names it.
+    Nothing is changed.
     """
     from sifmod.actions.stack.apply import preview_stack
     from sifmod.actions.stack.report import report
@@ -72,12 +72,12 @@ class ApplyOptions(MakeOptions, ConversionOptions, SlurmOptions):
 
 @command("stack apply", ApplyOptions)
 def apply(given: ApplyOptions) -> int:
-    """Make the installed modules those of FILE.
+    """Make the installed modules match FILE.
 
-    A module that fails leaves the others to be installed; a summary says at the end what became of them, and where the
-    log of each is. Run it again after an interruption: it goes on where it was. What was rolled back from is held: it
-    is left out, and told. What the stack does not name any more stays installed, and is told. With --job it is Slurm
-    that does all this; submitted again, only what is missing and not in the queue is.
+    If a module fails, the others are still installed; a summary lists the results and the log files. After an
+    interruption, run the command again to continue. Modules held after a rollback are skipped and listed. Modules that
+    the stack no longer names stay installed and are listed. With --job, Slurm jobs do the work; running the command
+    again submits only what is missing and not in the queue.
     """
     from sifmod.actions.stack.apply import StackRun, apply_stack
     from sifmod.actions.stack.report import report
@@ -109,7 +109,7 @@ def apply(given: ApplyOptions) -> int:
 
 
 def fails_for_held(made: "StackPlan", given: MakeOptions, more: int = 0) -> int:
-    """The exit code for modules that are held after a rollback: 1 with --fail-on-held."""
+    """The exit code for modules held after a rollback: 1 with --fail-on-held."""
     return int(given.fail_on_held and bool(more or any(step.mark == "H" for step in made.steps)))
 
 

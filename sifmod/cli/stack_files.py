@@ -1,4 +1,4 @@
-"""A stack as the command line means it; `sifmod stack init`, `outdated`, `lock`, `bundle` and `catalogue`."""
+"""Options of stack commands; `sifmod stack init`, `outdated`, `lock`, `bundle` and `catalogue`."""
 
 import os
 from collections.abc import Sized
@@ -40,9 +40,9 @@ class InitOptions(TreeOptions):
 
 @command("stack init", InitOptions)
 def init(given: InitOptions) -> None:
-    """Write a stack's FILE with all that is installed.
+    """Write a stack FILE with all installed modules.
 
-    It names each module's easyconfig and the options it was installed with; `-` prints it.
+    It lists each module's easyconfig and install options; `-` prints it.
     """
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.stack.init import WrittenStack, stack_text
@@ -66,7 +66,7 @@ def init(given: InitOptions) -> None:
 
 @command("stack outdated", StackFile)
 def outdated(given: StackFile) -> None:
-    """Print what is newer than what is installed: tags that name another image by now, easyconfigs of later versions.
+    """Print newer versions of installed modules: tags that name a new image, and easyconfigs with later versions.
 
     Nothing is changed. `sifmod install --force` fetches the image that a tag names now.
     """
@@ -93,11 +93,11 @@ class LockOptions(StackFile):
 
 @command("stack lock", LockOptions)
 def lock(given: LockOptions) -> None:
-    """Write down what is installed: `apply --locked` gives exactly that elsewhere, or fails.
+    """Lock what is installed, so that `apply --locked` reproduces exactly that elsewhere, or fails.
 
-    A lock has the digests of each module's easyconfig, of all that it was made from, of its image and where that came
-    from, and of every file that was generated. The tree keeps its images, whatever becomes of their modules, until
-    another lock of the stack is written or applied there, or --forget.
+    A lock has the digests of each module's easyconfig, its other inputs, its image and the image's origin, and every
+    generated file. The tree keeps the images, even without their modules, until another lock of the stack is written or
+    applied there, or until --forget.
     """
     from sifmod.actions.lock import WrittenLock, lock_beside
     from sifmod.actions.stack.record import lock_stack
@@ -130,10 +130,10 @@ class BundleOptions(StackFile):
 
 @command("stack bundle", BundleOptions)
 def bundle(given: BundleOptions) -> None:
-    """Put a stack that is installed and locked into one file or directory, for `apply --bundle` without a network.
+    """Pack an installed and locked stack into one file or directory, for `apply --bundle` without a network.
 
-    It holds the images, the easyconfigs with what they were made from, the lock, and sifmod's own wheels. Run it again
-    after an interruption: it goes on where it was.
+    It has the images, the easyconfigs with their inputs, the lock, and sifmod's own wheels. After an interruption, run
+    the command again to continue.
     """
     from sifmod.actions.stack.bundle import WrittenBundle, bundle_stack
     from sifmod.actions.stack.stack_options import read_stack
@@ -158,10 +158,10 @@ class CatalogueOptions(SiteOptions):
 
 @command("stack catalogue", CatalogueOptions)
 def catalogue(given: CatalogueOptions) -> None:
-    """Write pages from which users choose a module: of what is installed, of a stack, or of these easyconfigs.
+    """Write pages for users who choose a module, from what is installed, a stack, or these easyconfigs.
 
-    index.html needs no server and loads nothing from elsewhere: search over names and packages, and for each module
-    the commands that load it, a job script, what is in it, and what is new. --json prints the data.
+    index.html needs no server and loads nothing from elsewhere. It searches names and packages, and shows for each
+    module the commands that load it, a job script, its contents and its changes. --json prints the data.
     """
     from sifmod.actions.author.check import settings_kind
     from sifmod.actions.catalogue.catalogue import Catalogue, write_catalogue
@@ -200,7 +200,7 @@ def _of_stack(stack: "Stack", context: "LoadedSite", given: SiteOptions) -> "tup
 
 
 def _entries(names: tuple[str, ...], everything: bool, context: "LoadedSite") -> "tuple[Entry, ...]":
-    """Of a module that is both installed and in an easyconfig, what is installed."""
+    """The entries, where an installed module replaces the one from an easyconfig."""
     from sifmod.actions.catalogue.gather import installable, installed
     from sifmod.config.find import easyconfigs
     from sifmod.config.word import wanted_easyconfig

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sifmod.actions.stack.job import JobOptions
     from sifmod.cli.stack import ApplyOptions
 
-_CORES = 8  # that a conversion uses at most
+_CORES = 8  # most cores that a conversion uses
 _HOURS = 4
 
 
@@ -30,7 +30,7 @@ class SlurmOptions(Options):
 
 
 def asked_of_jobs(given: "ApplyOptions") -> "JobOptions | None":
-    """What the command line asks of jobs; None where it wants none. Raises OptionError."""
+    """The job options; None without --job. Raises OptionError."""
     if not given.job:
         if alone := next((name for name in fields(SlurmOptions) if getattr(given, name)), None):
             spelled = option_of("stack apply", alone).spellings[-1]

@@ -1,4 +1,4 @@
-"""What the verbs of a stack tell: lines for people, and data."""
+"""Output of the stack commands: text for people, and data."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = False) -> Iterable[str]:
-    """A line for each module, for each layer that it leaves without its image, and for what is no longer named."""
+    """Lines for the modules, for layers that lose their image, and for modules that are no longer named."""
     from sifmod.actions.layer.outgoing import warnings
 
     for step in made.steps:
@@ -29,7 +29,7 @@ def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = Fal
 
 
 def counts(made: "StackPlan") -> Iterable[str]:
-    """How many of each."""
+    """The number of modules per mark."""
     words = {
         " ": "new",
         "R": "made anew",
@@ -45,7 +45,7 @@ def counts(made: "StackPlan") -> Iterable[str]:
 
 
 def disk_needed(found: "Preview") -> Iterable[str]:
-    """What is to be fetched, and whether the disk has the space for it."""
+    """What will be fetched, and whether the disk has enough space."""
     import shutil
 
     if (needed := found.fetches) is None:
@@ -129,7 +129,7 @@ def of_jobs(outcome: "StackOutcome") -> Iterable[str]:
 
 
 def summary(outcome: "StackOutcome") -> Iterable[str]:
-    """What became of it all."""
+    """The summary."""
     made, failed = outcome.plan, outcome.failed
     code = max((error.exit_code for error in failed.values()), default=0)
     held = {number for number, step in enumerate(made.steps) if step.mark == "H"} | outcome.held.keys()

@@ -1,4 +1,4 @@
-"""`sifmod sbom`, `diff`, `push` and `export`: what is in a module or an image, what changed, and where it may go."""
+"""`sifmod sbom`, `diff`, `push` and `export`: inspect, compare and export modules and images."""
 
 import os
 import re
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def subject(text: str, layout: "Layout") -> "Subject":
-    """The module or the image that `text` names; raises ModuleError or FetchError where there is none."""
+    """The module or image that `text` names; raises ModuleError or FetchError if there is none."""
     from sifmod.actions.layer.places import known, layouts
     from sifmod.actions.subject import is_digest, of_generation, of_image
     from sifmod.cli.show import names_image
@@ -50,11 +50,11 @@ class SbomOptions(TreeOptions):
 
 @command("sbom", SbomOptions)
 def sbom_command(given: SbomOptions) -> None:
-    """Print a software bill of materials (CycloneDX 1.6): the packages of an image, read without starting it.
+    """Print a software bill of materials (CycloneDX 1.6) of an image, read without starting it.
 
-    NAME@NUMBER is a generation of a module. FILE is a SIF; an image of the store can be named by its digest too, or by
-    the reference that gave it. Your layers over a module are in it, each as a component of its own. Of a view the
-    modules are that it loads, each with its packages.
+    NAME@NUMBER is a generation of a module. FILE is a SIF; a stored image can also be named by its digest or original
+    reference. Your layers over a module are included as separate components. A view lists the modules that it loads,
+    each with its packages.
     """
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.layer.places import found_layers, known, layouts
@@ -81,7 +81,7 @@ def sbom_command(given: SbomOptions) -> None:
         echo(made.text, nl=False)
 
 
-_MOST = 20  # of the system's packages: more are counted, and --json has them all
+_MOST = 20  # system packages to list; the rest is counted, and --json has all
 _DIGEST = r"\b([0-9a-f]{12})[0-9a-f]{52}\b"
 
 
@@ -94,8 +94,8 @@ class DiffOptions(TreeOptions):
 def diff_command(given: DiffOptions) -> None:
     """Show what changed: packages, variables, bind paths, commands, and what it was made from.
 
-    Two modules, generations (NAME@NUMBER), SIFs, or images of the store by digest or reference. Of one module: its live
-    generation against the one before. The exit code is 0, whether or not something changed.
+    Compares two modules, generations (NAME@NUMBER), SIFs, or stored images by digest or reference; for a single module,
+    its live and its previous generation. The exit code is 0 whether or not something changed.
     """
     from sifmod.actions.diff import diff
     from sifmod.actions.subject import before as generation_before
@@ -120,7 +120,7 @@ def diff_command(given: DiffOptions) -> None:
 
 
 def _lines(found: "Difference") -> "Iterator[str]":
-    """For each part its name and how much of it changed, then what."""
+    """For each part its name, the number of changes, and the changes."""
     parts: tuple[tuple[str, Sequence[Change]], ...] = (
         ("made from", found.origin_changes),
         ("modules", found.loaded_modules),
@@ -173,12 +173,12 @@ class PushCommand(SiteOptions):
 
 @command("push", PushCommand)
 def push_command(given: PushCommand) -> None:
-    """Push an image to a registry, and print the reference that names just this image.
+    """Push an image to a registry, and print the reference that names exactly this image.
 
-    To oras://REGISTRY/REPOSITORY:TAG goes the SIF itself, its signatures in it. To docker://… goes an OCI image: the
-    layers that the SIF was converted from, or was built upon and one more, where a registry has them; else one layer of
-    all its files. What the registry has already is not sent. Logins are those of fetch. Of variables that a definition
-    set the runtime tells the values: it starts the image twice, contained.
+    oras://REGISTRY/REPOSITORY:TAG gets the SIF itself with its signatures. docker://… gets an OCI image: the original
+    layers, or those of its base and one more, if a registry has them; else one layer with all files. Blobs that the
+    registry has are not sent. Logins are the same as for fetch. To read variables set by a definition file, the runtime
+    starts the image twice, isolated.
     """
     from sifmod.actions.push import PushOptions, push
     from sifmod.cli.progress import progress
@@ -224,10 +224,9 @@ class ExportOptions(SiteOptions):
 def export_command(given: ExportOptions) -> None:
     """Write an image as a file or a directory for other tools, and print its path.
 
-    sqsh is what enroot and pyxis start; oci-archive and docker-archive are for podman, docker and skopeo; sandbox is a
-    directory with the files, for apptainer or to look into. Without -o it goes into the current directory, under the
-    name of the module or image. Of variables that a definition set the runtime tells the values: it starts the image
-    twice, contained.
+    sqsh is for enroot and pyxis; oci-archive and docker-archive are for podman, docker and skopeo; sandbox is a
+    directory with the files, for apptainer or for inspection. Without -o it goes into the current directory, named
+    after the module or image. To read variables set by a definition file, the runtime starts the image twice, isolated.
     """
     from sifmod.actions.export import ENDINGS, export
     from sifmod.cli.progress import progress

@@ -1,4 +1,4 @@
-"""`sifmod test`, `jobscript` and `jupyter`: what an installed module is used for."""
+"""`sifmod test`, `jobscript` and `jupyter`: use an installed module."""
 
 import os
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ class TestOptions(TreeOptions):
 def test_command(given: TestOptions) -> int:
     """Show whether an installed module works here: its checks, its GPUs, a collective over its ranks, their network.
 
-    Exit code 22 where a step fails.
+    The exit code is 22 if a step fails.
     """
     from pathlib import Path
 
@@ -88,7 +88,7 @@ def _print(tested: "Tested") -> None:
 
 
 def junit_xml(tested: "Tested") -> str:
-    """One suite, with a case for each step."""
+    """A test suite with a case for each step."""
     from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
     steps, module = tested.steps, str(tested.module)
@@ -114,7 +114,7 @@ def junit_xml(tested: "Tested") -> str:
 
 
 def _written(text: str) -> str:
-    """A text of characters that XML 1.0 has."""
+    """The text with only characters that XML 1.0 allows."""
     return harmless(text).translate({0xFFFE: "?", 0xFFFF: "?"})
 
 
@@ -131,10 +131,10 @@ class JobscriptOptions(TreeOptions):
 
 @command("jobscript", JobscriptOptions)
 def jobscript_command(given: JobscriptOptions) -> None:
-    """Print a job script for Slurm, with this site's GPUs, processors and their binding in it.
+    """Print a Slurm job script with this site's GPUs, processors and binding.
 
-    srun: each task is a process, one for each GPU. torchrun: started once on each node. lightning: as srun, for a
-    script with a Trainer. nccl-tests: all_reduce_perf of the image, which measures the network.
+    srun: one task per GPU. torchrun: one launcher per node. lightning: like srun, for a script with a Trainer.
+    nccl-tests: the image's all_reduce_perf, which measures the network.
     """
     from pathlib import Path
 
@@ -217,7 +217,7 @@ def jupyter_command(given: JupyterOptions) -> None:
 
 
 def _module(name: str, modules: "Set[ModuleName]", kernels: "Sequence[Kernelspec]", layer: str) -> "ModuleName":
-    """The module called so; of several the one that has a kernel."""
+    """The module with this name; of several, the one that has a kernel."""
     from contextlib import suppress
 
     try:
@@ -229,7 +229,7 @@ def _module(name: str, modules: "Set[ModuleName]", kernels: "Sequence[Kernelspec
 
 
 def _start(installation: "Installation", layer: str, *, as_json: bool) -> None:
-    """Say how JupyterLab is reached, and become it: ^C, the signals of a job and the exit code are then its own."""
+    """Print how to reach JupyterLab, then exec it, so that ^C, job signals and the exit code are its own."""
     from sifmod.actions.jupyter import lab
 
     found = lab(installation, layer, os.environ)

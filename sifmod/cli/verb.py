@@ -10,15 +10,15 @@ _IN_FULL = ("install", "config show")  # whose help explains the options of a si
 
 
 def words(ctx: click.Context) -> str:
-    """The verb as it is typed: `install`, `site show`; empty for sifmod itself."""
+    """The command as typed: `install`, `site show`; empty for sifmod itself."""
     return ctx.command_path.partition(" ")[2]
 
 
 class Helped(click.Command):
-    """A command whose `--help` is printed as everything is."""
+    """A command whose `--help` goes through sifmod's output functions."""
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """As click's."""
+        """Like click's."""
         if option := super().get_help_option(ctx):
             option.callback = _print_help
         return option
@@ -31,10 +31,10 @@ def _print_help(ctx: click.Context, _option: click.Parameter, wanted: bool) -> N
 
 
 class Verb(Helped):
-    """A command with its help in this form."""
+    """A command with help in this layout."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Usage, examples, text, options."""
+        """Write usage, examples, text and options."""
         self.format_usage(ctx, formatter)
         write_examples(words(ctx), formatter)
         self.format_help_text(ctx, formatter)
@@ -49,17 +49,17 @@ class Verb(Helped):
 
 
 class VerbGroup(Verb, click.Group):
-    """A verb of several words: `site show`, `site new`."""
+    """A group of commands: `site show`, `site new`."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands, then the options."""
+        """Write the commands, then the options."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, each.get_short_help_str(200)) for name, each in self.commands.items()])
         super().format_options(ctx, formatter)
 
 
 def write_examples(verb: str, formatter: click.HelpFormatter, title: str = "Examples") -> None:
-    """The commands that show a verb, each with what it is for."""
+    """Write the examples of a command, each with its purpose."""
     from sifmod.cli.examples import EXAMPLES
 
     if examples := EXAMPLES.get(verb):
@@ -70,7 +70,7 @@ def write_examples(verb: str, formatter: click.HelpFormatter, title: str = "Exam
 
 
 def option_groups(command: click.Command, ctx: click.Context) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Title, and the rows of its options: how each is spelled, and its text. Those of a site are mostly in one row."""
+    """Titles with the rows of their options: spelling and text. Those of a site are mostly in one row."""
     found: dict[str, list[tuple[str, str]]] = {title: [] for title in ORDER}
     short = []
     for parameter in command.get_params(ctx):

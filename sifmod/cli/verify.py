@@ -34,10 +34,9 @@ class VerifyOptions(SiteOptions):
 def verify_command(given: VerifyOptions) -> int:
     """Hash image, files and layers of the modules again (all by default) and compare with the receipts.
 
-    With --signature check who signed the images instead, of modules or of SIFs anywhere; exit code 1 where one of them
-    has no good signature over all of it by the owner of a known key.
-    With --modes or --repair-modes look at the group and the modes of the whole tree instead; exit code 1 where one of
-    them is another.
+    With --signature, check instead who signed the images of modules or any SIFs; the exit code is 1 if one of them has
+    no valid signature over all of it by a known key. With --modes or --repair-modes, check instead the group and modes
+    of the whole tree; the exit code is 1 if one of them is wrong.
     """
     if given.modes or given.repair_modes:
         if given.names or given.signature or given.keys:
@@ -68,7 +67,7 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
     for module in modules:
         try:
             report.append(Verified(module, verify(layout, installed(layout, module), layers)))
-        except ModuleError as error:  # the others are looked at all the same
+        except ModuleError as error:  # continue with the others
             unreadable = Finding("unreadable", str(layout.switch(module)), "a receipt", error.message)
             report.append(Verified(module, (unreadable,)))
     faults = [fault for one in report for fault in one.faults]
@@ -101,7 +100,7 @@ def _say_what_helps(faults: "list[Finding]", layers: "tuple[Layer, ...]") -> Non
 
 
 def _verify_sharing(settings: dict[str, str], layout: "Layout") -> int:
-    """Say where users for whom the prefix is are shut out: byte for byte all may be as it was installed."""
+    """Report where the prefix's intended users lack access, even if all files match their receipts."""
     from sifmod.actions.sharing import closed
 
     facts = load_context(settings).site
@@ -151,7 +150,7 @@ def _verify_signatures(given: VerifyOptions, layout: "Layout") -> int:
 
 
 def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str | None, Path]]":
-    """The SIFs that the names mean: files, or the images of modules (all by default), each with its module."""
+    """The SIFs for the names: files, or the images of modules (default: all), each with its module."""
     from sifmod.actions.inventory import image_of
     from sifmod.actions.verify import installed
 

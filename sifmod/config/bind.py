@@ -1,4 +1,4 @@
-"""Bind paths: as configuration spells them, as this machine has them, and what is allowed and yet hardly meant."""
+"""Bind paths: their spelling in configuration, what they are on this machine, and warnings about questionable ones."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -40,7 +40,7 @@ def _known_options(options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class BindSpec(Model):
-    """One bind path; `target` is where it appears inside, an `optional` one is left out where its source is missing.
+    """One bind path; `target` is where it appears inside, an `optional` one is skipped if its source is missing.
 
     With `links`, the places that the source or the links directly in it lead to are bound too (see `expand`).
     """
@@ -92,11 +92,11 @@ BindItem = Annotated[
 
 
 def expand(binds: tuple[BindSpec, ...], environ: Mapping[str, str]) -> tuple[tuple[BindSpec, ...], tuple[Input, ...]]:
-    """Bind paths without patterns or links to follow, as this machine is now; and what was looked at.
+    """Bind paths with patterns and links resolved on this machine; and the inputs that were read.
 
-    What a pattern gives is optional, since another node may have other matches; a required pattern without any stays
-    as it is, a missing source. With a target of its own the matches go into that. Where links lead is bound behind
-    everything else, unless it is below a bind path anyway.
+    Matches of a pattern are optional, since another node may have other matches; a required pattern without matches
+    stays as it is, a missing source. If the pattern has a target, the matches go into that. The targets of links are
+    bound last, unless a bind path covers them already.
     """
     spelled: list[BindSpec] = []
     tops: list[str] = []
@@ -128,17 +128,17 @@ def _matching(bind: BindSpec) -> tuple[BindSpec, ...]:
     )
 
 
-# what the programs of the image live in
+# the directories of the image's programs
 _OF_THE_IMAGE = re.compile(r"/usr|/etc|(/usr)?/(s?bin|lib(32|64|x32)?)")
 _SHOWN = 5
 
 
 def lint_binds(tree: Node) -> tuple[Problem, ...]:
-    """What is odd about the binds of checked configuration, one file or several merged, seen from this machine.
+    """Warnings about the binds of valid configuration (one file, or several merged) on this machine.
 
-    A `:` where two bind paths were meant, a missing source that is not optional, one target twice, a target that hides
-    the image's own system, matches of a pattern that cannot be bound. The binds are those of a site, in groups, or of
-    an easyconfig.
+    A `:` that probably separates two bind paths, a missing required source, a duplicate target, a target that hides the
+    image's own system, matches of a pattern that cannot be bound. The binds are those of a site, in groups, or of an
+    easyconfig.
     """
     first: dict[str, str] = {}
     found: list[Problem] = []
@@ -161,7 +161,7 @@ def bind_items(tree: Node) -> Iterator[tuple[str, Node]]:
 
 
 def ends(item: Node) -> tuple[str, str]:
-    """Source and target; a pattern without a target of its own has itself, which no other bind has."""
+    """Source and target; a pattern without a target is its own target, which no other bind has."""
     if item.text:
         parts = item.text.split(":")
         return parts[0], parts[1] if len(parts) > 1 else parts[0]
@@ -188,7 +188,7 @@ def _missing(item: Node, source: str) -> str:
 
 
 def _hiding(source: str, target: str) -> str:
-    """A target that the image's own programs need; of a pattern, the places that its matches go to."""
+    """A warning for a target that the image's own programs need; for a pattern, the targets of its matches."""
     targets = [target]
     if is_pattern(source):
         found = matches(source)
@@ -198,7 +198,7 @@ def _hiding(source: str, target: str) -> str:
 
 
 def _left_out(source: str) -> str:
-    """Matches of a pattern that no bind path can name."""
+    """A warning for matches of a pattern that cannot be written as a bind path."""
     bad = [path for path in matches(source) if not can_be_bound(path)] if is_pattern(source) else []
     return (
         f"left out, for no bind path can hold what is in the name: {_listed([repr(path) for path in bad])}"

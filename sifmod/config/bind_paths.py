@@ -1,9 +1,9 @@
-"""What is on this machine where a bind path points: the places that links lead to.
+"""The targets of links at a bind path on this machine.
 
 Imports neither pydantic nor a YAML parser.
 """
 
-# Paths as text, many of them, of which most are never looked at:
+# Paths as text, because there are many and most are never accessed:
 # ruff: noqa: PTH110, PTH114, PTH115, PTH118, PTH119, PTH120
 
 import os
@@ -15,10 +15,10 @@ _SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "root",
 
 
 def tops_of_links(path: str) -> tuple[str, ...]:
-    """Where `path`, if it is a link, and the links directly in it lead, as far as that is outside: the tops, sorted.
+    """The top directories of all targets outside of `path`, if it is a link, and of the links directly in it; sorted.
 
-    The top of a place is its first two directories, as /pfs/lustrep1 of /pfs/lustrep1/scratch/project_1. Links into
-    the operating system, and broken ones, do not count. Of each link only its text is read.
+    The top of a path is its first two directories, as /pfs/lustrep1 of /pfs/lustrep1/scratch/project_1. Links into the
+    operating system and broken links are ignored. Only the text of each link is read.
     """
     real = realpath(path)
     places = {normpath(join(real, text)) for text in _links_in(path)}
@@ -33,7 +33,7 @@ def tops_of_links(path: str) -> tuple[str, ...]:
 
 
 def within(place: str, directories: Iterable[str]) -> bool:
-    """Tell whether a path is one of the directories, or below one; by their spelling alone."""
+    """Whether a path is one of the directories or below one, compared as text."""
     return any(place == directory or place.startswith(f"{directory.rstrip('/')}/") for directory in directories)
 
 

@@ -1,4 +1,4 @@
-"""A file that somebody else may have made, read as far as a limit allows."""
+"""Reading a file that another user may have made, up to a limit."""
 
 import os
 import stat
@@ -8,11 +8,11 @@ from sifmod.config.limits import LimitName, bound, limits
 
 
 class NotReadError(ValueError):
-    """What is at a path has more bytes than its limit, or is a pipe, a device or a directory."""
+    """The file is larger than its limit, or is a pipe, a device or a directory."""
 
 
 def read_bounded(path: Path, name: LimitName) -> bytes:
-    """Its content; a pipe is not waited for. Raises OSError and NotReadError."""
+    """The content; never waits for a pipe. Raises OSError and NotReadError."""
     most: int = getattr(limits(), name)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)

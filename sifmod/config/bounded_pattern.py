@@ -1,4 +1,4 @@
-"""What a pattern finds, within the limits that the settings may raise."""
+"""The matches of a pattern, within limits that the settings can raise."""
 
 from sifmod.config.limits import limits, raised
 from sifmod.config.pattern import Most, TooMuchError, found_by
@@ -6,7 +6,7 @@ from sifmod.errors import PatternError
 
 
 def matches(pattern: str) -> tuple[str, ...]:
-    """What fits a pattern, sorted. Raises PatternError for one that leads to too much."""
+    """The matches of a pattern, sorted. Raises PatternError for too many."""
     try:
         return tuple(sorted(found_within_limits(pattern, pattern)))
     except TooMuchError as error:
@@ -14,7 +14,7 @@ def matches(pattern: str) -> tuple[str, ...]:
 
 
 def found_within_limits(pattern: str, word: str, *, recursive: bool = False, hidden: bool = False) -> tuple[str, ...]:
-    """As `found_by`; the message of its TooMuchError says how the limit is raised."""
+    """Like `found_by`; the message of its TooMuchError says how to raise the limit."""
     most = Most(limits().pattern_directories, limits().pattern_files)
     try:
         return found_by(pattern, word, most, recursive=recursive, hidden=hidden)

@@ -1,4 +1,4 @@
-"""Build: how an image is made here: packages and files upon a base, a definition file, or a Dockerfile."""
+"""Build: how to build an image: packages and files on a base, a definition file, or a Dockerfile."""
 
 import os
 import re
@@ -17,11 +17,11 @@ from sifmod.config.yaml.validate import Model
 _DOCKERFILE = re.compile(r"(.*/)?(Dockerfile|Containerfile)(\.[^/]*)?|.*/")
 _UPON_BASE = ("pip", "requirements", "files", "env", "labels", "post", "test")
 _OF_RUNTIME = ("/.singularity.d", "/.exec", "/.run", "/.shell", "/.test", "/environment", "/singularity")
-_NOT_FILES = ("/", "/proc", "/sys", "/dev", *_OF_RUNTIME)  # what a runtime mounts, and what it reads
+_NOT_FILES = ("/", "/proc", "/sys", "/dev", *_OF_RUNTIME)  # mounted or read by the runtime
 
 
 def requirement(text: str) -> str:
-    """A requirement, as it is. Raises ValueError for what is none, and for one that names a place."""
+    """A requirement, unchanged. Raises ValueError for an invalid one, and for one with a path or URL."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     text = without_logins(text)
@@ -56,14 +56,14 @@ def _target(text: str) -> str:
 
 
 def spelled_out(value: object) -> object:
-    """A text as the key that it stands for: `x.def` is a definition, a directory or `Dockerfile` a Dockerfile."""
+    """The key for a plain text: `x.def` is a definition, a directory or `Dockerfile` is a Dockerfile."""
     if isinstance(value, str):
         return {"dockerfile" if _DOCKERFILE.fullmatch(value) else "definition": value}
     return value
 
 
 def spelled_out_node(node: Node) -> Node:
-    """The same of a value with its place."""
+    """The same for a Node."""
     value = spelled_out(node.value)
     if isinstance(value, dict) and not isinstance(node.value, dict):
         return Node(dict.fromkeys(value, node), node.mark, node.key)
@@ -71,14 +71,14 @@ def spelled_out_node(node: Node) -> Node:
 
 
 def names_easyconfig(base: str) -> bool:
-    """Whether what stands behind `from` is an easyconfig: a bare name without `.sif`, or a path of a YAML file."""
+    """Whether the value of `from` is an easyconfig: a bare name without `.sif`, or the path of a YAML file."""
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", base) or base.endswith(".sif"):
         return False
     return "/" not in base or base.endswith(SUFFIXES)
 
 
 def place_in_image(source: str, target: str) -> str:
-    """Where a file or directory comes to in the image: a target that ends in `/` is a directory for a file."""
+    """The path of a file or directory in the image: a target that ends in `/` is the directory for a file."""
     inside = target.endswith("/") and not os.path.isdir(source)  # noqa: PTH112 (any text may be asked)
     return "/" + normpath(join(target, basename(source)) if inside else target).lstrip("/")
 
@@ -88,12 +88,12 @@ Requirement = Annotated[NotEmpty, AfterValidator(requirement)]
 
 
 class Build(Model):
-    """Packages, files and variables upon a base; or a definition file or a Dockerfile."""
+    """Packages, files and variables on a base; or a definition file or a Dockerfile."""
 
     from_: Annotated[NotEmpty | None, Field(alias="from")] = None
     """The base: a source as in image.sources, or another easyconfig, whose image it is."""
     pip: tuple[Requirement, ...] = ()
-    """Packages to add, as pip spells them: lightning==2.2.0."""
+    """Packages to add, in pip's syntax: lightning==2.2.0."""
     requirements: NotEmpty | None = None
     """A requirements.txt, or a pylock.toml, which pins everything."""
     files: Annotated[
@@ -105,15 +105,15 @@ class Build(Model):
     labels: Annotated[Pairs, Items(NotEmpty, Line)] = ()
     """Labels of the image."""
     post: Commands = ""
-    """Commands that a shell runs inside while the image is built, which needs a builder."""
+    """Commands that a shell runs inside during the build; this needs a builder."""
     test: Commands = ""
-    """Commands that must succeed inside once the image is built."""
+    """Commands that must succeed inside the finished image."""
     definition: NotEmpty | None = None
     """A definition file that the runtime builds, instead of a base."""
     dockerfile: NotEmpty | None = None
     """A Dockerfile, or a directory with one, instead of a base."""
     arguments: Annotated[Pairs, Items(EnvName, EnvValue)] = ()
-    """Build arguments of the definition or of the Dockerfile."""
+    """Build arguments of the definition or Dockerfile."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

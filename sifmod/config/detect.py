@@ -1,4 +1,4 @@
-"""The site a machine is: named, or recognised by the paths that exist there. Never runs a program."""
+"""The site of a machine: named, or recognised by existing paths. Never runs a program."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,12 +25,12 @@ EXPANDED = ("site", "prefix", "stores", "image_dirs", "robot_paths", "runtime", 
 
 @dataclass(frozen=True)
 class BaseSite:
-    """The site file that all other settings go over, and what was looked at to choose it."""
+    """The site file that other settings override, and the inputs that chose it."""
 
     node: Node
     inputs: tuple[Input, ...]
     how: str  # `named by …`, `recognised by …`
-    left_out: tuple[Problem, ...] = ()  # of files that cannot be read, of which one may be this machine's
+    left_out: tuple[Problem, ...] = ()  # about unreadable files, one of which may be for this machine
 
     @property
     def name(self) -> str:
@@ -38,7 +38,7 @@ class BaseSite:
 
 
 def site_directories(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where site files are looked up: `sites/` of the user's and the machine's settings, then the shipped ones."""
+    """The search path for site files: `sites/` of the user's and the machine's settings, then the shipped ones."""
     machine, user = settings_directories(environ)
     return (user / "sites", machine / "sites", shipped() / "sites")
 
@@ -57,7 +57,7 @@ def read_site_file(path: Path, environ: Mapping[str, str]) -> tuple[Node, Input]
 
 
 def named_site(name: str, by: str, directories: tuple[Path, ...], environ: Mapping[str, str]) -> BaseSite:
-    """The site file called `name`, or at the path `name`; raises OptionError when there is none."""
+    """The site file named `name`, or at the path `name`; raises OptionError if it does not exist."""
     if "/" in name or name.endswith(".yaml"):
         candidates = [Path(name)]
     else:
@@ -72,7 +72,7 @@ def named_site(name: str, by: str, directories: tuple[Path, ...], environ: Mappi
 
 
 def site_names(directories: tuple[Path, ...], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What the sites are called that there are, by their files and by what these say, sorted."""
+    """The names of all sites, from file names and contents, sorted."""
     names: set[str] = set()
     for path in (path for directory in directories for path in directory.glob("*.yaml")):
         names.add(path.stem)
@@ -82,7 +82,7 @@ def site_names(directories: tuple[Path, ...], environ: Mapping[str, str]) -> tup
 
 
 def detected_site(directories: tuple[Path, ...], environ: Mapping[str, str]) -> BaseSite:
-    """The site with the most detection paths, all of which exist; the directories' order decides between equals."""
+    """The site with the most detection paths, all of which exist; ties are decided by the order of the directories."""
     inputs: list[Input] = []
     left_out: list[Problem] = []
     best: tuple[int, Node, str] | None = None
@@ -112,9 +112,9 @@ def detected_site(directories: tuple[Path, ...], environ: Mapping[str, str]) -> 
 
 
 def kept_site(name: str, directories: tuple[Path, ...], environ: Mapping[str, str]) -> BaseSite:
-    """The site that a module was installed with: a name or a path as `--site` takes it, or what its file says it is.
+    """The site that a module was installed with: a name or path as for `--site`, or the name in its file.
 
-    Raises OptionError where there is none any more.
+    Raises OptionError if it no longer exists.
     """
     if "/" not in name and not any((directory / f"{name}.yaml").exists() for directory in directories):
         for path in (path for directory in directories for path in sorted(directory.glob("*.yaml"))):
@@ -129,13 +129,13 @@ def kept_site(name: str, directories: tuple[Path, ...], environ: Mapping[str, st
 
 
 def _read_site(path: Path, environ: Mapping[str, str]) -> tuple[Node, Input]:
-    """A site file, which is called like its file where it does not say otherwise."""
+    """Read a site file; its default name is the file's name."""
     node, read = read_site_file(path, environ)
     return replace(node, value={"name": tree(path.stem, node.mark), **node.entries}), read
 
 
 def _was_there(seen: Input) -> bool:
-    """A path that exists, or a pattern with a match."""
+    """Whether a path exists, or a pattern has a match."""
     if seen.path.startswith("*"):
         return any(iglob(seen.path[1:]))  # noqa: PTH207 (plain names)
     return bool(seen.sha256)

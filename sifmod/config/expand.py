@@ -1,4 +1,4 @@
-"""Variables and `~/` in configuration, replaced from the environment; and relative sources, made absolute."""
+"""Expand variables and `~/` in configuration, and make relative sources absolute."""
 
 import os
 import re
@@ -17,10 +17,10 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 
 
 def settle_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple[str, ...]]:
-    """The sources that can be tried, expanded, and a note for each one left out because a variable is not set.
+    """The usable sources, expanded, and a note for each one that was skipped because a variable is not set.
 
-    A relative path is one of the directory of the file that says it. On the command line a bare name is the file of
-    that name in the current directory, where there is one.
+    A relative path is relative to the directory of the file that contains it. On the command line a bare name is the
+    file of that name in the current directory, if it exists.
     """
     settled: list[Node] = []
     notes: list[str] = []
@@ -39,14 +39,14 @@ def settle_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> tuple
 
 
 def settle_path(node: Node, environ: Mapping[str, str]) -> Node:
-    """A path (`image.build`) made absolute in the same way; what is not set stays as written."""
+    """A path (`image.build`) made absolute in the same way; unset variables stay as written."""
     if not isinstance(node.value, str):
         return node
     return replace(node, value=os.path.join(_directory(node), expand(node.value, environ)))  # noqa: PTH118 (text)
 
 
 def _directory(node: Node) -> str:
-    """Of the file that a value stands in; of an option, the current one."""
+    """The directory of the file with the value; for an option, the current directory."""
     return os.path.abspath(Path(node.mark.file).parent if node.mark.line else ".")  # noqa: PTH100 (a link stays one)
 
 
@@ -63,12 +63,12 @@ def _spelled(text: str) -> str:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """The names of the variables in a text, HOME for a `~/` at its start."""
+    """The names of the variables in a text; HOME for a leading `~/`."""
     return tuple(match.group(1) for match in _VARIABLE.finditer(_spelled(text)))
 
 
 def unset_in(text: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of the variables in a text that are not set, or empty, and have no default."""
+    """The names of the variables in a text that are unset or empty and have no default."""
     found = _VARIABLE.finditer(_spelled(text))
     return tuple(match[1] for match in found if not environ.get(match[1]) and match[2] is None)
 
@@ -76,7 +76,7 @@ def unset_in(text: str, environ: Mapping[str, str]) -> tuple[str, ...]:
 def expand(text: str, environ: Mapping[str, str]) -> str:
     """Replace each `${NAME}` and `${NAME:-DEFAULT}`, and a `~/` at the start by HOME.
 
-    What is not set, or empty, becomes its default, and stays as written where it has none.
+    An unset or empty variable is replaced by its default, or stays as written without one.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -86,7 +86,10 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
 
 
 def expand_paths(node: Node, environ: Mapping[str, str]) -> Node:
-    """Every text below `node` expanded. What is not set stays, behind a `/`, so that it passes for a path for now."""
+    """Expand every text below `node`.
+
+    An unset variable stays, after a `/`, so that the value is valid as a path for now.
+    """
     if isinstance(node.value, dict):
         return replace(node, value={key: expand_paths(value, environ) for key, value in node.value.items()})
     if isinstance(node.value, tuple):
@@ -103,6 +106,6 @@ def texts(node: Node) -> Iterator[Node]:
 
 
 def variables_read(nodes: Iterable[Node], environ: Mapping[str, str]) -> tuple[Input, ...]:
-    """The variables that the texts below `nodes` name, as inputs."""
+    """The variables in the texts below `nodes`, as inputs."""
     names = [name for node in nodes for text in texts(node) for name in names_in(text.raw)]
     return tuple(read_input(f"${name}", environ) for name in dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""Where easyconfigs are, and which one a name means. Imports neither pydantic nor a YAML parser."""
+"""Find easyconfigs, and resolve a name to one of them. Imports neither pydantic nor a YAML parser."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -21,10 +21,10 @@ def shipped() -> Path:
 
 
 def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
-    """The file that `name` means: a path, or a name (with or without `.yaml`) on the easyconfig path.
+    """The file for `name`: a path, or a name (with or without `.yaml`) on the easyconfig path.
 
-    A name is looked up in each directory of `robot_paths` and in its `<Name>/`; the first file found is it.
-    Raises EasyconfigNotFoundError, which says where it looked; wanted.py says what else may have been meant.
+    A name is looked up in each directory of `robot_paths` and in its `<Name>/`; the first file found is used. Raises
+    EasyconfigNotFoundError, which lists the searched places; word.py adds suggestions.
     """
     given = Path(name)
     if is_path(name):
@@ -42,24 +42,27 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
 
 
 def is_path(name: str) -> bool:
-    """Tell whether `name` is a path, and not looked up on the easyconfig path."""
+    """Whether `name` is a path, rather than a name on the easyconfig path."""
     return "/" in name or (name.endswith(SUFFIXES) and _exists(Path(name)))
 
 
 def name_of(path: Path, robot_paths: tuple[Path, ...]) -> str:
-    """What to type for an easyconfig: its name where that is enough, else its path."""
+    """The argument for an easyconfig: its name if that is enough, else its path."""
     found = (place for directory in robot_paths for place in _candidates(directory, path.stem) if _exists(place))
     return path.stem if next(found, None) == path else str(path)
 
 
 def own_path(path: Path | str) -> str:
-    """A file's absolute path, its directory without links. A link stays one: what it names is looked for beside it."""
+    """A file's absolute path with its directory resolved.
+
+    A link stays a link: files that it refers to are looked for beside it.
+    """
     directory, name = os.path.split(os.path.abspath(path))  # noqa: PTH100 (a link stays one)
     return f"{os.path.realpath(directory).rstrip('/')}/{name}"
 
 
 def places_before(found: Path, name: str, robot_paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Where `find_easyconfig` looked for the bare `name` before it came to `found`: a file there would hide that."""
+    """The paths that `find_easyconfig` tried for the bare `name` before `found`: a file there would hide it."""
     places = [candidate for directory in robot_paths for candidate in _candidates(directory, name)]
     return tuple(places[: places.index(found)]) if "/" not in name and found in places else ()
 
@@ -67,8 +70,8 @@ def places_before(found: Path, name: str, robot_paths: tuple[Path, ...]) -> tupl
 def easyconfigs(robot_paths: tuple[Path, ...]) -> tuple[Path, ...]:
     """Every easyconfig on the easyconfig path.
 
-    Sorted by name within each directory, the directories in order; the second file of one name is hidden by the
-    first, as `find_easyconfig` would have it.
+    Sorted by name within each directory, the directories in order; a second file with the same name is hidden by the
+    first, as in `find_easyconfig`.
     """
     found: dict[str, Path] = {}
     for directory in robot_paths:
@@ -78,9 +81,9 @@ def easyconfigs(robot_paths: tuple[Path, ...]) -> tuple[Path, ...]:
 
 
 def quick_robot_paths(site: str | None, given: str | None, environ: Mapping[str, str]) -> tuple[Path, ...] | None:
-    """The easyconfig path where options and variables decide it; None where settings files have to be read.
+    """The easyconfig path if options and variables decide it; None if settings files must be read.
 
-    `site` and `given` are what --site and --robot-paths say. The sites that ship name no easyconfigs of their own.
+    `site` and `given` are the values of --site and --robot-paths. Shipped sites have no easyconfig path of their own.
     """
     if misspelt(environ) or has_settings(environ):
         return None
@@ -97,7 +100,7 @@ def quick_robot_paths(site: str | None, given: str | None, environ: Mapping[str,
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a name longer than the file system allows, a directory that cannot be searched
+    except OSError:  # a name that is too long for the file system, an unreadable directory
         return False
 
 

@@ -1,4 +1,4 @@
-"""Hooks: programs of a site that sifmod runs before and after what it does, and who may say so."""
+"""Hooks: programs of a site that sifmod runs before and after its actions, and which files may define them."""
 
 import os
 import stat
@@ -24,7 +24,7 @@ _LINKS = 40  # that the kernel follows
 
 @dataclass(frozen=True)
 class Hook:
-    """A program that is to be run at one moment, for at most so many seconds; `said_in` is the file that says so."""
+    """A program to run at one moment, with a time limit in seconds; `said_in` is the file that defines it."""
 
     moment: str
     program: str  # absolute
@@ -42,7 +42,7 @@ Programs = tuple[Annotated[str, AfterValidator(_program)], ...]
 
 
 class HookKeys(Model):
-    """Programs, each with its absolute path, in the order in which they are run."""
+    """Absolute paths of programs, in the order in which they run."""
 
     before_fetch: Programs = ()
     after_fetch: Programs = ()
@@ -53,11 +53,11 @@ class HookKeys(Model):
     before_retire: Programs = ()
     after_retire: Programs = ()
     seconds: Annotated[int, Field(ge=1, le=86400), BeforeValidator(whole_number)] = SECONDS
-    """What each may take; then it is ended, and has failed."""
+    """Time limit in seconds; a hook that exceeds it is ended and has failed."""
 
 
 def hooks_of(keys: HookKeys, site: Node) -> tuple[Hook, ...]:
-    """The hooks of merged settings, each with the file that names it."""
+    """The hooks in merged settings, each with the file that names it."""
     return tuple(
         Hook(moment, item.text, item.mark.file, keys.seconds)
         for moment in get_args(Moment)
@@ -66,9 +66,9 @@ def hooks_of(keys: HookKeys, site: Node) -> tuple[Hook, ...]:
 
 
 def distrusted(hook: Hook) -> str:
-    """Why this user does not run a hook: others could have written it, or the file that names it; "" where none could.
+    """Why this user does not run a hook: other users can write it, or the file that names it; "" if they cannot.
 
-    Only root and this user may own, and write, both files and the directories above them.
+    Both files and the directories above them must be owned and writable only by root and this user.
     """
     return next((why for path in (hook.said_in, hook.program) for why in _writers(path)), "")
 
@@ -82,13 +82,14 @@ def _writers(path: str) -> Iterator[str]:
             return
         if status.st_uid not in (0, os.geteuid()):
             yield f"{place} belongs to {user_name(status.st_uid)}"
-        sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & 0o1000  # in which nobody replaces what is another's
+        # sticky: nobody can replace another user's files
+        sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & 0o1000
         if status.st_mode & 0o022 and not sticky and not stat.S_ISLNK(status.st_mode):
             yield f"others may write {place}"
 
 
 def _way(path: str) -> Iterator[Path]:
-    """Each directory and each link on the way to what a path leads to, and that itself."""
+    """Every directory and link on the way to the target of a path, and the target."""
     here, left, links = Path("/"), [*reversed((Path.cwd() / path).parts)], 0
     while left:
         name = left.pop()

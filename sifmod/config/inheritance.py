@@ -1,4 +1,4 @@
-"""What an easyconfig inherits: its presets, what it extends, the file itself, its variants; and what a view has."""
+"""Inheritance of an easyconfig: its presets, the easyconfigs it extends, the file itself, its variants; and views."""
 
 import os
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem
 
 @dataclass(frozen=True)
 class Inherited:
-    """What is merged, in this order: `first`, `presets`, `common`, those of one of the `variants`, `last`."""
+    """The layers to merge, in this order: `first`, `presets`, `common`, those of one variant, `last`."""
 
     presets: tuple[Node, ...]
     common: tuple[Node, ...]
@@ -26,9 +26,9 @@ class Inherited:
     last: tuple[Node, ...] = ()
 
     def of(self, variant: str | None) -> tuple[Node, ...]:
-        """The layers of one variant; of the easyconfig itself for None.
+        """The layers of one variant; None: of the easyconfig itself.
 
-        A variant called rocm, cuda, none or cpu has that accelerator where nothing says otherwise.
+        A variant named rocm, cuda, none or cpu has that accelerator by default.
         """
         if variant is None:
             return (*self.first, *self.presets, *self.common, *self.last)
@@ -41,7 +41,7 @@ class Inherited:
 
 @dataclass(frozen=True)
 class InheritedByVariant:
-    """A variant's presets, which lie below the file like the file's own, and its keys."""
+    """A variant's presets, which rank below the file like the file's own, and its keys."""
 
     presets: tuple[Node, ...]
     own: tuple[Node, ...]
@@ -51,7 +51,7 @@ _NOTHING = Inherited((), (), {}, ())
 
 
 def read_inherited(path: Path, robot_paths: tuple[Path, ...]) -> Inherited:
-    """Read a file, its preset and all that it extends; raises ConfigError with every problem of every file."""
+    """Read a file, its presets and all files that it extends; raises ConfigError with every problem of every file."""
     reading = _Reading(robot_paths)
     layers = reading.file(path, ())
     if reading.problems:
@@ -61,14 +61,14 @@ def read_inherited(path: Path, robot_paths: tuple[Path, ...]) -> Inherited:
 
 @dataclass
 class _Reading:
-    """Follows `preset` and `extends`, and goes on after a problem so that all are found."""
+    """Follows `preset` and `extends`, and continues after a problem to find all of them."""
 
     robot_paths: tuple[Path, ...]
     problems: list[Problem] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
 
     def file(self, path: Path, above: tuple[Path, ...], extends: Node | None = None) -> Inherited:
-        """`above` are the files that extend this one, by their real paths; `extends` is where the last one says so."""
+        """`above` are the real paths of the files that extend this one; `extends` is the key in the last of them."""
         node = self._read(path, EasyconfigFile) if extends is None else self._base(path, extends)
         if node is None:
             return _NOTHING
@@ -103,7 +103,7 @@ class _Reading:
         return document.node
 
     def _base(self, path: Path, extends: Node) -> Node | None:
-        """As `_read`, for a file that another one names: of what is no easyconfig nothing is shown."""
+        """Like `_read`, for a file that another one names: the content of other files is never shown."""
         apart = _Reading(self.robot_paths)
         node = apart._read(path, EasyconfigFile)
         keys = {base_key(key) for key in node.entries} if node is not None else set()
@@ -168,12 +168,12 @@ def is_view(easyconfig: Node) -> bool:
 
 
 def view_defaults(defaults: Node) -> Node:
-    """The lowest layer of a view: most of what other easyconfigs get belongs to the modules that it loads."""
+    """The lowest layer of a view: most defaults of other easyconfigs belong to the modules that it loads."""
     return replace(defaults, value={"accelerator": defaults.entries["accelerator"]})
 
 
 def checked_view(view: Node) -> tuple[Node, tuple[Problem, ...]]:
-    """A view without keys that only an image can have, and what is wrong: each of them, and modules of one name."""
+    """A view without the keys that need an image, and its problems: each such key, and two modules with one name."""
     entries = view.entries
     found = [
         problem_at(entries[key].key, key, "a view, which has modules, has no image of its own: leave one of them out")

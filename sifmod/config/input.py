@@ -1,4 +1,4 @@
-"""What an installation was made from: the files, variables and facts that a later run compares, cheaply.
+"""The inputs of an installation: files, variables and facts that a later run compares cheaply.
 
 Imports neither pydantic nor a YAML parser: an unchanged module is recognised with this file alone.
 """
@@ -19,7 +19,7 @@ from sifmod.result import Described, PathText, Sha256
 PRESENT = "present"
 OWN_FILES = "files of sifmod"
 DEVICES = (("cuda", "/dev/nvidiactl"), ("rocm", "/dev/kfd"))
-# Lmod sets MODULESHOME too, so its own variables are asked first.
+# Lmod sets MODULESHOME too, so its own variables are checked first.
 _SYNTAX_VARIABLES: tuple[tuple[str, Syntax], ...] = (
     ("LMOD_CMD", "lua"),
     ("LMOD_VERSION", "lua"),
@@ -39,10 +39,10 @@ _VARIABLES = ("EBU_USER_PREFIX", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 class Input:
     """A file that was read, or looked for.
 
-    `path` is a file's path (digest: of its content), a directory's path with a `/` at its end (digest: of the names
-    in it), `$NAME` (digest: of the variable's value), `?` and a path of which only the existence counts (the word
-    `present`), `*` and a pattern (digest: of its matches), or `@` and a directory (digest: of where its links lead, see
-    bind_paths.tops_of_links). `sha256` is None for what was looked for and was not there, or could not be read.
+    `path` is a file's path (digest: of its content), a directory's path with a `/` at its end (digest: of the names in
+    it), `$NAME` (digest: of the variable's value), `?` and a path whose existence alone counts (the word `present`),
+    `*` and a pattern (digest: of its matches), or `@` and a directory (digest: of where its links lead, see
+    bind_paths.tops_of_links). `sha256` is None for an input that was missing or unreadable.
     """
 
     path: PathText  # in JSON, which has files alone
@@ -50,7 +50,7 @@ class Input:
 
 
 def read_input(path: str, environ: Mapping[str, str]) -> Input:
-    """Look at `path` (spelled as in `Input`) now."""
+    """Read the current state of `path` (spelled as in `Input`)."""
     if path.startswith("$"):
         value = environ.get(path[1:])
         return Input(path, None if value is None else sha256_bytes(os.fsencode(value)))
@@ -58,7 +58,7 @@ def read_input(path: str, environ: Mapping[str, str]) -> Input:
         try:
             found = _matches(path[1:]) if path.startswith("*") else tops_of_links(path[1:])
         except TooMuchError:
-            return Input(path, None)  # never unchanged: it is decided again, within the limits of the settings
+            return Input(path, None)  # never unchanged: decided again, within the limits of the settings
         return Input(path, sha256_bytes(os.fsencode("\n".join(found))))
     try:
         if path.endswith("/"):
@@ -75,7 +75,7 @@ def _matches(pattern: str) -> tuple[str, ...]:
 
 
 class Surroundings:
-    """The machine, the environment and the files around it as they are now; each of them is looked at once."""
+    """The current state of the machine, the environment and the files; each is read once."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
@@ -86,7 +86,7 @@ class Surroundings:
         return current_facts(self.environ)
 
     def unchanged(self, inputs: Iterable[Input]) -> bool:
-        """Tell whether every input still is as it was."""
+        """Whether no input has changed."""
         return all(self._look(seen.path) == seen.sha256 for seen in inputs)
 
     def _look(self, path: str) -> str | None:
@@ -96,7 +96,7 @@ class Surroundings:
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> str:
-    """The absolute path of an executable on PATH, or the empty text."""
+    """The absolute path of an executable on PATH, or an empty text."""
     for directory in environ.get("PATH", "").split(":"):
         candidate = f"{directory}/{name}"
         if directory.startswith("/") and os.access(candidate, os.X_OK) and Path(candidate).is_file():
@@ -105,20 +105,20 @@ def find_program(name: str, environ: Mapping[str, str]) -> str:
 
 
 def module_tools(environ: Mapping[str, str]) -> tuple[Syntax, ...]:
-    """What the module tools that are seen here read, that of the tool in use first: Lmod, Environment Modules."""
+    """The syntaxes of the module tools found here (Lmod, Environment Modules), the one in use first."""
     named = [syntax for variable, syntax in _SYNTAX_VARIABLES if environ.get(variable)][:1]  # Lmod sets MODULESHOME too
     there = [syntax for place, syntax in _SYNTAX_PLACES if Path(place).exists()]
     return tuple(dict.fromkeys((*named, *there)))
 
 
 def module_syntax(environ: Mapping[str, str]) -> Syntax:
-    """The syntax of the module tool in use: `lua` for Lmod, `tcl` for Environment Modules, `lua` where none is seen."""
+    """The syntax of the module tool in use: `lua` for Lmod, `tcl` for Environment Modules, `lua` if none is found."""
     return next(iter(module_tools(environ)), "lua")
 
 
 @cache
 def _own_files() -> str:
-    """A digest of the sifmod that runs: between two releases, only this tells one from another."""
+    """A digest of the running sifmod, which distinguishes versions between two releases."""
     top, found = Path(__file__).parent.parent, []
     for directory, below, names in os.walk(top):
         below[:] = [name for name in below if name != "__pycache__"]
@@ -129,9 +129,9 @@ def _own_files() -> str:
 
 
 def current_facts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Everything about this machine, environment and sifmod that decides, as sorted (name, value) pairs.
+    """All deciding facts about this machine, environment and sifmod, as sorted (name, value) pairs.
 
-    The prefix is no such thing: a receipt is found by it, whatever named it.
+    The prefix is not among them: the receipt is found by it, wherever it was configured.
     """
     facts = {f"device {accelerator}": PRESENT if Path(device).exists() else "" for accelerator, device in DEVICES}
     for runtime in RUNTIMES:

@@ -1,22 +1,22 @@
-"""The kinds of modulefiles and of runtimes, and what tells one from another.
+"""The kinds of modulefiles and runtimes, and how to recognise them.
 
-A new one is added here. The type checker then names each place that must decide about it.
+New kinds are added here; the type checker then reports each place that must handle them.
 """
 
 from typing import Literal, get_args
 
 Syntax = Literal["lua", "tcl"]  # Lmod's modulefiles, and those of Environment Modules
 RuntimeKind = Literal["apptainer", "singularity"]
-MpiUse = Literal["image", "host", "auto"]  # whose MPI a module has
+MpiUse = Literal["image", "host", "auto"]  # which MPI a module uses
 
-StaleLayer = Literal["warn", "quiet", "refuse"]  # what becomes of a start where a layer is for another image
+StaleLayer = Literal["warn", "quiet", "refuse"]  # what a start does if a layer is for another image
 
 SYNTAXES: tuple[Syntax, ...] = get_args(Syntax)
 RUNTIMES: tuple[RuntimeKind, ...] = get_args(RuntimeKind)
 
 
 def stub_path(module: object, syntax: Syntax) -> str:
-    """Where the modulefile of `module` is, below `<prefix>/modules`."""
+    """The path of `module`'s modulefile below `<prefix>/modules`."""
     match syntax:
         case "lua":
             return f"{module}.lua"
@@ -39,5 +39,5 @@ def syntax_of(stub: str) -> Syntax:
 
 
 def kind_of(program: str) -> RuntimeKind:
-    """What a runtime is by the name of its program, links resolved: `singularity` is often a link to apptainer."""
+    """The kind of a runtime, by the resolved name of its program: `singularity` is often a link to apptainer."""
     return "apptainer" if "apptainer" in program.rpartition("/")[2] else "singularity"

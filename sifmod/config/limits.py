@@ -1,4 +1,4 @@
-"""Bounds of the work that files of others can ask for, which a site can raise.
+"""Limits on the work that other users' files can cause; a site can raise them.
 
 They are this process's: a command reads its settings first (actions/start.py), and what reads a file of somebody else's
 is far from them.
@@ -36,42 +36,42 @@ LimitName = Literal[
 
 
 class Limits(Model):
-    """What is read at most of a file that somebody else may have made."""
+    """Maximum sizes and counts when reading files that another user may have made."""
 
     stack_size: Size = 1 << 20
-    """Bytes of one file of a stack."""
+    """Bytes of a stack file."""
     include_depth: Count = 11
-    """Of files of a stack that include files."""
+    """Depth of nested includes in stack files."""
     included_files: Count = 1000
-    """Files that a stack includes, each as often as it is included."""
+    """Files that a stack includes, counted at each include."""
     pattern_directories: Count = 5_000
-    """Directories that a pattern in a stack, or of a bind path, leads to, by every way."""
+    """Directories that a pattern in a stack or a bind path visits."""
     pattern_files: Count = 50_000
-    """Files that a pattern in a stack, or of a bind path, finds."""
+    """Files that a pattern in a stack or a bind path matches."""
     lock_size: Size = 64 << 20
-    """Bytes of a lock, of modules or packages, or of a requirements.txt."""
+    """Bytes of a lock (modules or packages) or of a requirements.txt."""
     bundle_files: Count = 50_000
     """Files in a bundle."""
     bundle_file_size: Size = 64 << 20
-    """Bytes of a file in a bundle that is no image and no wheel."""
+    """Bytes of a file in a bundle, except images and wheels."""
     bundle_size: Size = 256 << 20
-    """Bytes of all of those."""
+    """Bytes of all such files in a bundle."""
     build_files: Count = 200_000
     """Files of a recipe, or of the context of a Dockerfile."""
     build_text_size: Size = 1 << 20
-    """Bytes of a Dockerfile, and of what says which files are left out of its context."""
+    """Bytes of a Dockerfile, and of its .dockerignore."""
     build_rules: Count = 1000
-    """Lines that say so; each is compared with each file."""
+    """Lines of a .dockerignore; each is compared with each file."""
     archive_files: Count = 1_000_000
     """Files in an archive of an image (oci-archive, docker-archive)."""
     header_size: Size = 1 << 20
     """Bytes of an extended header in a layer of an image."""
     sparse_file_size: Size = 1 << 41
-    """Bytes that a sparse file in a layer has by its own account; each 128 KiB take 4 bytes of memory."""
+    """Apparent bytes of a sparse file in a layer; each 128 KiB take 4 bytes of memory."""
     image_packages: Count = 20_000
-    """Packages that an image is searched for."""
+    """Packages that are listed of an image."""
     image_files: Count = 2_000_000
-    """Files that are looked at on the way."""
+    """Files that are visited to list them."""
     wrappers: Count = 2000
     """Wrappers of one module, with `wrappers: auto`."""
 
@@ -80,21 +80,21 @@ _current = Limits()
 
 
 def limits() -> Limits:
-    """Those in force."""
+    """The limits in force."""
     return _current
 
 
 def use_limits(own: Limits) -> None:
-    """Let `own` be in force from now on."""
+    """Use `own` from now on."""
     global _current
     _current = own
 
 
 def bound(name: LimitName) -> str:
-    """What follows `more than`: the bound, and how it is raised."""
+    """The limit and how to raise it, for messages: `more than …`."""
     return f"{getattr(_current, name)}{raised(name)}"
 
 
 def raised(name: LimitName) -> str:
-    """How a bound is raised, for a message that has said what it is."""
+    """How to raise a limit, for a message that has named it."""
     return f" (`limits: {{{name}: N}}` in the settings raises the bound)"

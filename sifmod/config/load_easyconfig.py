@@ -1,4 +1,4 @@
-"""An easyconfig with its preset, what it extends, its variant and the command line merged in."""
+"""Load an easyconfig: merge its presets, the easyconfigs it extends, its variant and the command line."""
 
 import os
 import shlex
@@ -24,34 +24,34 @@ from sifmod.config.yaml.validate import build, did_you_mean
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, PatternError, Problem, VariantError
 
 _MARK = Mark("default", 0, 0)
-# Empty, so that what the host has does not reach the container; `PYTHONPATH: null` lets it through.
+# Empty, so that the host's value does not reach the container; `PYTHONPATH: null` passes it on.
 _ENV = {"PYTHONNOUSERSITE": "1", "PIP_USER": "0", "PYTHONPATH": "", "LD_PRELOAD": ""}
-_WRAPPERS = ("start-shell",)  # of an image nothing else is known
+_WRAPPERS = ("start-shell",)  # if nothing is known about the image
 _RUNSCRIPTS = (
     *("conda-python-simple", "conda-python-distributed", "get-master", "start-shell", "list-packages"),
     *("torchrun-distributed", "gpu-check"),
 )
 Overrides = Mapping[str, str | tuple[str, ...]]
-"""What the command line says, by key path: `{"image.sources": ("/data/x.sif",)}`; a tuple is a list."""
+"""Values from the command line, by key path: `{"image.sources": ("/data/x.sif",)}`; a tuple is a list."""
 
 _WHICH_PYTHON = frozenset(("activate", "conda", "venv"))
 
 
 @dataclass(frozen=True)
 class LoadedEasyconfig:
-    """The easyconfig of one variant, where each value comes from, and every file and variable that was looked at."""
+    """The easyconfig of one variant, the origin of each value, and every file and variable that was read."""
 
     easyconfig: Easyconfig
-    variant: str | None  # None where the file has no variants
+    variant: str | None  # None if the file has no variants
     path: Path
     inputs: tuple[Input, ...]  # the site's are not among them
     origins: tuple[Origin, ...]
-    notes: tuple[str, ...]  # what the user should know: a source left out because its variable is not set
-    layers: Inherited  # what it was merged from
+    notes: tuple[str, ...]  # for the user: a source was skipped because its variable is not set
+    layers: Inherited  # the layers it was merged from
     plain: Easyconfig  # without quirks, for its variables
-    quirks: tuple[Quirk, ...]  # those that apply
+    quirks: tuple[Quirk, ...]  # the ones that apply
     tree: Node  # the layers merged
-    bases: tuple[Easyconfig, ...]  # of an image that is built: what it is built upon, and what that is, and so on
+    bases: tuple[Easyconfig, ...]  # of an image that is built: its base, the base of that, and so on
 
 
 def load_easyconfig(
@@ -80,9 +80,9 @@ def with_digests(loaded: LoadedEasyconfig, site: LoadedSite, digests: tuple[str,
 
 
 def all_variants(path: Path, loaded_site: LoadedSite, environ: Mapping[str, str]) -> tuple[LoadedEasyconfig, ...]:
-    """Every variant, whether it fits the site or not; the easyconfig itself where it has none.
+    """Every variant, whether or not it fits the site; without variants the easyconfig itself.
 
-    Raises ConfigError with every problem of every variant, two variants that give one module among them.
+    Raises ConfigError with every problem of every variant, including two variants with the same module.
     """
     layers = _layers(path, loaded_site.site, {})
     loaded: list[LoadedEasyconfig] = []
@@ -114,7 +114,7 @@ def _layers(path: Path, site: Site, overrides: Overrides) -> Inherited:
 class _Surroundings:
     site: LoadedSite
     environ: Mapping[str, str]
-    above: tuple[Path, ...] = ()  # the easyconfigs that are built upon this one
+    above: tuple[Path, ...] = ()  # the easyconfigs that build on this one
 
 
 def _load(path: Path, layers: Inherited, variant: str | None, around: _Surroundings) -> LoadedEasyconfig:
@@ -159,7 +159,7 @@ def _load(path: Path, layers: Inherited, variant: str | None, around: _Surroundi
 def _merged(
     path: Path, layers: tuple[Node, ...], environ: Mapping[str, str]
 ) -> tuple[Easyconfig, Node, Node, tuple[str, ...]]:
-    """The easyconfig, its merged layers complete and as they were written, and the notes about its sources."""
+    """The easyconfig, its merged layers both completed and as written, and the notes about its sources."""
     start = Mark(str(path), 1, 1)
     merged = merge(layers, start)
     notes: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ def _merged(
         complete = replace(merged, value={**merged.entries, "image": image})
     easyconfig = build(Easyconfig, complete)
     if isinstance(easyconfig, tuple) or wrong:
-        # What a default lacks is missing from the beginning of the file.
+        # If a default is incomplete, the problem is reported at the start of the file.
         found = (*(easyconfig if isinstance(easyconfig, tuple) else ()), *wrong)
         placed = (problem if problem.line else problem_at(start, problem.key, problem.message) for problem in found)
         raise ConfigError(tuple(sorted(placed)))
@@ -180,7 +180,7 @@ def _merged(
 
 
 def _settled(merged: Node, environ: Mapping[str, str]) -> tuple[Node, tuple[str, ...]]:
-    """The image with its name, and with absolute sources; and the notes about those that were left out."""
+    """The image with its name and absolute sources, and notes about skipped sources."""
     image = merged.entries.get("image", Node({}, merged.mark, merged.key))
     entries = {"filename": filename(merged), **image.entries}
     notes: tuple[str, ...] = ()
@@ -195,7 +195,7 @@ def _settled(merged: Node, environ: Mapping[str, str]) -> tuple[Node, tuple[str,
 
 
 def _settled_build(written: Node, environ: Mapping[str, str]) -> Node:
-    """How the image is built, with absolute paths, but those of `files`."""
+    """The build with absolute paths, except those of `files`."""
     recipe = spelled_out_node(written)
     entries = {
         key: settle_path(node, environ) if key in ("definition", "dockerfile", "requirements") else node
@@ -217,7 +217,7 @@ def _settled_build(written: Node, environ: Mapping[str, str]) -> Node:
 def _with_files(recipe: Build, node: Node) -> Build:
     """The build with absolute paths of its files.
 
-    Raises ConfigError for one that a link leads elsewhere, and for two that would be one file of the image.
+    Raises ConfigError for links that leave the directory, and for two files with one path in the image.
     """
     files, problems, places = [], [], dict[str, str]()
     written = node.entries["files"].entries if recipe.files else {}
@@ -238,7 +238,7 @@ def _with_files(recipe: Build, node: Node) -> Build:
 
 
 def _python_of_base(own: Node, base: Node) -> tuple[str, ...]:
-    """The keys that say where the Python of an image is, as far as the easyconfig of the base alone says them."""
+    """The keys that locate an image's Python, if only the base's easyconfig sets them."""
     said = {key for key in (*_WHICH_PYTHON, "path") if own.at(key).mark != _MARK and key in own.entries}
     keys = () if _WHICH_PYTHON & said else sorted(_WHICH_PYTHON)
     return tuple(key for key in (*keys, "path") if key in base.entries and key not in said)
@@ -247,7 +247,7 @@ def _python_of_base(own: Node, base: Node) -> tuple[str, ...]:
 def _base(
     base: str, easyconfig: Easyconfig, complete: Node, around: "_Surroundings"
 ) -> tuple[LoadedEasyconfig, tuple[Input, ...]]:
-    """The easyconfig whose image one is built upon, and every file that was looked at for it."""
+    """The easyconfig of the base image, and every file that was read for it."""
     image = easyconfig.own_image
     mark = complete.entries["image"].entries["build"].entries["from"].mark
     site = replace(around.site.site, accelerator=easyconfig.accelerator, arch=image.arch)
@@ -266,7 +266,7 @@ def _base(
 
 
 def defaults(site: Site) -> Node:
-    """The lowest layer. Without an accelerator or an architecture of its own an easyconfig takes the site's."""
+    """The lowest layer. An easyconfig without accelerator or architecture gets the site's."""
     values = {"path": ("/runscripts",), "env": _ENV, "wrappers": _WRAPPERS, "runscripts": _RUNSCRIPTS}
     of_site = {"accelerator": site.accelerator, "image": {"arch": site.arch}}
     entries = {**tree(values, _MARK).entries, **tree(of_site, Mark(f"site {site.name}", 0, 0)).entries}
@@ -274,7 +274,7 @@ def defaults(site: Site) -> Node:
 
 
 def filename(easyconfig: Node) -> Node:
-    """The SIF's name when the easyconfig gives none: `<name>-<version><versionsuffix>.sif`."""
+    """The default name of the SIF: `<name>-<version><versionsuffix>.sif`."""
     name, version, suffix = _module_of(easyconfig)
     return tree(f"{name}-{version}{suffix}.sif" if name and version else "image.sif", _MARK)
 
@@ -284,10 +284,10 @@ def _module_of(easyconfig: Node) -> tuple[str, ...]:
 
 
 def choose_variant(path: Path, layers: Inherited, site: Site, wanted: str | None) -> str | None:
-    """The variant called `wanted`, else the first that fits the site; None for an easyconfig without variants.
+    """The variant named `wanted`, else the first that fits the site; None for an easyconfig without variants.
 
-    A variant fits when its accelerator and its image's architecture are the site's.
-    Raises VariantError, which lists the variants, each with its command.
+    A variant fits if its accelerator and its image's architecture are the site's. Raises VariantError, which lists the
+    variants, each with its command.
     """
     if wanted is not None and not layers.variants:
         raise VariantError(f"{path.name} has no variants, so none is called {wanted!r}", "leave out --variant")
@@ -310,9 +310,9 @@ def choose_variant(path: Path, layers: Inherited, site: Site, wanted: str | None
 
 
 def variants_for(path: Path, site: Site) -> tuple[str | None, ...]:
-    """The variants of an easyconfig whose image has the site's architecture; None alone where it has no variants.
+    """The variants of an easyconfig whose image has the site's architecture; only None if it has no variants.
 
-    Raises ConfigError, VariantError where there are variants and none is for this architecture.
+    Raises ConfigError, VariantError if no variant is for this architecture.
     """
     layers = _layers(path, site, {})
     fit = tuple(name for name in layers.variants if _target(layers, name)[1] == site.arch)
@@ -323,9 +323,9 @@ def variants_for(path: Path, site: Site) -> tuple[str | None, ...]:
 
 
 def outlines(path: Path, site: Site) -> Iterator[Offered]:
-    """The variants of an easyconfig, in their order, by name and machine alone, and without a check of the rest.
+    """The variants of an easyconfig in order, with name and machine only; the rest is not validated.
 
-    The easyconfig itself where it has none. Raises ConfigError.
+    Without variants the easyconfig itself. Raises ConfigError.
     """
     layers = _layers(path, site, {})
     for variant in layers.variants or (None,):

@@ -36,29 +36,29 @@ DECIDED = "settings/decided.yaml"  # in a bundle
 
 @dataclass(frozen=True)
 class LoadedSite:
-    """The site, where each value comes from, and everything that was looked at to find it."""
+    """The site, the origin of each value, and all inputs that were read."""
 
     site: Site
     origins: tuple[Origin, ...]
     inputs: tuple[Input, ...]
     facts: tuple[tuple[str, str], ...]  # input.current_facts
     tree: Node  # the settings merged
-    left_out: tuple[Problem, ...]  # of site files that cannot be read, where one of them may be this machine's
+    left_out: tuple[Problem, ...]  # about unreadable site files, one of which may be for this machine
     quirk_directories: tuple[Path, ...]  # a later one hides a file of an earlier one
-    said: Node  # what decides about a module's files, without what the site's own file says
+    said: Node  # settings that decide a module's files, except those in the site file
     file: str  # of the site
 
     @cached_property
     def quirks(self) -> tuple[Quirk, ...]:
-        """Those that there are, for whichever site; read when they are first asked for.
+        """All quirks, for any site; read on first use.
 
-        Raises ConfigError with every problem of every quirk, and where it is not certain which site this is.
+        Raises ConfigError with every problem of every quirk, and if the site is uncertain.
         """
         return self._read_quirks[0]
 
     @property
     def quirk_inputs(self) -> tuple[Input, ...]:
-        """What was looked at to find the quirks."""
+        """The inputs that were read to find the quirks."""
         return self._read_quirks[1]
 
     @cached_property
@@ -68,23 +68,23 @@ class LoadedSite:
         return read_quirks(self.quirk_directories, os.environ)
 
     def without_quirks(self) -> "LoadedSite":
-        """The same for what does not ask which quirks there are."""
+        """The same for callers that do not need the quirks."""
         return replace(self, left_out=(), quirk_directories=())
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What a module was installed with, which counts where no option, variable or settings file says otherwise."""
+    """The site and facts that a module was installed with; options, variables and settings files override them."""
 
     site: str  # a name or a path
-    facts: Mapping[str, str]  # of its machine
+    facts: Mapping[str, str]  # facts about its machine
 
 
 def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Kept | None = None) -> LoadedSite:
     """The site in force. `overrides` are the command line's, by key (option.KEYS).
 
-    Raises OptionError for what the command line or a SIFMOD_* variable says, ConfigError for every problem of every
-    settings file. Runs no program; reads only settings files and looks whether detection paths exist.
+    Raises OptionError for invalid options or SIFMOD_* variables, ConfigError with every problem of every settings file.
+    Runs no program; reads only settings files and tests whether detection paths exist.
     """
     bundle, local = environ.get(BUNDLE), outside_bundle(environ)
     options = option_layers(overrides, local)
@@ -121,23 +121,23 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
 
 
 def _only(node: Node, *, deciding: bool) -> Node:
-    """The settings that decide about a module's files, or the others."""
+    """The settings that decide a module's files, or the other ones."""
     entries = {key: one for key, one in node.entries.items() if (key.removesuffix("+") in DECIDING) == deciding}
     return replace(node, value=entries)
 
 
 def _names_site(layers: tuple[Node, ...]) -> Node | None:
-    """What names the site, if anything does: the last layer's."""
+    """The name of the site in the last layer that has one, or None."""
     return next((node for layer in reversed(layers) if (node := layer.at("site")).value is not None), None)
 
 
 def _facts(
     environ: Mapping[str, str], kept: Kept | None, named: Node | None, runtime: str
 ) -> tuple[tuple[str, str], ...]:
-    """What is found on this machine, or was on that of the install: its devices, its runtime, its module tool.
+    """Facts about this machine, or the machine of the install: devices, runtime, module tool.
 
-    The runtime is looked for again where there was none, or not the one that is wanted. Variables are those of now, but
-    for one that named the site, and so are the files of sifmod.
+    The runtime is searched again if there was none, or another one is wanted. Variables (except one that named the
+    site) and sifmod's files are the current ones.
     """
     now = dict(current_facts(environ))
     if kept is None:
@@ -151,7 +151,7 @@ def _facts(
 
 
 def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple[Input, ...]]:
-    """The machine's files in the order of their names, then the user's."""
+    """The machine's files, sorted by name, then the user's."""
     directory, user = settings_directories(environ)
     inputs = [read_input(f"{directory}/", environ)]
     nodes: list[Node] = []
@@ -180,7 +180,7 @@ def _base_site(layers: tuple[Node, ...], environ: Mapping[str, str], kept: Kept 
 
 
 def _robot_paths(layers: tuple[Node, ...]) -> tuple[Node, ...]:
-    """A search path: what is said nearer to the user is looked at first, and hides nothing of what was said before."""
+    """A search path: directories from settings closer to the user come first; none is dropped."""
     found: list[Node] = []
     for layer in reversed(layers):
         for key in ("robot_paths", "robot_paths+"):
@@ -227,10 +227,10 @@ _SHARING = ("sharing", "group", "umask")
 
 
 def about_this_prefix(levels: Sequence[Sequence[Node]]) -> tuple[tuple[Node, ...], dict[str, str]]:
-    """The layers without the sharing of another prefix than the last one named, and the prefixes which that one hides.
+    """The layers without the sharing of any prefix but the last, and the prefixes that the last one replaces.
 
     A level is the machine's files, the user's, the variables or the command line. With `sharing` go the `group` and the
-    `umask` of its level; where nothing says `sharing` they stay. The prefixes have the place at which each is named.
+    `umask` of its level; without a new `sharing` they stay. Each prefix comes with the place that names it.
     """
     named = [_prefix(level) for level in levels]
     last = next((node.text for node in reversed(named) if node), "")
@@ -253,13 +253,13 @@ def _prefix(level: Sequence[Node]) -> Node | None:
 
 
 class Sites:
-    """The sites for one run, each read once; its quirks come with a site, so that they too are read once."""
+    """The sites of one run, each read once together with its quirks."""
 
     def __init__(self) -> None:
         self._loaded: dict[object, LoadedSite] = {}
 
     def of(self, given: Mapping[str, str], kept: Kept | None = None) -> LoadedSite:
-        """The site in force with those of these options that are about it. Raises ConfigError, OptionError."""
+        """The site in force, with those of the options that concern it. Raises ConfigError, OptionError."""
         about = {name: text for name, text in given.items() if name in KEYS}
         key = (frozenset(about.items()), kept and (kept.site, frozenset(kept.facts.items())))
         if key not in self._loaded:

@@ -1,4 +1,4 @@
-"""An MPI profile: the host's MPI, as a site has it, to be used in the place of an image's own."""
+"""An MPI profile: a site's host MPI, which is used instead of an image's own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from sifmod.config.text import BindPath, Name, NotEmpty, SearchDirectory, Versio
 from sifmod.config.yaml.validate import Model, load_model
 from sifmod.errors import OptionError
 
-HOST_MPI = "/host-mpi"  # where the host's libraries are inside
-# by ABI: under which names programs want it; Debian calls MPICH's libmpich
+HOST_MPI = "/host-mpi"  # the directory of the host's libraries in the container
+# by ABI: the sonames that programs need; Debian's MPICH is libmpich
 _NAMES = {
     "mpich": ("libmpi.so.12", "libmpich.so.12"),
     "openmpi 2": ("libmpi.so.20",),
@@ -28,24 +28,24 @@ _NAMES = {
 
 
 class ProfileFile(Model):
-    """What a profile's file may hold."""
+    """The keys of a profile file."""
 
     description: NotEmpty
     version: Version
-    """Of the MPI; of Open MPI the first number decides which images it can serve."""
+    """The version of the MPI; the major version of Open MPI decides which images it fits."""
     abi: Literal["mpich", "openmpi"]
     library: Annotated[BindPath, expecting(r"/[^*?\[]*", "the absolute path of one file")]
-    """The MPI library of the host, which must be there wherever the module is loaded."""
+    """The host's MPI library, which must exist wherever the module is loaded."""
     libraries: tuple[BindPath, ...] = ()
-    """What else of the host is put beside it, patterns with `*` mostly: the libraries that it needs."""
+    """Further host libraries that it needs, usually patterns with `*`; they are put beside it."""
     library_path: tuple[SearchDirectory, ...] = ()
-    """Directories, bound otherwise, in which the loader looks after that."""
+    """Further directories for the loader to search, which other binds provide."""
     binds: tuple[BindItem, ...] = ()
     """Bind paths beside those of the site."""
     env: ContainerEnv = ()
     """Variables inside the container."""
     srun: Name | None = None
-    """What `srun --mpi=` must say; a load sets SLURM_MPI_TYPE to it where the user has not."""
+    """The value for `srun --mpi=`; a load sets SLURM_MPI_TYPE to it unless the user has set it."""
 
     @model_validator(mode="after")
     def _is_known(self) -> Self:
@@ -61,7 +61,7 @@ class ProfileFile(Model):
 
 @dataclass(frozen=True)
 class Profile:
-    """The host's MPI: its file, and all that is bound, as this machine has it."""
+    """The host's MPI: its file, and all binds on this machine."""
 
     name: str
     file: ProfileFile
@@ -78,20 +78,20 @@ class Profile:
 
 @dataclass(frozen=True)
 class WantedMpi:
-    """Which MPI a module is to have, before its image is known."""
+    """The MPI that a module wants, before its image is known."""
 
     use: MpiUse = "image"
-    stated: bool = False  # by the easyconfig: an image without an MPI is then an error
-    profile: Profile | None = None  # None where the image's own is used
+    stated: bool = False  # by the easyconfig: then an image without MPI is an error
+    profile: Profile | None = None  # None: the image's own is used
 
 
 IMAGES_OWN = WantedMpi()
 
 
 def wanted_mpi(easyconfig: Easyconfig, site: Site, environ: Mapping[str, str]) -> tuple[WantedMpi, tuple[Input, ...]]:
-    """Which MPI a module is to have here, and what was looked at. An easyconfig that binds the host's MPI has it.
+    """The MPI that a module wants here, and the inputs. An easyconfig that binds the host's MPI itself has it.
 
-    Raises OptionError where the host's is asked for and the site has no profile, and what read_profile raises.
+    Raises OptionError if the host's MPI is required and the site has no profile, and the errors of read_profile.
     """
     use = easyconfig.mpi or site.mpi
     if use == "image" or (use == "auto" and not site.mpi_profile):
@@ -112,7 +112,7 @@ def wanted_mpi(easyconfig: Easyconfig, site: Site, environ: Mapping[str, str]) -
 def read_profile(
     name: str, directories: tuple[Path, ...], environ: Mapping[str, str]
 ) -> tuple[Profile, tuple[Input, ...]]:
-    """The profile called `name` in the last of the directories that has it, and what was looked at.
+    """The profile `name` in the last of the directories that has it, and the inputs.
 
     Raises OptionError where there is none, ConfigError with all problems of its file.
     """
@@ -130,7 +130,7 @@ def read_profile(
 
 
 def profile_of(path: Path, environ: Mapping[str, str]) -> tuple[Profile, tuple[Input, ...]]:
-    """The profile of one file, its patterns as this machine has them. Raises ConfigError."""
+    """The profile of one file, with patterns expanded on this machine. Raises ConfigError."""
     file, document = load_model(ProfileFile, path)
     own = [BindSpec(source=file.library, target=f"{HOST_MPI}/{name}") for name in _NAMES[file.abi_name]]
     beside = [

@@ -36,18 +36,18 @@ class ModuleName:
 
     @property
     def variable(self) -> str:
-        """The name as EasyBuild spells it in a variable (EBROOT…): `-` → MIN, `+` → PLUS, other signs dropped."""
+        """The name as EasyBuild spells it in a variable (EBROOT…): `-` → MIN, `+` → PLUS, others are dropped."""
         spelled = self.name.upper().replace("-", "MIN").replace("+", "PLUS")
         return "".join(letter for letter in spelled if letter.isascii() and (letter.isalnum() or letter == "_"))
 
 
 def is_part(text: str) -> bool:
-    """Whether `text` can be a module's name or version: what an easyconfig may say, and a file name can hold."""
+    """Whether `text` can be a module's name or version: valid in an easyconfig and as a file name."""
     return _PART.fullmatch(text) is not None and ".." not in text
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Tell whether `name` holds `pattern`, or matches it when it has `*`, `?` or `[`; case does not matter."""
+    """Whether `name` contains `pattern`, or matches it if it has `*`, `?` or `[`; case is ignored."""
     name, pattern = name.casefold(), pattern.casefold()
     if not any(sign in pattern for sign in "*?["):
         return pattern in name

@@ -1,8 +1,8 @@
-"""Offered: what one variant of an easyconfig can install, as far as a search asks; and the index of what ships.
+"""The data of an installable variant that a search needs; and the index of the shipped easyconfigs.
 
-`scripts/index` writes the index, one file beside the shipped easyconfigs, so that a search reads no YAML. An entry
-counts only while every file that it was made from has the bytes of then; an easyconfig without an entry that counts is
-read itself. Imports neither pydantic nor a YAML parser.
+`scripts/index` writes the index, one file beside the shipped easyconfigs, so that a search reads no YAML. An entry is
+valid only while every file that it was made from is unchanged; without a valid entry the easyconfig itself is read.
+Imports neither pydantic nor a YAML parser.
 """
 
 import json
@@ -32,18 +32,18 @@ class Offered:
     versionsuffix: str
     accelerator: str
     description: str
-    keywords: Internal[tuple[str, ...]]  # what whatis says, and the presets
+    keywords: Internal[tuple[str, ...]]  # from whatis, and the presets
     contents: Annotated[dict[str, str], Described("packages in the image, with versions")]
-    sources: tuple[str, ...]  # without passwords; a definition file is `build:PATH`, so is the base of a build
+    sources: tuple[str, ...]  # without passwords; a definition file or the base of a build is `build:PATH`
     available: Annotated[OrNull[str], Described("where the image is, when it is not public")]
-    arch: Internal[str]  # empty where it is the machine's
+    arch: Internal[str]  # empty: the machine's
 
     @property
     def module(self) -> ModuleText:
         return f"{self.name}/{self.version}{self.versionsuffix}"
 
     def fits(self, accelerator: str, arch: str) -> bool:
-        """Whether it is for a machine with these."""
+        """Whether it runs on a machine with this accelerator and architecture."""
         return self.accelerator == accelerator and self.arch in ("", arch)
 
     @property
@@ -61,9 +61,9 @@ class Offered:
 
     @property
     def where(self) -> str:
-        """Where the image comes from, for people: a repository with its registry, or that it has no public source.
+        """The image's origin, for people: a repository with its registry, or "no public source".
 
-        What it is built from, where that is on this machine; what a view loads, which has no source at all.
+        For an image built from local files, these; for a view, the modules it loads.
         """
         if not self.sources:
             return self.available
@@ -78,14 +78,14 @@ class Offered:
 
     @property
     def components(self) -> tuple[tuple[str, str], ...]:
-        """(name, version) in lower case of what is in the image, as the contents and the versionsuffix say."""
+        """Lower-case (name, version) pairs of the image's contents, from the contents and the versionsuffix."""
         said = (*self.contents.items(), *_SUFFIX_PAIR.findall(self.versionsuffix))
         return tuple((name.lower(), version) for name, version in said)
 
 
 def read_index(robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> dict[Path, tuple[Offered, ...]]:
-    """What each easyconfig of the last directory offers, by its path: those whose files are as they were indexed."""
-    root = robot_paths[-1]  # what ships
+    """The index entries by easyconfig path, for easyconfigs of the last directory that have not changed since."""
+    root = robot_paths[-1]  # the shipped easyconfigs
     try:
         data = json.loads((root / INDEX).read_bytes())
         files, easyconfigs = data["files"], data["easyconfigs"]
@@ -98,13 +98,13 @@ def read_index(robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> dic
             if file not in changed and changed.isdisjoint(entry["reads"])
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}  # the easyconfigs themselves say the same, more slowly
+        return {}  # reading the easyconfigs gives the same, more slowly
 
 
 def index_text(root: Path, offers: Mapping[str, tuple[Offered, ...]], reads: Mapping[str, tuple[str, ...]]) -> str:
-    """The index of these easyconfigs, by their paths below `root`; `reads` are the files and `$VARIABLES` beside.
+    """The index of these easyconfigs, by path below `root`; `reads`: the files and `$VARIABLES` that each reads.
 
-    One line a file and one a module, sorted. Raises OSError for a file that is not there.
+    One line for each file and each module, sorted. Raises OSError for a missing file.
     """
     files = sorted({*offers, *(name for names in reads.values() for name in names if not name.startswith("$"))})
     digests = [f"{_text(file)}: {_text(sha256_bytes((root / file).read_bytes()))}" for file in files]
@@ -127,7 +127,7 @@ def _digest(path: Path) -> str | None:
 
 
 def _hidden(files: Iterable[str], robot_paths: tuple[Path, ...]) -> Iterable[str]:
-    """Presets of which another directory on the easyconfig path has one of the name."""
+    """Presets that another directory on the easyconfig path hides."""
     others = [directory for directory in robot_paths if directory != robot_paths[-1]]
     presets = [file for file in files if file.startswith("presets/")] if others else []
     return (file for file in presets if any((directory / file).is_file() for directory in others))

@@ -15,12 +15,12 @@ class Origin(NamedTuple):
 
 
 def of_tree(node: Node, key: str) -> tuple[Origin, ...]:
-    """The origins of every value of a merged tree that stands at `key`."""
+    """The origins of every value of a merged tree below `key`."""
     return tuple(Origin(path, _text(leaf), str(leaf.mark)) for path, leaf in leaves(node, key))
 
 
 def of_default(key: str, value: object) -> tuple[Origin, ...]:
-    """The origins of a model's default, as YAML would have it: one of each item; nothing for one that is empty."""
+    """The origins of a model's default, as for YAML: one for each item; none for an empty default."""
     match value:
         case Model():
             parts = [of_default(join_key(key, name), getattr(value, name)) for name in type(value).model_fields]

@@ -1,9 +1,9 @@
-"""What a pattern with `*`, `?` or `[…]` finds, where it does not lead to too much.
+"""Matches of a pattern with `*`, `?` or `[…]`, within limits.
 
 Imports neither pydantic nor a YAML parser.
 """
 
-# Paths as text, many of them, of which most are never looked at:
+# Paths as text, because there are many and most are never accessed:
 # ruff: noqa: PTH207
 
 from glob import has_magic, iglob
@@ -17,7 +17,7 @@ def is_pattern(path: str) -> bool:
 
 
 class TooMuchError(ValueError):
-    """A pattern leads to too much; `files` says whether that is what it finds, or the directories on the way."""
+    """A pattern exceeds a limit; `files`: the number of matches, else of visited directories."""
 
     def __init__(self, message: str, *, files: bool) -> None:
         super().__init__(message)
@@ -25,16 +25,16 @@ class TooMuchError(ValueError):
 
 
 class Most(NamedTuple):
-    """What a pattern may lead to; by default as limits.Limits has it."""
+    """The limits of a pattern; by default those of limits.Limits."""
 
     directories: int = 5_000
     files: int = 50_000
 
 
 def found_by(pattern: str, word: str, most: Most, *, recursive: bool = False, hidden: bool = False) -> tuple[str, ...]:
-    """What a pattern finds. Raises TooMuchError, about `word`, as for links that lead back.
+    """The matches of a pattern. Raises TooMuchError about `word`, also for cycles of links.
 
-    `hidden`: `*` is a dot in front too.
+    `hidden`: `*` also matches a leading dot.
     """
     parts = pattern.split("/")
     looked_at = 0

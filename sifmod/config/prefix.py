@@ -16,19 +16,19 @@ _OUTSIDE = "_SIFMOD_OUTSIDE_BUNDLE"
 
 
 def bundle_variables(variables: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a bundle for its easyconfigs, and one that says what they are in this environment."""
+    """The variables of a bundle for its easyconfigs, and one that keeps their values in this environment."""
     return {**variables, _OUTSIDE: json.dumps({name: environ.get(name) for name in variables})}
 
 
 def outside_bundle(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment as it was before a bundle has set anything: local settings mean that one."""
+    """The environment before a bundle changed it, which local settings refer to."""
     before = json.loads(environ.get(_OUTSIDE, "{}"))
     local = {name: text for name, text in environ.items() if name not in (BUNDLE, _OUTSIDE, *before)}
     return local | {name: text for name, text in before.items() if text is not None}
 
 
 def home(environ: Mapping[str, str]) -> str:
-    """The user's home directory; raises OptionError where there is none."""
+    """The user's home directory; raises OptionError if there is none."""
     if (found := environ.get("HOME", "")).startswith("/"):
         return found
     try:
@@ -50,7 +50,7 @@ def data_home(environ: Mapping[str, str]) -> Path:
 
 
 def default_prefix(environ: Mapping[str, str]) -> tuple[Path, str]:
-    """Where things go without a configured prefix, and why: `$EBU_USER_PREFIX/sifmod`, else the XDG data directory."""
+    """The default prefix and its reason: `$EBU_USER_PREFIX/sifmod`, else the XDG data directory."""
     easybuild = environ.get("EBU_USER_PREFIX", "")
     if easybuild.startswith("~/"):
         easybuild = home(environ) + easybuild[1:]
@@ -62,7 +62,7 @@ def default_prefix(environ: Mapping[str, str]) -> tuple[Path, str]:
 
 
 def quick_prefix(option: str | None, environ: Mapping[str, str]) -> str | None:
-    """The prefix where the command line, a variable or the default decides it; None where files have to be read."""
+    """The prefix if the command line, a variable or the default decides it; None if files must be read."""
     if misspelt(environ):
         return None  # which is then refused
     if option:
@@ -79,12 +79,12 @@ def misspelt(environ: Mapping[str, str]) -> bool:
 
 
 def has_settings(environ: Mapping[str, str]) -> bool:
-    """Tell whether the machine or the user may have settings files."""
+    """Whether the machine or the user may have settings files."""
     return any(directory.exists() for directory in settings_directories(environ))
 
 
 def settings_directories(environ: Mapping[str, str]) -> tuple[Path, Path]:
-    """Of the machine and of the user; those of a bundle while its stack is applied."""
+    """The directories of the machine and the user; of a bundle while its stack is applied."""
     if bundle := environ.get(BUNDLE):
         return Path(bundle) / "settings", Path(bundle) / "settings"
     return Path(environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES), config_home(environ) / "sifmod"

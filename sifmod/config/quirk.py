@@ -1,4 +1,4 @@
-"""A quirk: variables that one image, or one site, needs to have set or unset, with the reason and where it is told."""
+"""A quirk: variables that one image or one site needs set or unset, with the reason."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
 def _alone(value: object) -> object:
-    """One text is a list of it; so is a number, of which the message then is that it wants quotes."""
+    """A single text becomes a list; a number too, so that the message asks for quotes."""
     return (value,) if isinstance(value, str | Number) else value
 
 
@@ -44,16 +44,16 @@ def _images(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Match(Model):
-    """What a quirk is for; all that is given must fit."""
+    """The conditions of a quirk; all given ones must hold."""
 
     name: Name | None = None
     """The module's name."""
     versions: Annotated[tuple[NotEmpty, ...], BeforeValidator(_alone), AfterValidator(_ranges)] = ()
-    """Ranges that the easyconfig's version lies in, all of them."""
+    """Ranges of the easyconfig's version; all must hold."""
     image: Annotated[tuple[NotEmpty, ...], BeforeValidator(_alone), AfterValidator(_images)] = ()
-    """The SIF's file name, with wildcards, or `sha256:…` of the SIF or of its manifest; one of them fits."""
+    """The SIF's file name, with wildcards, or `sha256:…` of the SIF or its manifest; one must match."""
     site: Annotated[tuple[Name, ...], BeforeValidator(_alone)] = ()
-    """The site's name, one of them."""
+    """Names of sites; one must match."""
 
     @model_validator(mode="after")
     def _something(self) -> "Match":
@@ -63,7 +63,7 @@ class Match(Model):
 
 
 class QuirkFile(Model):
-    """What a quirk's file may hold; `null` unsets a variable."""
+    """The keys of a quirk file; `null` unsets a variable."""
 
     description: NotEmpty
     reason: NotEmpty
@@ -81,14 +81,14 @@ class Quirk:
     name: str  # of its file, without .yaml
     path: Path
     file: QuirkFile
-    layer: Node  # env, host_env and runscript_env; a null removes, and one in env does so in all three
+    layer: Node  # env, host_env and runscript_env; null removes, and a null in env removes from all three
 
     def unset(self, variables: Variables) -> tuple[str, ...]:
         return tuple(name for name, value in self.layer.at(variables).entries.items() if value.value is None)
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        """That it applies, and what it unsets; what it sets comes with the easyconfig's values."""
+        """Origins for the quirk and the variables it unsets; those it sets are among the easyconfig's values."""
         unset = [
             Origin(join_key(kind, name), "(unset)", str(self.layer.entries[kind].entries[name].mark))
             for kind in VARIABLES
@@ -97,14 +97,14 @@ class Quirk:
         return (Origin(join_key("quirks", self.name), self.file.description, str(self.path)), *unset)
 
     def __str__(self) -> str:
-        """One line for people: its name, what it is, and what it does."""
+        """One line for people: its name, description and effect."""
         done = [f"{name}={value}" for kind in VARIABLES for name, value in getattr(self.file, kind)]
         done += [f"no {name}" for kind in VARIABLES for name in self.unset(kind)]
         return f"{self.name}: {self.file.description} ({', '.join(dict.fromkeys(done))})"
 
 
 def read_quirks(directories: Iterable[Path], environ: Mapping[str, str]) -> tuple[tuple[Quirk, ...], tuple[Input, ...]]:
-    """The quirks of `directories`, and what was looked at; a file hides one of the same name in an earlier directory.
+    """The quirks of `directories`, and the inputs; a file hides one of the same name in an earlier directory.
 
     Sorted by name. Raises ConfigError with every problem of every file.
     """
@@ -137,9 +137,9 @@ def read_quirk(path: Path) -> tuple[Quirk, Input]:
 
 
 def _everywhere(layer: dict[str, Node]) -> dict[str, Node]:
-    """What is unset inside the container comes from the host's variables and the runscripts neither.
+    """A variable unset in the container is also unset on the host and in the runscripts.
 
-    Where one of these two says something else about the variable, that counts.
+    A value in one of these two takes precedence.
     """
     if "env" not in layer:
         return layer
@@ -153,9 +153,9 @@ def _everywhere(layer: dict[str, Node]) -> dict[str, Node]:
 def applicable(
     quirks: tuple[Quirk, ...], easyconfig: Easyconfig, site: str, digests: tuple[str, ...] = ()
 ) -> tuple[Quirk, ...]:
-    """The quirks that fit and do something.
+    """The quirks that match and have an effect.
 
-    `digests` are those of the image (`sha256:…`) that the easyconfig does not state.
+    `digests` are digests of the image (`sha256:…`) that the easyconfig does not contain.
     """
     image = easyconfig.image
     stated = [f"sha256:{image.sha256}"] if image and image.sha256 else []

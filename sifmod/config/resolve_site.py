@@ -1,4 +1,4 @@
-"""What settings leave open (`auto`, no prefix), found out from the facts of this machine."""
+"""Resolve settings that are open (`auto`, no prefix) from the facts of this machine."""
 
 import os
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ _MACHINES: dict[str, Arch] = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "a
 
 @dataclass(frozen=True)
 class Resolved:
-    """A site, and how each value that no setting gave was found."""
+    """A site, and how each value without a setting was determined."""
 
     site: Site
     how: dict[str, str]
     inputs: tuple[Input, ...]
 
     def found(self, key: str) -> str:
-        """What was found for a key of `how`, as text."""
+        """The value found for a key of `how`, as text."""
         if key == "runtime":
             return self.site.runtime_path or "(none)"
         value = getattr(self.site, key)
@@ -41,9 +41,9 @@ def resolve(
     facts: Mapping[str, str],
     hidden: Mapping[str, str] = MappingProxyType({}),
 ) -> Resolved:
-    """Decide everything that is still open. Raises OptionError for a machine that cannot be decided about.
+    """Resolve everything that is still open. Raises OptionError if the machine cannot be determined.
 
-    `hidden`: prefixes that this one has taken the place of, with where each is named.
+    `hidden`: prefixes that this one replaces, each with the place that names it.
     """
     how: dict[str, str] = {}
     kind, program = _runtime(file.runtime, facts, how)
@@ -74,7 +74,7 @@ def resolve(
 
 
 def _umask(file: SiteFile) -> int | None:
-    """What `sharing` comes to; else `umask`. Raises OptionError for keys that do not go together."""
+    """The umask from `sharing`, else `umask`. Raises OptionError for contradictory keys."""
     if file.sharing is None:
         return int(file.umask, 8) if file.umask is not None else None
     if file.umask is not None:
@@ -122,7 +122,7 @@ def _syntax(
 
 
 def _runtime(wanted: str, facts: Mapping[str, str], how: dict[str, str]) -> tuple[RuntimeKind, str]:
-    """The kind is that of the program itself: `singularity` is often a link to apptainer."""
+    """The kind is that of the resolved program: `singularity` is often a link to apptainer."""
     if wanted.startswith("/"):
         if not (os.access(wanted, os.X_OK) and Path(wanted).is_file()):
             raise OptionError(f"runtime: {wanted} is not a program", "give the path of an apptainer or singularity")

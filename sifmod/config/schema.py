@@ -9,14 +9,14 @@ JSON = dict[str, Any]
 
 
 def easyconfig_schema() -> JSON:
-    """The schema (JSON Schema 2020-12) of what a file may hold, read off the models that check it.
+    """The JSON Schema (2020-12) of an easyconfig file, derived from the models that validate it.
 
     Any key may be missing (a preset or `extends` may give it), null (it removes), or appended to with `key+`.
     """
     schema = EasyconfigFile.model_json_schema()
     definitions = {name: _layer(definition) for name, definition in schema.pop("$defs").items()}
     whole = _layer(schema)
-    # not an enumeration: a site has presets of its own
+    # not an enumeration: a site can have its own presets
     whole["properties"]["preset"]["examples"] = sorted(path.stem for path in (shipped() / "presets").glob("*.yaml"))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -28,7 +28,7 @@ def easyconfig_schema() -> JSON:
 
 
 def stack_schema() -> JSON:
-    """The schema of what a stack's file may hold."""
+    """The schema of a stack file."""
     from sifmod.config.stack import StackFile
 
     about = {"title": "sifmod stack", "description": "Easyconfigs that are published together."}
@@ -50,7 +50,7 @@ def _layer(schema: JSON) -> JSON:
 
 
 def _or_null(schema: JSON) -> JSON:
-    """The schema, or null; null among a map's values too, where it removes a key."""
+    """The schema or null; also null for a map's values, where it removes a key."""
     schema = dict(schema)
     if isinstance(inner := schema.get("additionalProperties"), dict):
         schema["additionalProperties"] = _or_null(inner)

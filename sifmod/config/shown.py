@@ -1,32 +1,32 @@
-"""A source as it is shown: without a password, and without a query, which may be a signature."""
+"""Redact sources for display: remove passwords and queries, which may be signatures."""
 
 import re
 
-_SCHEME = re.compile(r"[^\w./~]*([A-Za-z][A-Za-z0-9+.-]*):")  # also behind a blank, which is refused later
+_SCHEME = re.compile(r"[^\w./~]*([A-Za-z][A-Za-z0-9+.-]*):")  # also after a blank, which is rejected later
 _FORGOTTEN = re.compile(r"(?i)[^\w./~]*(https?|docker|oras|library|file|oci)//")
 LOCAL = ("file", "oci", "oci-archive", "docker-archive")
 REGISTRIES = ("docker", "oras", "library")
-# an @ of a registry's reference that ends no credentials: before something like a digest, or behind a repository
+# an @ in a registry reference that does not end credentials: before a digest, or after a repository
 _NO_CREDENTIALS = re.compile(r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)?@[^/:@]*)$")
-_HEAD = re.compile(r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}")  # a path has but one slash
+_HEAD = re.compile(r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}")  # a path has only one slash
 _HOST = re.compile(r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)")
 
-# of any URL in a text what is in front of the host; a name alone is no login where the key of ssh is. Of the web's
-# schemes parsers take any number of slashes, either way round (https://url.spec.whatwg.org/#special-authority-slashes-state)
-# A scheme has a bound: without one, a long text of `a.a.a.` takes minutes.
+# of any URL in a text the part before the host; with an ssh key a name alone is not a login. For the web's schemes
+# parsers take any number of slashes, either way round (https://url.spec.whatwg.org/#special-authority-slashes-state)
+# The scheme's length is limited: otherwise a long text of `a.a.a.` takes minutes.
 _START = r"\b((?:[a-z][a-z0-9.-]{0,40}\+)?(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]{0,40}://)"
 _LOGIN = re.compile(rf"(?i){_START}([^\s/?#]*@|[^\s/?#@:]*:(?![0-9]*(?:[/?#\s]|$))\S*@)")
 _OF_SSH = re.compile(r"(?i)(git\+)?ssh://[^:@/]+@")
 
 
 def has_login(text: str) -> bool:
-    """Whether a URL in the text has a name or a password in front of its host, but for the name that ssh wants."""
+    """Whether a URL in the text has a user or password before its host, except the user that ssh needs."""
     words = (_until_login(word)[0] for word in text.split())
     return any(not _OF_SSH.fullmatch(found[0]) for word in words for found in _LOGIN.finditer(word))
 
 
 def without_logins(text: str) -> str:
-    """The text, its URLs without what is in front of their hosts."""
+    """The text with the logins removed from its URLs."""
     return re.sub(r"\S+", _without, text)
 
 
@@ -36,13 +36,13 @@ def _without(word: re.Match[str]) -> str:
 
 
 def _until_login(word: str) -> tuple[str, str]:
-    """What of a word may hold a login, and the rest: behind the last @ nothing is looked for, again and again."""
+    """Split a word after its last @, so that the part without logins is never searched again."""
     end = word.rfind("@") + 1
     return word[:end], word[end:]
 
 
 def shown(source: str) -> str:
-    """`source` for messages, progress and help; pure. A path and a name are as they are, also what only looks odd."""
+    """`source` for messages, progress and help. Paths and names stay unchanged."""
     scheme = _SCHEME.match(source)
     if scheme is None:
         return _of_url(source) if _FORGOTTEN.match(source) else source

@@ -1,4 +1,4 @@
-"""The kinds of text that configuration may hold, each with the rule that keeps it harmless."""
+"""The kinds of text in configuration, each with the rule that makes it safe."""
 
 import re
 import shlex
@@ -13,11 +13,11 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from sifmod.config.kinds import RUNTIMES
 from sifmod.config.yaml.node import Number, shown
 
-# C0 and C1 controls, DEL, and the two Unicode line ends: what a terminal, a shell or Lmod would act on. Half
-# surrogates are bytes of the environment that are not UTF-8: no file can hold them as text.
+# C0 and C1 controls, DEL, and the two Unicode line ends: characters that a terminal, a shell or Lmod interprets. Half
+# surrogates are bytes of the environment that are not UTF-8; they cannot be written to a file.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-# `,` and `:` separate bind paths, and the runtimes read `"` and `\` as quotes and escapes in them.
+# `,` and `:` separate bind paths, and the runtimes interpret `"` and `\` as quotes and escapes.
 _NOT_IN_BINDS = re.compile(r'[,:"\\]')
 _SIZE = re.compile(r"([0-9]+)\s*([kKMGT]i?B?|B)?")
 _UNITS = {"": 1, "B": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -51,7 +51,7 @@ def _match(pattern: str, rule: str) -> Callable[[str], str]:
 
 
 def expecting(pattern: str, what: str) -> AfterValidator:
-    """What refuses a text that the whole pattern does not fit: `expected …, got 'text'`."""
+    """A validator that rejects a text unless the whole pattern matches: `expected …, got 'text'`."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -81,12 +81,12 @@ def _bind_path(text: str) -> str:
 
 
 def can_be_bound(path: str) -> bool:
-    """Tell whether a path can stand in a bind path."""
+    """Whether a path can be used in a bind path."""
     return path.startswith("/") and not _NOT_IN_BINDS.search(path) and not _CONTROL.search(path)
 
 
 def is_root(path: str) -> bool:
-    """Tell whether an absolute path is `/`, however it is spelled."""
+    """Whether an absolute path is `/`, in any spelling."""
     return not normpath(path).strip("/")
 
 
@@ -103,14 +103,14 @@ def _env_name(text: str) -> str:
 
 
 def _no_tilde(text: str) -> str:
-    # Environment Modules hand it to the shell as it is
+    # Environment Modules passes it to the shell unchanged
     if text.startswith("~") or ":~" in text:
         raise ValueError(f"{shown(text)}: write the path in full, a shell may or may not replace the ~")
     return text
 
 
 def number_as_written(value: object) -> object:
-    """What YAML reads as a number, by its own spelling."""
+    """A value that YAML reads as a number, in its own spelling."""
     return value.text if isinstance(value, Number) else value
 
 
@@ -210,7 +210,7 @@ class Items:
         )
 
 
-Package = Annotated[  # as PEP 503 spells it
+Package = Annotated[  # normalized as in PEP 503
     str,
     expecting(r"[a-z0-9]+(-[a-z0-9]+)*-?\*?", "a package's name in small letters with `-`, `*` at its end at most"),
 ]

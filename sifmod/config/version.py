@@ -1,24 +1,24 @@
-"""Versions as people write them (2.4, 25.09-py3, 69afc4d): their order, ranges of them, and what a short one means."""
+"""Versions as people write them (2.4, 25.09-py3, 69afc4d): order, ranges and prefixes."""
 
 import re
 
 _PARTS = re.compile("[0-9]+|[A-Za-z]+")
 _RANGE = re.compile(r"(>=|<=|==|!=|>|<)?\s*([A-Za-z0-9][A-Za-z0-9._+-]*)")
 _SIGNS = {">=": (0, 1), "<=": (0, -1), "==": (0,), "!=": (1, -1), ">": (1,), "<": (-1,)}  # what may be
-_END = (0, 0, "")  # of a version: after letters (2.0rc1 comes before 2.0), before a further number
+_END = (0, 0, "")  # the end of a version sorts after letters (2.0rc1 before 2.0) and before a further number
 
 
 def is_range(text: str) -> bool:
-    """Tell whether `text` is a comparison sign and a version, or a version alone, which means equality.
+    """Whether `text` is a comparison operator and a version, or a version alone, which means equality.
 
-    A version begins with a number, perhaps behind a `v`, and has no `x` in the place of one.
+    A version starts with a number, perhaps after a `v`, and has no `x` instead of a number.
     """
     found = _RANGE.fullmatch(text)
     return found is not None and bool(re.match("[vV]?[0-9]", found[2])) and "x" not in found[2].lower().split(".")
 
 
 def within(version: str, ranges: tuple[str, ...]) -> bool:
-    """Tell whether a version is in every range. Zeros at the end do not count, and what follows a `+` does not."""
+    """Whether a version is in every range. Trailing zeros and everything after a `+` are ignored."""
     for text in ranges:
         found = _RANGE.fullmatch(text)
         if not found:
@@ -30,15 +30,15 @@ def within(version: str, ranges: tuple[str, ...]) -> bool:
 
 
 def is_meant(version: str, by: str) -> bool:
-    """Tell whether `by` says this version or begins it: 2.2 means 2.2 and 2.2.0, neither 12.2 nor 2.20."""
+    """Whether `by` is this version or a prefix of it: 2.2 matches 2.2 and 2.2.0, neither 12.2 nor 2.20."""
     own, asked = _plain(version), _plain(by)
     return own[: len(asked)] == asked or version_key(version) == version_key(by)
 
 
 def version_key(version: str) -> tuple[tuple[int, int, str], ...]:
-    """What versions are sorted by: numbers by value, letters below the end and below any number.
+    """The sort key of versions: numbers by value, letters below the end and below any number.
 
-    What follows a `+` does not count.
+    Everything after a `+` is ignored.
     """
     key: list[tuple[int, int, str]] = []
     for part in _PARTS.findall(version.partition("+")[0]):
@@ -52,7 +52,7 @@ def version_key(version: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def _plain(version: str) -> list[str]:
-    """Its numbers, without zeros in front, and words."""
+    """Its numbers, without leading zeros, and words."""
     return [part.lstrip("0") or "0" if part.isdecimal() else part.lower() for part in _PARTS.findall(version)]
 
 

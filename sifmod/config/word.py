@@ -1,4 +1,4 @@
-"""What a word on the command line means: the easyconfig of that path or name, or else what should be typed instead."""
+"""Resolve an argument of the command line: the easyconfig of that path or name, or a suggestion."""
 
 import difflib
 import os
@@ -20,11 +20,11 @@ _IMAGE = re.compile(rf"({'|'.join((*LOCAL, *REGISTRIES, 'https?'))}):", re.IGNOR
 _REPOSITORY = re.compile(
     r"[a-z0-9][a-z0-9._-]*(:[0-9]+)?(/[a-z0-9._-]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]+)"
 )
-_BETWEEN = re.compile(r"[\s/:=@]+|(?<![^/])[.~]+/")  # what stands between a name and its version, or before both
+_BETWEEN = re.compile(r"[\s/:=@]+|(?<![^/])[.~]+/")  # between a name and its version, or before both
 _VERSION = re.compile("-v?[0-9]")
 _ENDINGS = (*SUFFIXES, ".eb", ".lua")
 _DATE = re.compile("[12][0-9]{7}")
-_MOST = 5  # easyconfigs that are offered
+_MOST = 5  # easyconfigs to suggest
 _IMPORTED = {
     ".eb": "an easyconfig of EasyBuild",
     ".lua": "a modulefile",
@@ -33,9 +33,9 @@ _IMPORTED = {
 
 
 def wanted_easyconfig(word: str, site: Site) -> Path:
-    """As `find_easyconfig`; the hint of the error is for what people type who come from other tools.
+    """Like `find_easyconfig`; the hint of the error helps users of other tools.
 
-    Raises EasyconfigNotFoundError, also for files and images that only another verb takes.
+    Raises EasyconfigNotFoundError, also for files and images that only another command accepts.
     """
     path = Path(word)
     if foreign := _IMPORTED.get(path.suffix) or _IMPORTED.get(path.name):
@@ -74,7 +74,7 @@ def _image(word: str, reference: str) -> EasyconfigNotFoundError:
 
 
 def _meant(word: str, known: Mapping[str, Path]) -> tuple[str, list[Path]]:
-    """The name that is looked for, and the easyconfigs that it may be; A/1.0, A==1.0 and mods/A/1.0.lua mean A-1.0."""
+    """The name to look for, and candidate easyconfigs; A/1.0, A==1.0 and mods/A/1.0.lua mean A-1.0."""
     file = word.endswith(_ENDINGS) or word.startswith((".", "/", "~"))
     bare = next((word.removesuffix(end) for end in _ENDINGS if word.endswith(end)), word).lower()
     parts = [part for part in _BETWEEN.split(bare) if part]
@@ -112,7 +112,7 @@ def _hint(word: str, name: str, meant: list[Path], site: Site) -> str:
 
 
 def _files_here() -> list[Path]:
-    """What a name does not find, for it is not on the easyconfig path: the YAML files of the working directory."""
+    """The YAML files in the working directory; a name does not find them outside the easyconfig path."""
     try:
         return sorted(path for path in Path().iterdir() if path.suffix in SUFFIXES)
     except OSError:
@@ -124,7 +124,7 @@ def _is_begun(stem: str, name: str) -> bool:
 
 
 def _begins(name: str, known: Mapping[str, Path]) -> list[Path]:
-    """The easyconfigs whose name begins so, else those that such a module can come of, which has a suffix more."""
+    """The easyconfigs whose name starts with this, else those whose module starts with it."""
     if not name:
         return []
     found = [path for stem, path in known.items() if _is_begun(stem, name)]
@@ -132,7 +132,7 @@ def _begins(name: str, known: Mapping[str, Path]) -> list[Path]:
 
 
 def _offered(paths: list[Path], module: str, site: Site) -> list[tuple[bool, str]]:
-    """Whether each is for this machine, and what to type for it; the newest first, and of two the one that fits."""
+    """Whether each is for this machine, and the argument for it; newest first, matching ones before others."""
     from sifmod.config.load_easyconfig import outlines
 
     index = read_index(site.robot_paths, os.environ) if paths else {}
@@ -145,6 +145,6 @@ def _offered(paths: list[Path], module: str, site: Site) -> list[tuple[bool, str
                 if one.variant and f"{one.name}-{one.version}{one.versionsuffix}".lower() == module:
                     fits, text = True, f"{path.stem} --variant {one.variant}"
                     break
-        # a build of a day (20240918) is not newer than 2.4 for its number
+        # a build date (20240918) is not newer than 2.4
         rows.append(((not _DATE.match(version), version_key(version), fits), (fits, text)))
     return [row for _, row in sorted(rows, key=lambda row: row[0], reverse=True)]

@@ -1,1 +1,1 @@
-"""A reference to a verified SIF."""
+"""From a reference to a verified SIF."""

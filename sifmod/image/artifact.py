@@ -1,4 +1,4 @@
-"""An Artifact: a verified SIF. A FetchRequest to a source, the Fetched file that it gives, the store that keeps it."""
+"""An Artifact: a verified SIF. A FetchRequest to a source, the Fetched file, and the store that keeps it."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 class Artifact:
     """A verified SIF: its header, size and digest have been checked."""
 
-    path: Path  # in the store, or the user's own file when it is only referenced
+    path: Path  # in the store, or the user's own file if only referenced
     sha256: Sha256
     size: Size
-    source: Source  # the source that gave it, as `shown` spells it
+    source: Source  # its source, as `redact` shows it
     arch: Arch  # as the SIF's header says
-    notes: Notes = ()  # what the user should know: e.g. a hard link that became a copy
+    notes: Notes = ()  # for the user: e.g. that a hard link became a copy
     origin: Annotated[ImageOrigin, Named("made_from")] = NO_ORIGIN
 
 
 class ImageStore(Protocol):
-    """What fetching needs of the store; tree/store.py says what each does."""
+    """The store as needed by fetching; tree/store.py documents the methods."""
 
     def find(self, sha256: str) -> Path | None: ...
     def damaged(self, sha256: str) -> bool: ...
@@ -48,11 +48,11 @@ class ImageStore(Protocol):
 
 
 Progress = Callable[[str, int, int | None], None]
-"""Called as (what, bytes done, bytes in all or None) while an image is copied or downloaded."""
+"""Called as (what, bytes done, total bytes or None) while an image is copied or downloaded."""
 
 
 def no_progress(what: str, done: int, total: int | None) -> None:
-    """Say nothing."""
+    """Report nothing."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class FetchRequest:
     store: ImageStore
     progress: Progress
     settings: Settings = DEFAULT
-    base: Artifact | None = None  # what it is built upon, fetched
+    base: Artifact | None = None  # its base image, fetched
 
     @property
     def build(self) -> "BuildPlan":
-        """How it is built. Raises FetchError for an image of which nothing says so."""
+        """How it is built. Raises FetchError for an image without `build`."""
         if self.image.build is None:
             raise FetchError(f"nothing says how {self.image.filename} is built")
         return self.image.build
@@ -79,9 +79,9 @@ class FetchRequest:
 class Fetching(FetchRequest):
     """What a kind of source is asked to do: give the image at `incoming`.
 
-    That is a path that does not exist yet, on the store's file system; whatever is there afterwards is removed unless
-    it is accepted. `partial` is a directory for one reference from the network, under a lock: the next run resumes what
-    one that fails or dies leaves there. A source that is not resumable has none there.
+    That is a path that does not exist yet, on the store's file system; it is removed afterwards unless it is accepted.
+    `partial` is a directory for one reference from the network, under a lock: the next run resumes the download of a
+    failed or killed run. A source that is not resumable has none there.
     """
 
     incoming: Path
@@ -90,30 +90,30 @@ class Fetching(FetchRequest):
 
 @dataclass(frozen=True)
 class Fetched:
-    """A file that a source gave: hashed, and not checked yet. `path` is `incoming` or a file that was there before."""
+    """A fetched file: hashed, but not checked yet. `path` is `incoming` or an existing file."""
 
     path: Path
     sha256: str
     size: int  # bytes
     notes: tuple[str, ...] = ()
     origin: ImageOrigin = NO_ORIGIN
-    lent: bool = False  # `path` is in another store, and neither taken as `link` says nor hashed yet
+    lent: bool = False  # `path` is in another store, and neither linked nor hashed yet
 
 
 Get = Callable[[Mapping[str, str]], AbstractContextManager["requests.Response"]]
-"""Opens one resource, with these headers besides: 200, 206 or 416, its body not read yet.
+"""Opens one resource with additional headers: status 200, 206 or 416, body not read yet.
 
-Authenticated, redirects followed. Raises TransientError where another try may help, FetchError where it will not; so
-does reading the body inside the `with`. May be called by several threads at once.
+Handles authentication and redirects. Raises TransientError if a retry may help, otherwise FetchError; so does reading
+the body inside the `with`. May be called by several threads at once.
 """
 
 
 @dataclass(frozen=True)
 class Remote:
-    """One resource. `name` is what messages call it.
+    """One resource. `name` is its name in messages.
 
-    `size` in bytes and `digest` (sha256:…) are promised, or None and "". `by_digest` says that the server finds it by
-    its digest, so that it cannot change. `check` is given the first bytes, and raises ImageError where they are wrong.
+    `size` in bytes and `digest` (sha256:…) are the expected values, or None and "". `by_digest`: the server finds it by
+    its digest, so that it cannot change. `check` gets the first bytes, and raises ImageError if they are wrong.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Tar archives of others, read by tarfile: headers have a bound, and no sparse map is followed."""
+"""Read tar archives of other users with tarfile: headers are limited, and sparse files rejected."""
 
 import tarfile
 from pathlib import Path
@@ -10,7 +10,7 @@ _TEXTS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNU
 
 
 class RefusedMemberError(tarfile.TarError):
-    """Why an archive is not read any further."""
+    """The reason why an archive is not read further."""
 
 
 def open_tar(path: Path) -> tarfile.TarFile:
@@ -20,7 +20,7 @@ def open_tar(path: Path) -> tarfile.TarFile:
 
 class _Member(tarfile.TarInfo):
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        """Where tarfile goes on from a header: it would read one of any size into memory."""
+        """The step where tarfile would read a header of any size into memory."""
         if self.type in _TEXTS:
             if self.size > limits().header_size:
                 raise RefusedMemberError(f"the header of {self.name!r} has more bytes than {bound('header_size')}")

@@ -1,4 +1,4 @@
-"""Which way commands can run inside an image that this user builds on this machine."""
+"""How this user can run commands in an image during a build on this machine."""
 
 import os
 import pwd
@@ -20,18 +20,18 @@ ELSEWHERE = (
 
 @dataclass(frozen=True)
 class Way:
-    """One way to build. `before` stands in front of the runtime, `options` behind its `build`."""
+    """One way to build. `before` precedes the runtime, `options` follow its `build`."""
 
     said: str
     before: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    one_user: bool = False  # every file belongs to root, for there is no other user inside
+    one_user: bool = False  # every file belongs to root, the only user inside
 
 
 def way_to_build(program: Program | None) -> Way:
-    """The way that this runtime goes here. Nothing is built to find out.
+    """The build method of this runtime on this machine, without a trial build.
 
-    Raises RuntimeMissingError without a runtime, and FetchError with what is missing where there is no way.
+    Raises RuntimeMissingError without a runtime, and FetchError with the missing requirements if there is no method.
     """
     if program is None:
         raise RuntimeMissingError("nothing is built here without apptainer or singularity", ELSEWHERE)
@@ -58,7 +58,7 @@ def way_to_build(program: Program | None) -> Way:
 
 
 def dockerfile_builder() -> str:
-    """The path of the buildah or podman that builds a Dockerfile here. Raises FetchError with what is missing."""
+    """The path of buildah or podman for Dockerfiles. Raises FetchError with the missing requirements."""
     program = _found("buildah") or _found("podman")
     if not program:
         raise FetchError("neither buildah nor podman is on PATH, and a Dockerfile needs one", ELSEWHERE)
@@ -68,7 +68,7 @@ def dockerfile_builder() -> str:
 
 
 def why_no_ranges() -> str:
-    """Why this user has no ids but the own one for what is built; "" where there are some."""
+    """Why this user has no subordinate ids for builds; "" if there are some."""
     for file in ("/etc/subuid", "/etc/subgid"):
         if not subordinate_ids(file):
             return f"{file} has no line for the user {_user()}"
@@ -83,7 +83,7 @@ def _user() -> str:
 
 
 def why_no_namespace() -> str:
-    """Why this user cannot open a user namespace, as trying says; "" where it opens."""
+    """Why this user cannot create a user namespace, found by trying; "" if it works."""
     if not (unshare := _found("unshare")):
         return "unshare, which says whether user namespaces are open, is not on PATH"
     tried = subprocess.run((unshare, "--map-root-user", "true"), capture_output=True, check=False)
@@ -95,7 +95,7 @@ def _found(program: str) -> str:
 
 
 def _has_all_capabilities() -> bool:
-    """Whether root may do all here, and not what a container has left."""
+    """Whether root has all capabilities, unlike in most containers."""
     try:
         last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
         held = re.search(r"(?m)^CapEff:\s*([0-9a-f]+)", Path("/proc/self/status").read_text())

@@ -1,4 +1,4 @@
-"""A child process that never outlives us."""
+"""Child processes that never outlive sifmod."""
 
 import fcntl
 import os
@@ -12,29 +12,29 @@ from pathlib import Path
 
 from sifmod.config.shown import without_logins
 
-# The child gets a process group of its own, and in it a watchdog that holds our end of a pipe: when we are gone,
-# however that came, the pipe ends and the watchdog ends the group, grandchildren included. (PR_SET_PDEATHSIG would
-# reach the direct child only.) A line down the pipe sends the watchdog home.
+# The child gets its own process group with a watchdog that reads a pipe from us: when we exit for any reason, the pipe
+# closes and the watchdog ends the group, including grandchildren. (PR_SET_PDEATHSIG would reach only the direct child.)
+# A line through the pipe stops the watchdog.
 _WATCHED = """
 exec 3<&0 </dev/null
 ( trap '' TERM INT HUP; read -r _ <&3 || { kill -TERM 0; sleep 3; kill -KILL 0; } ) 3<&3 &
 exec "$@" 3<&-
 """
-LATE = 124  # the exit code of a child that was ended because its time was over, as that of timeout(1)
-_KEPT = 1 << 16  # bytes of what it said
-_PATIENCE = 10.0  # seconds between asking to end and making end
+LATE = 124  # the exit code of a child that exceeded its time limit, like timeout(1)
+_KEPT = 1 << 16  # bytes of output
+_PATIENCE = 10.0  # seconds between SIGTERM and SIGKILL
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended: its exit code (negative: the signal), and the last it said on either output."""
+    """How a child ended: its exit code (negative: the signal), and the end of its output."""
 
     code: int
     said: bytes
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What it said, line by line, without colours, control characters and logins; empty lines are left out."""
+        """The lines of its output, without colours, control characters, logins and empty lines."""
         text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", self.said.decode("utf-8", "replace")).replace("\r", "\n")
         text = without_logins(text)
         lines = (
@@ -52,20 +52,20 @@ def run_child(
     kept: int = _KEPT,
     whole: bool = False,
 ) -> Ended:
-    """Run `args` to the end, with an empty input; after `limit` seconds it is ended, and the code is LATE.
+    """Run `args` to the end, with empty input; after `limit` seconds it is ended, with exit code LATE.
 
-    `whole`: what it has left running in its process group is ended with it.
+    `whole`: also end other processes in its group afterwards.
 
-    What it says is kept in memory, the last `kept` bytes of it, so that a full disk does not swallow the message about
-    it. On any exception here (^C, a handler of SIGTERM that raises) the whole process group is ended before the
-    exception goes on. Raises FileNotFoundError when `args[0]` is no program.
+    The last `kept` bytes of its output are kept in memory, so that a full disk cannot lose error messages. On any
+    exception here (^C, a handler of SIGTERM that raises) the whole process group is ended before the exception
+    propagates. Raises FileNotFoundError if `args[0]` is not a program.
     """
     if not os.access(args[0], os.X_OK):
         raise FileNotFoundError(args[0])
     theirs, ours = os.pipe()
     try:
         with os.fdopen(os.memfd_create("output"), "w+b") as log:
-            # unlike a file that was opened, a memfd has no lock for its position: two writers at once lose lines
+            # a memfd has no lock for its position, unlike an opened file: two concurrent writers lose lines
             fcntl.fcntl(log, fcntl.F_SETFL, os.O_APPEND)
             command = ("/bin/sh", "-c", _WATCHED, "sh", *args)
             process = subprocess.Popen(command, cwd=cwd, env=env, stdin=theirs, stdout=log, stderr=log, process_group=0)

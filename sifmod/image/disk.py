@@ -1,4 +1,4 @@
-"""The disk: room taken before a write, a file hashed while it is written, clear errors when a read or a write fails."""
+"""The disk: reserve space before a write, hash files during the write, give clear errors for failures."""
 
 import ctypes
 import errno
@@ -22,14 +22,14 @@ _HINT = (
 )
 NOTHING_WRITTEN = "nothing was written"
 KEPT = "what had arrived is kept"
-_KEEP_SIZE = 1  # linux/falloc.h: blocks for a file, whose size stays
+_KEEP_SIZE = 1  # linux/falloc.h: allocate blocks, keep the size
 _NO_FALLOCATE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV, errno.EPERM)
 
 
 class Sink:
-    """A new file at `path`; `size` and `sha256` are those of what was written so far.
+    """A new file at `path`; `size` and `sha256` cover the data written so far.
 
-    A write that fails raises as `writing` says. The caller removes what is left; the store syncs it.
+    A failed write raises as `writing` does. The caller removes leftovers; the store syncs the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,14 +50,14 @@ class Sink:
 
     @property
     def sha256(self) -> str:
-        """The digest of what was written so far, as lower-case hexadecimal."""
+        """The digest of the data written so far, as lower-case hexadecimal."""
         return self._hash.hexdigest()
 
     def fileno(self) -> int:
         return self._file.fileno()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close the file; a write that the file system put off until now can still fail."""
+        """Close the file; a delayed write can still fail here."""
         if kind is None:
             with writing(self.path):
                 self._file.close()
@@ -75,7 +75,7 @@ class NoSpaceError(FetchError):
 def check_space(directory: Path, needed: int, parts: str = "", done: str = NOTHING_WRITTEN) -> None:
     """Raise NoSpaceError when `needed` bytes do not fit into the file system of `directory`.
 
-    A quota is not seen here; running into it is told by `writing`.
+    Quotas are not checked here; `writing` reports an exceeded quota.
     """
     with writing(directory):
         status = os.statvfs(directory)
@@ -85,11 +85,11 @@ def check_space(directory: Path, needed: int, parts: str = "", done: str = NOTHI
 
 
 def reserve(file: int, path: Path, size: int, parts: str = "", done: str = "") -> None:
-    """Take `size` bytes of disk and quota for the file `path`, open as `file`, before the first one is written.
+    """Reserve `size` bytes of disk and quota for the file `path`, open as `file`, before the first write.
 
-    Where the file system cannot, only its free space is looked at. The file's size stays; idempotent. Raises
-    NoSpaceError, and then has taken nothing; `parts` says what the bytes are for, `done` what has become of what was
-    written before.
+    If the file system cannot reserve, only its free space is checked. The file's size stays; idempotent. Raises
+    NoSpaceError, and then reserves nothing; for the message, `parts` describes the bytes and `done` the data written
+    before.
     """
     if size <= 0:
         return
@@ -101,7 +101,7 @@ def reserve(file: int, path: Path, size: int, parts: str = "", done: str = "") -
         check_space(path.parent, wanting, parts, done)
     elif number in (errno.ENOSPC, errno.EDQUOT):
         with writing(path):
-            os.ftruncate(file, status.st_size)  # gives back what was taken of it
+            os.ftruncate(file, status.st_size)  # releases a partial reservation
         free = os.statvfs(path.parent)
         limit = f"{size_text(free.f_bavail * free.f_frsize)} free"
         limit = limit if number == errno.ENOSPC else "your quota allows less"
@@ -117,7 +117,10 @@ def _no_space(directory: Path, needed: int, limit: str, parts: str, done: str) -
 
 
 def _fallocate(file: int, size: int) -> int:
-    """Linux's own; the C library's other one writes zeros where the file system cannot. Gives the error's number."""
+    """Linux's fallocate; the C library's posix_fallocate writes zeros if the file system has none.
+
+    Returns the errno.
+    """
     library = ctypes.CDLL(None, use_errno=True)
     call = library.fallocate64 if hasattr(library, "fallocate64") else library.fallocate
     call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
@@ -129,7 +132,7 @@ def _fallocate(file: int, size: int) -> int:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while `path` is read into PermissionsError or FetchError."""
+    """Turn errors while reading `path` into PermissionsError or FetchError."""
     try:
         yield
     except OSError as error:
@@ -155,9 +158,9 @@ def _explained(error: OSError, message: str, denied: str = "") -> SifmodError:
 
 
 def stripe(path: Path, striping: Striping | None) -> None:
-    """Make the new file `path` with `striping`, where its directory is on Lustre and `lfs` is there.
+    """Create the file `path` with `striping` if its directory is on Lustre and `lfs` exists.
 
-    A file that is there stays as it is. Best effort: without it the directory's own striping holds.
+    An existing file is not changed. Best effort: otherwise the directory's striping applies.
     """
     if striping is None or path.exists() or not is_lustre(path.parent) or (lfs := shutil.which("lfs")) is None:
         return
@@ -169,7 +172,7 @@ def stripe(path: Path, striping: Striping | None) -> None:
 
 
 def is_lustre(directory: Path) -> bool:
-    """Whether `directory` is on Lustre; Python's own statvfs does not tell."""
+    """Whether `directory` is on Lustre; Python's statvfs has no file system type."""
     found = ctypes.create_string_buffer(256)  # struct statfs, which begins with f_type
     library = ctypes.CDLL(None, use_errno=True)
     if library.statfs(ctypes.c_char_p(os.fsencode(directory)), found) != 0:

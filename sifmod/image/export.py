@@ -1,4 +1,4 @@
-"""A SIF in other forms: the squashfs that enroot starts, an archive of an OCI image, a directory."""
+"""Export a SIF: as a squashfs for enroot, as an archive of an OCI image, or as a directory."""
 
 import os
 import re
@@ -46,12 +46,12 @@ _RC_LOCAL = """\
 # This file is sourced by /etc/rc when the container starts.
 # It can be used to manipulate the entrypoint or the command of the container.
 """
-_UNIT = 4096  # bytes that a file takes at least
+_UNIT = 4096  # bytes: the smallest space that a file takes
 _SPECIAL = {"b": S_IFBLK, "c": S_IFCHR, "p": S_IFIFO, "s": S_IFSOCK}
 
 
 def write_sif(path: Path, target: Path) -> None:
-    """A copy that shares the blocks where the file system can. Raises what reading and writing raise."""
+    """Copy with shared blocks if the file system supports that. Raises what reading and writing raise."""
     size = read_sif(path).size
     check_space(target.parent, size)
     with reading(path), path.open("rb") as source, writing(target), target.open("xb") as file:
@@ -61,8 +61,8 @@ def write_sif(path: Path, target: Path) -> None:
 def write_sqsh(path: Path, target: Path, settings: Settings, runtime: Runtime) -> tuple[str, ...]:
     """The squashfs that `enroot import` makes of the OCI image of the SIF at `path`. Returns notes.
 
-    Its data blocks are the SIF's own. As enroot does it, all belongs to root and can be read by its owner, /dev is
-    empty, and files in /etc say how it is started. Source: enroot's src/docker.sh, `docker::configure`, and
+    Its data blocks are copied from the SIF. As with enroot, root owns all files, their owner can read them, /dev is
+    empty, and files in /etc define how the image starts. Source: enroot's src/docker.sh, `docker::configure`, and
     src/common.sh, `common::fixperms`. Raises ImageError for a SIF that is damaged or has no squashfs, and what reading
     and writing raise.
     """
@@ -86,7 +86,7 @@ def write_sqsh(path: Path, target: Path, settings: Settings, runtime: Runtime) -
 
 
 def _as_imported(root: Directory) -> None:
-    """Take out the files of the tools and the devices; owners and rights as enroot has them."""
+    """Remove the runtimes' files and the devices; set owners and modes as enroot does."""
     for name, node in tuple(root.entries.items()):
         if name == _METADATA and isinstance(node, Directory):
             node.entries = {name: below for name, below in node.entries.items() if name == b"build"}
@@ -125,7 +125,7 @@ def _directory(root: Directory, path: str, epoch: int) -> Directory:
 
 
 def _configure(section: dict[str, object]) -> tuple[dict[str, str], str, tuple[str, ...]]:
-    """What enroot writes into /etc, by name; the working directory; notes about what its files cannot say."""
+    """The files that enroot writes into /etc, by name; the working directory; notes about what is left out."""
     env, volumes, labels = (section.get(name) or () for name in ("Env", "Volumes", "Labels"))
     lines = [line for line in env if isinstance(line, str)] if isinstance(env, list) else []
     places = sorted(volumes) if isinstance(volumes, dict) else []
@@ -160,12 +160,12 @@ def _words(given: object) -> str:
 def write_archive(path: Path, target: Path, form: str, runtime: Runtime, told: Progress) -> tuple[str, ...]:
     """The SIF at `path` as an OCI image in a tar: a layout (`oci-archive`), or as `docker save` has it. Returns notes.
 
-    Its one layer is made and written in one pass. Raises as `write_sqsh` does.
+    Its single layer is written in one pass. Raises as `write_sqsh` does.
     """
     check_space(target.parent, read_sif(path).primary.size)
     with writing(target), target.open("xb") as file:
         for name in ("blobs", "blobs/sha256") if form == "oci-archive" else ():
-            file.write(_header(name, 0, tarfile.DIRTYPE))  # without them skopeo's user cannot unpack it
+            file.write(_header(name, 0, tarfile.DIRTYPE))  # an ordinary user of skopeo cannot unpack it otherwise
         start = file.tell()
         file.write(bytes(tarfile.BLOCKSIZE))  # for the layer's header, which has its digest
 
@@ -202,14 +202,14 @@ def write_archive(path: Path, target: Path, form: str, runtime: Runtime, told: P
 def _header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
     info = tarfile.TarInfo(name)
     info.size, info.type, info.mode = size, kind, 0o755 if kind == tarfile.DIRTYPE else 0o644
-    return info.tobuf(tarfile.GNU_FORMAT)  # one block, however large the file is
+    return info.tobuf(tarfile.GNU_FORMAT)  # one block at a time, for a file of any size
 
 
 def write_directory(path: Path, target: Path, told: Progress) -> tuple[str, ...]:
-    """The files of the SIF at `path` in the new directory `target`, as Apptainer's unsquashfs has them. Returns notes.
+    """Unpack the SIF at `path` into the new directory `target`, as Apptainer's unsquashfs does. Returns notes.
 
-    Root keeps owners, devices and all attributes. For another user all is his, no program is setuid, and of the
-    attributes those of `user.` stay. The directory itself can be written. Raises as `write_sqsh` does.
+    For root, owners, devices and all attributes are kept. Another user owns all files, no program is setuid, and only
+    `user.` attributes are kept. The directory is writable. Raises as `write_sqsh` does.
     """
     with opened(path) as reader, writing(target):
         files = {reference: stat.size for _, stat, reference in reader.walk() if stat.kind == "f"}
@@ -248,7 +248,7 @@ def _unpack(reader: SquashfsReader, top: bytes, told: Callable[[int], None]) -> 
 
 
 def _make(reader: SquashfsReader, stat: Stat, place: bytes) -> bool:
-    """False where this user cannot make such a file."""
+    """False if this user cannot create such a file."""
     if stat.kind == "f":
         with open(place, "xb") as file:  # noqa: PTH123 (bytes)
             for piece in reader.data(stat):
@@ -268,7 +268,7 @@ def _make(reader: SquashfsReader, stat: Stat, place: bytes) -> bool:
 
 
 def _finish(reader: SquashfsReader, stat: Stat, place: bytes) -> Iterator[str]:
-    """Owner, attributes, rights and time; says what of it cannot be kept. For an ordinary user nothing is setuid."""
+    """Set owner, attributes, mode and time; note what cannot be kept. For an ordinary user nothing is setuid."""
     root = os.geteuid() == 0
     if root:
         try:

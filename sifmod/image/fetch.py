@@ -1,4 +1,4 @@
-"""From an ImagePlan to an Artifact: the sources in order, until one works and verifies."""
+"""From an ImagePlan to an Artifact: try the sources in order until one works and verifies."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -38,13 +38,13 @@ def fetch_image(
     progress: Progress = no_progress,
     settings: Settings = DEFAULT,
 ) -> Artifact:
-    """The image that `image` asks for, verified and in `store` (or where it is, when it is only referenced).
+    """Fetch the image that `image` describes, verified, into `store` (or in place, if it is only referenced).
 
-    An image is taken from the store, and no server asked, where the store has the promised digest, or has fetched the
-    digest that a docker or oras source names. Otherwise the sources are tried in order, and the first that
-    works and verifies wins. Idempotent. What an image is built upon is fetched before it, in the same way.
-    On failure the store gets no image. What a download has received stays, and the next run resumes it. FetchError
-    names each source with its reason; NoSpaceError ends the search at once.
+    An image comes from the store, without a request, if the store has the promised digest or has fetched the digest in
+    a docker or oras source. Otherwise the sources are tried in order, and the first that works and verifies wins.
+    Idempotent. The base of a built image is fetched before it, in the same way. On failure no image is stored; partial
+    downloads stay, and the next run resumes them. FetchError names each source with its reason; NoSpaceError ends the
+    search at once.
     """
     wanted = references(image)
     if not wanted:
@@ -52,7 +52,7 @@ def fetch_image(
             f"the easyconfig names no source of the image {image.filename}", "give one: --source PATH or URL"
         )
     build, base = image.build, None
-    # no source is asked; the first one stands in for messages and the receipt
+    # no source is used; messages and the receipt name the first one
     if promised := _promised(FetchRequest(wanted[0], image, runtime, store, progress, settings)):
         return promised
     if build and build.base:
@@ -70,10 +70,10 @@ def fetch_image(
 
 
 def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settings: Settings = DEFAULT) -> int | None:
-    """Bytes to fetch from the first source that can work; None where they are not known before the fetch.
+    """The bytes to fetch from the first source that can work; None if unknown before the fetch.
 
-    0 where nothing will be fetched: the SIF is only referred to, or in the store, or none is here. Raises FetchError
-    as `fetch_image` does, where no server has the image.
+    0 if nothing will be fetched: the SIF is only referenced, already stored, or missing. Raises FetchError as
+    `fetch_image` does, where no server has the image.
     """
     wanted = references(image)
     if image.sha256 and wanted and not settings.fresh:
@@ -98,7 +98,7 @@ def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settin
             return size
         failures.append((reference, FetchError("not found on this machine")))
     if all(reference.kind.is_local for reference, _ in failures):
-        return 0  # the fetch will tell
+        return 0  # the fetch will report it
     raise _none_worked(image, failures)
 
 
@@ -113,7 +113,7 @@ def _none_worked(image: ImagePlan, failures: Sequence[Failure]) -> FetchError:
 
 
 def _promised(request: FetchRequest) -> Artifact | None:
-    """The promised SIF, where the store has it. One that does not start is passed over if it can be converted anew."""
+    """The promised SIF, if it is stored. A SIF that cannot start here is skipped if it can be converted again."""
     image = request.image
     stored = request.store.find(image.sha256) if image.sha256 else None
     if image.sha256 is None or stored is None:
@@ -134,7 +134,7 @@ def _checked(path: Path, name: str, info: SifInfo, request: FetchRequest) -> tup
 
 
 def _fetch_past_mirrors(request: FetchRequest) -> Artifact:
-    """As `_fetch`; where a mirror gave something that is not the image, its own registry is asked."""
+    """As `_fetch`; if a mirror gave wrong content, the original registry is used."""
     try:
         return _fetch(request)
     except (SignatureError, UnstartableError):
@@ -156,12 +156,12 @@ def _fetch_past_mirrors(request: FetchRequest) -> Artifact:
 
 def _fetch(request: FetchRequest) -> Artifact:
     while (artifact := _fetched(request)) is None:
-        pass  # each time there is one less that counts as stored
+        pass  # each time one less counts as stored
     return artifact
 
 
 def _fetched(request: FetchRequest) -> Artifact | None:
-    """None where another store has lent a damaged image, which is not found any more."""
+    """None if the image from another store was damaged; it is not found again."""
     reference, image, store = request.reference, request.image, request.store
     kind = reference.kind
     refuse_unsigned_kind(reference, request.settings)
@@ -193,16 +193,16 @@ def _fetched(request: FetchRequest) -> Artifact | None:
 
 
 def _key(reference: Reference, image: ImagePlan) -> str:
-    """What a download is resumed under: the same reference for the same architecture."""
+    """The key for resuming a download: reference and architecture."""
     parts = (reference.kind.name, reference.location, reference.tag, reference.digest, image.arch)
     return sha256_bytes("\n".join(parts).encode())[:32]
 
 
 def _check_promise(reference: Reference, image: ImagePlan, fetched: Fetched) -> tuple[str, ...]:
-    """Raise ImageError unless `fetched` is what `image` promises; gives what its author could add to promise more.
+    """Raise ImageError unless `fetched` is what `image` promises; return advice on what could be pinned.
 
-    A docker or oci image is converted, and other versions of the tools, or another processor, may make another SIF of
-    it: whenever the bytes differ the files in it are compared.
+    Converting a docker or oci image with other tool versions or another processor may give a different SIF; if its
+    bytes differ, its files are compared.
     """
     if image.sha256 is None:
         return _to_pin(reference, fetched)

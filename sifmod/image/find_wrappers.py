@@ -1,4 +1,4 @@
-"""The commands of an image that are worth a wrapper: its software's, and none that would hide the host's own."""
+"""Choose an image's commands for wrappers: those of its software, unless they would hide host commands."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,7 @@ SCRIPTS = ("start-shell", "list-packages")  # that sifmod has for every image
 _BASE = ("/bin", "/usr/bin", "/sbin", "/usr/sbin")  # the distribution's
 _NOT_OF_THE_IMAGE = re.compile(r"/runscripts|/user-software(/.*)?|.*/condabin")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
-_DIRECTORY = re.compile(r"/[A-Za-z0-9_@+./-]{0,200}")  # without what a script would have to quote
+_DIRECTORY = re.compile(r"/[A-Za-z0-9_@+./-]{0,200}")  # without characters that a script must quote
 _TOOLCHAIN = re.compile(r".*-(linux-gnu|linux-musl|conda)-.*")  # x86_64-conda-linux-gnu-ld
 _LABELS = ("org.opencontainers.image.title", "org.label-schema.name", "software", "name")
 _EXEC = re.compile(r"^[ \t]*exec[ \t]+([^\s\"'$;&|]+)", re.MULTILINE)
@@ -28,16 +28,16 @@ _BEFORE_A_COMMAND = ("tini", "dumb-init", "env", "--", "-g", "-s")  # words of a
 
 @dataclass(frozen=True)
 class Search:
-    """What is known before the image is looked at."""
+    """The inputs that are known before reading the image."""
 
-    image: Reference  # what the image is called
-    path: tuple[str, ...]  # in front of the image's PATH, the first one first
-    activate: str  # a command that activates an environment; "" where `path` does it all
-    named: frozenset[str]  # what the easyconfig names itself, and is not looked for
+    image: Reference  # the image's name
+    path: tuple[str, ...]  # prepended to the image's PATH, in this order
+    activate: str  # a command that activates an environment; "" if `path` suffices
+    named: frozenset[str]  # named in the easyconfig; not searched
 
 
 class Found(NamedTuple):
-    """Commands, each with its path where PATH does not lead to it (else ""); names left to the host; and no names."""
+    """Commands, each with its path if it is not in PATH (else ""); and names left to the host."""
 
     commands: tuple[tuple[str, str], ...]
     refused: tuple[str, ...]
@@ -45,11 +45,11 @@ class Found(NamedTuple):
 
 
 def find_wrappers(rootfs: Rootfs, described: ImageDescription, search: Search) -> Found:
-    """What is in the conda or venv environment, else in the image's PATH, and what entrypoint and labels speak of.
+    """The commands in the environment, else in the image's PATH, and those that entrypoint and labels name.
 
-    The environment is the one of `search`, else the one that the image's software is in. Programs of the distribution
-    are left out, unless it is the image's Python, its entrypoint or what it is labelled with; names that everybody
-    expects to be the host's are never given. Raises ImageError for a damaged image, and for one with too many.
+    The environment is that of `search`, else that of the image's software. Programs of the distribution are left out,
+    except the image's Python, its entrypoint and the software in its labels; names of common host commands are never
+    included. Raises ImageError for a damaged image, and for too many commands.
     """
 
     @cache
@@ -57,7 +57,7 @@ def find_wrappers(rootfs: Rootfs, described: ImageDescription, search: Search) -
         return frozenset(rootfs.programs(directory) if _DIRECTORY.fullmatch(directory) else ())
 
     def first_with(name: str, directories: Iterable[str]) -> str:
-        """The first of the directories that has it, "" where none has."""
+        """The first directory that has the command, or ""."""
         return next((directory for directory in directories if name in names_in(directory)), "")
 
     front = _front(rootfs, search)
@@ -94,7 +94,7 @@ def find_wrappers(rootfs: Rootfs, described: ImageDescription, search: Search) -
 
 
 def _places(front: tuple[str, ...], path: tuple[str, ...], python: PythonEnvironment | None) -> tuple[str, ...]:
-    """The directories of the image's own software: never those of the distribution."""
+    """The directories of the image's own software, without those of the distribution."""
     if given := tuple(place for place in front if place not in _BASE):
         return given
     if python and python.kind != "system":
@@ -103,7 +103,7 @@ def _places(front: tuple[str, ...], path: tuple[str, ...], python: PythonEnviron
 
 
 def _of_python(first_with: Callable[[str, Iterable[str]], str], guess: Guess, places: tuple[str, ...]) -> list[str]:
-    """Python and what belongs to it: the environment's even where the distribution has it too; in a fixed order."""
+    """Python and its tools: from the environment, even if the distribution has them too; in a fixed order."""
     python = guess.python
     if python and (python.kind == "system" or f"{python.directory}/bin" in places):
         return list(guess.wrappers)
@@ -111,7 +111,7 @@ def _of_python(first_with: Callable[[str, Iterable[str]], str], guess: Guess, pl
 
 
 def _front(rootfs: Rootfs, search: Search) -> tuple[str, ...]:
-    """The image's directories in front of its PATH: those that the activation puts there, then the plan's."""
+    """The directories prepended to the image's PATH: first those of the activation, then the plan's."""
     given = [place.rstrip("/") for place in search.path if not _NOT_OF_THE_IMAGE.fullmatch(place)]
     activated = activated_environment(search.activate)
     front = ([f"{activated}/bin"] if activated else []) + given
@@ -119,7 +119,7 @@ def _front(rootfs: Rootfs, search: Search) -> tuple[str, ...]:
 
 
 def _spoken_of(described: ImageDescription) -> Iterator[str]:
-    """The commands that entrypoint, command, runscript and labels speak of, by name or path."""
+    """The commands that entrypoint, command, runscript and labels name, by name or path."""
     config = described.config
     for words in (config.entrypoint, config.cmd, tuple(_EXEC.findall(described.runscript)[:1])):
         command = (word for word in words if word.rpartition("/")[2] not in _BEFORE_A_COMMAND and "=" not in word)

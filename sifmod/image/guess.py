@@ -1,4 +1,4 @@
-"""A Guess: what an easyconfig for an image could say, with the reason for each, from its description and its files."""
+"""A Guess: values for an image's easyconfig, each with its reason, from the image's description and files."""
 
 import re
 from collections.abc import Mapping, Set
@@ -14,7 +14,7 @@ from sifmod.image.inspect.software import FRAMEWORKS, is_bare, software_environm
 from sifmod.image.reference import Reference
 from sifmod.image.sources.source_kinds import parse
 
-_UNASKED = frozenset(("torch", "tensorflow", "jax", "paddle"))  # that an image may be called after by themselves
+_UNASKED = frozenset(("torch", "tensorflow", "jax", "paddle"))  # frameworks whose own name an image may have
 _NOTHING = "nothing: the image does not say one"
 CALLED = "what the image is called"
 _SPELLED = {"python": "Python", "julia": "Julia", "r-base": "R", "r-ver": "R"}
@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"v?(\d+(?:\.\d+)+[A-Za-z0-9.]*|\d+)")
 
 
 class Named(NamedTuple):
-    """A name and a version, each with what it was guessed from. `module` is what Python imports, "" without one."""
+    """A name and a version, each with the source of the guess. `module` is the name for Python's import, or ""."""
 
     name: str
     name_from: str
@@ -45,12 +45,12 @@ class Named(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the image says its version."""
+        """Whether the image states its version."""
         return self.version_from != _NOTHING
 
 
 def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels but for those that tell of the distribution that the image was built on: they are inherited."""
+    """The labels without those inherited from the base distribution."""
     if _DISTRIBUTIONS.match(labels.get(_TITLE, "")):
         return {name: value for name, value in labels.items() if not name.startswith(_OCI)}
     if _DISTRIBUTIONS.match(labels.get(f"{_OCI}ref.name", "")):
@@ -59,11 +59,11 @@ def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_name(reference: Reference, packages: Mapping[str, str], labels: Mapping[str, str]) -> Named:
-    """Name and version of the software in the image of `reference`, whose Python packages and own labels these are.
+    """Name and version of the software in the image of `reference`, from its Python packages and own labels.
 
-    A framework that the reference is called after wins, then a package of the reference's own name, then the label
-    `title`, then what the reference is called, then any framework that is there. Where a package has that name, its
-    version is the one that counts; then a label's, a tag's, and one in what the reference is called.
+    The first match wins: a framework in the reference's name, a package with the reference's name, the label `title`,
+    the reference's name, any framework in the image. The version comes from the package of that name, else from a
+    label, the tag, or the reference's name.
     """
     text = called(reference)
     words = [word for word in re.split(r"[-_. +]+", text.lower()) if word]
@@ -102,7 +102,7 @@ def _framework(packages: Mapping[str, str], words: Set[str], origin: str) -> Nam
 
 
 def called(reference: Reference) -> str:
-    """The last part of where it is, without what only says how it is packed."""
+    """The last part of its location, without suffixes of the package format."""
     last = reference.location.rstrip("/").rpartition("/")[2]
     return re.sub(r"(?i)(\.sif|\.tar(\.\w+)?|[._-]oci|\.img|\.simg|-dockerhash-[0-9a-f]+)+$", "", last)
 
@@ -121,7 +121,7 @@ def _version(reference: Reference, labels: Mapping[str, str], text: str) -> tupl
 
 
 def _clean(text: str) -> str:
-    """`text` as the name or the version of a module may be: letters, digits and . _ + -; "" where nothing is left."""
+    """`text` reduced to the characters of a module's name or version: letters, digits and . _ + -; may be ""."""
     text = re.sub(r"[^A-Za-z0-9._+-]+", "-", text.strip())
     text = re.sub(r"\.{2,}", ".", text).strip("._+-")[:60].rstrip("._+-")
     text = text.removesuffix(".lua")
@@ -145,7 +145,7 @@ _OF_PACKAGE = re.compile(r"[0-9](?:[._+-]?[A-Za-z0-9]){0,60}")
 
 @dataclass(frozen=True)
 class Guess:
-    """Everything that was guessed; what there is nothing to say about is empty. `python` is the environment to use."""
+    """All guesses; unknown values are empty. `python` is the environment to use."""
 
     named: Named
     gpu: Gpu
@@ -154,7 +154,7 @@ class Guess:
     others: tuple[str, ...]  # directories of further environments
     contents: tuple[tuple[str, str], ...]
     wrappers: tuple[str, ...]
-    path: tuple[str, ...]  # to put in front of PATH
+    path: tuple[str, ...]  # to prepend to PATH
 
     @property
     def versionsuffix(self) -> str:
@@ -168,9 +168,9 @@ class Guess:
 
 
 def make_guess(reference: Reference, described: ImageDescription, rootfs: Rootfs) -> Guess:
-    """What the image of `reference` seems to be, as it is described and by its files; raises ImageError for damage.
+    """Guess what the image of `reference` is, from its description and files; raises ImageError if it is damaged.
 
-    A SIF whose file's name leads to no version is called as the image that it is a conversion of.
+    A SIF without a version in its file name is named after the image that it was converted from.
     """
     guess = _guess(reference, described, rootfs)
     source = None if guess.named.is_known or not reference.kind.is_file else _converted_from(described)
@@ -182,7 +182,7 @@ def make_guess(reference: Reference, described: ImageDescription, rootfs: Rootfs
 
 
 def _converted_from(described: ImageDescription) -> Reference | None:
-    """The image that a SIF is a mere conversion of, as its definition says: one without a section that changes it."""
+    """The image that a SIF was converted from, if its definition has no section that changes it."""
     if any(text.lstrip().startswith("%") for text in described.definition.splitlines()):
         return None
     try:
@@ -221,7 +221,7 @@ def _guess(reference: Reference, described: ImageDescription, rootfs: Rootfs) ->
 def _chosen(
     rootfs: Rootfs, environments: tuple[PythonEnvironment, ...], directories: tuple[str, ...], text: str
 ) -> PythonEnvironment | None:
-    """The environment of the image's software; a system's Python with nothing in it where the image is called so."""
+    """The environment of the image's software; a bare system Python only if the image is named after Python."""
     first = find_command(rootfs, "python3", directories) or find_command(rootfs, "python", directories)
     known = {f"{one.directory}/bin": one for one in environments}
     chosen = software_environment(environments, known.get(first.rpartition("/")[0]))
@@ -235,7 +235,7 @@ def _commands(
     directories: tuple[str, ...],
     named: Named,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The wrappers, and what must be in PATH for them."""
+    """The wrappers, and the directories that they need in PATH."""
     found: list[str] = []
     path: tuple[str, ...] = ()
     if python:

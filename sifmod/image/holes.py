@@ -1,4 +1,4 @@
-"""Files with holes that claim more than the disk has: to read one takes hours, and it costs its maker nothing."""
+"""Sparse files that claim more than the disk has: reading one takes hours, making one costs nothing."""
 
 import shutil
 import stat
@@ -11,7 +11,7 @@ from sifmod.system import size_text
 
 
 def check_holes(paths: Iterable[Path], place: Path, hint: str) -> None:
-    """Raise FetchError for a file with holes that is larger than what is free at `place`."""
+    """Raise FetchError for a sparse file that is larger than the free space at `place`."""
     free = shutil.disk_usage(place).free
     for path in paths:
         with reading(path):

@@ -102,7 +102,10 @@ def parse_repository(kind: "SourceKind", source: str) -> Reference:
     """`//REGISTRY/REPOSITORY`, with `:TAG`, `@DIGEST` or both behind it. Of both the digest decides."""
     rest = after_scheme(source)
     if shown(source) != source:
-        hint = f"log in with `apptainer registry login` (docker's and podman's logins do as well), and write {kind.name}://"
+        hint = (
+            "log in with `apptainer registry login` (docker's and podman's logins do as well), and write "
+            f"{kind.name}://"
+        )
         raise refused(
             source,
             "a login (what stands before its @) does not belong in a source",

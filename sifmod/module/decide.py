@@ -51,7 +51,7 @@ NOT_LOOKED = InImage()
 class Choices:
     """What decides about one install beside easyconfig and site."""
 
-    easyconfig: str  # the words after `sifmod install` that bring the module back, quoted for a shell
+    easyconfig: str  # the arguments of `sifmod install` that restore the module, quoted for a shell
     link: Link
     offline: bool = False
     syntaxes: frozenset[Syntax] = frozenset()  # of the modulefiles that are installed, beside the site's
@@ -66,10 +66,10 @@ def make_plan(
     quirks: tuple[Quirk, ...] = (),
     bases: tuple[Easyconfig, ...] = (),
 ) -> Plan:
-    """Decide everything. Where easyconfig and site name one bind target or one variable, the easyconfig wins.
+    """Decide everything. If easyconfig and site set the same bind target or variable, the easyconfig takes precedence.
 
-    What the `quirks` set is in the easyconfig already; what they unset, the site does not set either. `bases` have what
-    its image is built upon, one upon the other.
+    Variables that `quirks` set are in the easyconfig already; those that they unset are removed from the site's.
+    `bases` are the base images, each built on the next.
     """
     image = _image((easyconfig, *bases), site, choices) if easyconfig.image else None
     if image is None:  # a view is without what the site adds: that the modules which it loads have
@@ -119,7 +119,7 @@ def make_plan(
 
 
 def _merged(*layers: Pairs) -> Pairs:
-    """One value a name, later layers win; sorted by name."""
+    """One value per name, later layers take precedence; sorted by name."""
     return tuple(sorted({name: value for layer in layers for name, value in layer}.items()))
 
 
@@ -134,7 +134,7 @@ def _spelled(binds: tuple[BindSpec, ...]) -> tuple[Bind, ...]:
 
 
 def _binds(binds: tuple[Bind, ...]) -> tuple[Bind, ...]:
-    """One bind a target, the first one."""
+    """One bind per target, the first one."""
     first: dict[str, Bind] = {}
     for bind in binds:
         first.setdefault(bind.target, bind)
@@ -142,7 +142,7 @@ def _binds(binds: tuple[Bind, ...]) -> tuple[Bind, ...]:
 
 
 def _activation(easyconfig: Easyconfig) -> tuple[Activation, Pairs, tuple[str, ...]]:
-    """How Python is activated: by variables for conda and venv, as LUMI's later generations do, else by a command."""
+    """How to activate Python: by variables for conda and venv, like LUMI's later generations, else by a command."""
     if easyconfig.activate is not None:
         return Activation(easyconfig.activate, easyconfig.activate, _users_venv(easyconfig)), (), ()
     env: dict[str, str] = {}
@@ -162,7 +162,7 @@ def _activation(easyconfig: Easyconfig) -> tuple[Activation, Pairs, tuple[str, .
 
 
 def _users_venv(easyconfig: Easyconfig) -> bool:
-    """Whether the user's venv is looked for: not where the easyconfig says itself where it is."""
+    """Whether to search for the user's venv: not if the easyconfig sets its path."""
     said = (*easyconfig.path, dict(easyconfig.env).get("VIRTUAL_ENV", ""))
     return easyconfig.user_software and not any(text.startswith(USER_SOFTWARE_TARGET) for text in said)
 
@@ -186,7 +186,7 @@ def _wrappers(easyconfig: Easyconfig, found: InImage) -> tuple[Wrapper, ...]:
 
 
 def wrapper_of(name: str, command: str = "") -> Wrapper:
-    """A wrapper runs the command line given for it, its words as sh splits them, else the command of its own name."""
+    """A wrapper runs its command line, split into words like sh does, else the command of its own name."""
     if command:
         return Wrapper(name, tuple(shlex.split(command)))
     return Wrapper(name, (f"{RUNSCRIPTS_TARGET}/{name}",) if name in SCRIPT_WRAPPERS else (name,))
@@ -198,12 +198,12 @@ def _runscripts(easyconfig: Easyconfig, wrappers: tuple[Wrapper, ...]) -> tuple[
 
 
 def _image(easyconfigs: tuple[Easyconfig, ...], site: Site, choices: Choices) -> ImagePlan:
-    """The image of the first; each is built upon that of the next one."""
+    """The image of the first; each one is built on the image of the next."""
     easyconfig, *bases = easyconfigs
     image, build = easyconfig.own_image, None
     if recipe := image.build:
         path = (*easyconfig.path, *_activation(easyconfig)[2])
-        # a base is read where it is, and no module refers to it
+        # a base is read in place, and no module refers to it
         own = replace(choices, link="reference")
         build = BuildPlan(
             base=_image(tuple(bases), site, own) if bases else None,
@@ -236,7 +236,7 @@ def _image(easyconfigs: tuple[Easyconfig, ...], site: Site, choices: Choices) ->
 
 
 def _whatis(easyconfig: Easyconfig) -> tuple[str, ...]:
-    """Its own lines, then under Lmod's words what it says elsewhere; EasyBuild's default class says nothing."""
+    """Its own lines, then other keys under Lmod's keywords; EasyBuild's default class is omitted."""
     said = {"Category": easyconfig.moduleclass, "License": easyconfig.license}
     if said["Category"] == "base":
         del said["Category"]
@@ -252,7 +252,7 @@ def _help(easyconfig: Easyconfig, image: ImagePlan | None, site: Site, quirks: t
     if image:
         if image.sources:
             origin = shown(image.sources[0])
-        elif (build := image.build) and build.base is None:  # the same wherever the easyconfigs are installed
+        elif (build := image.build) and build.base is None:  # independent of where the easyconfigs are installed
             origin = f"built from {'/'.join(str(build).rstrip('/').split('/')[-2:])}"
         else:
             origin = f"built from {build}"

@@ -1,7 +1,7 @@
-"""What decides an installation beside the text of its files, as data that JSON can say.
+"""Data that decides an installation in addition to its rendered files, for JSON.
 
-The digest of a plan is made of it, and lies in every receipt: the words here are a format. Another value under one of
-them is another generation of each module that has it; a class or a field of the plan that is renamed is none.
+The digest of a plan includes it and is in every receipt, so the keys here are a format. A changed value gives a new
+generation of each module; renaming a class or field of the plan does not.
 """
 
 from sifmod.config.mpi_profile import Profile
@@ -12,7 +12,7 @@ Data = dict[str, object]
 
 
 def image_data(image: ImagePlan) -> Data:
-    """What decides which image is fetched. Where the network may be used, and where an image lies, decide nothing."""
+    """Data that decides which image is fetched. Whether the network may be used, and the image's path, do not."""
     return {
         "sources": image.sources,
         "build": image.build and build_data(image.build),
@@ -22,7 +22,7 @@ def image_data(image: ImagePlan) -> Data:
 
 
 def build_data(build: BuildPlan) -> Data:
-    """What decides what is built; whether the network may be used does not."""
+    """Data that decides what is built; whether the network may be used does not."""
     base = build.base
     return {
         "base": base
@@ -44,7 +44,7 @@ def build_data(build: BuildPlan) -> Data:
 
 
 def deciding(plan: Plan) -> Data:
-    """What decides the installation of a module and is in none of the files that are rendered from its plan."""
+    """Data that decides the installation of a module but is in none of its rendered files."""
     image, mpi = plan.image, plan.mpi
     return {
         "format": FORMAT,

@@ -1,4 +1,4 @@
-"""An ImageOrigin: what a SIF was made from, as far as that is known."""
+"""An ImageOrigin: the known inputs of a SIF."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,8 +10,8 @@ from sifmod.result import Described, Digest, OrNull
 class ImageOrigin:
     """The content that a reference stood for when it was fetched."""
 
-    index: OrNull[Digest] = ""  # of the image index that the reference named; "" where it named a manifest
-    manifest: OrNull[Digest] = ""  # of a build: of the definition and the files that went in
+    index: OrNull[Digest] = ""  # of the reference's image index; "" if it named a manifest
+    manifest: OrNull[Digest] = ""  # for a build: of the definition and its input files
     layers: Annotated[tuple[Digest, ...], Described("the bottom layer first")] = ()
     compression: Annotated[OrNull[str], Described("of the squashfs; null for what was a SIF already")] = ""
     tools: Annotated[
@@ -19,7 +19,7 @@ class ImageOrigin:
     ] = ()
 
     def as_data(self) -> dict[str, object]:
-        """What JSON can say; `from_fields` reads it back."""
+        """The data for JSON; `from_fields` reads it back."""
         return dict(vars(self))
 
 
@@ -27,7 +27,7 @@ NO_ORIGIN = ImageOrigin()
 
 
 def from_fields(fields: object) -> ImageOrigin:
-    """The origin that JSON kept as an object of `as_data`; raises TypeError, KeyError or ValueError for others."""
+    """Parse an object of `as_data`; raises TypeError, KeyError or ValueError for invalid ones."""
     if not isinstance(fields, dict):
         raise TypeError(f"expected an object, got {type(fields).__name__}")
     tools = tuple((str(name), str(version)) for name, version in fields["tools"])

@@ -1,4 +1,4 @@
-"""A Job: what the job scripts of a module are made from, and the text of one. Each generation has its own."""
+"""A Job: the data for a module's job scripts, and the text of one. Each generation has its own."""
 
 import json
 from dataclasses import astuple, dataclass
@@ -18,26 +18,26 @@ DISTRIBUTED, TORCHRUN = "conda-python-distributed", "torchrun-distributed"
 
 @dataclass(frozen=True)
 class Job:
-    """What is true of every job of one generation, its site's part included."""
+    """The data for every job of one generation, including the site's."""
 
     module: str
     name: str  # of the job
     key: str  # the module's name within names of variables: variables.state_key
-    images: tuple[str, ...]  # the variables that hold the image's path
-    start: str  # the words in front of "$SIF"
-    command: str  # what a job runs, words of a shell
-    inside: bool  # whether `command` is started with "$SIF", and is no wrapper
-    distributed: bool  # whether each task is a process of it; else it is started once
+    images: tuple[str, ...]  # the variables with the image's path
+    start: str  # the words before "$SIF"
+    command: str  # the command of a job, as shell words
+    inside: bool  # whether `command` runs with "$SIF" and is not a wrapper
+    distributed: bool  # whether each task starts it; else it is started once
     runscripts: tuple[str, ...]
-    gpus: int  # a node, 0 for an image without
-    cpus: int  # for each GPU, 0 where the site does not say
+    gpus: int  # per node; 0 for an image without GPUs
+    cpus: int  # per GPU; 0 if the site does not set it
     cpu_bind: str
-    directory: str  # of a node's own, for copies
+    directory: str  # a node-local directory, for copies
 
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What the user says about one script; `words` is the command of another style, and `mpi` its srun's --mpi."""
+    """The user's options for one script; `words`: the command of another style; `mpi`: the value for srun's --mpi."""
 
     style: Style = "srun"
     nodes: int = 0  # 0: two for a distributed job, else one
@@ -47,7 +47,7 @@ class JobOptions:
     bcast: bool = False
     words: str = ""
     mpi: str = ""
-    launchers: bool = False  # one task on each node, which starts the others
+    launchers: bool = False  # one task per node, which starts the others
 
 
 def job_of(plan: Plan) -> Job:
@@ -71,7 +71,7 @@ def job_of(plan: Plan) -> Job:
 
 
 def _command(plan: Plan) -> tuple[str, bool, bool]:
-    """Python's where the image has a Python to use, else one of its own; whether inside, and whether distributed."""
+    """The command: Python's if the image has a usable one; whether it runs inside, and whether distributed."""
     names = [wrapper.name for wrapper in plan.wrappers if wrapper.command != (f"{RUNSCRIPTS_TARGET}/{wrapper.name}",)]
     if plan.activation.with_conda != "true" or {"python", "python3", "torchrun"} & set(names):
         if DISTRIBUTED in plan.runscripts:
@@ -81,12 +81,12 @@ def _command(plan: Plan) -> tuple[str, bool, bool]:
 
 
 def to_json(job: Job, about: Help) -> str:
-    """The text of the file `JOB` of a generation; `about` is what the module says of itself."""
+    """The text of the file `JOB` of a generation; `about` is the module's own data."""
     return json.dumps(vars(job) | {"about": vars(about)}, indent=1, sort_keys=True) + "\n"
 
 
 def from_json(text: bytes) -> Job:
-    """What `to_json` gave. Raises ValueError for anything else: others may have written it."""
+    """Parse the text of `to_json`. Raises ValueError for invalid data: other users may have written it."""
     job: Job = _adapter(Job).validate_json(text, strict=True)
     if any("\n" in str(value) for kept in astuple(job) for value in (kept if isinstance(kept, tuple) else (kept,))):
         raise ValueError("a text of several lines")
@@ -94,7 +94,7 @@ def from_json(text: bytes) -> Job:
 
 
 def about_from_json(text: bytes) -> Help:
-    """What the module says of itself, as `to_json` was given it. Raises ValueError or KeyError, as `from_json`."""
+    """The module's own data, as passed to `to_json`. Raises ValueError or KeyError, like `from_json`."""
     about: Help = _adapter(Help).validate_python(json.loads(text)["about"])
     return about
 
@@ -105,7 +105,7 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
 
 
 def job_script(job: Job, options: JobOptions, modules: str) -> str:
-    """A job script for Slurm; `modules` is the directory for `module use`, as a shell spells it."""
+    """A job script for Slurm; `modules` is the directory for `module use`, as a shell word."""
     distributed = job.distributed or bool(options.words)
     once = options.launchers or not distributed
     return TEMPLATES.get_template("job.sh.j2").render(

@@ -1,4 +1,4 @@
-"""The Plan: everything that is decided before anything is done, and how the runtime is told of it."""
+"""The Plan: all decisions before an install, and the runtime's environment for them."""
 
 import os
 from dataclasses import dataclass
@@ -12,36 +12,37 @@ from sifmod.config.site import Link
 from sifmod.errors import ViewError
 
 RUNSCRIPTS_TARGET = "/runscripts"
-PIP_TARGET = f"{RUNSCRIPTS_TARGET}/.pip"  # what stands before the image's pip
+PIP_TARGET = f"{RUNSCRIPTS_TARGET}/.pip"  # prepended to the image's pip
 USER_SOFTWARE_TARGET = "/user-software"
-LAYER_TARGET = "/user-layer"  # what `sifmod add` has put over the image
-VENVS = ("/user-software/venv/*", "/user-software/venv", "/user-software/*", "/user-software")  # the first is taken
-# inside, where a squashfs can be looked into too
+LAYER_TARGET = "/user-layer"  # the layer made by `sifmod add`
+# the first existing one is used
+VENVS = ("/user-software/venv/*", "/user-software/venv", "/user-software/*", "/user-software")
+# in the container, where the content of a squashfs is visible too
 _USERS_VENV = (
     f'for sifmod_venv in {" ".join(VENVS)}; do if [ -f "$sifmod_venv/bin/activate" ]; then'
     ' export VIRTUAL_ENV="$sifmod_venv" PATH="$sifmod_venv/bin:$PATH"; break; fi; done; unset sifmod_venv; '
 )
-# paths that are known when the files are used; no text of a plan holds a NUL
+# placeholders for paths that are known at run time; no text of a plan contains a NUL
 ROOT = "\0root"  # of the generation
-PREFIX = "\0prefix"  # as a shell would spell it
-MODULES = "\0modules"  # the directory for `module use`, in the same way
+PREFIX = "\0prefix"  # as a shell word
+MODULES = "\0modules"  # the directory for `module use`, likewise
 PACKERS = ("make-squashfs", "unmake-squashfs")  # commands of the host, for what is at USER_SOFTWARE_TARGET
 _EVALUATED = str.maketrans({sign: f"\\{sign}" for sign in "\\$`"})
 
 
 def literal(text: str) -> str:
-    r"""A value as SINGULARITYENV_X and APPTAINERENV_X must spell it to arrive unchanged.
+    r"""A value as SINGULARITYENV_X and APPTAINERENV_X need it, so that it arrives unchanged.
 
     The runtime puts a backslash before each `"` and evaluates the result inside double quotes (Apptainer, every
-    version, and SingularityCE from 3.9): `\`, `$` and the backtick are escaped here, `"` must not be. With NO_EVAL
-    set the runtime takes values as they are, and this spelling is then wrong (never run).
+    version, and SingularityCE from 3.9): `\`, `$` and the backtick are escaped here, `"` must not be. With NO_EVAL set
+    the runtime uses values literally, and this spelling is wrong (not supported).
     """
     return text.translate(_EVALUATED)
 
 
 @dataclass(frozen=True)
 class Bind:
-    """One bind path. `source` and `target` are absolute; an optional one is left out where its source is missing."""
+    """One bind path. `source` and `target` are absolute; an optional one is skipped if its source is missing."""
 
     source: str
     target: str
@@ -49,7 +50,7 @@ class Bind:
     optional: bool = False
 
     def __str__(self) -> str:
-        """As the runtime spells it: `source[:target[:options]]`."""
+        """In the runtime's syntax: `source[:target[:options]]`."""
         if self.options:
             return f"{self.source}:{self.target}:{','.join(self.options)}"
         return self.source if self.source == self.target else f"{self.source}:{self.target}"
@@ -60,7 +61,7 @@ class Runtime:
     """The program that runs images on this site, as found when the site was loaded."""
 
     kind: RuntimeKind
-    path: str  # absolute path; "" when none was found
+    path: str  # absolute path; "" if none was found
 
     @property
     def prefixes(self) -> tuple[str, ...]:
@@ -76,28 +77,28 @@ class Runtime:
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """Where a wrapper looks for the runtime: where it was at install time, else on PATH."""
+        """The paths where a wrapper looks for the runtime: that of install time, else PATH."""
         names = tuple(sorted(RUNTIMES, key=lambda name: name != self.kind))
         return (self.path, *names) if self.path else names
 
 
 @dataclass(frozen=True)
 class ConversionPlan:
-    """How the promised SIF of a docker or oci image was made."""
+    """How the expected SIF of a docker or oci image was made."""
 
     compression: str
     tools: tuple[tuple[str, str], ...]
-    tree: str  # digest of the files in it
+    tree: str  # digest of its files
 
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """How an image is built: upon a base; or by a definition file or a Dockerfile, whose paths are "" otherwise."""
+    """How an image is built: on a base, or by a definition file or Dockerfile, whose paths are "" otherwise."""
 
     base: "ImagePlan | None" = None
     pip: tuple[str, ...] = ()  # requirements
     requirements: str = ""  # path of a requirements.txt or of a lock
-    files: tuple[tuple[str, str], ...] = ()  # path here, path in the image
+    files: tuple[tuple[str, str], ...] = ()  # path on the host, path in the image
     env: tuple[tuple[str, str], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     post: str = ""
@@ -105,12 +106,13 @@ class BuildPlan:
     definition: str = ""
     dockerfile: str = ""
     arguments: tuple[tuple[str, str], ...] = ()
-    path: tuple[str, ...] = ()  # where the base's Python is looked for, before its own PATH
-    protected: tuple[str, ...] = ()  # packages that stay as the base has them, `*` at the end for all that begin so
-    indexes: tuple[tuple[str, str], ...] = ()  # beginning of torch's local version: index of packages linked against it
+    path: tuple[str, ...] = ()  # directories to search for the base's Python before its own PATH
+    protected: tuple[str, ...] = ()  # packages of the base that are kept; `*` at the end: a prefix
+    # prefix of torch's local version: the index of packages linked against it
+    indexes: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        """What it is built from, in a line."""
+        """Its inputs, in one line."""
         if self.base is None:
             return self.definition or self.dockerfile
         added = [*self.pip, *(os.path.basename(path) for path in (self.requirements,) if path)]  # noqa: PTH119 (text)
@@ -121,32 +123,32 @@ class BuildPlan:
 
 @dataclass(frozen=True)
 class ImagePlan:
-    """Which SIF is wanted and where it may come from."""
+    """The wanted SIF and its possible sources."""
 
     filename: str  # the link's name in the generation
-    sources: tuple[str, ...]  # in the order they are tried; a bare name is looked up in image_dirs
+    sources: tuple[str, ...]  # tried in this order; a bare name is looked up in image_dirs
     image_dirs: tuple[str, ...]
     build: BuildPlan | None  # instead of sources
     sha256: str | None
     arch: str  # amd64 | arm64
     link: Link
     offline: bool
-    available: str = ""  # where the image is, when it has no public source
+    available: str = ""  # where the image is available, if it has no public source
     conversion: ConversionPlan | None = None
 
 
 @dataclass(frozen=True)
 class Activation:
-    """How the Python environment inside the image is activated."""
+    """How to activate the Python environment in the image."""
 
-    with_conda: str  # the value of WITH_CONDA; "true" when nothing is needed
-    command: str  # run by bash inside, before the command; "" when variables do it all
-    users_venv: bool = False  # a venv below /user-software goes over it, where the user has made one
+    with_conda: str  # the value of WITH_CONDA; "true" if nothing is needed
+    command: str  # run by bash inside, before the command; "" if variables are enough
+    users_venv: bool = False  # a user's venv below /user-software takes precedence
 
     def activated(self, command: tuple[str, ...]) -> tuple[str, ...]:
-        """The words that start a command inside with the Python environment active; arguments may follow.
+        """The command line that starts a command with the active Python environment; arguments may follow.
 
-        A runscript activates the environment itself, and variables need no command: both are started as they are.
+        A runscript activates the environment itself, and variables need no command: both are started unchanged.
         """
         if command[0].startswith(f"{RUNSCRIPTS_TARGET}/"):
             return command
@@ -166,22 +168,22 @@ class Wrapper:
 
 @dataclass(frozen=True)
 class Help:
-    """What the module says about itself. Plain text, any character; the templates quote it."""
+    """The module's description. Plain text with any characters; the templates quote it."""
 
     description: str
     homepage: str
     docurls: tuple[str, ...]
     whatis: tuple[str, ...]
     contents: tuple[tuple[str, str], ...]  # package, version
-    origin: str  # where the image comes from: the first source, with its digest if stated
-    mpi: str = ""  # of the image, or the host's in its place, and how srun starts it
-    quirks: tuple[tuple[str, str], ...] = ()  # each that applies, in one line, and its reason
-    extensions: tuple[tuple[str, str], ...] | None = None  # of the contents, for `module spider`; None: all
+    origin: str  # the image's first source, with its digest if known
+    mpi: str = ""  # the MPI of the image or host, and how srun starts it
+    quirks: tuple[tuple[str, str], ...] = ()  # one line with its reason for each that applies
+    extensions: tuple[tuple[str, str], ...] | None = None  # packages of the contents for `module spider`; None: all
 
 
 @dataclass(frozen=True)
 class SanityCheck:
-    """Commands run through the wrappers' environment, and paths that must exist in the generation or the image."""
+    """Commands to run in the wrappers' environment, and paths that must exist in the generation or the image."""
 
     commands: tuple[str, ...]
     paths: tuple[str, ...]
@@ -193,45 +195,45 @@ class Plan:
 
     module: ModuleName
     version: str  # without the versionsuffix: EBVERSION<NAME>
-    easyconfig: str  # the words after `sifmod install` that bring the module back, quoted for a shell, but no --prefix
+    easyconfig: str  # the arguments of `sifmod install` that restore the module, quoted for a shell, without --prefix
     prefix: str
     syntaxes: tuple[Syntax, ...]
     accelerator: Accelerator
-    gpu_flags: tuple[str, ...]  # of nv, nvccli, rocm: what the site resolves the accelerator to
+    gpu_flags: tuple[str, ...]  # of nv, nvccli, rocm: the site's flags for the accelerator
     runtime: Runtime
-    image: ImagePlan | None  # None: a view, which has none
+    image: ImagePlan | None  # None for a view
     activation: Activation
     binds: tuple[Bind, ...]  # without /runscripts: see binds_of
     env: tuple[tuple[str, str], ...]  # inside the container, sorted by name
     host_env: tuple[tuple[str, str], ...]  # on the host, sorted by name
-    path: tuple[str, ...]  # in front of PATH inside, in order
+    path: tuple[str, ...]  # prepended to PATH inside, in order
     wrappers: tuple[Wrapper, ...]
     runscripts: tuple[str, ...]  # names of templates/runscripts/
-    runscript_env: tuple[tuple[str, str], ...]  # set by conda-python-distributed where the user has not
+    runscript_env: tuple[tuple[str, str], ...]  # set by conda-python-distributed unless the user has set it
     conflict: tuple[str, ...]
     family: str | None
     help: Help
     sanity_check: SanityCheck
-    verb: Verb = "exec"  # how wrappers start the image; `run` goes through its entrypoint
-    user_software: bool = False  # bind what the user has added at /user-software
-    gpu_selection: GpuSelection = "slurm"  # whose choice the GPU of each task of a node is
-    gpus_per_node: int = 4  # as Slurm counts them; for job scripts, as the next two
-    cpus_per_gpu: int = 0  # 0: the site does not say
-    cpu_bind: str = ""  # for srun, one task for each GPU of a node
-    scratch: tuple[str, ...] = ()  # places of the user's, `$USER` in them
-    cache_directory: str = ""  # of compilers and kernels, on the node; "": decided at run time
-    default_env: tuple[tuple[str, str], ...] = ()  # on the host, where the user has none of that name; sorted by name
-    depends_on: tuple[str, ...] = ()  # modules that are loaded with this one
-    protected: tuple[str, ...] | None = None  # packages that layers leave as they are; None: those of the site
-    wrappers_auto: bool = False  # more wrappers are found in the image
+    verb: Verb = "exec"  # how wrappers start the image; `run` uses its entrypoint
+    user_software: bool = False  # bind the user's additions at /user-software
+    gpu_selection: GpuSelection = "slurm"  # what selects the GPU of each task of a node
+    gpus_per_node: int = 4  # as Slurm counts them; for job scripts, like the next two
+    cpus_per_gpu: int = 0  # 0: not set by the site
+    cpu_bind: str = ""  # for srun with one task for each GPU of a node
+    scratch: tuple[str, ...] = ()  # directories of the user, with `$USER`
+    cache_directory: str = ""  # for compilers and kernels, on the node; "": decided at run time
+    default_env: tuple[tuple[str, str], ...] = ()  # on the host unless the user has set it; sorted by name
+    depends_on: tuple[str, ...] = ()  # modules that this one loads
+    protected: tuple[str, ...] | None = None  # packages that layers never replace; None: the site's list
+    wrappers_auto: bool = False  # further wrappers are found in the image
     stale_layer: StaleLayer = "warn"
-    warn_without_version: bool = False  # at a load that names none
-    mpi: WantedMpi = IMAGES_OWN  # whose MPI, which the image decides with it
-    modules: tuple[str, ...] = ()  # those that a view loads, which are in depends_on too
+    warn_without_version: bool = False  # at a load without a version
+    mpi: WantedMpi = IMAGES_OWN  # the wanted MPI; the image decides with it
+    modules: tuple[str, ...] = ()  # loaded by a view; also in depends_on
 
     @property
     def own_image(self) -> ImagePlan:
-        """The image, where there must be one. Raises ViewError for a view."""
+        """The image of a module that must have one. Raises ViewError for a view."""
         if self.image is None:
             raise ViewError(self.module, self.modules)
         return self.image
@@ -243,30 +245,30 @@ class Plan:
         return (Bind(f"{root}/runscripts", RUNSCRIPTS_TARGET, ("ro",)), *self.binds)
 
     def user_software_of(self, root: str) -> tuple[Bind, ...]:
-        """Where the user's additions may be: a squashfs, else a directory. The first that exists is bound."""
+        """The paths of the user's additions: a squashfs, else a directory. The first that exists is bound."""
         if not self.user_software:
             return ()
         place = f"{root}{USER_SOFTWARE_TARGET}"
         return (
-            Bind(f"{place}.squashfs", USER_SOFTWARE_TARGET, ("ro", "image-src=/")),  # without ro Apptainer warns
+            Bind(f"{place}.squashfs", USER_SOFTWARE_TARGET, ("ro", "image-src=/")),  # Apptainer warns without ro
             Bind(place, USER_SOFTWARE_TARGET),
         )
 
     def images_of(self, root: str) -> tuple[str, ...]:
-        """Where the image is looked for: the generation's own link, then the copies in image_dirs."""
+        """The paths to search for the image: the generation's own link, then copies in image_dirs."""
         if self.image is None:
             return ()
         return tuple(f"{directory}/{self.image.filename}" for directory in (root, *self.image.image_dirs))
 
     @property
     def layers(self) -> str:
-        """Where below a directory of layers this module's are; "" for one without a Python to add packages to."""
+        """The relative path of this module's layers; "" for a module without a Python for packages."""
         names = {wrapper.name for wrapper in self.wrappers}
         return str(self.module) if names & {"python", "python3"} else ""
 
     @property
     def packers(self) -> tuple[str, ...]:
-        """The commands that pack the user's additions and unpack them; a wrapper of the easyconfig's own goes first."""
+        """The commands that pack the user's additions and unpack them; a wrapper of the easyconfig takes precedence."""
         own = {wrapper.name for wrapper in self.wrappers}
         return tuple(name for name in PACKERS if self.user_software and name not in own)
 
@@ -275,31 +277,31 @@ class Plan:
         """The variables inside the container with the values they have there, WITH_CONDA among them, sorted by name."""
         activation = {"WITH_CONDA": self.activation.with_conda} if self.image else {}
         env = dict(self.env)
-        if self.layers and "PYTHONPATH" in env:  # else the image's own would be hidden
+        if self.layers and "PYTHONPATH" in env:  # else it would hide the image's own
             env["PYTHONPATH"] = ":".join(filter(None, (env["PYTHONPATH"], PIP_TARGET)))
         return tuple(sorted({**env, **activation}.items()))
 
     @property
     def container_env(self) -> tuple[tuple[str, str], ...]:
-        """The same as the runtime must be told them, after <prefix>ENV_: see literal. Without PREPEND_PATH."""
+        """The same, quoted for the runtime after <prefix>ENV_: see literal. Without PREPEND_PATH."""
         return tuple((name, literal(value)) for name, value in self.plain_env)
 
     @property
     def prepend_path(self) -> tuple[str, ...]:
-        """Directories in front of PATH inside, the first one first, as the runtime must be told them: see literal."""
+        """Directories to prepend to PATH inside, in order, quoted for the runtime: see literal."""
         return tuple(literal(directory) for directory in self.path)
 
     @property
     def switch(self) -> str:
-        """The live generation's place in any prefix, `/software/…`, the same for every generation."""
+        """The live generation's path in any prefix, `/software/…`, the same for every generation."""
         return f"/software/{self.module}"
 
     def place_of(self, generation: int) -> str:
-        """The own place of one generation in any prefix."""
+        """The path of one generation in any prefix."""
         return f"/software/{self.module.name}/.generations/{self.module.version}/{generation}"
 
     def reinstall(self, prefix: str) -> str:
-        """The command that brings the module in `prefix` back."""
+        """The command that restores the module in `prefix`."""
         return f"sifmod install {self.easyconfig} --prefix {prefix}"
 
 

@@ -1,7 +1,7 @@
-r"""Any text as one literal of Lua, Tcl or the POSIX shell, so that no interpreter runs a part of it.
+r"""Quote any text as one literal of Lua, Tcl or the POSIX shell, so that no part of it is executed.
 
-Each function takes every text without NUL and returns a complete literal that the language reads back as that text,
-character for character. The literals are for people too: plain text stays readable, several lines stay several lines.
+Each function accepts any text without NUL and returns a complete literal that the language reads back unchanged. The
+literals are for people too: plain text stays readable, several lines stay several lines.
 """
 
 import re
@@ -16,10 +16,10 @@ _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:+@%,=-]+")
 
 
 def lua(text: str) -> str:
-    """A Lua string: `"…"`, or a long bracket where there are several lines and nothing but text."""
+    """A Lua string: `"…"`, or a long bracket for several lines of plain text."""
     _refuse_nul(text)
     if "\n" in text and not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text):
-        # `[==[`, a line break that Lua skips, the text; with as many `=` as it takes for no part of it to be the end
+        # `[==[`, a line break that Lua skips, the text; with enough `=` that the text does not contain the end
         level = 2  # as EasyBuild writes it; Lua 5.1 also refuses a `[[` within `[[…]]`
         while f"]{'=' * level}]" in f"{text}]{'=' * level}":
             level += 1
@@ -32,7 +32,7 @@ def lua(text: str) -> str:
 
 
 def tcl(text: str) -> str:
-    """One Tcl word: bare where that is safe, else in braces, else in double quotes; safe within outer braces too."""
+    """One Tcl word: bare if safe, else in braces, else in double quotes; also safe within outer braces."""
     _refuse_nul(text)
     if _PLAIN_WORD.fullmatch(text):
         return text
@@ -48,15 +48,15 @@ def tcl(text: str) -> str:
 
 
 def shell(text: str) -> str:
-    """One word of a POSIX shell: bare where that is safe, else in single quotes."""
+    """One word of a POSIX shell: bare if safe, else in single quotes."""
     _refuse_nul(text)
-    if _PLAIN_WORD.fullmatch(text) and "=" not in text:  # `a=b` in front of a command would be an assignment
+    if _PLAIN_WORD.fullmatch(text) and "=" not in text:  # `a=b` before a command would be an assignment
         return text
     return "'" + text.replace("'", "'\\''") + "'"
 
 
 def users_place(path: str) -> str:
-    """A path of the user's as a word of a POSIX shell: where it has `$USER`, the user's name."""
+    """A path of the user as a word of a POSIX shell, with `$USER` expanded."""
     return "/".join('"${USER-}"' if part == "$USER" else shell(part) if part else "" for part in path.split("/"))
 
 
@@ -74,5 +74,5 @@ def _refuse_nul(text: str) -> None:
         raise ModuleError(f"a text holds a NUL character, which no variable or script can hold: {text!r}")
 
 
-SPELLED: Mapping[Syntax, Callable[[str], str]] = {"lua": lua, "tcl": tcl}  # a text in a modulefile of this syntax
-BETWEEN: Mapping[Syntax, str] = {"lua": ", ", "tcl": " "}  # two literals of a list
+SPELLED: Mapping[Syntax, Callable[[str], str]] = {"lua": lua, "tcl": tcl}  # quote a text in a modulefile of this syntax
+BETWEEN: Mapping[Syntax, str] = {"lua": ", ", "tcl": " "}  # separate two literals of a list

@@ -1,4 +1,4 @@
-"""A plan to the files of a generation and to the stub in the module tree: pure text, the same for the same plan."""
+"""Render a plan to the files of a generation and the stub in the module tree: the same plan gives the same text."""
 
 import re
 from functools import cache, lru_cache
@@ -14,25 +14,24 @@ from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
 from sifmod.module.scripts import ANY, environment, numbered, scripts
 from sifmod.module.variables import host_variables, image_variables, python_key, record_key
 
-CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
-_PATHS = {  # as the modulefiles spell them; see plan.ROOT
+CONFLICTS_A_CALL = 50  # Lua passes at most about 250 arguments
+_PATHS = {  # in the syntax of the modulefiles; see plan.ROOT
     "lua": {ROOT: "root", PREFIX: "word(prefix)", MODULES: 'word(prefix .. "/modules")'},
     "tcl": {ROOT: "${root}", PREFIX: "[sifmod_word $prefix]", MODULES: "[sifmod_word $prefix/modules]"},
 }
 _EXTENSION = re.compile(r"[A-Za-z0-9._+-]+")
 _TEMPLATES = Path(__file__).with_name("templates")
-_PLAIN = environment()  # for text that the modulefile's template quotes
+_PLAIN = environment()  # for text quoted by the modulefile's template
 
 
 class Literal(str):
-    """Text that is spelled in the language of the file already."""
+    """Text that is already quoted for the file's language."""
 
 
 def render(plan: Plan, number: int) -> tuple[File, ...]:
     """Every file of the generation of this number: modulefiles, what they share, and scripts.
 
-    They say nothing of the prefix, and find it from where they are. Raises ModuleError for a name or a value that no
-    variable can have.
+    They do not contain the prefix, but find it relative to themselves. Raises ModuleError for an invalid name or value.
     """
     _check(plan)
     files: list[File] = []
@@ -50,15 +49,15 @@ def _modulefile(syntax: Syntax, plan: Plan, number: int) -> str:
     return _templates(syntax).get_template(f"modulefile.{syntax}.j2").render(_values(plan, number, syntax))
 
 
-@lru_cache(maxsize=2)  # as `_help`, it is the same in every generation
+@lru_cache(maxsize=2)  # like `_help`, the same in every generation
 def _job_file(plan: Plan) -> str:
     return to_json(job_of(plan), plan.help)
 
 
 def render_stub(plan: Plan) -> tuple[File, ...]:
-    """The modulefiles of the module tree, relative to `<prefix>/modules`, which evaluate those of a generation.
+    """The stubs in the module tree, relative to `<prefix>/modules`, which evaluate a generation's modulefiles.
 
-    They find the switch from where they are, and are the same for every generation of a module.
+    They find the switch relative to themselves, and are the same for every generation of a module.
     """
     files = []
     for syntax in plan.syntaxes:
@@ -102,7 +101,7 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
 
 
 def _whatis(plan: Plan) -> tuple[str, ...]:
-    """The easyconfig's lines; its first paragraph and its homepage where it gives none of its own."""
+    """The easyconfig's lines; by default the first paragraph of its description and its homepage."""
     lines = plan.help.whatis
     if not any(line.startswith("Description:") for line in lines):
         paragraph, _, _ = plan.help.description.strip().partition("\n\n")
@@ -112,7 +111,7 @@ def _whatis(plan: Plan) -> tuple[str, ...]:
 
 @lru_cache(maxsize=2)
 def _help(plan: Plan) -> str:
-    """What the module says about itself to a person; see plan.ROOT for the paths in it."""
+    """The module's help text; see plan.ROOT for its paths."""
     return _PLAIN.get_template("help.txt.j2").render(
         plan=plan,
         description=plan.help.description.strip(),
@@ -128,12 +127,12 @@ def _help(plan: Plan) -> str:
 
 
 def _text(text: str, syntax: Syntax) -> str:
-    """Lmod puts the texts of a Tcl modulefile between `[===[` and `]===]` and evaluates that: keep the end apart."""
+    """Lmod puts the texts of a Tcl modulefile between `[===[` and `]===]` and evaluates that: avoid the end bracket."""
     return text.replace("]=", "] =") if syntax == "tcl" else text
 
 
 def _check(plan: Plan) -> None:
-    """Module tools and scripts print names unquoted: hold them to what the configuration promises."""
+    """Module tools and scripts print names unquoted: check them against the rules of the configuration."""
     for name in (plan.module.name, plan.module.version, *plan.conflict, *plan.depends_on):
         _match("[A-Za-z0-9][A-Za-z0-9._+/-]*", name, "a module's name")
     for wrapper in plan.wrappers:
@@ -153,9 +152,9 @@ def _match(pattern: str, name: str, what: str) -> None:
         raise ModuleError(f"{name!r} cannot be {what}")
 
 
-@cache  # compiling them takes longer than everything else that is rendered
+@cache  # compiling them takes longer than rendering
 def _templates(syntax: Syntax) -> Environment:
-    """Templates that print nothing but literals of the language: a value without a filter is an error."""
+    """Templates that only print quoted literals: a value without a filter is an error."""
     templates = environment(finalize=_only_literals, keep_trailing_newline=True)
     literal, comma = quote.SPELLED[syntax], quote.BETWEEN[syntax]
 
@@ -173,7 +172,7 @@ def _templates(syntax: Syntax) -> Environment:
         "quote": lambda text: Literal(literal(text)),
         "quote_all": quote_all,
         "table": table,
-        # a name in lower case might be a word of Lua
+        # a lower-case name might be a Lua keyword
         "name": lambda name: Literal(f'["{name}"]' if syntax == "lua" and name.islower() else name),
         "comment": lambda text: Literal(re.sub(r"[^ -\[\]^-z|~]", "?", text)),
         "here": lambda text: Literal(_here(text, syntax)),
@@ -188,7 +187,7 @@ def _only_literals(value: object) -> Literal:
 
 
 def _here(text: str, syntax: Syntax) -> str:
-    """A text with paths of this place, as one word of the language; see plan.ROOT."""
+    """A text with placeholders for paths, as one word of the language; see plan.ROOT."""
     paths = _PATHS[syntax]
     parts = [part for part in re.split(f"({'|'.join(paths)})", text) if part]
     literal = quote.SPELLED[syntax]

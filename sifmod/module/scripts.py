@@ -1,4 +1,4 @@
-"""A plan to the scripts of its generation: the wrappers in bin/, what they share, and the runscripts."""
+"""Render a plan to the scripts of its generation: the wrappers in bin/, their shared parts, and the runscripts."""
 
 import json
 import re
@@ -28,53 +28,53 @@ from sifmod.module.quote import shell, users_place
 from sifmod.module.variables import host_variables, image_variables, own_variables, python_key, python_path, state_key
 
 LAUNCHER = "share/launch.sh"
-ANY = 10**40  # the number of no generation, in texts that are rendered once and then get each number
-PROTECTED = "share/protected"  # a package a line
+ANY = 10**40  # a placeholder number, in texts that are rendered once for all generations
+PROTECTED = "share/protected"  # one package per line
 NO_LAYER = 24  # the exit code of the launcher where the layer that SIFMOD_LAYER names is nowhere
-# the directory is bound and named by RUNSCRIPTS in any case
+# the directory is always bound and set in RUNSCRIPTS
 NO_RUNSCRIPTS = "The easyconfig of this module asks for no runscripts.\n"
-_KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's do not reach the container when the plan has them
+_KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's variables do not reach the container if the plan sets them
 _DEVICES = {"nv": "/dev/nvidiactl", "nvccli": "/dev/nvidiactl", "rocm": "/dev/kfd"}
-_NEEDS = {"conda-python-distributed": "get-master", "torchrun-distributed": "get-master"}  # one that calls another
-_SOURCED = ("init-conda-venv",)  # by a shell, and not to be run
+_NEEDS = {"conda-python-distributed": "get-master", "torchrun-distributed": "get-master"}  # scripts that call others
+_SOURCED = ("init-conda-venv",)  # sourced by a shell, not executed
 _PIP = f"runscripts/{relpath(PIP_TARGET, RUNSCRIPTS_TARGET)}/pip/__init__.py"
 _INSTALLERS = ("pip", "pip3")
-# where libraries keep what they compile at run time, and the directory for it
+# cache variables of libraries that compile at run time, and their directories
 _CACHES = {
     "any": (("TRITON_CACHE_DIR", "triton"), ("TORCHINDUCTOR_CACHE_DIR", "inductor")),
     "rocm": (("MIOPEN_USER_DB_PATH", "miopen"), ("MIOPEN_CUSTOM_CACHE_DIR", "miopen"), ("AITER_JIT_DIR", "aiter")),
     "cuda": (("CUDA_CACHE_PATH", "cuda"),),
     "none": (),
 }
-# what gives each task of a node one GPU: on AMD as LUMI does; for CUDA only where a site asks for it
+# one GPU for each task of a node: on AMD like LUMI; for CUDA only if a site asks for it
 _MASKS = {("slurm", "rocm"): "ROCR_VISIBLE_DEVICES", ("localid", "rocm"): "ROCR_VISIBLE_DEVICES"} | {
     ("localid", "cuda"): "CUDA_VISIBLE_DEVICES"
 }
 _PATHS = {ROOT: '"$sifmod_root"', PREFIX: '"$sifmod_prefix"'}
-_CACHE_KEY = "\0cache key"  # in the text that all modules share
+_CACHE_KEY = "\0cache key"  # in the text shared by all modules
 _VENDORS = {"rocm": "amd", "cuda": "nvidia", "none": "any"}
 
 
 def _here(text: str) -> str:
-    """A text with paths of this place, as one word of a script that has read the launcher; see plan.ROOT."""
+    """A text with placeholders for paths, as one word of a script that has sourced the launcher; see plan.ROOT."""
     parts = [part for part in re.split(f"({'|'.join(_PATHS)})", text) if part]
     return "".join(_PATHS[part] if part in _PATHS else shell(part) for part in parts) or "''"
 
 
 def environment(**more: Any) -> Environment:
-    """The templates of this package; nothing is escaped, for they are no HTML."""
+    """The templates of this package; without HTML escaping."""
     loader = FileSystemLoader(Path(__file__).with_name("templates"))
     options = {"undefined": StrictUndefined, "trim_blocks": True, "auto_reload": False, **more}
     return Environment(loader=loader, autoescape=False, **options)  # noqa: S701
 
 
-TEMPLATES = environment(lstrip_blocks=True, keep_trailing_newline=True)  # shell: every value goes through its filter
+TEMPLATES = environment(lstrip_blocks=True, keep_trailing_newline=True)  # shell: every value uses its filter
 TEMPLATES.filters |= {"shell": shell, "here": _here, "scratch": users_place}
 
 
 @lru_cache(maxsize=256)
 def rendered(template: str, **values: Hashable) -> str:
-    """The text of a template of TEMPLATES; most are the same for every module of a tree."""
+    """The text of a template of TEMPLATES; usually the same for every module of a tree."""
     return TEMPLATES.get_template(template).render(values)
 
 
@@ -86,7 +86,7 @@ def numbered(plan: Plan, text: str, number: int) -> str:
 def scripts(plan: Plan, number: int) -> tuple[File, ...]:
     """Every script of the generation of this number: POSIX sh, the same for the same plan and number, in any prefix.
 
-    Names are not quoted in them: `render` holds them to what the configuration promises.
+    Names are not quoted: `render` checks them against the rules of the configuration.
     """
     runscripts = dict.fromkeys((*plan.runscripts, *(_NEEDS[name] for name in plan.runscripts if name in _NEEDS)))
     return (
@@ -163,6 +163,6 @@ def _runscript(plan: Plan, number: int, name: str) -> str:
         cache_key=_CACHE_KEY,
         caches=(*_CACHES["any"], *_CACHES[plan.accelerator]),
     )
-    # it tells the caches of one image from those of another
+    # distinguishes the caches of different images
     key = json.dumps([str(plan.module), number, image_data(plan.own_image)], sort_keys=True)
     return text.replace(_CACHE_KEY, sha256_bytes(key.encode())[:12])

@@ -1,4 +1,4 @@
-"""The variables that a module sets on the host."""
+"""Variables that a module sets on the host."""
 
 import re
 
@@ -8,9 +8,9 @@ from sifmod.module.plan import RUNSCRIPTS_TARGET, Plan
 
 
 def own_variables(plan: Plan, root: str) -> dict[str, str]:
-    """Those by which every module tells where the generation at `root` is, and what is in it."""
+    """The variables of every module about the generation at `root` and its contents."""
     name = plan.module.variable
-    if plan.image is None:  # those of the modules that a view loads stay
+    if plan.image is None:  # the modules that a view loads keep theirs
         return {f"EBROOT{name}": root, f"EBVERSION{name}": plan.version}
     return {
         "RUNSCRIPTS": f"{root}/runscripts",
@@ -23,9 +23,9 @@ def own_variables(plan: Plan, root: str) -> dict[str, str]:
 
 
 def host_variables(plan: Plan, root: str) -> tuple[tuple[str, str], ...]:
-    """The variables that a load of the generation at `root` sets to one value: no SIF, no lists, no PATH, no runtime's.
+    """The variables that a load sets to one value, without SIF, lists, PATH and the runtime's.
 
-    A variable of the host's environment that bears the name of one of the module's own loses.
+    The module's own variables take precedence over those of host_env.
     """
     own = own_variables(plan, root)
     return tuple({**own, **dict(plan.host_env), **own}.items())
@@ -36,20 +36,20 @@ def image_variables(module: ModuleName) -> tuple[str, ...]:
 
 
 def record_key(plan: Plan) -> str:
-    """The key of the module's record in the environment; by a view's, wrappers know that what it sets is to stay."""
+    """The key of the module's record in the environment; wrappers use a view's to keep the variables it sets."""
     return state_key(plan.module) if plan.image else f"_VIEW_{state_key(plan.module)}"
 
 
 def state_key(module: ModuleName) -> str:
-    """The module's name within names of variables, one spelling for one name: other signs as `_` and their code."""
+    """The module's name for use in variable names, uniquely: other characters become `_` and their code."""
     return re.sub("[^A-Za-z0-9]", lambda sign: f"_{ord(sign[0]):02X}", module.name)
 
 
 def python_key(plan: Plan) -> str:
-    """What is the same for modules that start the same Python of an image, as far as their own settings choose it."""
+    """A key that is the same for modules that start the same Python of an image."""
     return sha256_bytes(repr((plan.activation.command, python_path(plan))).encode())[:8]
 
 
 def python_path(plan: Plan) -> tuple[str, ...]:
-    """The directories in front of PATH inside by which it is found."""
+    """The directories to prepend to PATH to find it."""
     return tuple(directory for directory in plan.path if directory != RUNSCRIPTS_TARGET)

@@ -1,7 +1,7 @@
-"""A Change: a few names that are replaced or removed together.
+"""A Change: several names that are replaced or removed together.
 
-Everything that takes space is written before the first name changes. An error on the way puts back what was done; a
-kill leaves a beginning of the sequence, so the order is for the caller to choose.
+All content is written before the first name changes. An error reverts the steps already done; a kill leaves a prefix of
+the sequence, so the caller chooses the order.
 """
 
 import os
@@ -17,8 +17,8 @@ from sifmod.tree.removal import prune
 
 class _Step(NamedTuple):
     target: Path
-    new: Path | None  # None: the target is removed
-    old: Path | None  # what the target was, to put back: a copy, or where it goes; None: it was not there
+    new: Path | None  # None: remove the target
+    old: Path | None  # the old target, for a revert: a copy, or its new path; None: it did not exist
 
 
 class Change:
@@ -26,7 +26,7 @@ class Change:
 
     def __init__(self, held: Held) -> None:
         self._held = held
-        self._top = held.top  # above which no empty directory is removed
+        self._top = held.top  # empty directories are removed only below it
         self._steps: list[_Step] = []
 
     def file(self, target: Path, text: str, mode: int = 0o666) -> None:
@@ -42,12 +42,12 @@ class Change:
         self._steps.append(_Step(target, new, self._copy(target)))
 
     def remove(self, target: Path) -> None:
-        """Remove `target`, if it is there, and the directories above it that it leaves empty."""
+        """Remove `target`, if it exists, and the directories above it that become empty."""
         if is_there(target):
             self._steps.append(_Step(target, None, self._held.path("removed")))
 
     def apply(self) -> None:
-        """Carry all steps out, or none; raises LockError when the lock was lost, OSError as the system does."""
+        """Carry all steps out, or none; raises LockError if the lock was lost, and OSError."""
         self._held.check()
         done = []
         try:
@@ -67,7 +67,7 @@ class Change:
                 prune(step.target.parent, self._top / step.target.relative_to(self._top).parts[0])
 
     def _undo(self, step: _Step) -> None:
-        with suppress(OSError):  # what cannot be put back stays as it is; the first error is the one to tell
+        with suppress(OSError):  # ignore errors of the revert; the first error is reported
             if step.old is not None:
                 if not step.old.is_symlink():
                     sync_file(step.old)
@@ -83,7 +83,7 @@ class Change:
                 old.symlink_to(os.readlink(target))  # noqa: PTH115 (the exact text)
             else:
                 mode = target.stat(follow_symlinks=False).st_mode & 0o777
-                write(old, read(target), self._top, mode, durable=False)  # few are ever put back
+                write(old, read(target), self._top, mode, durable=False)  # reverts are rare
         except FileNotFoundError:
             return None
         return old
@@ -91,7 +91,7 @@ class Change:
 
 @contextmanager
 def change(held: Held, doing: str) -> Iterator[Change]:
-    """A Change that is carried out at the end of the block; an OSError is told with what was being done."""
+    """A Change that is applied at the end of the block; an OSError is reported with `doing`."""
     with held.changing(doing):
         steps = Change(held)
         yield steps

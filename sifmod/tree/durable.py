@@ -1,4 +1,4 @@
-"""Durable changes to the disk, and what it means when one fails."""
+"""Durable changes to the disk, and explanations of their errors."""
 
 import errno
 import os
@@ -19,19 +19,19 @@ _WRITABLE = (
     "choose a directory that you may write to with --prefix or SIFMOD_PREFIX, for a file of its own with -o FILE"
 )
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_WAY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # which may be one that this user can enter and not list
+_WAY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # this user may be able to enter it but not list it
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_LARGEST = 1 << 24  # bytes; a receipt of some thousand files
+_LARGEST = 1 << 24  # bytes; a receipt of several thousand files
 _REFUSED = (
     *(errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO),
-    *(errno.ENAMETOOLONG, None),  # None: what `read` itself refuses
+    *(errno.ENAMETOOLONG, None),  # None: rejected by `read`
 )
-_ATTEMPTS = 100  # at a directory that other runs make and remove
+_ATTEMPTS = 100  # when other runs create and remove the directory
 
 
 def explain(error: OSError, doing: str) -> SifmodError:
-    """The error to show for `error`, which happened while `doing`: disk full, not allowed, or what the system says."""
+    """The SifmodError for an OSError while `doing`: disk full, permission denied, or the system's message."""
     name = error.filename2 if error.filename2 is not None else error.filename
     place = f" ({os.fsdecode(name)})" if isinstance(name, str | bytes) else ""
     message = f"{doing}: {reason(error)}{place}"
@@ -51,7 +51,7 @@ def explain(error: OSError, doing: str) -> SifmodError:
 
 
 def _foreign_owner(path: str) -> str:
-    """Whose the directory is that is closed on the way to an absolute path; "" where that is not another user's."""
+    """The owner of the closed directory on the way to an absolute path; "" unless it is another user."""
     while path.startswith("/") and path != "/":
         path = os.path.dirname(path)  # noqa: PTH120 (a text)
         with suppress(OSError):
@@ -63,7 +63,7 @@ def _foreign_owner(path: str) -> str:
 
 
 def check_readable(prefix: Path) -> None:
-    """Raise PermissionsError where a tree is there and this user may not look into it: nothing in it is known then."""
+    """Raise PermissionsError if a tree exists that this user cannot read."""
     for place in (prefix, prefix / "software", prefix / "modules"):
         if os.path.isdir(place) and not os.access(place, os.R_OK | os.X_OK):  # noqa: PTH112 (False behind a closed one)
             hint = "ask its owner, or name another tree with --prefix; `sharing` in the site file opens one to others"
@@ -72,7 +72,7 @@ def check_readable(prefix: Path) -> None:
 
 @contextmanager
 def reported(doing: str) -> Iterator[None]:
-    """Raise what the block raises, an OSError as the SifmodError that explains it."""
+    """Convert an OSError of the block to a SifmodError that explains it."""
     try:
         yield
     except OSError as error:
@@ -81,11 +81,11 @@ def reported(doing: str) -> Iterator[None]:
 
 @contextmanager
 def opened(directory: Path, top: Path, *, make: bool = False) -> Iterator[int]:
-    """A descriptor of `directory`, which is `top` or below it, reached from there through no symlink.
+    """A descriptor of `directory`, which is `top` or below it, opened without following symlinks.
 
-    Others may write in a prefix, and put a link in the place of any directory of it. `make`: as far as it is not
-    there it is made, subject to the umask; another run may remove any of it meanwhile, because it is empty. Raises
-    OSError, one that says so for a link.
+    Other users may be able to write to a prefix and replace any directory by a link. `make`: missing directories are
+    created, subject to the umask; other runs may remove them meanwhile, because they are empty. Raises OSError, with
+    its own message for a link.
     """
     names = _parts_below(directory, top)
     if ".." in names:
@@ -96,7 +96,7 @@ def opened(directory: Path, top: Path, *, make: bool = False) -> Iterator[int]:
         except FileNotFoundError:
             if not make or attempt + 1 == _ATTEMPTS:
                 raise
-            with suppress(FileNotFoundError, FileExistsError):  # where another run removes one of them meanwhile
+            with suppress(FileNotFoundError, FileExistsError):  # another run may remove one of them meanwhile
                 top.mkdir(parents=True, exist_ok=True)
             continue
         try:
@@ -107,7 +107,7 @@ def opened(directory: Path, top: Path, *, make: bool = False) -> Iterator[int]:
 
 
 def _parts_below(directory: Path, top: Path) -> Sequence[str]:
-    """The names between; as texts, since an install asks for dozens. Raises ValueError for what is not below."""
+    """The names between the two paths, as texts for speed. Raises ValueError for a path that is not below."""
     path, above = str(directory), str(top)
     if path.startswith(f"{above}/"):
         return path[len(above) + 1 :].split("/")
@@ -115,7 +115,7 @@ def _parts_below(directory: Path, top: Path) -> Sequence[str]:
 
 
 def make_directory(path: Path, top: Path) -> None:
-    """Make `path` and what is between, as `opened` does."""
+    """Create `path` and the directories between, like `opened`."""
     with opened(path, top, make=True):
         pass
 
@@ -149,10 +149,10 @@ def _below(directory: int, name: str, flags: int, *, make: bool) -> int:
 
 
 def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> bytes:
-    """All of a file that others may have put there: a link is not followed, and a pipe not waited for.
+    """Read a file that other users may have created: never follow a link, never wait for a pipe.
 
-    With `top` its directory is reached from there through no link either. Raises OSError, also for more than
-    `most` bytes and for what is no regular file.
+    With `top`, its directory is also opened without following links. Raises OSError, also for more than `most` bytes
+    and for a file that is not regular.
     """
     if top is None:
         descriptor = os.open(path, _READ)
@@ -171,7 +171,10 @@ def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> 
 
 @contextmanager
 def regular(path: Path, top: Path) -> Iterator[int]:
-    """A descriptor of a file that others may have put there, reached from `top` through no link. Raises OSError."""
+    """A descriptor of a file that other users may have created, opened from `top` without following links.
+
+    Raises OSError.
+    """
     with opened(path.parent, top) as directory:
         descriptor = os.open(path.name, _READ, dir_fd=directory)
     try:
@@ -183,7 +186,7 @@ def regular(path: Path, top: Path) -> Iterator[int]:
 
 
 def content(path: Path | str, *, top: Path | None = None) -> bytes | None:
-    """As `read`; None for what is not there, closed, or no file of ours. Raises OSError where the disk fails."""
+    """Like `read`; None for a missing, closed or foreign file. Raises OSError if the disk fails."""
     try:
         return read(path, top=top)
     except OSError as error:
@@ -193,7 +196,7 @@ def content(path: Path | str, *, top: Path | None = None) -> bytes | None:
 
 
 def parsed(path: Path | str, parse: Callable[[bytes], Parsed], *, top: Path | None = None) -> Parsed | None:
-    """What `parse` makes of `content`; None too for what it refuses, since others may have written it."""
+    """Parse `content` with `parse`; also None for invalid content, since other users may have written it."""
     data = content(path, top=top)
     with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None if data is None else parse(data)
@@ -202,7 +205,7 @@ def parsed(path: Path | str, parse: Callable[[bytes], Parsed], *, top: Path | No
 
 @contextmanager
 def _naming(path: Path | str) -> Iterator[None]:
-    """Put the path into an OSError of the block that has none: a failing disk is told when a file is read or closed."""
+    """Add the path to an OSError of the block that has none: a failing disk is reported at read or close."""
     try:
         yield
     except OSError as error:
@@ -223,7 +226,7 @@ def write(path: Path, data: bytes, top: Path, mode: int = 0o666, *, durable: boo
 
 
 def new_file(directory: int, path: Path | str, data: bytes, mode: int) -> int:
-    """A descriptor of the new file `path`, which lies in the open `directory`, with this content; not durable yet."""
+    """A descriptor of the new file `path` in the open `directory`, with this content; not durable yet."""
     descriptor = os.open(os.path.basename(path), _NEW, mode, dir_fd=directory)  # noqa: PTH119 (thousands are made)
     try:
         with _naming(path):
@@ -237,13 +240,13 @@ def new_file(directory: int, path: Path | str, data: bytes, mode: int) -> int:
 
 
 def sync(descriptor: int, path: Path | str) -> None:
-    """Make what is in an open file durable."""
+    """Make the content of an open file durable."""
     with _naming(path):
         os.fsync(descriptor)
 
 
 def sync_file(path: Path | str) -> None:
-    """Make what is in a file durable."""
+    """Make the content of a file durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         sync(descriptor, path)
@@ -252,7 +255,7 @@ def sync_file(path: Path | str) -> None:
 
 
 def sync_directory(path: Path | str | int) -> None:
-    """Make the names in a directory, or in an open one, durable; a file system that cannot is left alone."""
+    """Make the names in a directory, or in an open one, durable, if the file system supports it."""
     descriptor = path if isinstance(path, int) else os.open(path, DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -265,9 +268,9 @@ def sync_directory(path: Path | str | int) -> None:
 
 
 def move(source: Path, target: Path, top: Path) -> None:
-    """Rename `source` over `target` in one step, durably; the directories above `target` are made if need be.
+    """Rename `source` over `target` in one step, durably; missing directories above `target` are created.
 
-    Both are below `top`, and reached through no symlink.
+    Both are below `top`, and symlinks are not followed.
     """
     for attempt in range(_ATTEMPTS):
         with opened(source.parent, top) as start, opened(target.parent, top, make=True) as end:
@@ -283,9 +286,9 @@ def move(source: Path, target: Path, top: Path) -> None:
 
 
 def take(source: Path, target: Path, top: Path) -> None:
-    """Rename `source` to `target`, durably, both below `top` and reached through no symlink.
+    """Rename `source` to `target`, durably, both below `top`, without following symlinks.
 
-    Makes no directory: a holder's directory that was removed must stay removed.
+    Creates no directory: a holder's directory that was removed must stay removed.
     """
     with opened(source.parent, top) as start, opened(target.parent, top) as end:
         os.rename(source.name, target.name, src_dir_fd=start, dst_dir_fd=end)
@@ -293,9 +296,9 @@ def take(source: Path, target: Path, top: Path) -> None:
 
 
 def is_there(path: Path) -> bool:
-    """Tell whether the name exists, also of a dangling link. Raises OSError where that cannot be told.
+    """Whether the name exists, also as a dangling link. Raises OSError if that cannot be determined.
 
-    For what is changed or removed where it is there: os.path.lexists says no where a failing disk gives an error.
+    Use it before changes and removals: os.path.lexists returns False on disk errors.
     """
     try:
         path.lstat()
@@ -305,7 +308,7 @@ def is_there(path: Path) -> bool:
 
 
 def names(directory: Path, top: Path | None = None) -> list[str]:
-    """What is in a directory, sorted; nothing where there is none. As `read` it follows no symlink below `top`."""
+    """The names in a directory, sorted; none if it is missing. Like `read`, it follows no symlink below `top`."""
     try:
         if top is None:
             return sorted(os.listdir(directory))  # noqa: PTH208 (plain names)
@@ -320,17 +323,17 @@ def names(directory: Path, top: Path | None = None) -> list[str]:
 
 
 def is_refused(error: OSError) -> bool:
-    """Whether the file is not there, closed, or none of ours, rather than that the disk does not give it."""
+    """Whether the file is missing, closed or foreign, rather than unreadable due to a disk error."""
     return error.errno in _REFUSED
 
 
 def is_full(error: OSError) -> bool:
-    """Whether the disk or a quota has no room."""
+    """Whether the disk or a quota is full."""
     return meaning(error) == "full"
 
 
 def is_directory(path: Path) -> bool:
-    """Tell whether `path` is a directory itself, not a symlink to one."""
+    """Whether `path` is a directory, and not a symlink to one."""
     with suppress(OSError):
         return stat.S_ISDIR(path.lstat().st_mode)
     return False

@@ -1,4 +1,4 @@
-"""Generations: making one live with a single switch, and cleaning up after a run that died on the way."""
+"""Generations: publish one by a single switch, and clean up after a run that died."""
 
 import os
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from sifmod.tree.removal import prune, removable
 from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
 from sifmod.tree.write_life import LOCK, complete_life, renew_life
 
-_GOING = "going"  # `N.going` in the holder's directory: the module is being taken out of sight
+_GOING = "going"  # `N.going` in the holder's directory: the module is being unpublished
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class HeldModule:
 
 @contextmanager
 def module_lock(tree: Tree, module: ModuleName) -> Iterator[HeldModule]:
-    """Hold the lock of `module` (see `lock`), with what a dead run left of it cleaned up.
+    """Hold the lock of `module` (see `lock`), after cleaning up what a dead run left of it.
 
-    A generation that was placed and not published inside the block is removed at its end.
+    A generation that was placed but not published inside the block is removed at its end.
     """
     with tree.lock(str(module)) as held:
         mine = HeldModule(tree, module, held)
@@ -51,7 +51,7 @@ def module_lock(tree: Tree, module: ModuleName) -> Iterator[HeldModule]:
                 _withdraw(mine, directory)
         _catch_up(mine)
         if held.remains:
-            with suppress(SifmodError, OSError):  # then it is the next run for this module that tells
+            with suppress(SifmodError, OSError):  # then the next run for this module reports it
                 _complete(mine)
         try:
             yield mine
@@ -61,7 +61,7 @@ def module_lock(tree: Tree, module: ModuleName) -> Iterator[HeldModule]:
 
 
 def tidy(tree: Tree) -> None:
-    """Clean up after every run that died on this node; one look when there was none."""
+    """Clean up after every run that died on this node; costs one directory listing if there is none."""
     for name in left_over(tree.layout):
         if name.startswith(LOCK):
             complete_life(tree, name.removeprefix(LOCK))
@@ -72,7 +72,7 @@ def tidy(tree: Tree) -> None:
 
 @contextmanager
 def staged_generation(mine: HeldModule) -> Iterator[Stage]:
-    """A new generation to fill; placed at the end of the block, not live. An exception leaves nothing of it."""
+    """A new generation to fill; placed at the end of the block, not live. After an exception nothing of it remains."""
     layout, module = mine.layout, mine.module
     used = {event.generation or 0 for event in read_history(layout, module)}
     stage = Stage(layout, module, 1 + max((*used, *numbers(layout, module)), default=0), mine.held)
@@ -87,11 +87,11 @@ def staged_generation(mine: HeldModule) -> Iterator[Stage]:
 
 
 def publish(mine: HeldModule, installation: Installation, *, same_content: bool = False) -> None:
-    """Make a placed generation the live one; with the `same_content` as the live one, what is held stays held.
+    """Make a placed generation live; with the `same_content` as the live one, holds stay in force.
 
-    In this order: stubs that it no longer has are removed, the switch moves, its stubs are written, the history gets
-    the event. Idempotent. Killed on the way, the module is the old one, not there, or the new one. On an error nothing
-    has changed. Raises InstallError when a file that is not ours is in the way, LockError when the lock was lost.
+    In this order: obsolete stubs are removed, the switch moves, its stubs are written, the history gets the event.
+    Idempotent. If it is killed, the module is the old one, missing, or the new one. On an error nothing has changed.
+    Raises InstallError if a foreign file is in the way, LockError if the lock was lost.
     """
     layout, module, held = mine.layout, mine.module, mine.held
     place = layout.user_software(module) / USER_SOFTWARE[0]
@@ -135,15 +135,15 @@ def _publication(mine: HeldModule, installation: Installation, same_content: boo
 
 
 def release_hold(mine: HeldModule) -> None:
-    """Let what was rolled back from become live again. Idempotent."""
+    """Allow held generations to become live again. Idempotent."""
     with change(mine.held, f"cannot write the history of {mine.module}") as steps:
         steps.file(mine.layout.history(mine.module), released(read_history(mine.layout, mine.module)))
 
 
 def restore(mine: HeldModule, installation: Installation) -> None:
-    """Bring back the links and the stubs of a live installation, without a new generation. Idempotent.
+    """Restore the links and stubs of a live installation, without a new generation. Idempotent.
 
-    The image's link stays away where the image is gone too: its user gave it up for the site's copy.
+    The image's link is not restored if the image is gone too: the user has replaced it by the site's copy.
     """
     root = Path(installation.root)
     image = installation.image
@@ -156,14 +156,14 @@ def restore(mine: HeldModule, installation: Installation) -> None:
 
 
 def replace_provenance(mine: HeldModule, installation: Installation, provenance: Provenance) -> None:
-    """Say in the receipt that the same installation comes of this too, so that the next run sees it at once."""
+    """Add this provenance to the receipt of the same installation, so that the next run recognises it at once."""
     with change(mine.held, f"cannot write the receipt of {installation.module}") as steps:
         receipt = to_json(replace(installation, provenance=provenance))
         steps.file(Path(installation.root, RECEIPT), receipt, READ_ONLY)
 
 
 def unpublish(mine: HeldModule) -> None:
-    """Take the module out of sight: its stubs, the switch; the generations stay for `rollback` and `gc`. Idempotent."""
+    """Unpublish the module: remove its stubs and switch; generations stay for `rollback` and `gc`. Idempotent."""
     layout, module, held = mine.layout, mine.module, mine.held
     with change(held, f"cannot uninstall {module}") as steps:
         _check_switch(layout, module)
@@ -173,7 +173,7 @@ def unpublish(mine: HeldModule) -> None:
         if is_directory(layout.generations(module)):
             with _space_or_later():  # `read_history` knows it from the switch that is gone
                 steps.file(layout.history(module), with_event(read_history(layout, module), None))
-        with _space_or_later():  # after a kill the module is back as a whole
+        with _space_or_later():  # after a kill the module is restored completely
             write(held.path(_GOING), b"", layout.prefix)
     prune(layout.modules / module.name, layout.modules)
     prune(layout.user_software(module) / USER_SOFTWARE[0], layout.prefix)
@@ -181,7 +181,7 @@ def unpublish(mine: HeldModule) -> None:
 
 
 def _withdraw(mine: HeldModule, directory: Path) -> None:
-    """Remove the generations that the run of this directory placed, as far as they never became live."""
+    """Remove the generations that the run of this directory placed and that never became live."""
     notes: list[str] = []
     with suppress(PermissionError):  # another user's, and closed
         notes = [name.removesuffix(PLACED) for name in names(directory) if name.endswith(PLACED)]
@@ -196,7 +196,7 @@ def _withdraw(mine: HeldModule, directory: Path) -> None:
 
 
 def _complete(mine: HeldModule) -> None:
-    """Go on where a run died between the switch and the stubs: either way, the module is there whole or not at all."""
+    """Continue where a run died between the switch and the stubs: the module is then complete or absent."""
     layout, held = mine.layout, mine.held
     installation = live(layout, mine.module)
     if installation is None or all(_is(layout.modules / stub.path, stub.sha256) for stub in installation.stubs):
@@ -208,7 +208,7 @@ def _complete(mine: HeldModule) -> None:
 
 
 def _catch_up(mine: HeldModule) -> None:
-    """Write down what became live when the run that did it died before it could."""
+    """Record what became live, if the run died before it could."""
     layout, module = mine.layout, mine.module
     number = live_number(layout, module)
     events = recorded(layout, module)
@@ -220,7 +220,7 @@ def _catch_up(mine: HeldModule) -> None:
 
 @contextmanager
 def _space_or_later() -> Iterator[None]:
-    """What the block writes can wait for a run that finds space."""
+    """Ignore a full disk: a later run writes it."""
     try:
         yield
     except OSError as error:
@@ -237,7 +237,7 @@ def _check_switch(layout: Layout, module: ModuleName) -> None:
 
 
 def _stubs_in_place(layout: Layout, module: ModuleName, wanted: set[str]) -> tuple[str, ...]:
-    """The module's stubs that are there, wanted or not; one that no receipt of the module names is an InstallError."""
+    """The existing stubs of the module, wanted or not; InstallError for one that is in no receipt of the module."""
     there = []
     for path in sorted(stub_path(module, syntax) for syntax in SYNTAXES):
         file, known = layout.modules / path, path in wanted
@@ -258,7 +258,7 @@ def _stubs_in_place(layout: Layout, module: ModuleName, wanted: set[str]) -> tup
 
 
 def _own_stubs(layout: Layout, module: ModuleName) -> Iterator[FileRecord]:
-    """The stubs of every generation on disk, the newest first: as its receipt has them, else its own copies of them."""
+    """The stubs of every generation on disk, newest first: from its receipt, else from its own copies."""
     for number in reversed(numbers(layout, module)):
         root = layout.generation(module, number)
         if (known := read_receipt(root)) is not None:

@@ -1,4 +1,4 @@
-"""Which generation of a module was live since when; what `rollback` and `gc` decide by.
+"""The history of a module's live generations, which `rollback` and `gc` use.
 
 A rollback holds the generation that was live before it: its content does not become live again before the hold ends.
 """
@@ -17,19 +17,19 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live_number
 
 _MOST = 10**18
-_PLAUSIBLE = 1_577_836_800.0  # seconds since 1970: 2020, before which there was no sifmod
+_PLAUSIBLE = 1_577_836_800.0  # seconds since 1970: the year 2020, before sifmod existed
 
 
 class Event(NamedTuple):
-    """From `time` on (seconds since 1970) `generation` was live; None: nothing was."""
+    """`generation` was live from `time` (seconds since 1970); None: nothing was live."""
 
     generation: int | None
     time: float
-    held: tuple[int, ...] = ()  # the generations that were rolled back from, and are held since
+    held: tuple[int, ...] = ()  # generations that were rolled back and are held since then
 
 
 def read_history(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
-    """What became live and when, oldest first.
+    """The events, oldest first.
 
     The switch is the truth: when a run died between the switch and this record, the missing event is added.
     """
@@ -37,16 +37,16 @@ def read_history(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
     now = live_number(layout, module)
     if now == (events[-1].generation if events else None):
         return events
-    # without a switch: its directory, which changed when it went; on a full disk an uninstall writes no event
+    # without a switch: the directory's time of change; on a full disk an uninstall writes no event
     places = (layout.switch(module), layout.switch(module).parent)
     since = next((place.lstat().st_mtime for place in places if os.path.lexists(place)), None)
     return (*events, Event(now, time.time() if since is None else since, _held_after(events, now)))
 
 
 def recorded(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
-    """The history as it is on disk; nothing when there is none.
+    """The history on disk; empty if there is none.
 
-    Raises OSError for one that cannot be read now: who took it for none would write it anew and forget the past.
+    Raises OSError for an unreadable one: treating it as empty would overwrite it.
     """
     with suppress(ValueError, TypeError, RecursionError):
         try:
@@ -68,10 +68,9 @@ def _event(generation: object, since: object, held: object = ()) -> Event:
 
 
 def _held_after(events: tuple[Event, ...], generation: int | None, *, same_content: bool = True) -> tuple[int, ...]:
-    """What is held once `generation` is live: one that was live before is rolled back to, or forward to by hand.
+    """The holds once `generation` is live: going back to an earlier generation is a rollback.
 
-    A new one ends the hold, but with the content of the one before it: so a run that died may leave a hold, and never
-    ends one unasked.
+    A new generation ends the holds, unless it has the same content as the one before.
     """
     before = events[-1] if events else Event(None, 0.0)
     if generation is None or before.generation is None:
@@ -82,7 +81,7 @@ def _held_after(events: tuple[Event, ...], generation: int | None, *, same_conte
 
 
 def with_event(events: tuple[Event, ...], generation: int | None, *, same_content: bool = False) -> str:
-    """The history's text after `generation` (None: nothing) has become live."""
+    """The history's text after `generation` (None: nothing) became live."""
     if not events or events[-1].generation != generation:
         held = _held_after(events, generation, same_content=same_content)
         events = (*events, Event(generation, round(time.time(), 3), held))
@@ -90,12 +89,12 @@ def with_event(events: tuple[Event, ...], generation: int | None, *, same_conten
 
 
 def released(events: tuple[Event, ...]) -> str:
-    """The history's text when nothing is held any more."""
+    """The history's text without holds."""
     return _text((*events[:-1], events[-1]._replace(held=())))
 
 
 def held_since(events: tuple[Event, ...]) -> dict[int, float]:
-    """The generations that are held, and since when."""
+    """The held generations, and since when."""
     found: dict[int, float] = {}
     for number in events[-1].held if events else ():
         for event in reversed(events):
@@ -106,12 +105,12 @@ def held_since(events: tuple[Event, ...]) -> dict[int, float]:
 
 
 def in_words(since: Mapping[int, float]) -> str:
-    """Which generations are held, and since when; "" for none."""
+    """A sentence about held generations; "" for none."""
     return "; ".join(f"generation {number} is held since {in_utc(one)}" for number, one in since.items())
 
 
 def in_utc(seconds: float) -> str:
-    """As ISO 8601 has it; "" for what is no time: others may have written it."""
+    """The time in ISO 8601; "" for an invalid time: other users may have written it."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
@@ -119,12 +118,12 @@ def in_utc(seconds: float) -> str:
 
 
 def _text(events: tuple[Event, ...]) -> str:
-    """Without a hold as earlier versions wrote it, which read no other."""
+    """The text of an event; without a hold in the format of earlier versions."""
     return json.dumps([event if event.held else event[:2] for event in events]) + "\n"
 
 
 def superseded(events: tuple[Event, ...], generation: int) -> float | None:
-    """Since when `generation` has not been live; None when it is live or never was, or a clock was wrong then."""
+    """Since when `generation` is not live; None if it is live, never was, or the clock was wrong."""
     last = max((index for index, event in enumerate(events) if event.generation == generation), default=None)
     if last is None or last + 1 == len(events):
         return None
@@ -133,6 +132,6 @@ def superseded(events: tuple[Event, ...], generation: int) -> float | None:
 
 
 def previous(events: tuple[Event, ...], on_disk: Collection[int]) -> int | None:
-    """The generation, of those on disk, that was live before the present state; None when there is none."""
+    """The generation on disk that was live before the present one; None if there is none."""
     now = events[-1].generation if events else None
     return next((e.generation for e in reversed(events) if e.generation != now and e.generation in on_disk), None)

@@ -1,4 +1,4 @@
-"""Kernelspecs: what Jupyter starts as a kernel, a directory of two files each in the user's own data directory."""
+"""Jupyter kernelspecs: a directory with two files each, in the user's data directory."""
 
 import json
 import os
@@ -43,7 +43,7 @@ class Kernelspec:
 
 
 def kernels_directory(environ: Mapping[str, str]) -> Path:
-    """Where Jupyter looks for the user's own kernelspecs."""
+    """The directory of the user's own kernelspecs."""
     data = environ.get("JUPYTER_DATA_DIR")
     return (Path(data).absolute() if data else data_home(environ) / "jupyter") / "kernels"
 
@@ -53,19 +53,19 @@ def our_kernelspecs(kernels: Path) -> Iterator[Kernelspec]:
 
 
 def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
-    """Write it, `start` as the script that it starts in the place of a Python; gives whether anything changed.
+    """Write it, with `start` as the script to start instead of a Python; returns whether anything changed.
 
-    Raises InstallError, or PermissionsError, where it cannot be written or another one has its place.
+    Raises InstallError or PermissionsError if it cannot be written or another kernelspec has its name.
     """
     place = kernels / spec.kernel
     there = is_there(place / _SPEC) or (is_there(place) and not place.is_dir())
-    if (there or place.is_symlink()) and _owner(place) != spec:  # or of another module whose name is spelled the same
+    if (there or place.is_symlink()) and _owner(place) != spec:  # or of another module with the same spelling
         raise InstallError(
             f"{place} is there already, and is not the kernelspec of {spec.display_name}",
             "`jupyter kernelspec list` shows what it is; move or remove it",
         )
     kernel = {
-        # VS Code takes a kernel of Python only where it is `<a program> -m <a module> …`
+        # VS Code accepts a Python kernel only as `<program> -m <module> …`
         "argv": [str(place / START), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         "display_name": spec.display_name,
         "language": "python",
@@ -77,7 +77,7 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
         return False
     with _reported(f"cannot write the kernelspec {place}"):
         make_directory(place, kernels)
-        for name, data in files.items():  # the last of them makes it a kernelspec
+        for name, data in files.items():  # the last file makes it a kernelspec
             new = place / f".{name}.new"
             new.unlink(missing_ok=True)
             write(new, data, kernels, 0o777 if name == START else 0o666)
@@ -97,7 +97,7 @@ def remove_kernelspec(kernels: Path, spec: Kernelspec) -> None:
 
 @contextmanager
 def _reported(doing: str) -> Iterator[None]:
-    """As `reported`, with what helps here: no prefix has kernelspecs in it."""
+    """Like `reported`, with another hint: kernelspecs are not in a prefix."""
     try:
         yield
     except OSError as error:
@@ -108,7 +108,7 @@ def _reported(doing: str) -> Iterator[None]:
 
 
 def _owner(place: Path) -> Kernelspec | None:
-    """Whose kernelspec lies there; None for one that sifmod has not written."""
+    """The owner of the kernelspec at this path; None for one that sifmod has not written."""
 
     def owner(data: bytes) -> Kernelspec | None:
         said = json.loads(data)["metadata"]["sifmod"]

@@ -1,10 +1,10 @@
-"""Layers: the packages that a user has put over a module's image, one file each, switched like a generation.
+"""Layers: packages that a user has added to a module's image, one file each, switched like a generation.
 
     <layers>/<Name>/<version>/<layer>/<image>/live → <number>
     <layers>/<Name>/<version>/<layer>/<image>/<number>/   layer.squashfs, or the directory `tree`; layer.json;
         pylock.toml, the lock; bin/, the commands of the layer on the host; module, a link to the module's stable path
 
-`<image>` is the beginning of the digest of the SIF that it was made for: a module with another image never takes it.
+`<image>` is the start of the digest of the SIF that it was made for: a module with another image never uses it.
 """
 
 import json
@@ -54,16 +54,16 @@ def image_key(sha256: str) -> str:
 
 @dataclass(frozen=True)
 class Layers(Workplace):
-    """The layers in one directory, and the locks of those who change them; `tree`: the prefix of their modules."""
+    """The layers in one directory, with their locks; `tree`: the prefix of their modules."""
 
     tree: Path
 
     def place(self, module: ModuleName, layer: str, image: str) -> Path:
-        """Where the generations of a layer for an image of this digest are."""
+        """The directory of the generations of a layer for an image with this digest."""
         return self.prefix / module.name / module.version / layer / image_key(image)
 
     def switch(self, module: ModuleName) -> Path:
-        """The module's stable path; relative where the layers are within its prefix, which can then be moved whole."""
+        """The module's stable path; relative if the layers are within its prefix, so that both can be moved."""
         inside = self.prefix.is_relative_to(self.tree)
         above = Path(os.path.relpath(self.tree, self.prefix)) if inside else self.tree
         return above / "software" / module.name / module.version
@@ -71,49 +71,49 @@ class Layers(Workplace):
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One generation of a layer, as its receipt tells it. Sizes in bytes."""
+    """One generation of a layer, from its receipt. Sizes in bytes."""
 
     module: ModuleName
     name: str
-    image: str  # SHA-256 of the SIF that it was made for
+    image: str  # SHA-256 of its SIF
     number: int  # 0 until it is published
     python: str  # its prefix inside
     version: str  # of Python, as 3.11
-    requirements: tuple[str, ...]  # as they were asked for
-    editable: tuple[str, ...]  # directories of projects on the host
-    places: tuple[str, ...]  # where packages are looked for beside the index
+    requirements: tuple[str, ...]  # as requested
+    editable: tuple[str, ...]  # project directories on the host
+    places: tuple[str, ...]  # places to search for packages in addition to the index
     added: tuple[tuple[str, str], ...]  # distribution, version
-    kept: tuple[tuple[str, str], ...]  # of the image, which stay as they are
+    kept: tuple[tuple[str, str], ...]  # of the image, which are kept
     packed: bool
     files: int = 0
     size: int = 0
     digest: str = ""  # SHA-256 of the squashfs; "" of a directory
     root: str = ""
-    words: tuple[str, ...] = ()  # of uv: indexes, and which files and versions are taken
+    words: tuple[str, ...] = ()  # of uv: indexes, and which files and versions are used
     constraints: tuple[str, ...] = ()
-    digests: tuple[tuple[str, tuple[str, ...]], ...] = ()  # SHA-256 of the files that may come, by normalized name
+    digests: tuple[tuple[str, tuple[str, ...]], ...] = ()  # SHA-256 of the allowed files, by normalized name
     made: tuple[tuple[str, str], ...] = ()  # SHA-256 of its lock and commands, by path
 
     @property
     def top(self) -> Path:
-        """The directory of the layers that it is among."""
+        """The directory of its layers."""
         return Path(self.root).parents[4]
 
     @property
     def lock(self) -> str:
-        """Its lock of PEP 751, "" where it cannot be read."""
+        """Its PEP 751 lock, "" if it cannot be read."""
         with suppress(OSError, UnicodeDecodeError):
             return read(Path(self.root, LOCK)).decode()
         return ""
 
 
 def live_layer(layers: Layers, module: ModuleName, name: str, image: str) -> Layer | None:
-    """The layer in use; None where there is none, or none that can be read. Raises OSError of a failing disk."""
+    """The live layer; None if there is none, or it is unreadable. Raises OSError if the disk fails."""
     return _live(layers.place(module, name, image))
 
 
 def live_generation(place: Path) -> str:
-    """The number of the layer in use, "" where there is none. Raises OSError of a failing disk."""
+    """The number of the live layer, "" if there is none. Raises OSError if the disk fails."""
     try:
         number = os.readlink(place / LIVE)  # noqa: PTH115 (a number)
         return number if is_number(number) else ""
@@ -129,7 +129,7 @@ def _live(place: Path) -> Layer | None:
 
 
 def _layer(root: Path, data: bytes) -> Layer:
-    """Of a receipt, which others may have written: what its place says is taken from there, the rest has its type."""
+    """Parse a receipt, which other users may have written: the path gives what it can, types are checked."""
     from pydantic import TypeAdapter
 
     fields = json.loads(data)
@@ -142,12 +142,12 @@ def _layer(root: Path, data: bytes) -> Layer:
 def all_layers(top: Path, module: ModuleName | None = None) -> Iterator[Layer]:
     """Every live layer in a directory of layers, or those of one module, sorted by module, name and image.
 
-    Of one whose receipt cannot be read, which is used all the same, only its place is known: `image` is "" then.
+    For an unreadable receipt only the place is known, and `image` is "".
     """
     for place in places(top, module):
         if found := _live(place):
             yield found
-        elif (place / LIVE / LOCK).exists():  # what wrappers ask
+        elif (place / LIVE / LOCK).exists():  # as the wrappers do
             module, root = ModuleName(*place.parts[-4:-2]), place / LIVE
             none: tuple[()] = ()
             packed = (root / IMAGE).exists()
@@ -169,7 +169,7 @@ def all_layers(top: Path, module: ModuleName | None = None) -> Iterator[Layer]:
 
 
 def places(top: Path, only: ModuleName | None = None) -> Iterator[Path]:
-    """Where the generations of each layer are, in a directory of layers; `only`: of one module."""
+    """The directories of the generations of each layer; `only`: of one module."""
     for name in (only.name,) if only else _parts(top):
         for version in (only.version,) if only else _parts(top / name):
             for layer in _parts(top / name / version):
@@ -191,9 +191,9 @@ def _parts(directory: Path) -> list[str]:
 
 
 def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> Layer:
-    """Give a complete directory its place, and switch to it: durable, the old layer or the new one at any time.
+    """Move a complete directory to its place, and switch to it: durably, with the old or the new layer at any time.
 
-    Gives the layer in its place. Raises LockError, InstallError or PermissionsError; the live one is then as before.
+    Returns the published layer. Raises LockError, InstallError or PermissionsError; then the live layer is unchanged.
     """
     place = layers.place(layer.module, layer.name, layer.image)
     made = (LOCK, *(f"bin/{name}" for name in names(directory / "bin")))
@@ -231,14 +231,14 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> 
 
 
 def withdraw_layer(layers: Layers, layer: Layer, held: Held) -> None:
-    """Take a layer out of use; its generations stay for what still runs, until `gc`."""
+    """Take a layer out of use; its generations stay until `gc`, for running programs."""
     place = layers.place(layer.module, layer.name, layer.image)
     with change(held, f"cannot remove the layer {layer.name} of {layer.module}") as steps:
         steps.remove(place / LIVE)
 
 
 def remove_generation(layers: Layers, root: Path, held: Held) -> None:
-    """Remove a generation that is not live, and what is empty then. What cannot be removed stays."""
+    """Remove a generation that is not live, and directories that become empty. Errors are ignored."""
     gone = held.path("removed")
     with suppress(OSError):
         move(root, gone, layers.prefix)
@@ -248,7 +248,7 @@ def remove_generation(layers: Layers, root: Path, held: Held) -> None:
 
 
 def remove_old(layers: Layers, layer: Layer, keep: int, held: Held) -> None:
-    """Remove the generations of a layer but the `keep` newest and the live one. What cannot be removed stays."""
+    """Remove the generations of a layer except the `keep` newest and the live one. Errors are ignored."""
     place = layers.place(layer.module, layer.name, layer.image)
     for root in generations(place)[:-keep]:
         if root.name != str(layer.number):
@@ -256,7 +256,7 @@ def remove_old(layers: Layers, layer: Layer, keep: int, held: Held) -> None:
 
 
 class OldLayer(NamedTuple):
-    """A generation of a layer. `keep` says why it stays; empty: it goes. Size in bytes."""
+    """A generation of a layer. `keep` is the reason to keep it; empty: remove it. Size in bytes."""
 
     module: ModuleName
     root: Path
@@ -265,9 +265,9 @@ class OldLayer(NamedTuple):
 
 
 def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[OldLayer]:
-    """Every generation in the prefix but those of layers that fit their module; `too_young`: why it stays for its age.
+    """The unused generations of layers in the prefix; `too_young`: the reason to keep one because of its age.
 
-    What was replaced or removed last tells since when a generation is not in use.
+    The last replacement or removal is the time since when a generation is unused.
     """
     for place in places(layout.prefix / "layers"):
         module, now = ModuleName(*place.parts[-4:-2]), live_generation(place)
@@ -283,7 +283,7 @@ def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[Ol
 def remove_layers(
     layout: Layout, going: list[OldLayer], lease: float, on_wait: Callable[[str], None]
 ) -> list[OldLayer]:
-    """Remove these generations, as far as they are not live by now; gives those that are gone."""
+    """Remove these generations, unless they are live by now; returns the removed ones."""
     layers = Layers(layout.prefix / "layers", layout.prefix)
     for old in going:
         with lock(layers, str(old.module), lease, on_wait) as held:

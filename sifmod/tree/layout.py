@@ -1,4 +1,4 @@
-"""Where everything is under one prefix. Paths only; nothing in here looks at the disk."""
+"""All paths under a prefix; nothing here reads the disk."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +10,12 @@ from sifmod.errors import OptionError
 RECEIPT = "receipt.json"
 HISTORY = "history.json"
 LOG = ".log"
-LIFE = ".life.json"  # which no version can be called
+LIFE = ".life.json"  # no version can have this name
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """A directory in which runs hold locks."""
+    """A directory with locks."""
 
     prefix: Path
 
@@ -26,7 +26,7 @@ class Workplace:
 
     @property
     def staging(self) -> Path:
-        """One directory per lock that is held; empty when no command is running."""
+        """One directory per held lock; empty if no command is running."""
         return self.prefix / ".staging"
 
 
@@ -34,8 +34,8 @@ class Workplace:
 class Layout(Workplace):
     """The paths of one tree, as docs/tree.svg draws it.
 
-    Raises OptionError for a prefix that is not absolute or holds `,`, `:` or a control character: bind paths and
-    PATH have no way to quote them.
+    Raises OptionError for a prefix that is relative or contains `,`, `:` or a control character, which bind paths and
+    PATH cannot quote.
     """
 
     def __post_init__(self) -> None:
@@ -53,12 +53,12 @@ class Layout(Workplace):
 
     @property
     def modules(self) -> Path:
-        """The directory for `module use`: stubs, and what the module systems read beside them."""
+        """The directory for `module use`: stubs and modulerc files."""
         return self.prefix / "modules"
 
     @property
     def own(self) -> tuple[Path, ...]:
-        """The directories in which all is sifmod's. What else it writes, `rights.ours` finds by what it holds."""
+        """The directories that belong to sifmod alone. `rights.ours` finds its other files by their content."""
         below = (self.prefix / name for name in ("layers", "life", "stacks"))
         return (self.locks, self.logs, self.partials, *below)
 
@@ -84,11 +84,11 @@ class Layout(Workplace):
         return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}/{number}")
 
     def history(self, module: ModuleName) -> Path:
-        """Which generation was live since when."""
+        """The file with the history of live generations."""
         return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}/{HISTORY}")
 
     def user_software(self, module: ModuleName) -> Path:
-        """What the user adds to `module`; never touched, survives every reinstall."""
+        """The user's additions to `module`; never changed, kept at every reinstall."""
         return Path(f"{self.prefix}/user-software/{module}")
 
     @property
@@ -99,11 +99,11 @@ class Layout(Workplace):
         return self.images / f"{sha256}.sif"
 
     def lives(self, name: str) -> Path:
-        """What is said at the load of the modules of one name, a file for each that has something to say."""
+        """The notices at load for modules of one name, one file for each module with notices."""
         return self.prefix / "life" / name
 
     def life(self, name: str) -> Path:
-        """What staff have decided about the modules of one name, of which all else about it is made."""
+        """The decisions of staff about the modules of one name; other files are derived from it."""
         return self.lives(name) / LIFE
 
     def inventory(self, sha256: str) -> Path:
@@ -111,12 +111,12 @@ class Layout(Workplace):
 
     @property
     def marks(self) -> Path:
-        """What users' modules in other trees refer to of the store."""
+        """Marks: references of modules in other trees to images in the store."""
         return self.prefix / "images" / "marks"
 
     @property
     def logs(self) -> Path:
-        """What was changed in the tree, a file for each module, and one for the store."""
+        """The logs of changes: a file for each module, and one for the store."""
         return self.prefix / "log"
 
     def log(self, module: ModuleName | None) -> Path:
@@ -125,5 +125,5 @@ class Layout(Workplace):
 
     @property
     def partials(self) -> Path:
-        """Downloads that are not complete, a directory for each reference."""
+        """Incomplete downloads, one directory per reference."""
         return self.prefix / "images" / "partial"

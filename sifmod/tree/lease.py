@@ -1,14 +1,13 @@
-"""Leases: who holds a lock, in numbered entries that every node can see.
+"""Leases: the holder of a lock, as numbered entries that every node sees.
 
 The symlinks `1.lease`, `2.lease`, … of a lock's directory are a chain. The text of the one with the highest number
 names the holder, and a lock changes hands by the creation of the next number: making a symlink is atomic everywhere,
-NFS included, and carries its text with it, so that of several takers one wins and no half-written entry exists. The
-highest number stays when the lock is free; none ever comes back. `N.beat` beside it grows while the holder is alive.
-Where the disk or the quota is full, both take no block: a text of at most 59 bytes lies in the symlink's inode, and a
-beat is a hole of another length each time, the longest when the lock is free. An earlier sifmod sees such a beat
-change, and waits; a free one it takes over after its lease. Where no inode is free a new lease takes that of the last
-beat, and the holder's directory that of its own first one.
-Nothing here trusts two nodes' clocks to agree.
+NFS included, and includes its text, so that one of several contenders wins and no entry is half-written. The highest
+number stays when the lock is free; numbers are never reused. `N.beat` beside it grows while the holder is alive. On a
+full disk or quota neither uses a block: a text of at most 59 bytes fits in the symlink's inode, and a beat is a hole of
+changing length, longest when the lock is free. Earlier versions of sifmod see such a beat change and wait; they take
+over a free lock after its lease. If no inode is free, a new lease reuses the inode of the last beat, and the holder's
+directory that of its own first beat. Nothing here requires synchronised clocks.
 """
 
 import json
@@ -24,30 +23,30 @@ from sifmod.tree.durable import is_full, make_directory, names, read
 from sifmod.tree.removal import remove_tree
 
 _FREE = b"free"
-_SHORT = "~"  # with which a short text begins, and JSON does not
-_DIGITS = 18  # of a lease's number
+_SHORT = "~"  # the start of a short text; JSON never starts so
+_DIGITS = 18  # digits of a lease's number
 _BEAT = 100  # bytes; a beat has twelve
 _PIDS = 1 << 31
-LONGEST = 3600.0  # seconds of silence that any site allows a holder
-_FORGETTING = 10.0  # seconds of silence, as of any holder
+LONGEST = 3600.0  # seconds of silence that any site allows
+_FORGETTING = 10.0  # seconds of silence
 
 
 class Holder(NamedTuple):
     token: str  # unique per attempt
     host: str
-    boot: str  # the boot and the process namespace: where `pid` means something
+    boot: str  # boot and process namespace, in which `pid` is valid
     pid: int
-    start: str  # the process's start time in clock ticks since boot; empty where it cannot be seen
-    seconds: float  # silence after which the lease may be taken over
+    start: str  # the process's start time in clock ticks since boot; empty if unknown
+    seconds: float  # seconds of silence after which the lease may be taken over
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
 
 
 class Lease(NamedTuple):
-    """The entry that counts, as one look found it. Two equal looks mean that the holder has been silent between."""
+    """The current entry at one look. Two equal looks mean that the holder was silent between them."""
 
-    number: int  # 0: there is no lease yet
+    number: int  # 0: no lease yet
     text: str
     beat: bytes
 
@@ -57,20 +56,20 @@ class Lease(NamedTuple):
 
     @property
     def vacant(self) -> bool:
-        """No process holds the lock, or the one that did is known to be gone."""
+        """No process holds the lock, or its holder is known to be dead."""
         holder = self.holder
         return self.free or (holder is not None and dead(holder))
 
     @property
     def holder(self) -> Holder | None:
-        """Who holds the lock, or held it last; None when the text makes no sense."""
+        """The present or last holder of the lock; None if the text is invalid."""
         with suppress(ValueError, TypeError, KeyError, RecursionError):
             return _from_short(self.text) if self.text.startswith(_SHORT) else _holder(json.loads(self.text))
         return None
 
 
 def _holder(fields: Mapping[str, object]) -> Holder:
-    """The holder that a lease's text tells of; others may have written it. Raises ValueError, TypeError, KeyError."""
+    """Parse the holder from a lease's text; other users may have written it. Raises ValueError, TypeError, KeyError."""
     token, host, boot, start = (fields[name] for name in ("token", "host", "boot", "start"))
     pid, seconds = fields["pid"], fields["seconds"]
     texts = all(isinstance(text, str) and text.isprintable() for text in (token, host, boot, start))
@@ -89,7 +88,7 @@ def short(holder: Holder) -> str:
 
 
 def _from_short(text: str) -> Holder:
-    """Raises ValueError. The host and the boot are those of this node, or nothing that any node calls itself."""
+    """Raises ValueError. Host and boot are those of this node, or values that no node has."""
     token, pid, start, seconds, place = text.removeprefix(_SHORT).split(".")
     host, boot = os.uname().nodename, _boot()
     if place != _place(host, boot):
@@ -109,7 +108,7 @@ def this_process(seconds: float) -> Holder:
 
 
 def dead(holder: Holder) -> bool:
-    """Tell whether the holder is known to be gone; False for one that only another host could know of."""
+    """Whether the holder is known to be dead; False for a holder on another host."""
     if (holder.host, holder.boot) != (os.uname().nodename, _boot()):
         return False
     try:
@@ -127,10 +126,9 @@ def newest(directory: Path) -> Lease:
         number = max(_numbers(directory), default=0)
         if not number:
             return Lease(0, "", b"")
-        # A later holder may have removed it between the look and the read; then there is a newer one.
+        # A later holder may have removed it between listing and reading; then there is a newer one.
         with suppress(FileNotFoundError):
-            # Without a beat, or with one that is none or closed to this user, the holder counts as silent: the fence
-            # is what makes it safe to take the lock over.
+            # Without a readable beat the holder counts as silent: the fence makes it safe to take the lock over.
             text, beat = _text(_path(directory, number)), b""
             with suppress(OSError):
                 beat = read(_beat_path(directory, number), _BEAT)
@@ -138,11 +136,11 @@ def newest(directory: Path) -> Lease:
 
 
 def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
-    """Try to make `holder` the holder after `seen`, the newest lease of a look; False when another was faster."""
+    """Try to make `holder` the holder after `seen`, the newest lease of a look; False if another process was faster."""
     texts = (json.dumps(holder._asdict()), short(holder))
     number = seen.number + 1
     entry = _path(directory, number)
-    make_directory(directory, directory.parents[1])  # it may have been forgotten since it was looked at
+    make_directory(directory, directory.parents[1])  # it may have been forgotten since the look
     if not _is_there(directory, seen):
         return False
     try:
@@ -153,9 +151,9 @@ def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
             if _text(entry) in texts:
                 return True
         return False
-    except FileNotFoundError:  # forgotten just now; the next attempt makes it anew
+    except FileNotFoundError:  # forgotten just now; the next attempt creates it again
         return False
-    # While this process slept the chain may have grown, or have been removed and begun again.
+    # While this process slept, the chain may have grown, or been removed and started again.
     if not holds(directory, number) or not _is_there(directory, seen):
         entry.unlink(missing_ok=True)
         return False
@@ -167,9 +165,9 @@ def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
 
 
 def _make(entry: Path, texts: tuple[str, str], before: Path) -> None:
-    """Make a lease: on a full disk with its short text, and where no inode is free in place of the beat `before`.
+    """Create a lease: on a full disk with its short text, without free inodes in place of the beat `before`.
 
-    Without a beat the last holder counts as silent, as far as it is not known to be gone.
+    Without a beat the last holder counts as silent, unless it is known to be dead.
     """
     for text, beat_to_remove in ((texts[0], None), (texts[1], None), (texts[1], before)):
         try:
@@ -184,7 +182,7 @@ def _make(entry: Path, texts: tuple[str, str], before: Path) -> None:
 
 
 def holds(directory: Path, number: int) -> bool:
-    """Tell whether the lease `number`, once claimed, still is the one that counts."""
+    """Whether the claimed lease `number` is still the newest."""
     return max(_numbers(directory), default=0) == number
 
 
@@ -199,7 +197,7 @@ def beat(directory: Path, number: int, count: int) -> None:
 
 
 def skip_beat(directory: Path, number: int) -> None:
-    """Remove the beat until the next one: its block and its inode, for something that is needed more."""
+    """Remove the beat until the next one, to free its block and inode."""
     _beat_path(directory, number).unlink(missing_ok=True)
 
 
@@ -213,10 +211,10 @@ def free(directory: Path, number: int) -> None:
 
 
 def forget(directory: Path) -> None:
-    """Remove a lock that no process holds, its directory too; one that another process holds or takes stays.
+    """Remove a lock that no process holds, with its directory; keep one that another process holds or takes.
 
-    It is held for that, and goes in one step: its numbers begin at 1 again, so that an entry that is removed by its
-    name might be the live one of the next holder.
+    It is held meanwhile and removed in one step: because numbers restart at 1, removing an entry by name might remove
+    the live one of the next holder.
     """
     lease, holder = newest(directory), this_process(_FORGETTING)
     if lease.vacant and claim(directory, lease, holder):
@@ -226,10 +224,10 @@ def forget(directory: Path) -> None:
 
 
 def _is_there(directory: Path, seen: Lease) -> bool:
-    """Tell whether a lease that was looked at is there still.
+    """Whether a lease that was read still exists.
 
-    Where it is not, the chain was forgotten and may have begun at 1 again: the next number would then take the lock
-    from a holder that lives.
+    Otherwise the chain was forgotten and may have restarted at 1: the next number would then take the lock from a live
+    holder.
     """
     with suppress(FileNotFoundError):
         return seen.number == 0 or _text(_path(directory, seen.number)) == seen.text
@@ -256,7 +254,7 @@ def _numbers(directory: Path) -> Iterator[int]:
 
 
 def _overwrite(path: Path, data: bytes, size: int = 0) -> None:
-    """Write this and nothing else; `size`: zeros up to so many bytes, which take no block."""
+    """Write exactly this; `size`: extended with a hole to this many bytes."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
         if data:
@@ -279,7 +277,7 @@ def _boot() -> str:
 
 
 def _status(pid: int) -> tuple[str, str]:
-    """The state letter and the start time of a process; empty texts where they cannot be seen."""
+    """The state letter and the start time of a process; empty texts if unknown."""
     try:
         # The command, in parentheses, may hold anything; the state is the first field after it (proc(5)).
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,7 +1,7 @@
-"""The life of modules: which version is the default, and which are hidden, deprecated or retired.
+"""Lifecycle of modules: the default version, and hidden, deprecated and retired ones.
 
-It is kept in one file a name, outside of the generations, and so for every generation of a module. All else is made of
-it: what `modulerc` has for the module systems, and the notices that a modulefile reads at its load.
+It is kept in one file per name, outside of the generations, so that it applies to every generation of a module.
+Everything else is derived from it: the modulerc files, and the notices that a modulefile reads at load.
 """
 
 import json
@@ -16,16 +16,16 @@ from sifmod.result import Described, OrNull
 from sifmod.tree.durable import is_refused, names, read
 from sifmod.tree.layout import Layout
 
-_LONGEST = 500  # characters of a message
+_LONGEST = 500  # characters in a message
 
 
 def today() -> date:
-    """The day, in UTC as all days here: who decides and who loads may be in different zones."""
+    """The day, in UTC like all days here, because staff and users may be in different time zones."""
     return datetime.now(UTC).date()
 
 
 def begins(day: date) -> int:
-    """When a day begins, in seconds since 1970, which Tcl compares a thousand times faster than it formats a day."""
+    """The start of a day in seconds since 1970, which Tcl compares a thousand times faster than it formats a date."""
     return int(datetime.combine(day, time(), UTC).timestamp())
 
 
@@ -49,7 +49,7 @@ class Retired:
 
 @dataclass(frozen=True)
 class Life:
-    """What staff have decided about one module."""
+    """The decisions of staff about one module."""
 
     hidden: bool = False
     deprecated: Deprecated | None = None
@@ -58,7 +58,7 @@ class Life:
 
     @property
     def refused_from(self) -> date | None:
-        """The first day on which it does not load; None where there is none."""
+        """The first day on which it does not load, or None."""
         days = [self.retired.since] if self.retired else []
         if self.deprecated and self.deprecated.until:
             days.append(self.deprecated.until + timedelta(days=1))
@@ -74,7 +74,7 @@ class ModuleLife(Life):
 
 @dataclass(frozen=True)
 class NameLife:
-    """The same for all modules of one name, by version; a version that is not there has nothing decided about it."""
+    """The same for all modules of one name, by version; a missing version has no decisions."""
 
     default: str | None = None
     versions: Mapping[str, Life] = field(default_factory=dict)
@@ -89,13 +89,13 @@ class NameLife:
         return NameLife(self.default, {**self.versions, version: life})
 
     def without(self, version: str) -> "NameLife":
-        """The same without a version, which is no default either."""
+        """The same without a version, also as the default."""
         rest = {other: life for other, life in self.versions.items() if other != version}
         return NameLife(None if self.default == version else self.default, rest)
 
 
 def read_life(layout: Layout, name: str) -> NameLife:
-    """What is decided about the modules of this name. Raises InstallError for a file that cannot be understood."""
+    """The decisions about the modules of this name. Raises InstallError for an invalid file."""
     path = layout.life(name)
     try:
         return from_json(read(path, top=layout.prefix))
@@ -113,7 +113,7 @@ def read_life(layout: Layout, name: str) -> NameLife:
 
 
 def decided_names(layout: Layout) -> set[str]:
-    """The names about whose modules something may be decided: one look for the whole tree."""
+    """The names with decisions: one listing for the whole tree."""
     try:
         return set(filter(is_part, names(layout.prefix / "life", layout.prefix)))
     except OSError as error:
@@ -123,10 +123,10 @@ def decided_names(layout: Layout) -> set[str]:
 
 
 def notices(name: str, life: NameLife) -> Iterator[tuple[str, str]]:
-    """What a modulefile reads at its load, for each version that has something to say.
+    """The notices that a modulefile reads at load, for each version with notices.
 
-    A line is a time (seconds since 1970), what is done from then on (`say` or `refuse`) and the text for it; the last
-    one that applies counts.
+    A line is a time (seconds since 1970), the action from then on (`say` or `refuse`) and its text; the last one that
+    applies counts.
     """
     for version, one in life.versions.items():
         module = ModuleName(name, version)
@@ -147,7 +147,7 @@ def deprecation(module: ModuleName, life: Life) -> str:
 
 
 def retirement(module: ModuleName, life: Life) -> str:
-    """What is said instead of a load."""
+    """The message instead of a load."""
     said = (life.retired and life.retired.message) or (life.deprecated and life.deprecated.message) or ""
     told = [text for text in (_instead(life), said) if text]
     why = f": {'; '.join(told)}" if told else ""
@@ -155,7 +155,7 @@ def retirement(module: ModuleName, life: Life) -> str:
 
 
 def notice(module: ModuleName, life: Life, on: date) -> str:
-    """What a load says of a module on that day, or refuses it with; that it is hidden; "" for any other."""
+    """The notice or refusal at load on that day, or that the module is hidden; "" otherwise."""
     if life.refused_from and life.refused_from <= on:
         return retirement(module, life)
     if life.deprecated and life.deprecated.since <= on:
@@ -168,7 +168,7 @@ def _instead(life: Life) -> str:
 
 
 def in_words(version: str, life: NameLife, on: date) -> str:
-    """What is decided about one version, for a row of `list`; empty where nothing is."""
+    """The decisions about one version, for a row of `list`; empty if there are none."""
     one = life.of(version)
     found = ["default"] if life.default == version else []
     day = one.refused_from
@@ -187,7 +187,7 @@ def in_words(version: str, life: NameLife, on: date) -> str:
 
 
 def to_json(life: NameLife) -> str:
-    """The file's text; empty where nothing is decided."""
+    """The file's text; empty without decisions."""
     decided = ((version, asdict(one)) for version, one in sorted(life.versions.items()) if one != Life())
     versions = {version: {key: value for key, value in one.items() if value} for version, one in decided}
     if not versions and life.default is None:
@@ -196,7 +196,7 @@ def to_json(life: NameLife) -> str:
 
 
 def from_json(data: bytes) -> NameLife:
-    """What a file says. Others may write it: raises ValueError, TypeError or KeyError for what cannot be in one."""
+    """Parse a file from any user: raises ValueError, TypeError or KeyError for invalid content."""
     found = json.loads(data)
     if found["format"] != 1:
         raise ValueError(f"its format is {found['format']!r}")
@@ -224,7 +224,7 @@ def _retired(*, since: str, successor: str, message: str) -> Retired:
 
 
 def checked_text(text: str) -> str:
-    """A text that goes onto terminals and into modulefiles. Raises ValueError for one that cannot."""
+    """Check a text for terminals and modulefiles. Raises ValueError for an invalid one."""
     if not isinstance(text, str) or not text.isprintable() or len(text) > _LONGEST:
         raise ValueError(f"a text is to be one line of at most {_LONGEST} characters, got {str(text)[:60]!r}")
     return text

@@ -1,9 +1,8 @@
-"""A lock that holds on one node and across nodes, and what its holder may touch.
+"""A lock that works on one node and across nodes, and the fence for changes by its holder.
 
-Who holds it is the lease, on one node as across nodes: flock does not reach across nodes, nor is it everywhere. Taking
-over from a silent holder is safe because of the fence: whatever a holder changes in the tree, it changes by renaming
-something into or out of its own directory in `.staging/`, and the first thing a new holder does is to take that
-directory away. A holder that wakes up late can then change nothing.
+The lease decides who holds it: flock does not work across nodes, nor everywhere. Taking over from a silent holder is
+safe because of the fence: a holder changes the tree only by renames into or out of its own directory in `.staging/`,
+and a new holder first moves that directory away. A holder that wakes up late can then change nothing.
 """
 
 import os
@@ -51,12 +50,11 @@ class Tree:
 
 
 class Held:
-    """A lock that is held; a context manager that beats inside and gives it up at the end.
+    """A held lock; a context manager that sends beats and releases it at the end.
 
     `directory` is the holder's own, inside `.staging/`, on the file system of the tree, whose `top` is the prefix.
-    Every change to the tree is a rename into or out of it. `remains` are the directories of former holders of this lock
-    that are dead or were too slow, already out of their reach; they are removed at the end, unless this process dies
-    too.
+    Every change to the tree is a rename into or out of it. `remains` are the directories of dead or too slow former
+    holders, already out of their reach; they are removed at the end.
     """
 
     def __init__(self, workplace: Workplace, name: str, number: int, holder: Holder) -> None:
@@ -77,7 +75,7 @@ class Held:
         return self._holder.seconds
 
     def check(self) -> None:
-        """Raise LockError when the lock has been taken over by another process."""
+        """Raise LockError if another process has taken the lock over."""
         with reported(f"cannot look at the lock {self.name}"):
             if leases.holds(self._chain, self._number) and self.directory.is_dir():
                 return
@@ -91,7 +89,7 @@ class Held:
 
     @contextmanager
     def changing(self, doing: str) -> Iterator[None]:
-        """Explain an OSError of the block: as LockError when the lock was lost, else as what happened while `doing`."""
+        """Explain an OSError of the block: as LockError if the lock was lost, else as an error while `doing`."""
         try:
             yield
         except OSError as error:
@@ -99,7 +97,7 @@ class Held:
             raise explain(error, doing) from error
 
     def discard(self, path: Path) -> None:
-        """Remove what is at `path` in the tree, out of reach in one step. Raises OSError."""
+        """Remove `path` from the tree, moving it out of reach in one step. Raises OSError."""
         gone = self.path("gone")
         take(path, gone, self.top)
         remove_tree(gone, self.top)
@@ -118,7 +116,7 @@ class Held:
             except OSError as error:
                 if not is_full(error):
                     raise
-                # The notes of the dead are empty files, and stay. A beat has a block and an inode too.
+                # The notes of dead runs are empty files, and stay. A beat has a block and an inode too.
                 for remains in _fence(self.directory, self.name, self._number):
                     for path in remains.iterdir():
                         if path.is_dir() or path.lstat().st_size:
@@ -137,7 +135,7 @@ class Held:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        # What cannot be removed now is cleaned up by a later run; it must not hide the error of the block.
+        # A later run cleans up the rest; this must not hide the error of the block.
         try:
             for directory in (*self.remains, self.directory):
                 with suppress(OSError):
@@ -151,17 +149,17 @@ class Held:
         count = 1
         while not self._stop.wait(self._holder.seconds / _BEATS):
             count += 1
-            with suppress(OSError):  # a beat that fails is a missed beat; `check` tells what came of it
+            with suppress(OSError):  # a failed beat is a missed beat; `check` reports the consequence
                 leases.beat(self._chain, self._number, count)
 
 
 @contextmanager
 def lock(workplace: Workplace, name: str, lease: float, on_wait: Callable[[str], None]) -> Iterator[Held]:
-    """Hold the lock `name`, waiting for it as long as it takes; what is made meanwhile is as open as the tree.
+    """Hold the lock `name`, waiting as long as it takes; files created meanwhile are as open as the tree.
 
-    `lease`: after that many seconds without a sign of life a holder counts as gone; one that died on this node counts
-    as gone at once. `on_wait` is told who holds the lock, once, and again when that changes. Raises LockError when it
-    is lost while it is being taken, InstallError or PermissionsError when the tree cannot be written.
+    `lease`: seconds of silence after which a holder counts as dead; one that died on this node counts as dead
+    immediately. `on_wait` is called with the holder, once, and again when that changes. Raises LockError if it is lost
+    while it is being taken, InstallError or PermissionsError if the tree cannot be written.
     """
     chain = workplace.locks / spelled(name)
     doing = f"cannot lock {name}"
@@ -182,7 +180,7 @@ def lock(workplace: Workplace, name: str, lease: float, on_wait: Callable[[str],
 
 
 def forget_locks(workplace: Workplace) -> None:
-    """Remove what locks leave, from a tree that holds nothing else: after a first install that failed."""
+    """Remove the lock files of a tree that contains nothing else, after a failed first install."""
     if set(os.listdir(workplace.prefix)) - {workplace.locks.name, workplace.staging.name}:  # noqa: PTH208 (plain names)
         return
     for chain in workplace.locks.iterdir():
@@ -192,7 +190,7 @@ def forget_locks(workplace: Workplace) -> None:
 
 
 def is_held(workplace: Workplace, name: str) -> bool:
-    """Whether a process holds the lock `name`; one that died on another node counts until it is taken over."""
+    """Whether a process holds the lock `name`; a process that died on another node counts until takeover."""
     try:
         return not leases.newest(workplace.locks / spelled(name)).vacant
     except OSError:  # closed to this user
@@ -200,9 +198,9 @@ def is_held(workplace: Workplace, name: str) -> bool:
 
 
 def left_over(workplace: Workplace) -> tuple[str, ...]:
-    """The locks whose holders died on this node and left something behind, sorted. Cheap when there is none.
+    """The locks whose holders died on this node and left something behind, sorted. Cheap if there is none.
 
-    Where another run holds the lock now, that run cleans up. What another user has left and closed does not count.
+    If another run holds the lock now, that run cleans up. Closed directories of other users are ignored.
     """
     owners = {entry.owner for entry in _entries(workplace.staging) if not entry.fenced or _removable(entry.path)}
     dead = (owner for owner in owners if leases.newest(workplace.locks / owner).vacant)
@@ -210,7 +208,7 @@ def left_over(workplace: Workplace) -> tuple[str, ...]:
 
 
 def closed_remains(workplace: Workplace) -> tuple[Path, ...]:
-    """What runs that died have left and this user cannot remove, sorted."""
+    """Leftovers of dead runs that this user cannot remove, sorted."""
     return tuple(sorted(e.path for e in _entries(workplace.staging) if e.fenced and not _removable(e.path)))
 
 
@@ -222,7 +220,7 @@ def _removable(directory: Path) -> bool:
 
 
 class _Entry(NamedTuple):
-    """One holder's directory in `.staging/`, as its name tells it."""
+    """One holder's directory in `.staging/`, parsed from its name."""
 
     path: Path
     owner: str
@@ -232,17 +230,17 @@ class _Entry(NamedTuple):
 
 def _entries(staging: Path) -> Iterator[_Entry]:
     for name in names(staging):
-        if found := _DIRECTORY.fullmatch(name):  # others may have made anything in there
+        if found := _DIRECTORY.fullmatch(name):  # other users may have created other names
             owner, number, fenced = found.groups()
             if all(map(is_part, owner.split("@"))):
                 yield _Entry(staging / name, owner, int(number), bool(fenced))
 
 
 def _fence(own: Path, name: str, number: int) -> tuple[Path, ...]:
-    """Put the directories of all earlier holders of the lock out of their reach: where those are now.
+    """Move the directories of all earlier holders of the lock out of their reach; returns the new paths.
 
-    One of the same number is of a holder that could not remove it (NFS keeps what is open) before the lock was
-    forgotten, whose numbers then began again.
+    One with the same number belongs to a holder that could not remove it (NFS keeps open files) before the lock was
+    forgotten and its numbers restarted.
     """
     fenced = []
     for entry in _entries(own.parent):
@@ -251,7 +249,7 @@ def _fence(own: Path, name: str, number: int) -> tuple[Path, ...]:
         if entry.fenced:
             fenced.append(entry.path)
         else:
-            # This rename, not any removal file by file, is what stops a holder who wakes up.
+            # This rename, not the removal of files, stops a holder that wakes up.
             with suppress(FileNotFoundError):
                 fenced.append(entry.path.rename(entry.path.with_name(entry.path.name + FENCED)))
     return tuple(fenced)

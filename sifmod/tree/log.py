@@ -1,8 +1,8 @@
-"""The log: a line for each change of a tree, which says what, when, who, on which host and by which command.
+"""The log: one line for each change of a tree: what, when, by whom, on which host and by which command.
 
 Each module has a file, written under the module's lock, and the store has one, written under the lock STORE: O_APPEND
-alone loses lines where two nodes write over NFS. A file is only ever appended to. The files lie outside of the
-generations, so that `uninstall` and `gc` leave them. Nothing is decided by a log: that is what the history is for.
+alone loses lines if two nodes write over NFS. Files are append-only, and outside of the generations, so that
+`uninstall` and `gc` keep them. Nothing is decided by a log; the history serves that purpose.
 """
 
 import errno
@@ -22,22 +22,22 @@ from sifmod.result import Beside, Described, Number, Sha256, Size, Time
 from sifmod.tree.durable import names, opened, sync_directory
 from sifmod.tree.layout import LOG, Layout
 
-STORE = "log"  # the lock under which the store's file is written
-TEST_PASSED, TEST_FAILED = "test passed", "test failed"  # of the generation that is live
-LONGEST = 4096  # bytes of a line, its end included
-LARGEST = 1 << 22  # bytes of a file that are read, from its end
+STORE = "log"  # the lock for the store's file
+TEST_PASSED, TEST_FAILED = "test passed", "test failed"  # results for the live generation
+LONGEST = 4096  # bytes in a line, including its end
+LARGEST = 1 << 22  # bytes to read from the end of a file
 _COMMAND = 1000  # characters
-_NAME = 100  # characters of a user or a host
+_NAME = 100  # characters in a user or host name
 _HUGE = 1 << 62
 _TIME = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 _SHA256 = re.compile("[0-9a-f]{64}")
-_NO_LOGIN = (1 << 32) - 1  # audit(7): the process belongs to no login
+_NO_LOGIN = (1 << 32) - 1  # audit(7): the process has no login
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Done(NamedTuple):
-    """What a verb did: to a module, or without one to the store."""
+    """The action of a command: on a module, or without one on the store."""
 
     what: Annotated[
         str,
@@ -64,7 +64,7 @@ class Entry(NamedTuple):
     login: Annotated[str | None, Described("who logged in, where that is another user")]
     host: str
     sifmod: Annotated[str, Described("version")]
-    command: str  # as it was typed, without passwords and signatures
+    command: str  # as typed, without passwords and signatures
     done: Beside[Done]
 
 
@@ -74,7 +74,7 @@ class Log(NamedTuple):
 
 
 def entry(done: Done, command: str) -> Entry:
-    """What this process has just done."""
+    """The entry for an action of this process."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     uid, login = os.geteuid(), _login()
     by = _user(login) if login not in (None, uid) else None
@@ -84,14 +84,14 @@ def entry(done: Done, command: str) -> Entry:
 
 
 def append(layout: Layout, made: Entry) -> None:
-    """Write a line, under the lock that its file has, in one call and durably.
+    """Append a line durably in one call, under the lock of its file.
 
-    Others may have put anything in the file's place: no link is followed, and only a regular file with one name is
-    written to. A line that an earlier run could not write to its end is ended first. Raises OSError.
+    Other users may have replaced the file: links are not followed, and only a regular file with one name is written. A
+    truncated line of an earlier run is ended first. Raises OSError.
     """
     path = layout.log(made.done.module)
     while len(line := json.dumps(as_data(made)).encode() + b"\n") > LONGEST:
-        made = made._replace(command=f"{made.command[: len(made.command) // 2]}…")  # whose spelling can be so long
+        made = made._replace(command=f"{made.command[: len(made.command) // 2]}…")  # can be this long when escaped
     with opened(path.parent, layout.prefix, make=True) as directory:
         descriptor = os.open(path.name, _APPEND, 0o666, dir_fd=directory)
         try:
@@ -110,9 +110,9 @@ def append(layout: Layout, made: Entry) -> None:
 
 
 def read_log(layout: Layout, module: ModuleName | None) -> Log:
-    """The log of a module, or of the store; of a large one the end.
+    """The log of a module or of the store; only the end of a large one.
 
-    Others may have written it: a line that this file would not write is left out, and told.
+    Other users may have written it: invalid lines are skipped and reported.
     """
     path = layout.log(module)
     try:
@@ -133,7 +133,7 @@ def read_log(layout: Layout, module: ModuleName | None) -> Log:
 
 
 def logged_modules(layout: Layout) -> tuple[tuple[ModuleName, ...], tuple[str, ...]]:
-    """Every module that has a log, sorted by name, and what could not be looked at; it may be uninstalled, and gone."""
+    """Every module with a log, sorted by name, including uninstalled ones; and problems."""
     found: list[ModuleName] = []
     problems: list[str] = []
     directory = layout.logs / "modules"
@@ -155,7 +155,7 @@ def as_data(made: Entry) -> dict[str, object]:
 
 
 def _lines(path: Path, top: Path) -> tuple[list[bytes], bool]:
-    """The lines of the file, of the last LARGEST bytes at most, and whether there are more; raises OSError."""
+    """The lines in at most the last LARGEST bytes of the file, and whether there are more; raises OSError."""
     with opened(path.parent, top) as directory:
         descriptor = os.open(path.name, _READ, dir_fd=directory)
     with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 (a descriptor)
@@ -169,7 +169,7 @@ def _lines(path: Path, top: Path) -> tuple[list[bytes], bool]:
 
 
 def _checked(line: bytes, module: ModuleName | None) -> Entry:
-    """The entry of a line in the file of `module`. Raises ValueError, KeyError, TypeError or RecursionError."""
+    """Parse the entry of a line in `module`'s file. Raises ValueError, KeyError, TypeError or RecursionError."""
     if len(line) >= LONGEST:
         raise ValueError("a line that is too long")
     fields: dict[str, Any] = json.loads(line)
@@ -209,7 +209,7 @@ def _user(uid: int) -> str:
 
 
 def _login() -> int | None:
-    """Who logged in, as the kernel's audit keeps it, or None."""
+    """The user who logged in, from the kernel's audit, or None."""
     with suppress(OSError, ValueError):
         uid = int(Path("/proc/self/loginuid").read_text())
         return uid if uid != _NO_LOGIN else None

@@ -1,10 +1,9 @@
-"""Marks: users' modules refer to images of this store, in trees of their own that the store's gc cannot see.
+"""Marks: references to images of this store by modules in other users' trees, which its gc cannot see.
 
-A mark is an empty file in `images/marks`, which only a tree with `sharing` has: all its readers may make files there,
-and the sticky bit keeps them from taking away another's. A name holds the image's digest, a digest of the user's prefix
-and chance; whose mark it is says the file's owner alone. Its age counts from its mtime, which a load renews, but never
-from a time after its ctime, which no user can set ahead. So the worst that a user can do is to keep images, and gc
-says who that is.
+A mark is an empty file in `images/marks`, which only a tree with `sharing` has: all readers may create files there, and
+the sticky bit protects each other's. The name contains the image's digest, a digest of the user's prefix and random
+digits; the owner is the file's owner. Its age counts from its mtime, which a load renews, but never from a time after
+its ctime, which no user can set ahead. So users can at most keep images, and gc names these users.
 """
 
 import errno
@@ -22,31 +21,31 @@ from sifmod.system import user_name
 from sifmod.tree.durable import opened, sync_directory
 from sifmod.tree.layout import Layout
 
-LINK = "share/mark"  # of a generation, to the mark, which a load renews
+LINK = "share/mark"  # a generation's link to the mark, which a load renews
 _DAY = 86400.0
 _NAME = re.compile(r"([0-9a-f]{64})\.([0-9a-f]{16})\.[0-9a-f]{8}")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Mark(NamedTuple):
-    """A user's modules refer to an image."""
+    """A reference of a user's modules to an image."""
 
     user: str
-    since: float  # when it was left, or renewed; seconds since 1970
+    since: float  # created or renewed; seconds since 1970
     path: Path
 
 
 def in_force(layout: Layout, images: Container[str], days: float) -> dict[str, tuple[Mark, ...]]:
-    """The marks of these images that are not older than so many days, by digest. Raises OSError."""
+    """The marks of these images that are at most `days` days old, by digest. Raises OSError."""
     found, now = all_marks(layout, images) if days else {}, time.time()
     young = {sha256: tuple(mark for mark in of if now - mark.since < days * _DAY) for sha256, of in found.items()}
     return {sha256: of for sha256, of in young.items() if of}
 
 
 def all_marks(layout: Layout, images: Container[str]) -> dict[str, tuple[Mark, ...]]:
-    """The marks of these images, the newest first, one a user, however old they are. Raises OSError.
+    """The marks of these images of any age, newest first, one per user. Raises OSError.
 
-    Others may have put any file there, of which the newest of a user is taken.
+    Users may have created any files; the newest of each user counts.
     """
     newest: dict[tuple[str, int], Mark] = {}
     with suppress(FileNotFoundError), opened(layout.marks, layout.prefix) as directory:
@@ -68,7 +67,7 @@ def all_marks(layout: Layout, images: Container[str]) -> dict[str, tuple[Mark, .
 def leave(layout: Layout, sha256: str, prefix: Path, name: str = "") -> tuple[Path, bool]:
     """Leave a mark in the store of `layout` for a module in `prefix`, or renew it: its path, and whether it is new.
 
-    `name`: that of an earlier mark, by which a generation knows it. Raises OSError where this store takes none.
+    `name`: that of an earlier mark, to which a generation links. Raises OSError if this store accepts none.
     """
     with opened(layout.marks, layout.prefix) as directory:
         if not os.fstat(directory).st_mode & stat.S_ISVTX:
@@ -91,7 +90,7 @@ def remove(layout: Layout, sha256: str, prefix: Path) -> None:
 
 
 def forget(layout: Layout, stored: Container[str]) -> None:
-    """Remove the marks of images that are not stored any more, as the owner of the directory and root may."""
+    """Remove the marks of images that are no longer stored; the directory's owner and root may."""
     with suppress(OSError), opened(layout.marks, layout.prefix) as directory:
         for name in [name for name, sha256, _ in _names(directory) if sha256 not in stored]:
             with suppress(OSError):
@@ -112,7 +111,7 @@ def _own(directory: int, sha256: str, prefix: Path) -> Iterator[str]:
 
 
 def _names(directory: int) -> Iterator[tuple[str, str, str]]:
-    """The names that marks have, with the digests in them."""
+    """The names of marks, with their digests."""
     with os.scandir(directory) as entries:
         for entry in entries:
             if found := _NAME.fullmatch(entry.name):

@@ -1,4 +1,4 @@
-"""What is being fetched: the file that a run is writing, and what an interrupted one has left."""
+"""Partial downloads: files that a run is writing, and those that an interrupted run has left."""
 
 import os
 from collections.abc import Iterator
@@ -13,22 +13,22 @@ from sifmod.tree.removal import prune, remove_tree
 
 
 class Incoming:
-    """The part of a store that is the same wherever its images go."""
+    """The common part of stores: incoming files and workspaces."""
 
     def __init__(self, held: Held) -> None:
         self._held = held
 
     @contextmanager
     def incoming(self) -> Iterator[Path]:
-        """A fresh path on the store's file system; what is left there at exit is removed."""
+        """A fresh path on the store's file system; anything left there at exit is removed."""
         path = self._held.path("incoming")
         try:
             yield path
         except Exception:
-            self._held.check()  # whatever failed, it did because the lock was lost
+            self._held.check()  # then the cause is the lost lock
             raise
         finally:
-            with suppress(OSError):  # else it goes with the holder's directory
+            with suppress(OSError):  # else it is removed with the holder's directory
                 remove_tree(path, self._held.top)
 
     @contextmanager
@@ -40,7 +40,7 @@ class Incoming:
             yield path
 
     def finished(self, partial: Path) -> None:
-        """Remove what `partial` gave; what cannot be removed is `gc`'s."""
+        """Remove the directory of `partial`; `gc` removes it later if this fails."""
         with suppress(OSError):
             remove_tree(partial, self._held.top)
 
@@ -54,25 +54,25 @@ class Partial(NamedTuple):
     key: str
     path: Path
     size: int  # bytes on the disk
-    changed: float  # seconds since 1970, of what was written last
+    changed: float  # seconds since 1970, of the last write
 
 
 def lock_name(key: str) -> str:
-    """The name of the lock under which the partial of `key` is written or removed."""
+    """The name of the lock for the partial download of `key`."""
     return spelled(f"partial-{key}")
 
 
 def partials(layout: Layout) -> tuple[Partial, ...]:
-    """All of them, sorted by key."""
+    """All partial downloads, sorted by key."""
     found = (_look(path) for path in sorted(layout.partials.glob("*")))
     return tuple(partial for partial in found if partial is not None)
 
 
 def open_partial(path: Path, top: Path) -> bool:
-    """Make the directory `path`, as open as `top` above it is and the umask allows; False where it cannot be used.
+    """Create the directory `path`, as open as `top` above it and the umask allow; False if it cannot be used.
 
-    What another user of the group left in it is used too. What of it cannot be opened is removed; where that cannot be
-    done either, or the directory cannot be entered, it cannot be used. Raises OSError.
+    Files that another user of the group left in it are used too; unreadable ones are removed. It cannot be used if that
+    fails, or if it cannot be entered. Raises OSError.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -92,12 +92,12 @@ def open_partial(path: Path, top: Path) -> bool:
 
 
 def own_key(key: str) -> str:
-    """What this user fetches `key` under where another user's partial of that name cannot be used."""
+    """The user's own key for `key`, if another user's partial download cannot be used."""
     return f"{key}-{os.geteuid()}"
 
 
 def discard_partial(layout: Layout, partial: Partial, held: Held) -> bool:
-    """Remove it, under its lock; False where it was written to since it was looked at, and stays."""
+    """Remove it, under its lock; False if it was written since the look, and stays."""
     now = _look(partial.path)
     if now is None or now.changed > partial.changed:
         return False

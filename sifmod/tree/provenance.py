@@ -1,6 +1,6 @@
-"""Provenance: what an installation was made from, as its receipt keeps it.
+"""Provenance: the inputs of an installation, as kept in its receipt.
 
-With it a repeated install sees that nothing has changed, and parses no YAML.
+It lets a repeated install recognise that nothing has changed without parsing YAML.
 """
 
 from collections.abc import Mapping
@@ -13,18 +13,18 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class CommandLine(NamedTuple):
-    """What was asked for, as it was typed."""
+    """The command line of the install, as typed."""
 
-    name: str = ""  # the bare name by which the easyconfig was found; "" for a path
-    options: Pairs = ()  # those that decide what is installed, as typed (`--site`), with absolute paths
-    checked: bool = True  # whether the sanity check was wanted, which changes no file
+    name: str = ""  # the bare name that the easyconfig was found by; "" for a path
+    options: Pairs = ()  # deciding options as typed (`--site`), with absolute paths
+    checked: bool = True  # whether the sanity check was requested; it changes no file
 
 
 class FileState(NamedTuple):
-    """The size, time and inode of a large file, which are cheaper to compare than its digest."""
+    """Size, time and inode of a large file, which are cheaper to compare than a digest."""
 
     path: str
-    state: str  # "" where the file is not there
+    state: str  # "" if the file is missing
 
 
 def file_state(path: str) -> FileState:
@@ -36,31 +36,31 @@ def file_state(path: str) -> FileState:
 
 
 class FoundCommands(NamedTuple):
-    """What `wrappers: auto` found in an image. The same question gives the same commands."""
+    """The commands that `wrappers: auto` found in an image. The same question gives the same commands."""
 
-    question: str  # the image's digest and one of what was looked for
-    commands: str  # names, each with `=` and its path where PATH does not lead there
+    question: str  # the image's digest and a digest of the search
+    commands: str  # names, with `=` and the path if PATH does not find them
 
 
-MpiInUse = Literal["", "image", "host"]  # whose MPI programs of a module use; "": nothing is known
+MpiInUse = Literal["", "image", "host"]  # the MPI that programs of a module use; "": unknown
 
 
 class FoundMpi(NamedTuple):
     """The MPI that was found in an image. The same question gives the same answer."""
 
-    question: str  # the image's digest, and where it was looked for
-    found: tuple[str, ...] = ()  # the fields of an Mpi of image/inspect; () where there is none that can be told
-    told: str = ""  # what the module says of it
+    question: str  # the image's digest, and the searched places
+    found: tuple[str, ...] = ()  # the fields of image/inspect's Mpi; () if none was recognised
+    told: str = ""  # the text in the module
     used: MpiInUse = ""
 
 
 class ImageChoice(NamedTuple):
     """How the image of an installation was chosen."""
 
-    request: str  # a digest of all that decides which image is fetched
-    kept: bool = False  # by `--module-only`, whatever the easyconfig asks
-    states: tuple[FileState, ...] = ()  # of the local files that it can come from, before it was fetched
-    directories: tuple[str, ...] = ()  # where the generation looks for a copy of it
+    request: str  # a digest of everything that decides which image is fetched
+    kept: bool = False  # by `--module-only`, regardless of the easyconfig
+    states: tuple[FileState, ...] = ()  # of its local source files, before it was fetched
+    directories: tuple[str, ...] = ()  # directories in which the generation looks for a copy
     commands: FoundCommands | None = None
     mpi: FoundMpi | None = None
 
@@ -72,8 +72,8 @@ class Provenance(NamedTuple):
     variant: str | None
     site: str
     accelerator: str
-    inputs: tuple[Input, ...]  # every file read or looked for
-    facts: Pairs  # what detection found on the machine
+    inputs: tuple[Input, ...]  # every file that was read or searched
+    facts: Pairs  # facts that detection found on the machine
     asked: CommandLine
     image: ImageChoice
     plan_digest: str
@@ -85,7 +85,7 @@ def as_data(made: Provenance) -> dict[str, Any]:
 
 
 def from_data(fields: Mapping[str, Any]) -> Provenance:
-    """What `as_data` gave. Raises ValueError, KeyError or TypeError for anything else."""
+    """Parse the data of `as_data`. Raises ValueError, KeyError or TypeError for invalid data."""
     asked, image = fields["asked"], fields["image"]
     if type(asked["checked"]) is not bool or type(image["kept"]) is not bool:
         raise TypeError("neither true nor false")
@@ -106,7 +106,7 @@ def from_data(fields: Mapping[str, Any]) -> Provenance:
 
 
 def texts(made: Provenance) -> list[str]:
-    """All that is a text, to be looked through."""
+    """All texts in it, for checks."""
     asked, image = made.asked, made.image
     variant = "" if made.variant is None else made.variant
     found = [made.sifmod, made.easyconfig, made.version, variant, made.site, made.accelerator, made.plan_digest]

@@ -1,4 +1,4 @@
-"""An Installation and its receipt: what one generation was made from, and every file of it that is ours."""
+"""An Installation and its receipt: the inputs of one generation, and all files that sifmod wrote."""
 
 import json
 import os
@@ -23,11 +23,11 @@ FORMAT = 2
 _NUMBER = re.compile("[1-9][0-9]{0,17}")
 _SHA256 = re.compile("[0-9a-f]{64}")
 _OUT = re.compile(r"(?:\A|\n)(?:/|\n|\Z)|(?:\A|[/\n])\.\.(?:[/\n]|\Z)")  # absolute, empty, or with ..
-_HUGE = 1 << 60  # bytes; no image is so large
+_HUGE = 1 << 60  # bytes; larger than any image
 
 
 class FileRecord(NamedTuple):
-    """A file that sifmod wrote. `path` is relative to the generation, for a stub to `<prefix>/modules`."""
+    """A file written by sifmod. `path` is relative to the generation, or for a stub to `<prefix>/modules`."""
 
     path: str
     sha256: str
@@ -35,7 +35,7 @@ class FileRecord(NamedTuple):
 
 
 class LinkRecord(NamedTuple):
-    """A symlink that sifmod made; `path` is relative to the generation, `target` is the link's text."""
+    """A symlink made by sifmod; `path` is relative to the generation, `target` is the link's text."""
 
     path: str
     target: str
@@ -46,7 +46,7 @@ class ImageRecord(NamedTuple):
 
     sha256: Sha256
     size: Size
-    source: Source  # the source that gave it, without a query
+    source: Source  # its source, without a query
     arch: Arch
     link: Annotated[str, Described("copy, hardlink or reference")]  # how it came into the store, or that it did not
     filename: Annotated[str, Described("of the link in the generation")]
@@ -56,43 +56,43 @@ class ImageRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Installation:
-    """One generation of a module, as its receipt tells it."""
+    """One generation of a module, from its receipt."""
 
     module: ModuleName
     generation: int
     root: str
     provenance: Provenance
-    image: ImageRecord | None  # None: a view, which has none
+    image: ImageRecord | None  # None for a view
     files: tuple[FileRecord, ...]
     links: tuple[LinkRecord, ...]
     stubs: tuple[FileRecord, ...]
-    modules: tuple[str, ...] = ()  # those that a view loads
+    modules: tuple[str, ...] = ()  # loaded by a view
 
     @property
     def own_image(self) -> ImageRecord:
-        """The image, where there must be one. Raises ViewError for a view."""
+        """The image of a module that must have one. Raises ViewError for a view."""
         if self.image is None:
             raise ViewError(self.module, self.modules)
         return self.image
 
     @property
     def image_sha256(self) -> str:
-        """The SHA-256 of the image; "" of a view."""
+        """The SHA-256 of the image; "" for a view."""
         return self.image.sha256 if self.image else ""
 
     @property
     def prefix(self) -> Path:
-        """The prefix that it is in (see Layout.generation)."""
+        """Its prefix (see Layout.generation)."""
         return Path(self.root).parents[4]
 
     @property
     def paths(self) -> frozenset[str]:
-        """Everything in the generation that is ours, the receipt too; relative."""
+        """All files of sifmod in the generation, including the receipt; relative."""
         return frozenset((RECEIPT, *(file.path for file in self.files), *(link.path for link in self.links)))
 
 
 def as_data(installation: Installation) -> dict[str, Any]:
-    """The installation as what JSON can say: what `--json` prints, and the receipt but for what its place says."""
+    """The installation as JSON data: for `--json`, and for the receipt without the values that its path gives."""
     image = installation.image
     return {
         "format": FORMAT,
@@ -110,7 +110,7 @@ def as_data(installation: Installation) -> dict[str, Any]:
 
 
 def to_json(installation: Installation) -> str:
-    """The receipt's text, the same in any prefix. Compact: `list` reads hundreds of them."""
+    """The receipt's text, the same in any prefix; compact, because `list` reads hundreds of them."""
     fields = as_data(installation)
     prefix, *_ = _place(fields.pop("root"))
     if image := fields["image"]:
@@ -118,13 +118,13 @@ def to_json(installation: Installation) -> str:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-@lru_cache(maxsize=2)  # an install asks for that of the live generation several times
+@lru_cache(maxsize=2)  # an install needs the live generation's several times
 def from_json(text: str | bytes, generation: str) -> Installation:
-    """The installation that `to_json` wrote into the receipt of the generation at this path.
+    """Parse the receipt, written by `to_json`, of the generation at this path.
 
-    Other members of a group may have written it. So its values have their types, it is the receipt of this place, its
-    files and links are inside it, its stubs are those of its module, and an image of the store is where the store
-    has it. Raises ValueError, KeyError, TypeError or RecursionError for anything else.
+    Other members of a group may have written it. Therefore types are checked, and that it is the receipt for this path,
+    that its files and links are inside, that its stubs belong to its module, and that a stored image has its path in
+    the store. Raises ValueError, KeyError, TypeError or RecursionError otherwise.
     """
     fields = json.loads(text)
     if fields["format"] != FORMAT:
@@ -156,7 +156,7 @@ def _image(fields: dict[str, Any], prefix: str) -> ImageRecord:
     path = fields["path"] if link == "reference" else f"images/sha256/{sha256}.sif"
     _check_digests([sha256])
     _check_texts([path])
-    if not path.startswith("/"):  # it is in the prefix, wherever that is now
+    if not path.startswith("/"):  # it is in the prefix, which may have moved
         _check_inside([path])
         path = f"{prefix}/{path}"
     _check_inside([filename])
@@ -175,19 +175,19 @@ def _files(records: list[tuple[Any, Any, Any]]) -> tuple[FileRecord, ...]:
     return found
 
 
-# Each check takes a whole list at once, because `list` reads hundreds of receipts of dozens of files. A value that is
-# no text makes `join` raise TypeError, as `from_json` promises.
+# Each check takes a whole list at once, because `list` reads hundreds of receipts with dozens of files. A value that is
+# not a text makes `join` raise TypeError, as `from_json` documents.
 
 
 def _check_texts(texts: list[str]) -> None:
-    """Any text that the system takes as a path; what is shown of it is for the terminal to make harmless."""
+    """Check for valid path texts; output code escapes control characters."""
     joined = "".join(texts)
-    if not joined.isprintable() and b"\0" in joined.encode():  # which fails for half of a surrogate pair
+    if not joined.isprintable() and b"\0" in joined.encode():  # fails for half of a surrogate pair
         raise ValueError("a text with a NUL")
 
 
 def _check_inside(paths: list[str]) -> None:
-    """Paths that stay inside the directory that they are relative to."""
+    """Check that paths stay inside the directory that they are relative to."""
     _check_texts(paths)
     if paths and _OUT.search("\n".join(paths)):
         raise ValueError("a path that leads out of its place")
@@ -199,21 +199,21 @@ def _check_digests(digests: list[str]) -> None:
 
 
 def read_receipt(generation: Path) -> Installation | None:
-    """The installation of the generation at this path; None when it has no receipt that can be read."""
+    """The installation of the generation at this path; None without a readable receipt."""
     with suppress(OSError):
         return _receipt(generation)
     return None
 
 
 def _receipt(generation: Path) -> Installation | None:
-    """As `read_receipt`, and OSError where a failing disk does not give it."""
+    """Like `read_receipt`, but raises OSError if the disk fails."""
     return parsed(f"{generation}/{RECEIPT}", lambda text: from_json(text, str(generation)))
 
 
 def live_number(layout: Layout, module: ModuleName) -> int | None:
-    """The number of the live generation; None when the module is not installed.
+    """The number of the live generation; None if the module is not installed.
 
-    Raises OSError where the disk does not give the switch: who took that for none would remove what is live.
+    Raises OSError if the switch is unreadable: treating that as missing would remove a live generation.
     """
     try:
         target = os.readlink(f"{layout.prefix}/software/{module}")  # noqa: PTH115 (a text: `list` asks for hundreds)
@@ -226,9 +226,9 @@ def live_number(layout: Layout, module: ModuleName) -> int | None:
 
 
 def live(layout: Layout, module: ModuleName) -> Installation | None:
-    """What is installed as `module` now; None when nothing is, or when its receipt is damaged.
+    """The live installation of `module`; None if there is none, or its receipt is damaged.
 
-    Raises OSError where the disk does not give it: who took that for none would leave the user's additions behind.
+    Raises OSError if it is unreadable: treating that as missing would lose the user's additions.
     """
     number = live_number(layout, module)
     return None if number is None else _receipt(layout.generation(module, number))
@@ -246,13 +246,13 @@ def live_modules(layout: Layout) -> tuple[tuple[ModuleName, int], ...]:
 
 
 def installations(layout: Layout) -> tuple[Installation, ...]:
-    """Every live installation, sorted by module; damaged ones are left out (`list` and `verify` tell of them)."""
+    """Every live installation, sorted by module; damaged ones are skipped (`list` and `verify` report them)."""
     found = (read_receipt(layout.generation(module, number)) for module, number in live_modules(layout))
     return tuple(installation for installation in found if installation is not None)
 
 
 def known_modules(layout: Layout) -> tuple[ModuleName, ...]:
-    """Every module of which any generation is on disk, live or not, sorted by name."""
+    """Every module with any generation on disk, live or not, sorted by name."""
     found = []
     for name in filter(is_part, names(layout.software)):
         for version in filter(is_part, names(layout.software / name / ".generations")):
@@ -266,15 +266,15 @@ def numbers(layout: Layout, module: ModuleName) -> tuple[int, ...]:
 
 
 def is_number(text: str) -> bool:
-    """Whether `text` is how a generation's directory is called."""
+    """Whether `text` is a valid name of a generation's directory."""
     return _NUMBER.fullmatch(text) is not None
 
 
-_NO_VIEW = b'"modules":[]'  # in a receipt; most are not parsed
+_NO_VIEW = b'"modules":[]'  # search the text first: most receipts are not parsed
 
 
 def views_of(layout: Layout, module: ModuleName) -> tuple[ModuleName, ...]:
-    """The installed views that load this module, and have no other one of the prefix to load in its place."""
+    """The installed views that load this module, and have no replacement for it in the prefix."""
     here = [str(one) for one, _ in live_modules(layout) if one != module]
     found = []
     for view, number in live_modules(layout):
@@ -290,6 +290,6 @@ def views_of(layout: Layout, module: ModuleName) -> tuple[ModuleName, ...]:
 
 
 def meant(wanted: str, module: str) -> bool:
-    """Whether a module system may load `module` where `wanted` is typed: its name, all of it, or a beginning."""
+    """Whether a module system may load `module` for the word `wanted`: its name, its full name, or a prefix of it."""
     end = "[-_.+]" if "/" in wanted else "/"
     return module == wanted or re.match(re.escape(wanted) + end, module) is not None

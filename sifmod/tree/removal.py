@@ -1,4 +1,4 @@
-"""Removing a directory with all that is in it, also what belongs to other ids of this user; no symlink is followed."""
+"""Remove directory trees, also files of the user's subordinate ids; symlinks are not followed."""
 
 import os
 import stat
@@ -8,11 +8,11 @@ from pathlib import Path
 from sifmod.system import subordinate_ids
 from sifmod.tree.durable import DIRECTORY, is_directory, opened
 
-_DEEP = 50  # directories in each other, each of which takes a descriptor
+_DEEP = 50  # nested directories, each of which needs a descriptor
 
 
 def removable(path: Path) -> bool:
-    """Whether this user can remove a directory with all that is in it; raises OSError where it cannot be looked at."""
+    """Whether this user can remove a directory tree; raises OSError if it cannot be read."""
     if os.geteuid() == 0 or not is_directory(path):
         return True
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
@@ -22,10 +22,10 @@ def removable(path: Path) -> bool:
 
 
 def remove_tree(path: Path, top: Path) -> None:
-    """Remove a directory below `top` with all that is in it, read-only directories too; idempotent.
+    """Remove a directory tree below `top`, including read-only directories; idempotent.
 
-    No symlink is followed, also where one takes the place of a directory meanwhile. What belongs to other ids of this
-    user (subuid(5)) is removed where buildah or podman is. Raises OSError.
+    Symlinks are not followed, even if one replaces a directory meanwhile. Files of the user's subordinate ids
+    (subuid(5)) are removed if buildah or podman is available. Raises OSError.
     """
     try:
         with opened(path.parent, top) as directory:
@@ -43,13 +43,13 @@ def remove_tree(path: Path, top: Path) -> None:
 
 
 def _builder() -> str:
-    import shutil  # which no other verb needs
+    import shutil  # no other command needs it
 
     return shutil.which("buildah") or shutil.which("podman") or ""
 
 
 def _remove_in_namespace(directory: int, names: Sequence[str]) -> bool:
-    """Remove what a builder that was killed has left to ids that this user has in a user namespace alone."""
+    """Remove files that a killed builder left with ids that this user only has in a user namespace."""
     if os.geteuid() == 0 or not (program := _builder()) or not subordinate_ids():
         return False
     import subprocess
@@ -60,7 +60,7 @@ def _remove_in_namespace(directory: int, names: Sequence[str]) -> bool:
 
 
 def _remove(directory: int, name: str, depth: int, first: int, later: list[str]) -> None:
-    """Remove `name` from an open directory; what is too deep in it goes to `first`, and its name to `later`."""
+    """Remove `name` from an open directory; subtrees that are too deep move to `first`, their names to `later`."""
     try:
         if not stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=directory)
@@ -81,7 +81,7 @@ def _remove(directory: int, name: str, depth: int, first: int, later: list[str])
 
 
 def _open_to_empty(directory: int, name: str) -> int:
-    """A descriptor of a directory in an open one, which its owner has then all rights to."""
+    """A descriptor of a directory in an open one, after giving its owner all permissions."""
     place = os.open(name, os.O_PATH | DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
     try:
         itself = f"/proc/self/fd/{place}"
@@ -94,7 +94,7 @@ def _open_to_empty(directory: int, name: str) -> int:
 
 
 def prune(path: Path, top: Path) -> None:
-    """Remove `path` and its parents below `top`, as far as they are empty."""
+    """Remove `path` and its parents below `top` while they are empty."""
     while path != top and top in path.parents:
         try:
             with opened(path.parent, top) as directory:

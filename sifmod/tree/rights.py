@@ -1,4 +1,4 @@
-"""The modes and the group of all that sifmod has made in a prefix, for a site that shares it."""
+"""Modes and groups of sifmod's files in a shared prefix."""
 
 import errno
 import os
@@ -20,15 +20,15 @@ from sifmod.tree.write_life import LUA, TCL, is_ours
 
 
 class Rights(NamedTuple):
-    """What a umask takes away, and the group that directories hand on; None: whichever it is."""
+    """A umask, and the group that directories pass on; None: any group."""
 
     umask: int
     gid: int | None
 
     def mode(self, mode: int) -> int:
-        """What a file or directory of this mode is to have: its owner's rights as they are, and the others' of them.
+        """The wanted mode: the owner's permissions as they are, and the same for others as the umask allows.
 
-        A directory is as open to its group as the umask lets it be: its owner's rights in it are for the owner alone.
+        A directory is as open to its group as the umask allows.
         """
         owner = stat.S_IMODE(mode) & 0o700
         if stat.S_ISDIR(mode):
@@ -40,30 +40,30 @@ class Rights(NamedTuple):
         return self.mode(status.st_mode) == stat.S_IMODE(status.st_mode) and self.gid in (None, status.st_gid)
 
     def lets_in(self, status: os.stat_result) -> bool:
-        """Whether it is at least as open as it is to be, to those whom it is for."""
+        """Whether it is at least as open as wanted."""
         return not self.mode(status.st_mode) & ~status.st_mode & 0o077 and self.gid in (None, status.st_gid)
 
 
 class Other(NamedTuple):
-    """A file or a directory of sifmod's that has other rights."""
+    """A file or directory of sifmod with wrong permissions."""
 
     path: Path
     found: os.stat_result
 
 
 def others(layout: Layout, rights: Rights) -> Iterator[Other]:
-    """What is sifmod's in a tree and has other rights, sorted. Raises OSError."""
+    """Files of sifmod in a tree with wrong permissions, sorted. Raises OSError."""
     for path in sorted(ours(layout)):
         with suppress(FileNotFoundError):
             status = path.stat() if path == layout.prefix else path.lstat()
-            # where a file has another name it is another's too
+            # a file with another hard link may belong to someone else
             single = stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_nlink == 1)
             if single and not rights.fits(status):
                 yield Other(path, status)
 
 
 def give(layout: Layout, rights: Rights, other: Other) -> None:
-    """Give it the rights; no link is followed. Idempotent. Raises OSError, also where it is another user's."""
+    """Correct its permissions; links are not followed. Idempotent. Raises OSError, also for another user's file."""
     path = other.path
     flags = os.O_PATH | os.O_CLOEXEC
     if path == layout.prefix:
@@ -85,16 +85,16 @@ def give(layout: Layout, rights: Rights, other: Other) -> None:
 
 
 def ours(layout: Layout) -> set[Path]:
-    """Every file and directory in a tree that sifmod has made, but for marks, which are their users'.
+    """Every file and directory that sifmod made in a tree, except marks, which belong to users.
 
-    Of a directory that is closed to this user it is the directory alone. Raises OSError of the prefix.
+    For a closed directory, only the directory itself. Raises OSError for the prefix.
     """
     names(layout.prefix)
     found = {layout.prefix, layout.staging, layout.images.parent, layout.images}
     for place in layout.own:
         for top, below, files in os.walk(place):
             found.update(Path(top, name) for name in (".", *below, *files))
-            below[:] = [name for name in below if name != layout.staging.name]  # in which others are at work
+            below[:] = [name for name in below if name != layout.staging.name]  # other runs use it
     closed = {path.name.partition(".")[0] for path in layout.images.glob("*.json") if not os.access(path, os.R_OK)}
     for sha256 in closed.union(image.sha256 for image in entries(layout)):
         image = layout.image(sha256)
@@ -130,7 +130,7 @@ def _is(sha256: str, data: bytes) -> bool:
 
 
 def _holds(file: Path, what: Callable[[bytes], bool]) -> bool:
-    """Whether a file is sifmod's by what is in it; one that this user cannot read counts, and cannot be repaired."""
+    """Whether a file is sifmod's, by its content; an unreadable one counts, and cannot be repaired."""
     try:
         return what(read(file))
     except OSError as error:

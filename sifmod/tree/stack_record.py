@@ -1,4 +1,4 @@
-"""The records of stacks: what they have installed, and the jobs that install their modules."""
+"""Records of stacks: their installed modules and their jobs."""
 
 import json
 from collections.abc import Iterable
@@ -17,21 +17,21 @@ Record = TypeVar("Record")
 
 
 class Applied(NamedTuple):
-    """A stack as it was last applied: `<prefix>/stacks/<name>.json`."""
+    """The state of a stack after the last apply: `<prefix>/stacks/<name>.json`."""
 
     name: Internal[str]  # that of the file
     file: str  # absolute path
-    modules: tuple[ModuleName, ...]  # those that it has installed and has not let go
-    decided: tuple[str, ...] = ()  # the modules, and names for a default, about whose life it says something
+    modules: tuple[ModuleName, ...]  # installed by it and still managed
+    decided: tuple[str, ...] = ()  # modules, and names with a default, whose lifecycle it decides
     images: tuple[Sha256, ...] = ()  # that its lock names, the one that was last written or applied here
 
 
 class Submission(NamedTuple):
-    """An array of Slurm, and which modules each of its elements is for: `<prefix>/stacks/jobs/<name>.json`."""
+    """A Slurm array, and the modules of each of its elements: `<prefix>/stacks/jobs/<name>.json`."""
 
     job: Annotated[str, Described("its number", pattern="^[0-9]+$")]
     what: Literal["apply", "test"]
-    logs: str  # the directory in which an element that fails leaves what it has said
+    logs: str  # the directory for the logs of failed elements
     elements: tuple[tuple[ModuleName, ...], ...]
 
     def log(self, stack: str, element: int) -> Path:
@@ -45,22 +45,22 @@ class Submissions(NamedTuple):
 
 
 def read_applied(layout: Layout, name: str) -> Applied | None:
-    """None where no such stack was applied, or its record cannot be read: others may have written it."""
+    """None if the stack was never applied, or its record is invalid: other users may have written it."""
     return _read(Applied, _path(layout, name), layout.prefix, name=name)
 
 
 def write_applied(layout: Layout, applied: Applied, held: Held) -> None:
-    """Keep it, where it has changed. Raises InstallError, LockError."""
+    """Write it if it has changed. Raises InstallError, LockError."""
     if read_applied(layout, applied.name) != applied:
         _write(_path(layout, applied.name), applied, held)
 
 
 def locked_images(layout: Layout) -> dict[str, list[str]]:
-    """The stacks whose locks name an image, by its digest. Raises OSError where a record cannot be read."""
+    """The stacks whose locks contain an image, by digest. Raises OSError for an unreadable record."""
     found: dict[str, list[str]] = {}
     for name in (file.removesuffix(".json") for file in names(layout.prefix / "stacks", layout.prefix)):
         path = _path(layout, name)
-        if not path.is_file():  # the files of a bundle, and what is of jobs
+        if not path.is_file():  # bundle files and job records
             continue
         if (applied := read_applied(layout, name)) is None:
             raise OSError(f"{path} is no record that can be read")
@@ -70,13 +70,16 @@ def locked_images(layout: Layout) -> dict[str, list[str]]:
 
 
 def read_submissions(layout: Layout, stack: str) -> tuple[Submission, ...]:
-    """What was last submitted; nothing where the record cannot be read: others may have written it."""
+    """The last submissions; none if the record is invalid: other users may have written it."""
     found = _read(Submissions, _path(layout, f"jobs/{stack}"), layout.prefix)
     return found.jobs if found else ()
 
 
 def write_submissions(layout: Layout, stack: str, submissions: Iterable[Submission], held: Held) -> None:
-    """Keep these in the place of the earlier ones, so that none is submitted twice. Raises InstallError, LockError."""
+    """Replace the earlier submissions with these, so that nothing is submitted twice.
+
+    Raises InstallError, LockError.
+    """
     _write(_path(layout, f"jobs/{stack}"), Submissions(tuple(submissions)), held)
 
 

@@ -1,4 +1,4 @@
-"""A Stage: a generation in the making, out of everybody's sight until it is placed."""
+"""A Stage: a generation under construction, invisible until it is placed."""
 
 import os
 from collections.abc import Iterable
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from sifmod.module.plan import File
 
 
-STUBS = "share/modules"  # a generation's copy of its stubs, so that it can be published again
-PLACED = ".placed"  # `N.placed` in the holder's directory: generation N was placed, perhaps not published
+STUBS = "share/modules"  # a generation's copy of its stubs, for publishing it again
+PLACED = ".placed"  # `N.placed` in the holder's directory: generation N was placed, but perhaps not published
 USER_SOFTWARE = ("user-software", "user-software.squashfs")
 
 
 class Stage:
-    """A generation that is being written; every method raises LockError, InstallError or PermissionsError.
+    """A generation under construction; every method raises LockError, InstallError or PermissionsError.
 
     `number` and `root` are final: `root` is the path it will have in this prefix. `directory` is where it is now.
     """
@@ -48,7 +48,7 @@ class Stage:
         self.directory = held.path("generation")
         self._layout = layout
         self._held = held
-        self._written: list[str] = []  # and not durable yet
+        self._written: list[str] = []  # but not durable yet
         self._files: list[FileRecord] = []
         self._links: list[LinkRecord] = []
         self._stubs: list[FileRecord] = []
@@ -58,7 +58,7 @@ class Stage:
             self.directory.mkdir()
 
     def write(self, files: Iterable["File"]) -> None:
-        """Write files, read-only; two of one path, or a path that leads out of the generation, is an InstallError."""
+        """Write read-only files; raises InstallError for duplicate paths and paths outside of the generation."""
         self._files += self._write(files)
 
     def write_stubs(self, files: Iterable["File"]) -> None:
@@ -68,7 +68,7 @@ class Stage:
         self._stubs += [FileRecord(path.removeprefix(f"{STUBS}/"), sha256, 0o644) for path, sha256, _ in records]
 
     def link(self, path: str, target: Path) -> None:
-        """Make a symlink to the absolute path `target`; relative when that is inside the prefix."""
+        """Create a symlink to the absolute path `target`; relative if that is inside the prefix."""
         inside = target.is_relative_to(self._layout.prefix)
         here = Path(self.root, path).parent
         text = os.path.relpath(target, here) if inside else str(target)
@@ -80,17 +80,17 @@ class Stage:
         self._links.append(LinkRecord(path, text))
 
     def unlink(self, path: str) -> None:
-        """Remove a symlink, as the user did; the receipt names it still, so that `restore` can bring it back."""
+        """Remove a symlink like the user did; the receipt keeps it, so that `restore` can create it again."""
         with self._held.changing(f"cannot stage {self.module}"):
             (self.directory / path).unlink()
 
     def link_user_software(self) -> None:
-        """Link to the place where the user's own additions survive every reinstall."""
+        """Link to the directory for the user's additions, which every reinstall keeps."""
         for name in USER_SOFTWARE:
             self.link(name, self._layout.user_software(self.module) / name)
 
     def carry_over(self) -> Carried:
-        """Take along what the user has added to the live generation; nothing when that has no readable receipt."""
+        """Carry over the user's additions in the live generation; nothing if its receipt is unreadable."""
         previous = live(self._layout, self.module)
         if previous is None:
             return Carried((), ())
@@ -98,7 +98,7 @@ class Stage:
             return carry_over(previous, self.directory)
 
     def record(self, provenance: Provenance, image: ImageRecord | None, modules: tuple[str, ...] = ()) -> Installation:
-        """Write the receipt, the last file of a generation; `modules` are those of a view, which has no image."""
+        """Write the receipt, the last file of a generation; `modules` are those of a view."""
         ours = (tuple(self._files), tuple(self._links), tuple(self._stubs))
         installation = Installation(self.module, self.number, self.root, provenance, image, *ours, modules=modules)
         with self._held.changing(f"cannot stage {self.module}"):
@@ -108,21 +108,21 @@ class Stage:
         return installation
 
     def place(self) -> None:
-        """Give the complete generation its final path, durably; it is not live yet. Idempotent.
+        """Move the complete generation to its final path, durably; it is not live yet. Idempotent.
 
-        From here on `root` is valid, its links too, for a sanity check.
+        Afterwards `root` and its links are valid, for a sanity check.
         """
         final = Path(self.root)
         if self.directory == final:
             return
         with self._held.changing(f"cannot place generation {self.number} of {self.module}"):
-            # The top stays writable, so that a user may remove the image's link; where a group may write in the prefix
-            # the rest does for it, so that another member can remove it all.
+            # The top stays writable, so that a user may remove the image's link; in a group-writable prefix the rest
+            # stays writable too, so that other members can remove everything.
             writable = self._layout.prefix.stat().st_mode & 0o022
             for name in sorted(self._directories - {""}, reverse=True):
                 directory = self.directory / name
                 directory.chmod(directory.stat().st_mode & (0o7555 | writable))
-            # All that is to be durable is there by now, so that a journal has little more to do after the first.
+            # Everything is written by now, so that syncing is cheap after the first file.
             for path in self._written:
                 sync_file(f"{self.directory}/{path}")
             for name in self._directories:

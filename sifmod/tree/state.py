@@ -1,7 +1,7 @@
-"""What of a live installation is as sifmod made it, and what its user has added: never removed, never hidden.
+"""The state of a live installation: missing and edited files, and the user's additions, which are always kept.
 
-The first is cheap enough to ask of every module on every run. Paths are plain texts there: with three hundred modules,
-making Path objects would take most of the time.
+Missing files are cheap enough to check for every module on every run. Paths are plain texts there, because Path objects
+would take most of the time.
 """
 # ruff: noqa: PTH110, PTH113, PTH208
 
@@ -20,7 +20,7 @@ from sifmod.tree.receipt import FileRecord, Installation, live_number
 
 
 def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
-    """What a live installation lacks to be usable, a few words each; () when it is complete. Looks at names only."""
+    """The problems of an incomplete live installation, as short texts; () if it is complete. Checks names only."""
     root = installation.root
     stubs = [f"{layout.prefix}/modules/{stub.path}" for stub in installation.stubs]
     links = [f"{root}/{link.path}" for link in installation.links]
@@ -37,9 +37,9 @@ def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
 
 
 def edited(installation: Installation) -> tuple[str, ...]:
-    """Files and links of the generation that are not as sifmod made them, and an image of another size: their paths.
+    """The paths of changed files and links in the generation, and of an image with another size.
 
-    () when all are as they were. A link that is missing is not among them: see `missing`.
+    () if nothing was changed. Missing links are not included: see `missing`.
     """
     root, image = installation.root, installation.image
     found = [path for file in installation.files if not _is(path := f"{root}/{file.path}", file)]
@@ -54,14 +54,14 @@ def edited(installation: Installation) -> tuple[str, ...]:
 
 
 def edited_stubs(layout: Layout, installation: Installation) -> tuple[str, ...]:
-    """A few words for each modulefile of the module tree that is there, and not as sifmod wrote it."""
+    """A short text for each existing modulefile in the module tree that was changed."""
     stubs = ((f"{layout.prefix}/modules/{stub.path}", stub) for stub in installation.stubs)
     there = ((path, stub) for path, stub in stubs if os.path.lexists(path))
     return tuple(f"the modulefile {path} was changed" for path, stub in there if not _is(path, stub))
 
 
 def _is(path: str, record: FileRecord) -> bool:
-    """The file's content is what the receipt says, and a program can be run."""
+    """Whether the file's content matches the receipt, and a program is executable."""
     try:
         return sha256_bytes(read(path)) == record.sha256 and (not record.mode & 0o111 or os.access(path, os.X_OK))
     except OSError:
@@ -69,12 +69,12 @@ def _is(path: str, record: FileRecord) -> bool:
 
 
 def _died(layout: Layout, module: ModuleName) -> bool:
-    """A run for this module died on this node and its remains are still there."""
+    """Whether a run for this module died on this node and left files behind."""
     return str(module) in remains(layout)
 
 
 def remains(layout: Layout) -> tuple[str, ...]:
-    """The modules, images and others of which runs that died on this node have left something that can be removed."""
+    """The modules, images and other locks with removable leftovers of runs that died on this node."""
     try:
         if not os.listdir(layout.staging) or not os.access(layout.staging, os.W_OK):  # a reader cannot
             return ()
@@ -86,10 +86,10 @@ def remains(layout: Layout) -> tuple[str, ...]:
 
 
 class Carried(NamedTuple):
-    """What became of the additions when a new generation was made; paths relative to the generation."""
+    """The user's additions that were carried over to a new generation or not; paths relative to the generation."""
 
     carried: tuple[str, ...]  # now in the new generation too
-    left: tuple[str, ...]  # only in the old one: the new one has something else of that name, or it is a special file
+    left: tuple[str, ...]  # only in the old one: the name is taken in the new one, or it is a special file
 
 
 def additions(installation: Installation) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def additions(installation: Installation) -> tuple[str, ...]:
 
 
 def changes(installation: Installation) -> tuple[str, ...]:
-    """Files and links of the receipt that are there and are not as sifmod made them, relative and sorted."""
+    """Files and links in the receipt that exist and were changed, relative and sorted."""
     root = f"{installation.root}/"
     there = (path for path in edited(installation) if path.startswith(root) and os.path.lexists(path))
     return tuple(sorted(path.removeprefix(root) for path in there))
@@ -118,7 +118,7 @@ def carry_over(installation: Installation, target: Path) -> Carried:
 
 
 def only_in(installation: Installation, other: Installation | None) -> tuple[str, ...]:
-    """The additions of `installation` that `other` does not have as well; raises OSError."""
+    """The additions of `installation` that `other` lacks; raises OSError."""
     if other is None or other.root == installation.root:
         return additions(installation)
     return tuple(
@@ -146,7 +146,7 @@ def _copy(source: Path, target: Path) -> bool:
         return True
     try:
         target.hardlink_to(source)
-    except OSError:  # no hard links here, too many of them, or another user's file
+    except OSError:  # hard links are unsupported, too many, or not permitted for another user's file
         import shutil
 
         shutil.copy2(source, target)

@@ -1,9 +1,8 @@
-"""The store: verified images by digest, shared by every module that names them, kept while used.
+"""The store: verified images by digest, shared by all modules that use them.
 
-Beside each image lies `<digest>.json`, the store's own receipt of it, written first: an image without one was not put
-there by sifmod and is never removed. `<digest>.inventory.json`, where it is there, lists the packages in the image.
-While a run uses an image it holds a pin, an empty file in its own directory, so that a gc at the same time leaves the
-image alone although no receipt names it yet.
+Each image has a receipt `<digest>.json`, which is written first: an image without one is not sifmod's and is never
+removed. An optional `<digest>.inventory.json` lists the packages in the image. While a run uses an image it holds a
+pin, an empty file in its own directory, so that a concurrent gc keeps the image although no receipt names it yet.
 """
 
 import json
@@ -30,7 +29,7 @@ from sifmod.tree.removal import prune
 
 @dataclass(frozen=True)
 class Given:
-    """What gave an image: a source in its one spelling, without tag and digest, and what it stood for there."""
+    """The origin of an image: a normalized source, without tag and digest, and the index and manifest."""
 
     source: str
     index: str
@@ -38,20 +37,20 @@ class Given:
 
 
 class StoredImage(NamedTuple):
-    """An image that the store has a receipt of."""
+    """An image with a receipt in the store."""
 
     sha256: str
-    size: int  # bytes, as it was put in
+    size: int  # bytes, when it was added
     added: float  # seconds since 1970
-    path: Path  # it may have been removed by hand
+    path: Path  # may have been removed by hand
     origin: ImageOrigin = NO_ORIGIN
     given: tuple[Given, ...] = ()
 
 
 def read_stored(layout: Layout, sha256: str) -> StoredImage | None:
-    """What the store's receipt says of the image of this digest; None where there is none, or a damaged one.
+    """The store's receipt of the image with this digest; None if it is missing or damaged.
 
-    Raises OSError where the disk does not give it.
+    Raises OSError if the disk fails.
     """
     path = layout.image(sha256)
     record = path.with_suffix(".json")
@@ -68,7 +67,7 @@ def read_stored(layout: Layout, sha256: str) -> StoredImage | None:
 
 
 def given_by(image: StoredImage, origin: ImageOrigin, source: str) -> StoredImage:
-    """The image with `source` among what gave it. Of two origins that of a conversion counts, of two such the new."""
+    """The image with `source` added to its sources. The origin of a conversion takes precedence, then the newer one."""
     new = Given(source, origin.index, origin.manifest)
     given = image.given if new in image.given or not (source and origin.manifest) else (*image.given, new)
     before = image.origin
@@ -77,14 +76,14 @@ def given_by(image: StoredImage, origin: ImageOrigin, source: str) -> StoredImag
 
 
 def entries(layout: Layout) -> tuple[StoredImage, ...]:
-    """Every image that the store has a receipt of, sorted by digest."""
+    """Every image with a receipt, sorted by digest."""
     stems = (path.stem for path in sorted(layout.images.glob("*.json")))
     found = (read_stored(layout, stem) for stem in stems if "." not in stem)  # else it is an inventory
     return tuple(image for image in found if image is not None)
 
 
 def origin_for(image: StoredImage, source: str, digest: str) -> ImageOrigin | None:
-    """What the image was made from, if `source` gave it for `digest`, which is of an index or a manifest."""
+    """The origin of the image, if `source` gave it for `digest` (of an index or a manifest)."""
     given = (one for one in image.given if digest and one.source == source and digest in (one.index, one.manifest))
     if (first := next(given, None)) is None:
         return None
@@ -92,9 +91,9 @@ def origin_for(image: StoredImage, source: str, digest: str) -> ImageOrigin | No
 
 
 def keeper(layout: Layout, path: Path) -> Path | None:
-    """The prefix in whose store the file at `path` lies, through links too; None for a file of no store.
+    """The prefix whose store contains the file at `path`, also through links; None if it is in no store.
 
-    None too for the path that this tree's own store has for an image: a generation that links to it keeps it.
+    Also None for an image path in this tree's own store: a generation that links to it keeps it.
     """
     real = Path(os.path.realpath(path))
     stored = real.parent.parts[-2:] == ("images", "sha256") and real.with_suffix(".json").is_file()
@@ -102,12 +101,12 @@ def keeper(layout: Layout, path: Path) -> Path | None:
 
 
 def has_its_size(image: StoredImage) -> bool:
-    """Whether it is there, as large as it was put in; raises OSError."""
+    """Whether it exists with its original size; raises OSError."""
     return image.path.is_file() and image.path.stat().st_size == image.size
 
 
 def stored_at(prefix: Path, sha256: str) -> StoredImage | None:
-    """The image in the store of a tree, whole by its size; what cannot be read is not there. Nothing is written."""
+    """The image in the store of a tree, if its size is right and it is readable. Nothing is written."""
     with suppress(OSError):
         if (known := read_stored(Layout(prefix), sha256)) and has_its_size(known):
             return known
@@ -115,7 +114,7 @@ def stored_at(prefix: Path, sha256: str) -> StoredImage | None:
 
 
 def is_whole(image: StoredImage) -> bool:
-    """Whether it is what its name says; one that the disk cannot give back is not."""
+    """Whether its content matches its digest; false for an unreadable one."""
     try:
         return has_its_size(image) and sha256_file(image.path) == image.path.stem
     except OSError:
@@ -123,14 +122,14 @@ def is_whole(image: StoredImage) -> bool:
 
 
 def read_kept(layout: Layout, sha256: str) -> bytes | None:
-    """The inventory of an image; None where none is kept that can be read. Raises OSError where the disk fails."""
+    """The inventory of an image; None if there is no readable one. Raises OSError if the disk fails."""
     return content(layout.inventory(sha256))
 
 
 def keep(layout: Layout, sha256: str, text: bytes, held: Held) -> None:
-    """Put it beside its image, as open as the image is; nothing where that has been removed meanwhile.
+    """Write it beside its image, with the image's permissions; does nothing if the image was removed meanwhile.
 
-    `held`: the lock under which images are discarded.
+    `held`: the lock for removing images.
     """
     image, place = layout.image(sha256), layout.inventory(sha256)
     with held.changing(f"cannot write {place}"):
@@ -141,15 +140,15 @@ def keep(layout: Layout, sha256: str, text: bytes, held: Held) -> None:
             move(unfinished, place, layout.prefix)
 
 
-GC = "gc"  # the lock under which images are discarded
+GC = "gc"  # the lock for removing images
 _PIN = ".pin"
 
 
 class Store(Incoming):
-    """The store for one run; what it finds or adds stays until `held`, a lock of the run, is released.
+    """The store for one run; images that it finds or adds are kept until `held`, a lock of the run, is released.
 
-    A `fresh` one offers nothing that is there: all is brought again, and `add` compares. `others`: prefixes in whose
-    stores an image is looked for that this one lacks.
+    A `fresh` one ignores stored images: everything is fetched again, and `add` compares. `others`: prefixes whose
+    stores are searched for images that this one lacks.
     """
 
     def __init__(
@@ -167,7 +166,7 @@ class Store(Incoming):
         self._fresh = fresh
         self._others = tuple(map(Layout, others))
         self._damaged: set[str] = set()
-        self.brought: list[tuple[str, int]] = []  # digest and bytes of each image that this run has put in
+        self.brought: list[tuple[str, int]] = []  # digest and bytes of each image that this run has added
 
     def find(self, sha256: str) -> Path | None:
         """The stored image of this digest, or None; its content is not read (`damaged` does), its size is checked."""
@@ -178,13 +177,13 @@ class Store(Incoming):
             return known.path if known and offered and has_its_size(known) else None
 
     def refetching(self) -> "Store":
-        """The same store, which offers nothing that is there."""
+        """The same store, ignoring stored images."""
         store = Store(self._layout, self._held, self._on_wait, fresh=True)
         store.brought = self.brought
         return store
 
     def damaged(self, sha256: str) -> bool:
-        """Whether another image is stored under this digest, which is not found any more; reads all of it."""
+        """Whether the image stored under this digest is damaged, and then ignore it; reads all of it."""
         known = read_stored(self._layout, sha256) or self._lent(sha256)
         if known is None or not os.path.lexists(known.path) or is_whole(known):
             return False
@@ -192,9 +191,9 @@ class Store(Incoming):
         return True
 
     def find_made(self, source: str, digest: str) -> tuple[tuple[Path, ImageOrigin], ...]:
-        """The stored images that `source` gave for `digest`, which is of an index or a manifest, and their origins.
+        """The stored images from `source` for `digest` (of an index or a manifest), and their origins.
 
-        Several were made in several ways, or for several architectures. Those of other stores come last.
+        There can be several, made in different ways or for different architectures. Those of other stores come last.
         """
         made = ((image, origin_for(image, source, digest)) for image in entries(self._layout))
         own = {path: origin for image, origin in made if origin and (path := self.find(image.sha256))}
@@ -209,7 +208,7 @@ class Store(Incoming):
         return (*own.items(), *(one for one in lent if one[0].stem not in there))
 
     def lent(self, sha256: str) -> tuple[Path, ImageOrigin] | None:
-        """The image of this digest in another store, whole by its size, and its origin; its content is not read."""
+        """The image with this digest in another store, with the right size, and its origin; its content is not read."""
         known = None if sha256 in self._damaged else self._lent(sha256)
         return (known.path, known.origin) if known else None
 
@@ -217,15 +216,15 @@ class Store(Incoming):
         return next(filter(None, (stored_at(layout.prefix, sha256) for layout in self._others)), None)
 
     def lends(self, path: Path) -> bool:
-        """Whether `path` is where another store that this one looks into has its images."""
+        """Whether `path` is in another store that this one searches."""
         return any(path.parent == layout.images for layout in self._others)
 
     @contextmanager
     def partial(self, key: str) -> Iterator[Path]:
-        """A directory for what is being fetched under `key`; it stays for the next run unless `finished`.
+        """A directory for the download of `key`; it stays for the next run unless `finished`.
 
-        A key names one reference, as hexadecimal digits. Waits while another run works with the same key. What another
-        user of the group has left is used too; what cannot be used is left alone, and the directory is this user's own.
+        A key identifies a reference, as hexadecimal digits. Waits while another run uses the same key. Downloads of
+        other users of the group are continued if possible; otherwise this user gets a separate directory.
         """
         with ExitStack() as stack:
             if (path := stack.enter_context(self._partial(key))) is None:
@@ -238,7 +237,7 @@ class Store(Incoming):
 
     @contextmanager
     def _partial(self, key: str) -> Iterator[Path | None]:
-        """The directory of `key`, under its lock; None where it is another user's and cannot be used."""
+        """The directory of `key`, under its lock; None if another user's directory cannot be used."""
         with lock(self._layout, lock_name(key), self._held.lease, self._on_wait) as held:
             path = self._layout.partials / key
             with held.changing(f"cannot make {path}"):
@@ -246,21 +245,21 @@ class Store(Incoming):
             try:
                 yield path if usable else None
             finally:
-                with suppress(OSError):  # it holds a partial download, to be resumed
+                with suppress(OSError):  # it has a partial download to resume
                     prune(path, self._layout.prefix)
 
     def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN, source: str = "") -> Path:
-        """Put a complete file under its digest (fsync, read-only, rename), with what it was made from; gives its path.
+        """Add a complete file under its digest (fsync, read-only, rename), with its origin; returns its path.
 
-        `source` is what gave it, as `find_made` wants it. Idempotent: an image that is there already stays, and
-        `incoming` goes; but one that is damaged, for which it is read, is replaced. `incoming` is not hashed: that it
-        has this digest is for the caller to know. Raises InstallError when a file that is not ours is in the way.
+        `source` is its source, as for `find_made`. Idempotent: an existing image stays, and `incoming` is removed; but
+        a damaged one is replaced, so it is read. `incoming` is not hashed: the caller guarantees its digest. Raises
+        InstallError if a foreign file is in the way.
         """
         path = self._layout.image(sha256)
         with self._held.changing("cannot put the image into the store"):
             self._pin(sha256)
             known = read_stored(self._layout, sha256)
-            # It is read, for replacing a good one would take it away from the jobs of other nodes that run it (NFS).
+            # It is read, because replacing a good one would break jobs on other nodes that use it (NFS).
             if known and has_its_size(known) and (path.samefile(incoming) or is_whole(known)):
                 incoming.unlink()
                 self.gave(path, origin, source)
@@ -279,16 +278,16 @@ class Store(Incoming):
         return path
 
     def gave(self, path: Path, origin: ImageOrigin, source: str) -> None:
-        """Note that `source` gave the stored image at `path` too, and what makes the same bytes now; idempotent."""
+        """Record `source` as another source of the stored image at `path`, with its new origin; idempotent."""
         known = read_stored(self._layout, path.stem)
         if known is None or (noted := given_by(known, origin, source)) == known:
             return
         with self._held.changing("cannot note what gave the image"):
             record = self._record(noted)
-            os.utime(record, (known.added, known.added))  # it is as old as its image
+            os.utime(record, (known.added, known.added))  # as old as its image
 
     def _record(self, image: StoredImage) -> Path:
-        """Write the receipt of an image; gives its path."""
+        """Write the receipt of an image; returns its path."""
         made_from = {"origin": image.origin.as_data(), "given": [asdict(one) for one in image.given]}
         fields = {"sha256": image.sha256, "size": image.size, **(made_from if image.origin.manifest else {})}
         unfinished, record = self._held.path("record"), image.path.with_suffix(".json")
@@ -297,7 +296,7 @@ class Store(Incoming):
         return record
 
     def _pin(self, sha256: str) -> None:
-        """Keep an image from gc; one that looked before that is waited for, as it may take the image away."""
+        """Protect an image from gc; waits for a gc that has already looked, because it may remove the image."""
         (self._held.directory / (sha256 + _PIN)).touch()
         if not leases.newest(self._layout.locks / GC).vacant:
             with lock(self._layout, GC, self._held.lease, self._on_wait):
@@ -305,9 +304,9 @@ class Store(Incoming):
 
 
 def discard(layout: Layout, image: StoredImage, held: Held, mark_days: float = 0.0) -> bool:
-    """Remove an image from the store; False where another run removed it, or when it is used and stays.
+    """Remove an image from the store; False if another run removed it, or it is in use and stays.
 
-    `held`: the lock GC, whose end a run that looks for an image waits for. `mark_days`: for which a mark keeps it.
+    `held`: the lock GC, for which runs wait that look for images. `mark_days`: days for which a mark keeps it.
     """
     if _needed(layout, image.sha256, mark_days):
         return False
@@ -316,7 +315,7 @@ def discard(layout: Layout, image: StoredImage, held: Held, mark_days: float = 0
         for path, to in ((layout.inventory(image.sha256), held.path("discarded")), (image.path, gone)):
             with suppress(FileNotFoundError):
                 take(path, to, layout.prefix)
-        if _needed(layout, image.sha256, mark_days):  # which another node may see late
+        if _needed(layout, image.sha256, mark_days):  # other nodes may see it late
             with suppress(FileNotFoundError):
                 move(gone, image.path, layout.prefix)
             return False
@@ -328,23 +327,23 @@ def discard(layout: Layout, image: StoredImage, held: Held, mark_days: float = 0
 
 
 def _needed(layout: Layout, sha256: str, mark_days: float) -> bool:
-    # In this order: a run that used it meanwhile has its pin still, or its link already.
+    # In this order: a run that used it meanwhile still has its pin, or already its link.
     if sha256 in pinned(layout) or sha256 in all_used_images(layout):
         return True
     try:
         return bool(in_force(layout, (sha256,), mark_days))
-    except OSError:  # then they do not say that nobody needs it
+    except OSError:  # then it may be needed
         return True
 
 
 def pinned(layout: Layout) -> frozenset[str]:
-    """The digests of images that runs use just now; one that has lost its lock uses none."""
+    """The digests of images that runs use now; a run that lost its lock uses none."""
     pins = layout.staging.glob(f"*/*{_PIN}")
     return frozenset(path.name.removesuffix(_PIN) for path in pins if path.parent.suffix != FENCED)
 
 
 def in_work(layout: Layout) -> frozenset[str]:
-    """The same, without those of runs that died on this node."""
+    """The same, without runs that died on this node."""
     dead = left_over(layout)
     pins = (path for path in layout.staging.glob(f"*/*{_PIN}") if path.parent.suffix != FENCED)
     alive = (path for path in pins if path.parent.name.rsplit(".", 2)[0].replace("@", "/") not in dead)
@@ -352,12 +351,12 @@ def in_work(layout: Layout) -> frozenset[str]:
 
 
 def foreign_files(layout: Layout) -> tuple[Path, ...]:
-    """The images in the store's place that it has no receipt of, sorted: sifmod did not put them there."""
+    """The images in the store's directory without a receipt, sorted: sifmod did not write them."""
     return tuple(path for path in sorted(layout.images.glob("*.sif")) if read_stored(layout, path.stem) is None)
 
 
 def _seal(path: Path) -> int:
-    """Make a file durable and read-only: its size. A mode that is shared with another name is left as it is."""
+    """Make a file durable and read-only; returns its size. The mode of a file with another hard link is unchanged."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
@@ -371,9 +370,9 @@ def _seal(path: Path) -> int:
 
 
 def used_images(root: Path) -> frozenset[str]:
-    """The digests of the store that links in the generation at `root` lead to, whatever its receipt says.
+    """The digests of stored images that links in the generation at `root` point to, regardless of its receipt.
 
-    What another run takes away meanwhile uses none. Raises OSError.
+    A generation that another run removes meanwhile uses none. Raises OSError.
     """
     found = set()
     with suppress(FileNotFoundError), os.scandir(root) as entries:

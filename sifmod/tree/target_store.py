@@ -1,4 +1,4 @@
-"""A store of one file beside its target, for what goes into no tree."""
+"""A store for a single file outside of a tree, beside its target."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -16,7 +16,10 @@ from sifmod.tree.umask import umask
 
 
 class _Hidden(Layout):
-    """The tree in the hidden directory, which may have any name: no module is in it. Partials lie at its top."""
+    """The tree in the hidden directory, which may have any name, because it has no modules.
+
+    Partial downloads are at its top.
+    """
 
     def __post_init__(self) -> None:
         pass
@@ -30,12 +33,11 @@ class _Hidden(Layout):
 def target_store(
     target: Path, lease: float, on_wait: Callable[[str], None], *, replace: bool = False
 ) -> Iterator["TargetStore"]:
-    """An artifact.ImageStore for `target` alone; a file that is there is replaced, whole, only with `replace`.
+    """An artifact.ImageStore for `target` alone; an existing file is only replaced with `replace`, atomically.
 
-    What is not complete lies in a hidden directory of this user's own beside the target, under a lock that holds on
-    all nodes (see `lock` for `lease` and `on_wait`): what a run that failed had received, with which the next one goes
-    on, and until the next run what one that was killed had begun. Raises FetchError or PermissionsError where the
-    target cannot be written, before anything is.
+    Incomplete files are kept in a hidden directory of this user beside the target, under a lock for all nodes (see
+    `lock` for `lease` and `on_wait`): the next run resumes a failed download, and removes leftovers of a killed run.
+    Raises FetchError or PermissionsError before anything is written if the target is not writable.
     """
     _check(target)
     _check_way(target, replace)
@@ -48,19 +50,19 @@ def target_store(
         ):
             if why := _of_others(hidden.prefix):  # an earlier run may have removed it before this one had the lock
                 raise PermissionsError(why, "repeat the command")
-            _check_way(target, replace)  # another run may have put it there while this one waited
+            _check_way(target, replace)  # another run may have created it while this one waited
             yield TargetStore(target, hidden, held, on_wait, replace=replace)
     finally:
         with suppress(OSError):
             forget_locks(hidden)
-        with suppress(OSError):  # a partial download is left, to be resumed
+        with suppress(OSError):  # a partial download is left to resume
             hidden.prefix.rmdir()
 
 
 def _own_directory(target: Path) -> Path:
-    """A hidden directory beside the target in which nobody else can write.
+    """A hidden directory beside the target that only this user can write to.
 
-    Raises PermissionsError where other users have taken its names.
+    Raises PermissionsError if other users have taken its names.
     """
     first = target.with_name(f".{target.name}.fetching")
     for place in (first, first.with_name(f"{first.name}-{os.geteuid()}")):
@@ -77,7 +79,7 @@ def _of_others(place: Path) -> str:
 
 
 class TargetStore(Store):
-    """The store that `target_store` gives: nothing is kept in it, and no other store is looked into."""
+    """The store of `target_store`: it keeps nothing, and searches no other store."""
 
     def __init__(
         self, target: Path, hidden: Layout, held: Held, on_wait: Callable[[str], None], *, replace: bool
@@ -93,14 +95,14 @@ class TargetStore(Store):
         origin: ImageOrigin = NO_ORIGIN,  # noqa: ARG002
         source: str = "",  # noqa: ARG002
     ) -> Path:
-        """Put a complete file in the target's place (fsync, rename) and return its path."""
+        """Move a complete file to the target (fsync, rename) and return its path."""
         with self._held.changing(f"cannot write {self._target}"):
             sync_file(incoming)
             if self._replace:
                 incoming.replace(self._target)
             else:
                 try:
-                    os.link(incoming, self._target)  # fails where another run was faster; rename would not
+                    os.link(incoming, self._target)  # fails if another run was faster; rename would not
                 except OSError:  # that, or a file system without hard links
                     _check_way(self._target, replace=False)
                     incoming.rename(self._target)

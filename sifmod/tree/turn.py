@@ -1,8 +1,8 @@
-"""Turns: of all waiting processes of one user on one node, one at a time asks the tree who holds a lock.
+"""Turns: among the waiting processes of one user on one node, only one at a time polls a lock's lease.
 
-A look at a lease (lease.py) is several requests to the file server, and 64 tasks of a job may wait at once. filelock
-decides between them, on files of this node. It excludes nobody from the tree: the lease does that. So a stopped
-process, a directory that cannot be used, or a full disk costs looks, and never a lock.
+Polling a lease (lease.py) takes several requests to the file server, and 64 tasks of a job may wait at once. filelock
+decides between them, on files of this node. It does not protect the tree; the lease does that. So a stopped process, an
+unusable directory, or a full disk costs additional polls, but never a lock.
 """
 
 import os
@@ -19,20 +19,20 @@ from sifmod.system import own_directory
 if TYPE_CHECKING:
     from filelock import FileLock
 
-_POLL = 0.05  # seconds between two looks at a file of this node
-_FIRST, _LONGEST = 0.02, 0.5  # seconds between two looks at a lease
+_POLL = 0.05  # seconds between two polls of a file of this node
+_FIRST, _LONGEST = 0.02, 0.5  # seconds between two polls of a lease
 
 
 class Turn:
     """A place in the queue for one lock of a tree; a context manager that leaves the queue at the end.
 
-    Until `wait` is called nothing is made or imported, since most locks are free.
+    Until `wait` is called nothing is created or imported, since most locks are free.
     """
 
     def __init__(self, chain: Path) -> None:
         self._chain = chain
-        self._looking: FileLock | None = None  # held by the process whose turn it is
-        self._holding: FileLock | None = None  # held by the process that has waited and now has the lock
+        self._looking: FileLock | None = None  # held by the process that polls
+        self._holding: FileLock | None = None  # held by the process that waited and now has the lock
         self._queued = False
         self._pause = _FIRST
 
@@ -47,17 +47,17 @@ class Turn:
                 one.release()
 
     def wait(self, patience: float) -> None:
-        """Return when it is time to look at the lease again.
+        """Return when it is time to poll the lease again.
 
-        The process whose turn it is looks after half a second, and at once where a holder on this node gives the lock
-        up. The others wait for their turn. After `patience` seconds without one they look, since the process in front
-        may be stopped.
+        The process whose turn it is polls after half a second, or immediately when a holder on this node releases the
+        lock. The others wait for their turn. After `patience` seconds without a turn they poll too, since the process
+        ahead may be stopped.
         """
         from filelock import Timeout
 
         if not self._queued:
             self._queue()
-        pause = self._pause * (1 + os.urandom(1)[0] / 512)  # processes that began together would look together
+        pause = self._pause * (1 + os.urandom(1)[0] / 512)  # processes that started together would poll together
         self._pause = min(_LONGEST, self._pause * 1.3)
         try:
             if self._looking and self._holding and not self._looking.is_locked:
@@ -76,7 +76,7 @@ class Turn:
             self._looking = self._holding = None
 
     def taken(self) -> None:
-        """The lock is this process's: the next one may look, and learns at once when the lock is given up."""
+        """Mark the lock as held here: the next process may poll, and is notified when the lock is released."""
         from filelock import Timeout
 
         if self._looking and self._holding:

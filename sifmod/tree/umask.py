@@ -1,16 +1,16 @@
-"""The umask under which a tree is changed, by no verb's own care: `lock` asks for it where none was decided."""
+"""The umask for changes to a tree; commands need not care: `lock` uses it if none was decided."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_decided: list[Path] = []  # directories, the last that counts last
+_decided: list[Path] = []  # directories; the last one takes precedence
 
 
 @contextmanager
 def umask(place: Path, mask: int | None) -> Iterator[int]:
-    """Work in `place`, and in what is below it, under this umask; None: under the one that is in force; gives that."""
+    """Use this umask for changes in and below `place`; None: the current one; yields it."""
     before = os.umask(0o077)
     os.umask(before if mask is None else mask)
     _decided.append(place)
@@ -23,9 +23,9 @@ def umask(place: Path, mask: int | None) -> Iterator[int]:
 
 @contextmanager
 def decided_umask(place: Path) -> Iterator[None]:
-    """Work under the umask that was decided for `place`, else leave all that is made there as open as `place` is.
+    """Use the umask that was decided for `place`; otherwise new files are as open as `place`.
 
-    So the members of a group do not shut each other out, whichever verb they type.
+    So members of a group do not lock each other out, whichever command they use.
     """
     if _decided and place.is_relative_to(_decided[-1]):
         yield
@@ -35,5 +35,5 @@ def decided_umask(place: Path) -> Iterator[None]:
 
 
 def as_open(directory: Path) -> int | None:
-    """The umask under which all is as open as a directory; None where there is none."""
+    """The umask that makes files as open as a directory; None if it is missing."""
     return 0o777 & ~directory.stat().st_mode if directory.is_dir() else None

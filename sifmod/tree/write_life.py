@@ -1,9 +1,9 @@
-"""Writing the life of modules: the file that keeps it, then all that is made of it.
+"""Write the lifecycle of modules: the file that keeps it, then all files derived from it.
 
-`.modulerc.lua` is for Lmod, `.modulerc` for Environment Modules. Lmod 8.6 knows defaults and hidden modules. Later ones
-also know `forbid`, and Environment Modules knows all three. Days are compared when the file is read, so that nothing
-has to run on the day that a module retires. Lmod reads `.modulerc` too, by a process of Tcl for each, and stops at one
-below a path that a shell would take apart.
+`.modulerc.lua` is for Lmod, `.modulerc` for Environment Modules. Lmod 8.6 knows defaults and hidden modules. Later
+versions also know `forbid`, and Environment Modules knows all three. Days are compared when the file is read, so that
+nothing has to run on the day of retirement. Lmod reads `.modulerc` too, with a Tcl process for each, and fails for
+paths that need shell quoting.
 """
 
 import os
@@ -33,9 +33,9 @@ _OURS = re.compile(rb"(?:#%Module1\.0\n)?(?:--|#) sifmod wrote this file; .* the
 def modulercs(
     name: str, life: NameLife, syntaxes: Collection[Syntax] = SYNTAXES, there: Collection[str] = ()
 ) -> dict[str, str]:
-    """The text of each file, by its name; empty where there is nothing to say, or no modulefile of its syntax.
+    """The text of each file, by name; empty without decisions or without modulefiles of its syntax.
 
-    A file that is `there` stays, without a command: Lmod fails a load when one goes while it reads the directory.
+    An existing file (`there`) stays, without commands: Lmod fails if one disappears while it reads the directory.
     """
     texts = {LUA: "", TCL: ""}
     if "lua" in syntaxes:
@@ -46,13 +46,13 @@ def modulercs(
 
 
 def is_ours(data: bytes) -> bool:
-    """Whether sifmod wrote the file, and nobody has changed it since."""
+    """Whether sifmod wrote the file and it was not changed since."""
     found = _OURS.match(data)
     return found is not None and sha256_bytes(data[found.end() :]).encode() == found[1]
 
 
 def commands(text: str) -> tuple[str, ...]:
-    """The lines of such a file without those that only say what it is."""
+    """The lines of such a file without its header."""
     return tuple(line for line in text.splitlines() if not line.startswith(("#", "--")))
 
 
@@ -106,33 +106,33 @@ def _tcl(name: str, life: NameLife) -> tuple[str, ...]:
     return tuple(lines) if lines[begin:] else ()
 
 
-_PLAIN = re.compile(r"[A-Za-z0-9/._+@%=-]+")  # a path that a shell takes as one word
-LOCK = "life."  # and the name: the lock under which these files are written
+_PLAIN = re.compile(r"[A-Za-z0-9/._+@%=-]+")  # a path that needs no shell quoting
+LOCK = "life."  # with the name: the lock for these files
 
 
 class LifeFile(NamedTuple):
-    """A file that follows from a life; an empty `text`: it is not to be there."""
+    """A file derived from a lifecycle; an empty `text`: it must not exist."""
 
     path: Path
     text: str
 
 
 class Written(NamedTuple):
-    """What a life was before and is now, and the files that are not as it says."""
+    """The lifecycle before and after, and the files that differ from it."""
 
     before: NameLife
     after: NameLife
-    kept: tuple[LifeFile, ...]  # of a modulerc, which sifmod did not write, or which were changed since
+    kept: tuple[LifeFile, ...]  # paths of modulerc files that sifmod did not write, or that were changed
     changed: bool  # any file
 
 
 def life_lock(tree: Tree, name: str) -> AbstractContextManager[Held]:
-    """Hold the lock under which all that follows from the life of this name is written."""
+    """Hold the lock for all files of this name's lifecycle."""
     return tree.lock(f"{LOCK}{name}", name)
 
 
 def written(layout: Layout, name: str, change: Callable[[NameLife], NameLife]) -> Written | None:
-    """What `write_life` would give where it has nothing to write; None where it has."""
+    """The result of `write_life` if it has nothing to write; None otherwise."""
     before = read_life(layout, name)
     after = change(before)
     if after == NameLife() and not os.path.lexists(layout.lives(name)):  # of most names
@@ -142,10 +142,10 @@ def written(layout: Layout, name: str, change: Callable[[NameLife], NameLife]) -
 
 
 def write_life(layout: Layout, name: str, change: Callable[[NameLife], NameLife], held: Held) -> Written:
-    """Make the life of this name what `change` makes of it, and each file what follows from that. Idempotent.
+    """Change the lifecycle of this name with `change`, and update each derived file. Idempotent.
 
-    Killed on the way, the first file has it, and the next run writes the others. On an error all is as before.
-    Raises InstallError, PermissionsError or LockError, and what `change` raises.
+    If it is killed, the first file has the change, and the next run writes the others. On an error nothing has changed.
+    Raises InstallError, PermissionsError or LockError, and the errors of `change`.
     """
     with changed(held, f"cannot write what is decided about {name}") as steps:
         before = read_life(layout, name)
@@ -161,19 +161,19 @@ def write_life(layout: Layout, name: str, change: Callable[[NameLife], NameLife]
 
 
 def renew_life(layout: Layout, name: str, lease: float) -> None:
-    """Write what follows from modulefiles that came or went; one look where nothing is decided about this name."""
+    """Update derived files after modulefiles were added or removed; cheap if this name has no decisions."""
     if any(map(os.path.lexists, (layout.life(name), layout.modules / name / LUA, layout.modules / name / TCL))):
         complete_life(Tree(layout, lease, lambda _what: lambda _who: None), name)
 
 
 def complete_life(tree: Tree, name: str) -> None:
-    """Write what a run that died has not; the next change tells of what cannot be written now."""
+    """Complete the files after a run died; the next change reports files that cannot be written now."""
     with suppress(SifmodError, OSError), life_lock(tree, name) as held:
         write_life(tree.layout, name, lambda life: life, held)
 
 
 def _compared(layout: Layout, name: str, life: NameLife) -> tuple[list[LifeFile], tuple[LifeFile, ...]]:
-    """The files that are not as this life says, and those of others that stay so."""
+    """The files that differ from this lifecycle, and foreign ones that are kept."""
     wrong, kept = [], []
     for file in _files(layout, name, life):
         there = _content(file.path, layout.prefix)
@@ -187,7 +187,7 @@ def _compared(layout: Layout, name: str, life: NameLife) -> tuple[list[LifeFile]
 
 
 def _files(layout: Layout, name: str, life: NameLife) -> Iterator[LifeFile]:
-    """Every file that there is to be, or was to be before, the one that the others are made of first."""
+    """All files of the lifecycle, before and after, starting with the one that the others derive from."""
     yield LifeFile(layout.life(name), to_json(life))
     told = dict(notices(name, life))
     for version in sorted({*told, *filter(is_part, names(layout.lives(name), layout.prefix))}):
@@ -199,7 +199,7 @@ def _files(layout: Layout, name: str, life: NameLife) -> Iterator[LifeFile]:
 
 
 def _syntaxes(layout: Layout, name: str) -> tuple[Syntax, ...]:
-    """Those of the modulefiles that are there; Lua alone where Lmod could not read what is for the others."""
+    """The syntaxes of existing modulefiles; only Lua if Lmod could not read the Tcl file."""
     files = [*filter(is_part, names(layout.modules / name, layout.prefix))]
     if any(file.endswith(".lua") for file in files):
         only_lua = all(file.endswith(".lua") for file in files) or not _PLAIN.fullmatch(str(layout.prefix))
@@ -208,6 +208,6 @@ def _syntaxes(layout: Layout, name: str) -> tuple[Syntax, ...]:
 
 
 def _content(path: Path, top: Path) -> bytes | None:
-    """What is in a file; None where there is none, and nothing of sifmod's for what is no file."""
+    """The content of a file; None if it is missing, and empty if it is not a regular file."""
     data = content(path, top=top)
     return b"\0" if data is None and is_there(path) else data

@@ -1,1 +1,1 @@
-"""What staff write: easyconfigs and site files, drafted, imported, checked."""
+"""For staff: draft, import and check easyconfigs and site files."""

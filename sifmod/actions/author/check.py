@@ -1,4 +1,4 @@
-"""check: validate what staff write, and render what easyconfigs would install, without installing anything."""
+"""check: validate easyconfigs, sites, quirks and stacks, and render easyconfigs without installing them."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ class Checked:
     module: ModuleName
     variant: Variant | None
     rendered: Annotated[int, Described("files")]
-    warnings: Internal[tuple[Problem, ...]]  # what is odd about its binds
+    warnings: Internal[tuple[Problem, ...]]  # about questionable binds
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class CheckedFile:
 
 
 def files_below(directory: Path) -> tuple[str, ...]:
-    """What can be checked in a directory and below it: YAML files but presets, which mean something only where used.
+    """The YAML files below a directory, except presets, which are checked where they are used.
 
     Hidden files and directories are left out.
     """
@@ -61,16 +61,16 @@ def files_below(directory: Path) -> tuple[str, ...]:
 
 
 def visible_files(directory: Path, *left_out: str) -> Iterator[str]:
-    """The files in a directory and below it, but hidden ones and those in directories of these names; in one order."""
+    """All files below a directory, sorted, except hidden ones and those in directories with these names."""
     for place, directories, files in os.walk(directory):
         directories[:] = sorted(name for name in directories if name not in left_out and not name.startswith("."))
         yield from (os.path.join(place, name) for name in sorted(files) if not name.startswith("."))  # noqa: PTH118
 
 
 def check(path: Path, site: LoadedSite, variants: tuple[str, ...] = ()) -> tuple[Checked, ...]:
-    """Every variant of an easyconfig, or those named (`all`: every one and those), validated and rendered.
+    """Validate and render every variant of an easyconfig, or only the named ones (`all` includes every variant).
 
-    Raises ConfigError with every problem of the file, VariantError for a variant that it does not have.
+    Raises ConfigError with every problem of the file, VariantError for an unknown variant.
     """
     named = tuple(load_easyconfig(path, site, variant, {}, os.environ) for variant in variants if variant != "all")
     loaded = all_variants(path, site, os.environ) if "all" in variants or not variants else named
@@ -91,13 +91,14 @@ def check(path: Path, site: LoadedSite, variants: tuple[str, ...] = ()) -> tuple
 
 
 def check_stack(path: Path, site: LoadedSite) -> int:
-    """How many easyconfigs a stack names, each of them checked.
+    """Check each easyconfig of a stack; returns their number.
 
-    Raises ConfigError with every problem of the stack and of all of them, SifmodError where it is for another sifmod.
+    Raises ConfigError with every problem of the stack and its easyconfigs, SifmodError if it needs another version of
+    sifmod.
     """
     members = load_stack(path).members
     problems: dict[Problem, None] = {}
-    given: dict[str, Member] = {}  # the module, or the name of a default, and who gives it
+    given: dict[str, Member] = {}  # the module, or the name of a default, and the member that gives it
     site_of = cache(lambda name: load_site({"site": name, "prefix": str(site.site.prefix)}, os.environ))
     for member in members:
         wanted = member.entry.variants
@@ -116,7 +117,7 @@ def check_stack(path: Path, site: LoadedSite) -> int:
 
 
 def _given_twice(member: Member, checked: tuple[Checked, ...], given: dict[str, Member]) -> Iterator[Problem]:
-    """What another member of the stack gives too; where the site chooses a variant that cannot be told here."""
+    """Modules that two members of the stack give; unknown where the site chooses the variant."""
     for one in checked if member.entry.variants or checked[0].variant is None else ():
         names = [str(one.module)]
         if member.entry.default and member.entry.default in (True, one.variant):
@@ -126,7 +127,7 @@ def _given_twice(member: Member, checked: tuple[Checked, ...], given: dict[str, 
                 yield problem_at(member.mark, "easyconfigs", f"gives {name}, as {other.easyconfig} does ({other.mark})")
 
 
-# without these keys nothing is an easyconfig
+# every easyconfig has these keys
 _OF_EASYCONFIGS = frozenset(("version", "image", "extends", "preset", "variants"))
 
 Kind = Literal["site", "quirk", "profile", "stack"]
@@ -137,7 +138,7 @@ _OF_QUIRKS = QuirkFile.model_fields.keys() - EasyconfigFile.model_fields.keys() 
 
 
 def settings_kind(path: Path) -> Kind | None:
-    """What a file is by its directory, else by what only such a file has; None for an easyconfig."""
+    """The kind of a settings file, by its directory or else by its keys; None for an easyconfig."""
     if kind := DIRECTORIES.get(path.absolute().parent.name):
         return kind
     try:
@@ -154,7 +155,7 @@ def settings_kind(path: Path) -> Kind | None:
 
 
 def check_settings(path: Path, kind: Kind, environ: Mapping[str, str]) -> tuple[Problem, ...]:
-    """What is odd about a file that can be used; raises ConfigError with all problems of one that cannot."""
+    """Warnings about a valid file; raises ConfigError with all problems of an invalid one."""
     if kind == "quirk":
         read_quirk(path)
         return _unknown_sites(load_yaml(path).node, environ)
@@ -165,7 +166,7 @@ def check_settings(path: Path, kind: Kind, environ: Mapping[str, str]) -> tuple[
 
 
 def _unknown_sites(quirk: Node, environ: Mapping[str, str]) -> tuple[Problem, ...]:
-    """The sites of a quirk that no site file here is for: it may be for another machine, or misspelled."""
+    """Warnings for sites that a quirk names and that have no site file here: other machines, or misspellings."""
     known = site_names(site_directories(environ), environ)
     match = quirk.entries["match"].entries
     wanted = texts(match["site"]) if "site" in match else ()

@@ -1,4 +1,4 @@
-"""import: other tools' files to easyconfigs that are checked before they are written."""
+"""import: convert other tools' files into easyconfigs, which are checked before they are written."""
 
 import json
 import os
@@ -29,7 +29,7 @@ _ORDER = (
     *("contents", "accelerator", "image", "verb", "conda", "venv", "activate", "user_software", "binds", "env"),
     *("host_env", "default_env", "path+", "wrappers", "runscripts", "conflict", "depends_on", "family", "sanity_check"),
 )
-_COMMANDS = ("post", "test")  # of image.build: lines without blanks at their ends
+_COMMANDS = ("post", "test")  # keys of image.build: lines without trailing blanks
 _NOT_PRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ue000-\uf8ff]")
 _READERS: Mapping[str, Callable[[Path, Naming], Imported]] = {
     ".eb": lambda path, _: read_easybuild(path),
@@ -38,17 +38,17 @@ _READERS: Mapping[str, Callable[[Path, Naming], Imported]] = {
     ".yml": lambda path, _: read_shpc(path),
 }
 _NEEDED = ("name", "version", "versionsuffix", "image")
-_WHOLE = ("image", "conda", "sanity_check")  # whose entries belong together
-_PLACE = re.compile(r"^\w+(?:\[\d+\])?")  # a key, or an item of its list
+_WHOLE = ("image", "conda", "sanity_check")  # their entries belong together
+_PLACE = re.compile(r"^\w+(?:\[\d+\])?")  # a key, or an item of a list
 _SHPC = "container.yaml"
 _MOST_LETTERS = 1 << 20
 
 
 @dataclass(frozen=True)
 class Converted:
-    """What became of one file: an easyconfig's text and the module's name, or why there is none.
+    """The result for one file: the easyconfig's text and the module's name, or the reason why there is none.
 
-    One that gives what an earlier file gave names that file in `same_as`.
+    A file with the same content as an earlier one names that one in `same_as`.
     """
 
     source: Path
@@ -56,7 +56,7 @@ class Converted:
     text: str = ""
     notes: tuple[str, ...] = ()
     problem: str = ""
-    line: int | None = None  # of the problem, where the file says that
+    line: int | None = None  # of the problem, if known
     same_as: Path | None = None
 
     @property
@@ -83,10 +83,10 @@ class ImportedFile:
 
 
 def find_sources(given: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The files given, and every .eb, .lua and container.yaml in the directories given; sorted within each.
+    """The given files, and every .eb, .lua and container.yaml file in the given directories, sorted within each.
 
-    Raises EasyconfigNotFoundError for what does not exist, OptionError for what is of no kind that is known, or is a
-    directory without such files.
+    Raises EasyconfigNotFoundError for missing files, OptionError for files of an unknown kind and for directories
+    without such files.
     """
     found: list[Path] = []
     for path in given:
@@ -105,14 +105,14 @@ def find_sources(given: tuple[Path, ...]) -> tuple[Path, ...]:
 
 
 def convert(sources: tuple[Path, ...], site: LoadedSite, naming: Naming) -> Iterator[Converted]:
-    """What each file gives, in order; no file is run, nothing is written.
+    """Convert each file, in order; no file is executed and nothing is written.
 
-    Each easyconfig has been checked and rendered for this site; a part that the check refuses is left out, with a note.
-    A file that gives what an earlier one gave is converted once. Another easyconfig for the same module gets its
-    publisher's name as (a part of) its versionsuffix, but a modulefile is refused then: it keeps its name.
+    Each easyconfig is checked and rendered for this site; a part that the check rejects is left out, with a note. Files
+    with the same content are converted once. A second easyconfig for the same module gets its publisher's name in its
+    versionsuffix; a second modulefile is an error, because a modulefile keeps its name.
     """
     taken: dict[str, Converted] = {}
-    made: dict[str, list[tuple[Mapping[str, Value], Converted]]] = {}  # of each module as the files name it
+    made: dict[str, list[tuple[Mapping[str, Value], Converted]]] = {}  # by module, as the files name it
     for source in sources:
         try:
             imported = _READERS[source.suffix](source, naming)
@@ -162,7 +162,7 @@ def _convert(imported: Imported, source: Path, site: LoadedSite, taken: Mapping[
 
 
 def _without(imported: Imported, error: ConfigError) -> Imported:
-    """Without the parts that a check refuses, each with a note; raises the error where the rest would be no module."""
+    """Remove the parts that the check rejects, each with a note; raises the error if the rest is not a module."""
     wrong = {place: problem.message for problem in error.problems for place in _PLACE.findall(problem.key)[:1]}
     wrong |= {problem.key: problem.message for problem in error.problems}
     keys, notes = dict[str, Value](), list[str]()
@@ -188,7 +188,7 @@ def _without(imported: Imported, error: ConfigError) -> Imported:
 
 
 def _letters(value: Value) -> int:
-    """Of all texts, each as often as it is used: a small file may use one text often."""
+    """The size of all texts, counted at each use: a small file may use one text often."""
     if isinstance(value, Mapping):
         return sum(len(key) + _letters(inner) for key, inner in value.items())
     return sum(map(_letters, value)) if isinstance(value, tuple) else len(str(value))
@@ -209,12 +209,11 @@ def _wrapper_names(imported: Imported) -> Iterator[str]:
 
 
 def write(converted: Converted, directory: Path, force: bool) -> Path:
-    """Put an easyconfig into a directory, which is made where it is missing, and give its path.
+    """Write an easyconfig into a directory, which is created if it is missing; returns its path.
 
-    It is there whole or not at all.
+    The file is written completely or not at all.
 
-    Raises OptionError where there is one of its name and not `force`, PermissionsError or NoSpaceError where it cannot
-    be written.
+    Raises OptionError if the file exists and not `force`, PermissionsError or NoSpaceError if it cannot be written.
     """
     target = directory / converted.filename
     with writing(directory):
@@ -226,7 +225,7 @@ def write(converted: Converted, directory: Path, force: bool) -> Path:
 
 
 def easyconfig_text(imported: Imported, source: str) -> str:
-    """The YAML that reads back as the keys; the same keys, notes and source give the same text."""
+    """YAML with these keys; the same keys, notes and source give the same text."""
     head = f"Made from {line(source, 300)} by `sifmod import`, which has read it and run nothing."
     lines = textwrap.wrap(head, 118, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
     if imported.notes:
@@ -271,11 +270,11 @@ def _item(item: Value, indent: str) -> Iterator[str]:
 
 
 def _scalar(text: str, *, always: bool = False) -> str:
-    """On one line, and read back as exactly this text."""
+    """The text as a YAML scalar on one line."""
     return json.dumps(text) if _NOT_PRINTABLE.search(text) else quoted(text, always=always)
 
 
 def _paragraphs(text: str) -> str:
-    """A description without blanks at the ends of its lines, tabs and control characters."""
+    """A description without trailing blanks, tabs and control characters."""
     lines = (_NOT_PRINTABLE.sub(" ", part).rstrip() for part in text.expandtabs(4).split("\n"))
     return textwrap.dedent("\n".join(lines)).strip("\n")

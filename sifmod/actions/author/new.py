@@ -1,4 +1,4 @@
-"""new: a first easyconfig for an image, from what it says about itself and what is in it."""
+"""new: draft an easyconfig for an image from its metadata and its contents."""
 
 import os
 import re
@@ -37,20 +37,20 @@ _SCHEMA = "org.label-schema."
 
 @dataclass(frozen=True)
 class Source:
-    """What the easyconfig says about the image: one source, and what is known of it."""
+    """The image's part of the easyconfig: its source and its digest."""
 
     source: str
     why: str  # a comment about the source
     arch: str
-    sha256: str = ""  # the promise; "" where the source alone pins the image
-    filename: str = ""  # "" where the default will do
-    pip: tuple[str, ...] | None = None  # what is built upon it, which is then the base
+    sha256: str = ""  # the expected digest; "" if the source pins the image
+    filename: str = ""  # "" for the default
+    pip: tuple[str, ...] | None = None  # packages to build on it, which makes it the base
 
 
 def draft(guess: Guess, source: Source, asked: str, named: tuple[str, str]) -> str:
-    """The YAML text for the image that `asked` named; `named` are the name and the version it shall have.
+    """The YAML text for the image that `asked` names; `named` are its name and version.
 
-    Whatever comes from the image is quoted, and one line; the same arguments give the same text.
+    Text from the image is quoted and fits on one line; the same arguments give the same text.
     """
     words = _comment(asked if source.pip is None else f"--from {asked}")
     lines = [
@@ -174,15 +174,15 @@ _SIF_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\.sif")
 
 @dataclass(frozen=True)
 class NewOptions:
-    """What the command line asks: a name and a version instead of the guessed ones, an architecture."""
+    """Options: the name and version to use instead of the guessed ones, the architecture."""
 
     name: str | None = None
     version: str | None = None
     arch: str | None = None
     offline: bool = False
     into_home: bool = False  # as for `fetch`
-    pip: tuple[str, ...] | None = None  # packages upon it: the image is then the base of another one
-    own_name: bool = False  # it goes under its own name here: where that is taken, nothing is hashed
+    pip: tuple[str, ...] | None = None  # packages to add: the image is then a base
+    own_name: bool = False  # the file keeps its own name: if that exists, nothing is hashed
 
 
 @dataclass(frozen=True)
@@ -197,11 +197,11 @@ class Drafted:
 
 @dataclass(frozen=True)
 class Draft:
-    """A first easyconfig: its text, what it means, and the name of its file."""
+    """A drafted easyconfig: its text, the parsed form, and its file name."""
 
     text: str
     loaded: LoadedEasyconfig
-    image: Path  # the SIF that was looked at
+    image: Path  # the inspected SIF
 
     @property
     def filename(self) -> str:
@@ -211,13 +211,13 @@ class Draft:
 
 
 def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Reporter) -> Draft:
-    """The first easyconfig for the image that `text` names, or for one that is built upon it.
+    """Draft an easyconfig for the image that `text` names, or for an image built on it.
 
-    A base can be an easyconfig too: it is then looked at by its first source.
+    A base can be an easyconfig too; its first source is inspected then.
 
-    A SIF on this machine is read where it is; any other image is fetched into the store. Raises what `fetch` does,
-    ImageError for what cannot be read, OptionError for a name or a version that a module cannot have, and with
-    `own_name` where a file of the draft's name is here already.
+    A SIF on this machine is read in place; any other image is fetched into the store. Raises what `fetch` raises,
+    ImageError for an unreadable image, OptionError for an invalid name or version, and with `own_name` if the draft's
+    file already exists.
     """
     base = text if options.pip is not None and names_easyconfig(text) else ""
     reference = parse(_source_of(base, site) if base else text)
@@ -243,7 +243,7 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Repor
         check_target(Path(drafted.filename))
     if not is_local or options.pip is not None:
         return drafted
-    source = replace(source, sha256=_hashed(path, site, reporter))  # last, for it may take minutes
+    source = replace(source, sha256=_hashed(path, site, reporter))  # last, because it may take minutes
     return _drafted(draft(guess, source, text, named), path, site, options)
 
 
@@ -255,7 +255,7 @@ def _source_of(base: str, site: LoadedSite) -> str:
 
 
 def _drafted(text: str, image: Path, site: LoadedSite, options: NewOptions) -> Draft:
-    """Load the text. Raises OptionError for a name or a version of the command line that cannot be one."""
+    """Load the text. Raises OptionError for an invalid name or version on the command line."""
     with scratch_directory() as directory:
         path = directory / "new.yaml"
         path.write_text(text, encoding="utf-8")
@@ -272,7 +272,7 @@ def _drafted(text: str, image: Path, site: LoadedSite, options: NewOptions) -> D
 
 
 def _absolute(reference: Reference) -> str:
-    """The source with an absolute path, so that an easyconfig anywhere means the same."""
+    """The source with an absolute path, so that the easyconfig works from any directory."""
     if not reference.kind.is_local:
         return reference.source
     rest = after_scheme(reference.source)
@@ -280,8 +280,8 @@ def _absolute(reference: Reference) -> str:
 
 
 def _plain(path: Path) -> Path:
-    """The absolute path without `..`, through the same links where that is the same file."""
-    if not path.exists():  # the error comes when it is opened
+    """The absolute path without `..`, with its links kept where that leads to the same file."""
+    if not path.exists():  # opening it raises the error
         return path.absolute()
     plain = Path(os.path.normpath(path.absolute()))
     return plain if plain.exists() and plain.samefile(path) else path.resolve()
@@ -317,7 +317,7 @@ def _hashed(path: Path, site: LoadedSite, reporter: Reporter) -> str:
 
 
 def _of_file(reference: Reference, path: Path) -> Source:
-    """The source of a SIF on this machine, without its digest."""
+    """The source for a SIF on this machine, without its digest."""
     in_image_dirs = reference.source == path.name and not path.is_relative_to(Path.cwd()) and path.is_absolute()
     source = path.name if in_image_dirs else str(_plain(path))
     why = "a name that is looked up in the site's image directories" if in_image_dirs else "a file of this machine"

@@ -1,4 +1,4 @@
-"""A new file of an author: written whole or not at all, with texts that YAML reads back as they are."""
+"""Write a new file for an author, completely or not at all, and quote texts for YAML."""
 
 import os
 import re
@@ -16,10 +16,9 @@ _NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 
 
 def write_text(text: str, target: Path, *, force: bool = False) -> None:
-    """Put a text at `target`, whole or not at all.
+    """Write a text to `target`, completely or not at all.
 
-    Raises OptionError where there is something already and not `force`, PermissionsError or NoSpaceError where it
-    cannot be written.
+    Raises OptionError if `target` exists and not `force`, PermissionsError or NoSpaceError if it cannot be written.
     """
     if not force:
         check_target(target)
@@ -41,7 +40,7 @@ def write_text(text: str, target: Path, *, force: bool = False) -> None:
 
 def _publish(unfinished: Path, target: Path) -> None:
     try:
-        os.link(unfinished, target)  # fails where another run was faster; rename would not
+        os.link(unfinished, target)  # fails if another run was faster; rename would not
     except FileExistsError:
         check_target(target)
     except OSError:  # a file system without hard links
@@ -50,14 +49,14 @@ def _publish(unfinished: Path, target: Path) -> None:
 
 
 def check_target(target: Path) -> None:
-    """Raise OptionError where `target` exists, or cannot because its directory does not."""
+    """Raise OptionError if `target` exists or its directory does not."""
     check_directory(target)
     if os.path.lexists(target):
         raise OptionError(f"{target} exists already, and is left as it is", "give another name, or - to see it")
 
 
 def check_replaceable(target: Path) -> None:
-    """Raise OptionError or PermissionsError where no file can be written to `target`, whether or not one is there."""
+    """Raise OptionError or PermissionsError if no file can be written to `target`, whether or not it exists."""
     check_directory(target)
     if target.is_dir():
         raise OptionError(f"{target} is a directory", "give the name of a file")
@@ -66,7 +65,7 @@ def check_replaceable(target: Path) -> None:
 
 
 def check_directory(target: Path) -> None:
-    """Raise OptionError where the directory of `target` does not exist."""
+    """Raise OptionError if the directory of `target` does not exist."""
     if not target.parent.is_dir():
         raise OptionError(
             f"there is no directory {target.parent} to write {target.name} in",
@@ -75,7 +74,7 @@ def check_directory(target: Path) -> None:
 
 
 def quoted(text: str, *, always: bool = False) -> str:
-    """A text of one line as YAML that reads back as exactly it: in quotes, unless it is a plain word or path."""
+    """A one-line text as YAML: in quotes, unless it is a plain word or path."""
     if _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT and not always:
         return text
     return "'{}'".format(text.replace("'", "''"))

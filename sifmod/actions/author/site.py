@@ -1,4 +1,4 @@
-"""site: which site this machine is, what is true of it, and a first file for one that is new."""
+"""site: detect this machine's site, show its settings, and draft a file for a new site."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from sifmod.errors import OptionError, Problem
 from sifmod.result import Described
 
 SLURM = ("/var/spool/slurmd", "/var/spool/slurm", "/run/munge")
-FABRIC = ("/opt/cray", "/opt/amazon/efa")  # InfiniBand needs nothing of the host: the image has its own rdma-core
+FABRIC = ("/opt/cray", "/opt/amazon/efa")  # InfiniBand needs nothing from the host: the image has its own rdma-core
 HOST_LIBRARIES = ("/usr/lib64/libcxi.so*", "/usr/lib/*-linux-gnu/libcxi.so*")
 _NETWORKS = ("/sys/class/net/hsn*", "/sys/class/net/ib*")
 _PARALLEL = ("lustre", "gpfs", "beegfs", "wekafs", "ceph", "nfs", "nfs4", "fhgfs", "panfs", "afs")
@@ -62,17 +62,17 @@ detect:
 
 @dataclass(frozen=True)
 class Survey:
-    """Paths that are there, and what they tell."""
+    """Paths found on this machine, and what follows from them."""
 
     slurm: tuple[str, ...]
     fabric: tuple[str, ...]
     host_libraries: tuple[str, ...]  # patterns
-    filesystems: tuple[str, ...]  # where file systems of the whole machine are mounted, but not home directories
-    networks: tuple[str, ...]  # interfaces of a fast network
+    filesystems: tuple[str, ...]  # where machine-wide file systems are mounted, except home directories
+    networks: tuple[str, ...]  # interfaces of fast networks
 
 
 def survey(mounts: str = _MOUNTS) -> Survey:
-    """Look at this machine."""
+    """Inspect this machine."""
     return Survey(
         slurm=tuple(path for path in SLURM if Path(path).exists()),
         fabric=tuple(path for path in FABRIC if Path(path).exists()),
@@ -92,7 +92,7 @@ def _filesystems(mounts: str) -> tuple[str, ...]:
 
 
 def draft_site(name: str, accelerator: tuple[str, str], found: Survey) -> str:
-    """The YAML text; `accelerator` is what was found, and how."""
+    """The YAML text; `accelerator` is the detected one, and how it was detected."""
     groups = (
         ("slurm", [f"{{source: {path}, optional: true}}" for path in found.slurm], "/var/spool/slurmd"),
         ("fabric", [f"{{source: {path}, optional: true}}" for path in found.fabric], "/opt/cray"),
@@ -143,16 +143,16 @@ class NewSite:
 
 
 def detect(environ: Mapping[str, str]) -> BaseSite:
-    """The site that this machine's paths tell, whatever the settings name; runs no program.
+    """The site detected from this machine's paths, whatever the settings name; runs no program.
 
-    Site files that cannot be read are left out. Raises OptionError for an unknown SIFMOD_* variable.
+    Unreadable site files are skipped. Raises OptionError for an unknown SIFMOD_* variable.
     """
     refuse_unknown(environ)
     return detected_site(site_directories(environ), environ)
 
 
 def show(loaded: LoadedSite) -> ShownSite:
-    """Every key with its origin, and the bind paths that patterns and links have become here."""
+    """Every key with its origin, and the bind paths with patterns and links resolved on this machine."""
     written = Counter(ends(item) for _, item in bind_items(loaded.tree))
     made: list[str] = []
     for bind in loaded.site.binds:
@@ -165,9 +165,9 @@ def show(loaded: LoadedSite) -> ShownSite:
 
 
 def write_site(name: str, target: Path | None, environ: Mapping[str, str]) -> tuple[str, Path]:
-    """Write a first file for the site `name`; gives its text and its path, by default where `--site NAME` finds it.
+    """Write a first file for the site `name`, by default where `--site NAME` finds it; returns its text and path.
 
-    Raises OptionError where that exists.
+    Raises OptionError if that exists.
     """
     text = site_text(name, environ)
     path = settings_directories(environ)[1] / "sites" / f"{name}.yaml" if target is None else target
@@ -178,7 +178,7 @@ def write_site(name: str, target: Path | None, environ: Mapping[str, str]) -> tu
 
 
 def shadowed_by(path: Path, environ: Mapping[str, str]) -> Path | None:
-    """The site file that the one at `path` stands in front of, as the name of both is looked up; None: none."""
+    """The site file of the same name that the one at `path` hides, or None."""
     directories = site_directories(environ)
     if path.parent not in directories:
         return None
@@ -187,7 +187,7 @@ def shadowed_by(path: Path, environ: Mapping[str, str]) -> Path | None:
 
 
 def site_text(name: str, environ: Mapping[str, str]) -> str:
-    """The text of a first file for the site `name`."""
+    """The text of a new file for the site `name`."""
     if problems := check_layer(SiteFile, tree({"name": name}, Mark("the name", 0, 0))):
         raise OptionError(problems[0].message)
     here = {origin.key: origin for origin in load_site({"site": "generic", "accelerator": "auto"}, environ).origins}

@@ -1,4 +1,4 @@
-"""The catalogue as data and as one page for a browser, which loads nothing from elsewhere, and where it is written."""
+"""Write the catalogue: as data, as Markdown, and as one web page that loads nothing from elsewhere."""
 
 import base64
 import hashlib
@@ -25,12 +25,12 @@ from sifmod.system import harmless, one_line, size_text
 
 PAGES = "pages"
 ACCELERATORS = {"cuda": "CUDA", "rocm": "ROCm", "none": "CPU"}
-_MARKS = re.compile(r"[\\`*_{}\[\]|#~$^=:]|^[^\w&]|^[0-9](?=[0-9]*[.)]\s)")  # also where a list would begin
+_MARKS = re.compile(r"[\\`*_{}\[\]|#~$^=:]|^[^\w&]|^[0-9](?=[0-9]*[.)]\s)")  # also at the start of a list
 _LINK = re.compile(r"https?://[A-Za-z0-9._~:/?#@!$&()*+,;=%-]+")
 
 
 def pages(title: str, entries: tuple[Entry, ...]) -> Iterator[File]:
-    """The files; whatever a text holds, it is shown and neither Markdown, HTML nor a template's."""
+    """The Markdown pages; texts are escaped, so that none acts as Markdown, HTML or a template."""
     rows = (
         f"| [{_text(str(one.module))}]({_path(one)}) | {ACCELERATORS.get(one.accelerator, one.accelerator)}"
         f" | {_text(status(one))} | {_text(summary(one))} |\n"
@@ -49,7 +49,7 @@ def status(entry: Entry) -> str:
 
 
 def summary(entry: Entry) -> str:
-    """The first paragraph of its description."""
+    """The first paragraph of the description."""
     return " ".join(entry.description.partition("\n\n")[0].split())
 
 
@@ -58,7 +58,7 @@ def rest(entry: Entry) -> tuple[str, ...]:
 
 
 def web_address(text: str) -> str:
-    """The text where it can be the target of a link; "" for anything else, `javascript:` say."""
+    """The text if it is a web address; "" for anything else, such as `javascript:`."""
     return text if _LINK.fullmatch(text) else ""
 
 
@@ -122,7 +122,7 @@ def _changes(changes: Changes) -> str:
 
 
 def more(changes: Changes) -> str:
-    """What is to be said beside the packages that are listed."""
+    """A note about packages that are not listed."""
     if changes.others:
         other, plural = "other " if changes.differences else "", "" if changes.others == 1 else "s"
         return f"{changes.others} {other}package{plural} changed; sifmod diff lists them."
@@ -136,35 +136,35 @@ def _table(what: str, rows: Iterable[tuple[str, str]]) -> str:
 
 
 def _text(text: str) -> str:
-    """One line, in which no sign means anything."""
+    """The text on one line, with every special character escaped."""
     plain = escape(one_line(" ".join(text.split())), quote=False)
     return _MARKS.sub(lambda sign: f"&#{ord(sign[0])};", plain)
 
 
 def _code(text: str) -> str:
-    """Text as it is: not between fences, in which a template of MkDocs would still mean something."""
+    """Literal text: indented, because MkDocs would still expand templates between fences."""
     inside = escape(harmless(text.rstrip("\n")), quote=False)
     return f"<pre><code>{re.sub('[{}]', lambda sign: f'&#{ord(sign[0])};', inside)}</code></pre>"
 
 
 DATA = "catalogue.json"
-_HEAD = 1000  # bytes of a page, among which is what made it
+_HEAD = 1000  # bytes at the start of a page that hold its generator
 
 
 def catalogue(title: str, entries: Iterable[Entry]) -> tuple[File, ...]:
-    """The files, the same for the same entries in whatever order: the data, the page, and Markdown in `pages/`."""
+    """The catalogue's files: the data, the page, and Markdown in `pages/`; the order of the entries does not matter."""
     found = compared(entries)
     text = json.dumps(in_json(Catalogue(title, found)), indent=1, sort_keys=True) + "\n"
     return (page(title, found), *pages(title, found), File(DATA, text))
 
 
 def write_catalogue(files: tuple[File, ...], directory: Path) -> int:
-    """Put the files into a directory, which is made where it is not there: how many were new or another.
+    """Write the files into a directory, which is created if it is missing; returns how many files changed.
 
-    A file that is as it should be is left alone. Pages of modules that are in the earlier catalogue there, and no more
-    in this one, are removed; nothing else is. A run that was killed is completed by the next one: the page comes first,
-    which tells a catalogue's directory, and the data last, which tell what was there before. Raises OptionError where
-    a file in the way is no catalogue's, PermissionsError, NoSpaceError.
+    Unchanged files are left alone. Only pages of modules that the earlier catalogue listed and this one does not are
+    removed. The next run completes a killed one: the page, which marks the directory as a catalogue's, is written
+    first, and the data, which list the previous modules, last. Raises OptionError if another file is in the way,
+    PermissionsError, NoSpaceError.
     """
     before = _modules_before(directory / DATA)
     if before is None:
@@ -189,7 +189,7 @@ def write_catalogue(files: tuple[File, ...], directory: Path) -> int:
 
 
 def _modules_before(data: Path) -> tuple[str, ...] | None:
-    """The modules of the catalogue that is there; None where none is."""
+    """The modules of the existing catalogue; None if there is none."""
     try:
         found = json.loads(data.read_bytes())
         names = [one["module"] for one in found["entries"]]
@@ -247,7 +247,7 @@ _TEMPLATES = Path(__file__).with_name("templates")
 
 
 def page(title: str, entries: tuple[Entry, ...]) -> File:
-    """The file. Texts of others are text in it: each is escaped, and only this page's own script may run."""
+    """The web page. Texts are escaped, and only the page's own script may run."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         undefined=StrictUndefined,
@@ -292,13 +292,16 @@ def labels(entry: Entry) -> tuple[str, ...]:
 
 
 def _values(texts: Iterable[tuple[str, ...]], least: int = 1) -> list[str]:
-    """What a filter offers; nothing where there is too little to choose from."""
+    """The choices of a filter; empty if there are too few."""
     found = sorted({text for several in texts for text in several if text})
     return found if len(found) >= least else []
 
 
 def _data(packages: tuple[Pairs, ...]) -> Markup:
-    """What images hold, once each: many modules share one. No `<`, so that it cannot end its element."""
+    """The package lists of the images, once each, since modules share images.
+
+    No `<`, so that it cannot end its element.
+    """
     lines = [[harmless(f"{name} {version}".strip()) for name, version in one] for one in packages]
     text = json.dumps(lines, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return Markup(text)  # noqa: S704 (JSON without a `<`)

@@ -1,4 +1,4 @@
-"""An Entry: what the catalogue says of one module, and what has changed since the version before."""
+"""An Entry: what the catalogue says about one module, and the changes since its previous version."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -100,7 +100,7 @@ class Entry:
 
 
 def compared(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries by name, the newest version first, each with what is new in it."""
+    """The entries by name, newest version first, each with its changes."""
     found: list[Entry] = []
     for _, group in groupby(sorted(entries, key=_order), key=lambda one: one.module.name.casefold()):
         before: dict[str, list[Entry]] = {}
@@ -117,9 +117,9 @@ def _order(entry: Entry) -> tuple[object, ...]:
 
 
 def _changes(older: Entry, newer: Entry) -> Changes | None:
-    """None where they name no package that both have: then nothing can be compared.
+    """None if they have no package in common to compare.
 
-    Two images differ in hundreds of packages: those that an author has chosen are listed, the others are counted.
+    Two images differ in hundreds of packages: the author's selection is listed, the others are counted.
     """
     was, now = dict(older.contents), dict(newer.contents)
     if not was.keys() & now.keys():

@@ -1,4 +1,4 @@
-"""What the catalogue says of the modules that are installed, and of those that easyconfigs can install."""
+"""Collect the catalogue's entries: installed modules, and those that easyconfigs can install."""
 
 import os
 import re
@@ -33,18 +33,18 @@ from sifmod.tree.log import TEST_FAILED, TEST_PASSED, read_log
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
 
 Say = Callable[[str], None]
-_PYTHON = ("bin/python", "bin/python3")  # what layers of packages need
+_PYTHON = ("bin/python", "bin/python3")  # required by layers of packages
 _NOTHING = Help("", "", (), (), (), "")
 _AGAIN = "`sifmod install --module-only --installed` renders it again"
 
 
 def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
-    """The modules that are live in a tree and not hidden; what cannot be read of one is said, and left out.
+    """The live, visible modules of a tree; unreadable parts are reported and left out.
 
-    Raises InstallError where what is decided about a name is damaged.
+    Raises InstallError if a life-cycle file is damaged.
     """
     found: list[Entry] = []
-    packages: dict[str, Pairs] = {"": ()}  # of images, by digest: each is asked once, whichever modules have it
+    packages: dict[str, Pairs] = {"": ()}  # by image digest: each image is read once, however many modules use it
     life_of = cache(lambda name: read_life(layout, name))
     for module, number in live_modules(layout):
         of_name: NameLife = life_of(module.name)
@@ -62,7 +62,7 @@ def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
 
 
 def _packages(installation: Installation, say: Say) -> Pairs:
-    """Name and version of all that is known to be in its image, by whichever packager; sorted."""
+    """Names and versions of all known packages of its image, sorted."""
     try:
         packages = inventory_at(image_path(installation)).packages
     except (SifmodError, OSError) as error:
@@ -114,7 +114,7 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
 
 
 def _view(installation: Installation, say: Say) -> Entry:
-    """A module that loads others; what it says of itself is in its easyconfig."""
+    """A view, which loads other modules; its description is in its easyconfig."""
     module, made, description = installation.module, installation.provenance, ""
     try:
         node = load_yaml(Path(installation.root, "easyconfig.yaml")).node
@@ -138,7 +138,7 @@ def _last_test(layout: Layout, installation: Installation) -> LastTest | None:
 def installable(
     paths: Iterable[Path], site: LoadedSite, environ: Mapping[str, str], on_problem: Callable[[ConfigError], None]
 ) -> tuple[Entry, ...]:
-    """Every variant of these easyconfigs; `on_problem` is told of each that cannot be used."""
+    """Every variant of these easyconfigs; `on_problem` is called for each unusable one."""
     found: list[Entry] = []
     for path in paths:
         try:
@@ -153,7 +153,7 @@ def installable(
 
 
 def of_stack(plan: StackPlan, environ: Mapping[str, str], say: Say) -> tuple[Entry, ...]:
-    """The modules of a stack that are not hidden, installed or not, with its labels; errors are said."""
+    """The visible modules of a stack, installed or not, with its labels; errors are reported."""
     here = {entry.module: entry for entry in installed(plan.layout, say)}
     found: list[Entry] = []
     for step in plan.steps:
@@ -194,7 +194,7 @@ def _installable(loaded: LoadedEasyconfig, site: LoadedSite, environ: Mapping[st
 
 
 def _for_anyone(directory: Path, environ: Mapping[str, str]) -> str:
-    """A directory as a shell spells it; one below the home directory by `$HOME`."""
+    """A directory as a shell word, relative to `$HOME` if possible."""
     home = environ.get("HOME", "")
     below = os.path.relpath(directory, home) if home.startswith("/") else ".."
     plain = re.fullmatch(r"(?!\.\.)[A-Za-z0-9._+/-]+", below)

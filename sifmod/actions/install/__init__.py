@@ -1,1 +1,1 @@
-"""install: decided, then done."""
+"""install: decide first, then change the disk."""

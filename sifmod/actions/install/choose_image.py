@@ -1,4 +1,4 @@
-"""The image of an install: the one that is there, or fetched."""
+"""The image of an install: reuse the installed one, or fetch it."""
 
 import os
 from dataclasses import replace
@@ -38,13 +38,12 @@ class ChosenImage(NamedTuple):
 
 
 def kept_image(before: Installation | None, decision: Decision, store: Store, reporter: Reporter) -> ChosenImage | None:
-    """The image of the live generation when the plan asks for the same one; None: it is fetched.
+    """The image of the live generation if the plan asks for the same one; None if it must be fetched.
 
-    `--module-only` keeps it whatever the plan asks, but for another promise; how it was chosen stays as it was, so
-    that the next install fetches what the plan asks. Where the user removed the link of the image (`released`) it is
-    kept too, and no link is made. Raises ModuleError where there is nothing to keep, SignatureError where the site's
-    policy has come to refuse it, UnstartableError where the site's runtime does not start what `--module-only` would
-    keep.
+    `--module-only` keeps it unless the plan has a different expected digest; the recorded choice does not change, so
+    that the next install fetches what the plan asks for. If the user removed the image's link (`released`), the image
+    is kept too, without a link. Raises ModuleError if there is no image to keep, SignatureError if the site's policy
+    now rejects it, UnstartableError if the site's runtime cannot start the image that `--module-only` would keep.
     """
     plan, options = decision.plan, decision.options
     if options.force or (decision.locked and before and before.image_sha256 != decision.locked.digest):
@@ -76,14 +75,14 @@ def recorded_image(installation: Installation) -> Artifact:
 
 
 def released(installation: Installation, plan: Plan) -> bool:
-    """Tell whether its user gave the image up for the site's copy, as on LUMI: its link is gone, and the copy there."""
+    """Whether the user removed the link to the image in favour of the site's copy, as on LUMI."""
     own = Path(installation.root, installation.own_image.filename)
     copies = (Path(directory, plan.own_image.filename) for directory in plan.own_image.image_dirs)
     return not os.path.lexists(own) and any(copy.is_file() for copy in copies)
 
 
 def _passes(path: Path, record: ImageRecord, decision: Decision, store: Store, reporter: Reporter) -> bool:
-    """Check the kept image against the site's signature policy, which may have changed. False where it is damaged."""
+    """Check the kept image against the site's signature policy, which may have changed. False if it is damaged."""
     site, name = decision.site.site, decision.plan.own_image.filename
     if site.signatures.policy == "off":
         return True
@@ -100,12 +99,12 @@ def _passes(path: Path, record: ImageRecord, decision: Decision, store: Store, r
 
 
 def _starts(path: Path, decision: Decision, reporter: Reporter) -> bool:
-    """Whether the site's runtime, which may be another one since, starts it. Raises UnstartableError if it is kept."""
+    """Whether the site's runtime, which may have changed, starts it. Raises UnstartableError if it is kept."""
     plan = decision.plan
     try:
         why = why_not_here(path, read_sif(path), plan.runtime)
     except ImageError:
-        return True  # damaged: the sanity check and `verify` say so
+        return True  # damaged: the sanity check and `verify` report it
     if why and decision.options.module_only:
         raise UnstartableError(
             f"the image of {plan.module} cannot be started here: {why}",
@@ -117,7 +116,7 @@ def _starts(path: Path, decision: Decision, reporter: Reporter) -> bool:
 
 
 def fetched_image(decision: Decision, tree: Tree, store: Store, reporter: Reporter) -> ChosenImage:
-    """The image of the plan, fetched into the store unless it is there.
+    """The image of the plan, fetched into the store if it is missing.
 
     Raises what `fetch_image` does, and what `ask_home` does.
     """
@@ -150,7 +149,7 @@ def fetched_image(decision: Decision, tree: Tree, store: Store, reporter: Report
 
 
 def _as_locked(image: ImagePlan, locked: LockedImage) -> ImagePlan:
-    """The image that the lock names: promised, and by its digest from where it came from."""
+    """The image that the lock names: with its expected digest, from its recorded origin."""
     digest = locked.origin.index or locked.origin.manifest
     sources = tuple(_pinned(source, digest) for source in image.sources)
     link: Link = "hardlink" if image.link == "hardlink" else "copy"
@@ -171,10 +170,10 @@ def image_record(plan: Plan, made: Artifact) -> ImageRecord:
 def fetch_only(decision: Decision, tree: Tree, reporter: Reporter) -> Artifact:
     """Fetch the image of the plan into the store and nothing else.
 
-    What the store has already is taken as it is, unless `--force`.
+    An image that the store already has is used, unless `--force`.
     """
     plan, site = decision.plan, decision.site.site
-    name = plan.own_image.filename  # which a view has not; this is said before anything is done
+    name = plan.own_image.filename  # a view has none; reported before anything is done
     with changing_prefix(site):
         tidy(tree)
         with module_lock(tree, plan.module) as mine:

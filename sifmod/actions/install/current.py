@@ -61,7 +61,7 @@ def compare(layout: Layout, decision: Decision) -> Compared:
 
 
 def check_made_by(before: Installation | None, decision: Decision) -> None:
-    """Raise InstallError where a later sifmod has made what this one would replace; not with `rebuild`."""
+    """Raise InstallError if a later sifmod made the installation, unless `rebuild`."""
     made = before.provenance.sifmod if before else ""
     if made and not decision.options.rebuild and version_key(made) > version_key(__version__):
         told = f"sifmod {made} has installed {decision.plan.module}, and this is {__version__}"
@@ -72,7 +72,7 @@ def check_made_by(before: Installation | None, decision: Decision) -> None:
 
 
 def outgoing_layers(before: Installation | None, decision: Decision) -> tuple[OutgoingLayer, ...]:
-    """Layers of this user's that the request leaves without their image, as far as that is known beforehand."""
+    """Layers of this user that the request leaves without their image, as far as known in advance."""
     image, options = decision.plan.image, decision.options
     if before is None or image is None or options.module_only:
         return ()
@@ -84,7 +84,7 @@ def outgoing_layers(before: Installation | None, decision: Decision) -> tuple[Ou
 
 
 def oddities(before: Installation | None, decision: Decision) -> Iterator[str]:
-    """What a user should know before anything is done."""
+    """Warnings for the user before the install."""
     plan = decision.plan
     yield from (f"warning: {oddity}" for oddity in sharing.oddities(decision.site.site))
     if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(decision.loaded.path):
@@ -117,7 +117,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError:
-        return ""  # it comes back
+        return ""  # the install restores it
 
 
 def status_sign(decision: Decision) -> Literal[" ", "x", "R", "F"]:
@@ -129,7 +129,7 @@ def status_sign(decision: Decision) -> Literal[" ", "x", "R", "F"]:
 
 
 def overview(decision: Decision) -> tuple[str, ...]:
-    """The decisions a user wants to see before an install, a line each."""
+    """The decisions to show before an install, one per line."""
     plan = decision.plan
     layout = Layout(Path(plan.prefix))
     runtime = f"{plan.runtime.kind} ({plan.runtime.path or 'not found here'})"
@@ -147,7 +147,7 @@ def overview(decision: Decision) -> tuple[str, ...]:
 
 
 def _image(plan: Plan) -> tuple[str, ...]:
-    """Where the image comes from; of a view, what it loads."""
+    """The image's sources, or the modules that a view loads."""
     image = plan.image
     if image is None:
         return tuple(f"loads        {module}" for module in plan.modules)
@@ -157,7 +157,7 @@ def _image(plan: Plan) -> tuple[str, ...]:
 
 
 def _wrappers(decision: Decision, before: Installation | None) -> str:
-    """Their names; those that `auto` finds as they were found in the image that is installed."""
+    """The wrapper names; for `auto`, those found in the installed image."""
     plan = decision.plan
     known = decision.plan_with(recorded(plan, before))
     open_yet = plan.wrappers_auto and not (before and recorded_commands(plan, before, before.image_sha256))
@@ -166,9 +166,9 @@ def _wrappers(decision: Decision, before: Installation | None) -> str:
 
 
 def texts(decision: Decision) -> tuple[tuple[str, str], ...]:
-    """Every file that would be written, as (path, text); exact, since rendering needs no image.
+    """Every file that an install would write, as (path, text).
 
-    Except for what an image decides that no receipt describes yet: the wrappers of `auto`, its MPI, quirks for its
+    Exact, except for what an image decides that no receipt describes yet: `auto` wrappers, its MPI, quirks for its
     digest.
     """
     layout = Layout(Path(decision.plan.prefix))

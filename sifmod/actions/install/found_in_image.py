@@ -1,4 +1,4 @@
-"""What the plan leaves to the image: the commands of `wrappers: auto` and its MPI, found in its files, once for each.
+"""What the image decides: the commands of `wrappers: auto` and its MPI, searched once per image.
 
 What is found is a value beside the plan, which stays as the easyconfig has it. It is kept in the receipt, and read from
 there as long as image and question are the same.
@@ -28,7 +28,7 @@ from sifmod.tree.provenance import FoundCommands, FoundMpi, MpiInUse
 from sifmod.tree.receipt import Installation
 from sifmod.tree.store import StoredImage
 
-_COMMAND_RULES = 2  # one more when what is found changes
+_COMMAND_RULES = 2  # increase when the search changes
 _MPI_RULES = 1  # the same
 _SHOWN = 12
 # Without setuid each rank has a user namespace of its own, and UCX's way into another's memory is shut to it: the start
@@ -42,8 +42,8 @@ def find_in_image(
 ) -> tuple[InImage, ChosenImage, list[str]]:
     """What the image decides, the image with what its receipt keeps of that, and notes for people.
 
-    The image is read only where `before` does not say what is in it. Raises ImageError where the files of an image
-    whose commands are wanted cannot be read, InstallError where the host's MPI is demanded and cannot serve the image.
+    The image is only read if `before` has no results. Raises ImageError if the image's files are needed and cannot be
+    read, InstallError if the host's MPI is required and cannot serve the image.
     """
     commands, notes, artifact = None, [], image.artifact
     if plan.wrappers_auto:
@@ -72,7 +72,7 @@ def found_by_lock(
 ) -> InImage | None:
     """What the image of a lock decides of the plan; None where nothing here says what is in it.
 
-    The lock and the receipt are asked before the image itself. Raises what `find_in_image` does.
+    The lock and the receipt are tried before the image itself. Raises what `find_in_image` does.
     """
     given = Artifact(stored.path, stored.sha256, stored.size, "", "") if stored else None
     commands, mpi = locked.commands, locked.mpi
@@ -88,15 +88,15 @@ def found_by_lock(
 
 
 def recorded_commands(plan: Plan, before: Installation | None, sha256: str) -> FoundCommands | None:
-    """What `wrappers: auto` has found in the image, if the receipt says so."""
+    """The commands that `wrappers: auto` found in the image, if the receipt has them."""
     known = before.provenance.image.commands if before else None
     return known if plan.wrappers_auto and known and known.question == _commands_question(plan, sha256) else None
 
 
 def srun_mpi(installation: Installation) -> str:
-    """What `srun --mpi=` must say for programs of the image that use its MPI.
+    """The value of `srun --mpi=` for programs that use the image's MPI.
 
-    "": it need not say anything, because a load says it for the host's in its place, or nothing is known.
+    "" if no option is needed, because the load sets it for the host's MPI, or if nothing is known.
     """
     known = installation.provenance.image.mpi
     mpi = _mpi(known) if known else None
@@ -104,7 +104,7 @@ def srun_mpi(installation: Installation) -> str:
 
 
 def _commands_question(plan: Plan, sha256: str) -> str:
-    """What is looked for, in which image: the same text means the same answer."""
+    """The question about an image as a text: the same text means the same answer."""
     named = tuple(wrapper.name for wrapper in plan.wrappers)
     active = (plan.activation.command, plan.activation.users_venv)
     asked = (_COMMAND_RULES, plan.path, active, plan.own_image.filename, named)
@@ -112,7 +112,7 @@ def _commands_question(plan: Plan, sha256: str) -> str:
 
 
 def _found_commands(plan: Plan, artifact: Artifact) -> tuple[FoundCommands, str]:
-    """What `wrappers: auto` finds in an image, and what to say of it."""
+    """The commands that `wrappers: auto` finds in an image, and notes."""
     found = _search_commands(plan, artifact)
     spelled = " ".join(f"{name}={path}" if path else name for name, path in found.commands)
     return FoundCommands(_commands_question(plan, artifact.sha256), spelled), _note(found)
@@ -149,13 +149,13 @@ def _recorded_mpi(plan: Plan, before: Installation | None, sha256: str) -> Found
 
 
 def _search_mpi(plan: Plan, artifact: Artifact) -> FoundMpi:
-    if not artifact.path.is_file():  # its user has given it up for the site's copy
+    if not artifact.path.is_file():  # the user released it in favour of the site's copy
         return FoundMpi("")
     environment = dict(describe_sif(artifact.path, plan.own_image.filename).config.environment)
     try:
         with open_rootfs(artifact.path, read_sif(artifact.path)) as rootfs:
             found = find_mpi(rootfs, environment, plan.path)
-    except ImageError:  # its files cannot be read here, as those of an encrypted image
+    except ImageError:  # its files cannot be read here, for example of an encrypted image
         found = None
     return FoundMpi(_mpi_question(plan, artifact.sha256), tuple(line(text, 4096) for text in found or ()))
 
@@ -188,7 +188,7 @@ def _own(mpi: Mpi) -> str:
 
 
 def _unfit(mpi: Mpi, profile: Profile) -> str:
-    """Why the host's MPI cannot stand for the image's; "" where it can, as far as can be seen on this machine."""
+    """Why the host's MPI cannot replace the image's; "" if it can, as far as this machine shows."""
     if mpi.abi != profile.abi:
         return f"the image has {mpi} ({mpi.abi or mpi.soname}), and {profile} cannot serve it"
     library = Path(profile.file.library)
@@ -207,7 +207,7 @@ def _unfit(mpi: Mpi, profile: Profile) -> str:
 
 
 def _with_host(plan: Plan, found: InImage, mpi: Mpi, profile: Profile) -> InImage:
-    """The host's libraries bound, and found first inside: what easyconfig or image look through comes after them."""
+    """Bind the host's libraries and put them first on the library path, before those of easyconfig and image."""
     own = dict(plan.env)
     env = {name: value for name, value in profile.file.env if name not in own}
     behind = {**env, **own}.get("LD_LIBRARY_PATH", mpi.library_path)

@@ -1,4 +1,4 @@
-"""A rollback holds: which generation that was rolled back from an install would bring back."""
+"""Refuse an install that would restore what was rolled back."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from sifmod.tree.receipt import Installation, read_receipt
 def check_hold(
     layout: Layout, before: Installation | None, decision: Decision, plan: Plan | None = None, image: str = ""
 ) -> None:
-    """Raise HeldError where the install would bring back what is held; nothing is fetched to know that.
+    """Raise HeldError if the install would restore a held generation; fetches nothing.
 
     `image` is the digest of the image that was found, and `plan` the one with what was found in it.
     """
@@ -40,15 +40,15 @@ def check_hold(
 
 
 def _brings_back(held: Installation, before: Installation, decision: Decision, plan: Plan | None, image: str) -> bool:
-    """Whether it would have the image of `held`, and its files or its easyconfig.
+    """Whether it would have the image of `held`, and either its files or its easyconfig.
 
-    The easyconfig tells where it is what `held` differs in from the live generation: then neither a comment, nor a
-    site that has changed, nor another sifmod makes it other content.
+    The easyconfig decides if `held` and the live generation differ in it: then a comment, a changed site or another
+    sifmod version does not count as new content.
     """
     if not _has_image(held, before, decision, image):
         return False
     plan = plan or decision.plan_with(recorded(decision.plan, held))
-    if _has_files(held, plan):  # nor is it held where what is live is just that
+    if _has_files(held, plan):  # not held if the live generation has the same content
         return before.image_sha256 != held.image_sha256 or not _has_files(before, plan)
     asked, was = _content(decision.loaded.path), _content(Path(held.root, "easyconfig.yaml"))
     same = asked is not None and asked == was and decision.loaded.variant == held.provenance.variant
@@ -57,12 +57,12 @@ def _brings_back(held: Installation, before: Installation, decision: Decision, p
 
 
 def _has_files(installation: Installation, plan: Plan) -> bool:
-    """Whether the plan renders its files, whatever they say of where easyconfig and image were found."""
+    """Whether the plan renders the same files, apart from where easyconfig and image were found."""
     made = installation.provenance
     options = [word for name, value in made.asked.options if value for word in (name, value)]
     options = [*(("--variant", made.variant) if made.variant else ()), *options]
     path = os.path.realpath(made.easyconfig)
-    typed = [shlex.join((name, *options)) for name in (path, Path(path).name)]  # a name where it was found by that
+    typed = [shlex.join((name, *options)) for name in (path, Path(path).name)]  # a name, if it was found by name
     about = replace(plan.help, origin=_origin(installation))
     return any(
         not difference(installation, each)
@@ -79,7 +79,7 @@ def _as_placed(plan: Plan, installation: Installation) -> Iterator[Plan]:
 
 
 def _origin(installation: Installation) -> str:
-    """Where the module says that its image is from."""
+    """The origin that the module states for its image."""
     try:
         return str(json.loads(Path(installation.root, "share/job.json").read_bytes())["about"]["origin"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -95,12 +95,12 @@ def _has_image(held: Installation, before: Installation, decision: Decision, ima
     if options.module_only:
         return held.image_sha256 == before.image_sha256
     if options.force:
-        return False  # it is fetched, and then known
+        return False  # known once it is fetched
     return held.image_sha256 == wanted.sha256 or held.provenance.image.request == decision.image.request
 
 
 def _content(path: Path) -> object:
-    """What an easyconfig says, without its comments; None where it cannot be read."""
+    """The content of an easyconfig without comments; None if it cannot be read."""
     try:
         return _plain(load_yaml(path).node)
     except ConfigError:

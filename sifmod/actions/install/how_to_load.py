@@ -1,4 +1,4 @@
-"""How a user gets to see a module that was just installed: the commands to type, and what may hide it."""
+"""How to load a newly installed module: the commands to type, and what may hide it."""
 
 import os
 import shlex
@@ -10,11 +10,11 @@ from sifmod.config.input import module_tools
 from sifmod.config.kinds import module_tool, syntax_of
 from sifmod.tree.receipt import Installation
 
-SPIDER_CACHE_SECONDS = 86400  # Lmod's default for how long a user's own spider cache is believed
+SPIDER_CACHE_SECONDS = 86400  # Lmod's default lifetime of a user's spider cache
 
 
 def commands_to_load(installation: Installation, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The exact commands, fit for a shell; `module use` only where MODULEPATH does not hold the directory yet."""
+    """The exact shell commands; `module use` only if MODULEPATH lacks the directory."""
     directory = installation.prefix / "modules"
     known = environ.get("MODULEPATH", "").split(":")
     use = () if str(directory) in known else (f"module use {shlex.quote(str(directory))}",)
@@ -22,14 +22,14 @@ def commands_to_load(installation: Installation, environ: Mapping[str, str]) -> 
 
 
 def hidden_by(installation: Installation, environ: Mapping[str, str]) -> str | None:
-    """Why Lmod would not show the module yet, when it has a spider cache of this user's that is older; else None.
+    """A warning if the user's Lmod spider cache is older than the module; else None.
 
-    `module load` of a full name finds it all the same; `avail` and `spider` may not.
+    `module load` of a full name still finds it; `avail` and `spider` may not.
     """
     if "LMOD_VERSION" not in environ:
         return None
     home = environ.get("HOME", "")
-    directory = installation.prefix / "modules"  # one that the cache does not know is read afresh
+    directory = installation.prefix / "modules"  # a directory that is not in the cache is read directly
     stubs = [directory / stub.path for stub in installation.stubs]
     newest = max((stub.stat().st_mtime for stub in stubs if stub.exists()), default=0.0)
     for folder in (f"{home}/.cache/lmod", f"{home}/.lmod.d/.cache"):
@@ -45,7 +45,7 @@ def hidden_by(installation: Installation, environ: Mapping[str, str]) -> str | N
 
 
 def unseen_by(installation: Installation, environ: Mapping[str, str]) -> str:
-    """What is to be said where a module tool of this machine does not see the module; "" where each does."""
+    """A note if a module tool of this machine does not see the module; "" if all do."""
     made = {syntax_of(stub.path) for stub in installation.stubs}
     tools = [module_tool(syntax) for syntax in module_tools(environ) if syntax not in made]
     both = "`--module-syntax both`, or `module_syntax: both` in the settings, makes modulefiles for both"

@@ -1,4 +1,4 @@
-"""install: make the disk match one easyconfig, and publish what passes its checks."""
+"""install: make the disk match one easyconfig, and publish it once it passes its checks."""
 
 import os
 from dataclasses import replace
@@ -55,19 +55,19 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
     """Make the disk match the decision. Idempotent.
 
     Raises LockError, InstallError, PermissionsError, SanityCheckError, and what fetching an image raises; HeldError for
-    what was rolled back from. After an error the live generation is as before.
+    content that was rolled back. An error leaves the live generation unchanged.
     """
     module, site, layout = decision.plan.module, decision.site.site, tree.layout
     with changing_prefix(site):
         there = compare(layout, decision)
         if there.before and there.complete and not there.receipt:
             renew(layout, there.before)
-            return Outcome(there.before, "unchanged")  # no lock is needed, which a reader cannot take
+            return Outcome(there.before, "unchanged")  # no lock is needed; readers cannot take one
         for oddity in oddities(there.before, decision):
             reporter.say(oddity)
         tidy(tree)
         with module_lock(tree, module) as mine:
-            there = compare(layout, decision)  # another run may have done it while we waited
+            there = compare(layout, decision)  # another run may have installed it while this one waited
             if there.before and there.complete:
                 if there.receipt:
                     replace_provenance(mine, there.before, there.receipt)
@@ -90,7 +90,7 @@ def install_with_layers(decision: Decision, tree: Tree, reporter: Reporter) -> O
 
 
 def _restored(mine: HeldModule, there: Compared, reporter: Reporter) -> bool:
-    """Whether only links and stubs were missing, which are there again; what was changed needs a new generation."""
+    """Restore missing links and stubs; returns whether that was enough. Changed files need a new generation."""
     before = there.before
     if before is None or not there.current:
         return False
@@ -126,7 +126,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
         notes = check_modules(decision, layout, os.environ)
     another = before and options.if_different not in (None, before.generation)
     if another and before and before.provenance.site == site.name and not difference(before, plan):
-        return Outcome(before, "unchanged")  # another run has done it while we waited
+        return Outcome(before, "unchanged")  # another run installed it while this one waited
     for note in notes:
         reporter.say(note)
     own = own_files(plan, decision, image.artifact.sha256 if image else "")
@@ -183,9 +183,9 @@ def _publish(
 
 
 def own_files(plan: Plan, decision: Decision, sha256: str) -> tuple[File, ...]:
-    """What a generation has beside what is rendered: its easyconfig, and by what its layers are found.
+    """The files of a generation that are not rendered: its easyconfig, and the key for its layers.
 
-    Layers are made for one image, which is known by the beginning of its digest; and the runtime that takes them.
+    Layers belong to one image, identified by the start of its digest, and to the runtime that reads them.
     """
     easyconfig = File("easyconfig.yaml", decision.loaded.path.read_text(encoding="utf-8"))
     if not plan.layers:
@@ -196,7 +196,7 @@ def own_files(plan: Plan, decision: Decision, sha256: str) -> tuple[File, ...]:
 def check_locked(before: Installation | None, decision: Decision) -> bool:
     """Raise InstallError unless an install as it was decided gives the files of its lock.
 
-    False where that shows only when its image is here: nothing here says which commands and which MPI are in it.
+    False if only the image itself can tell, because its commands and MPI are unknown here.
     """
     locked, plan = decision.locked, decision.plan
     if locked is None:

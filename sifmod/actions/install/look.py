@@ -1,7 +1,7 @@
-"""The look into an image: whether the commands and paths that a module names are there, and whether it is the image's.
+"""Look into an image: whether the module's commands and paths exist there, and whether they belong to the image.
 
-What lies in the image's own files stays there as long as nothing of the question changes, and need not be looked for
-again. What lies behind a bind path or in the home directory may go at any time.
+Files of the image itself do not change, so they need not be checked again. Files behind a bind path or in the home
+directory may go at any time.
 """
 
 import json
@@ -22,11 +22,11 @@ from sifmod.tree.receipt import ImageRecord
 
 MISSING = "not there: "
 _MOUNT, _THERE = "mount: ", re.compile(r"there: ([0-9]{1,6}) (.*)")
-_POINT, _OCTAL = 4, re.compile(r"\\([0-7]{3})")  # of a line of mountinfo
-SHELL = "/bin/sh"  # by its path: an environment inside may have a `sh` of its own
-# The words after it are commands and paths. It names what is missing, and where the rest lies: nothing for what the
-# shell does itself, else each link on the way too, since one that lies behind a bind path may go. Before them it names
-# the mounts, since of a long answer the end is kept.
+_POINT, _OCTAL = 4, re.compile(r"\\([0-7]{3})")  # separator in a line of mountinfo
+SHELL = "/bin/sh"  # by its path: an environment in the image may have its own `sh`
+# Its arguments are commands and paths. It prints what is missing, and where the rest is: nothing for what the shell
+# does itself, else each link on the way too, since one behind a bind path may go. It prints the mounts first, because
+# only the end of a long answer is kept.
 LOOK = (
     'if [ -r /proc/self/mountinfo ]; then while IFS= read -r m; do echo "mount: $m"; done </proc/self/mountinfo; fi; '
     'i=0; for c; do i=$((i+1)); case $c in /*) p=$c; [ -e "$c" ] ;; *) p=$(command -v "$c") ;; esac || '
@@ -35,43 +35,43 @@ LOOK = (
     '[ -L "$p" ] && t=$(readlink "$p"); do case $t in /*) p=$t ;; *) p=${p%/*}/$t ;; esac; done; '
     'case $p in /) ;; *) echo "there: $i $(readlink -f "$p" 2>/dev/null || echo unknown)" ;; esac; done; :'
 )
-ANSWER = 1 << 22  # bytes of an answer, at most
-# variables that name a session and say nothing of an image; a look is made without them
+ANSWER = 1 << 22  # largest answer in bytes
+# variables of the session, which do not affect the image; they are removed
 _SESSION = re.compile(
     r"_|(OLD)?PWD|SHLVL|LINES|COLUMNS|(COLOR)?TERM|TERM_\w*|WINDOWID|STY|TMUX\w*|VSCODE_\w*|SSH_\w*|XDG_SESSION_\w*"
     r"|SLURM\w*|SBATCH_\w*"
 )
-_OVERLAYS = {"SINGULARITY_OVERLAY", "APPTAINER_OVERLAY"}  # files of the user's among those of the image
-_WORKSPACE = ("CONFIGDIR", "CACHEDIR", "TMPDIR")  # of the runtime, a new one for each check
-# what can forbid the start of a container while a machine runs
+_OVERLAYS = {"SINGULARITY_OVERLAY", "APPTAINER_OVERLAY"}  # mounts that put the user's files among the image's
+_WORKSPACE = ("CONFIGDIR", "CACHEDIR", "TMPDIR")  # the runtime's, new for each check
+# settings that can forbid containers while the machine runs
 _LIMITS = (
     "user/max_user_namespaces",
     "kernel/unprivileged_userns_clone",
     "kernel/apparmor_restrict_unprivileged_userns",
 )
 _PATH = re.compile(r"/[^\s;&|'\"()<>=:]*")  # in a command
-_REPLACED = re.compile(r"[$`~*?\[\\]")  # the shell puts something else there
+_REPLACED = re.compile(r"[$`~*?\[\\]")  # the shell expands these
 
 
 def words_of(plan: Plan) -> tuple[str, ...]:
-    """The commands and the paths that must be in the image, each once."""
+    """The commands and paths that must be in the image, without duplicates."""
     commands = [wrapper.command[0] for wrapper in plan.wrappers]
     return tuple(dict.fromkeys((*commands, *(path for path in plan.sanity_check.paths if path.startswith("/")))))
 
 
 def beside(activation: Activation) -> tuple[str, ...]:
-    """What a look depends on beside the question: it counts for later only where all of these are the image's own.
+    """Paths that the result depends on; it can be kept only if all of them belong to the image.
 
-    The directory of runscripts is the module's; that it can be bound is seen here.
+    The runscripts' directory is the module's; the check shows that it can be bound.
     """
     paths = [path for path in _PATH.findall(activation.command) if path != os.devnull]
     return (RUNSCRIPTS_TARGET, SHELL, *(("bash", *paths) if activation.command else ()))
 
 
 def own_words(ended: Ended, words: Sequence[str]) -> frozenset[str]:
-    """The words after LOOK that it has found in the image's own files, or that its shell does itself."""
+    """The arguments of LOOK found in the image's own files, or built into its shell."""
     own: set[str] = set()
-    others: set[str] = set()  # of which a part of the way to them is not the image's
+    others: set[str] = set()  # part of the path to these is not the image's
     mounts: list[_Mount] = []
     for line in ended.said.decode("utf-8", "surrogateescape").split("\n"):
         if line.startswith(_MOUNT):
@@ -84,7 +84,7 @@ def own_words(ended: Ended, words: Sequence[str]) -> frozenset[str]:
 
 
 def is_known(words: Sequence[str], found: frozenset[str], directory: Path) -> bool:
-    """Whether all of these were found before; runscripts are not in the image but in the generation."""
+    """Whether all of these were found before; runscripts are in the generation, not in the image."""
     scripts = [word for word in words if word.startswith(f"{RUNSCRIPTS_TARGET}/")]
     there = all((directory / word[1:]).is_file() for word in scripts)
     asked = set(words).difference(scripts) | {RUNSCRIPTS_TARGET, SHELL}
@@ -93,11 +93,11 @@ def is_known(words: Sequence[str], found: frozenset[str], directory: Path) -> bo
 
 class _Mount(NamedTuple):
     point: str
-    kind: str  # of its file system
+    kind: str  # path within its file system
 
 
 def _mount(line: str) -> Iterator[_Mount]:
-    """A line of mountinfo (proc(5)); nothing of what is none."""
+    """Parse a line of mountinfo (proc(5)); None for any other line."""
     before, _, after = line.partition(" - ")
     fields, kind = before.split(" "), after.partition(" ")[0]
     if len(fields) > _POINT and kind:
@@ -105,17 +105,17 @@ def _mount(line: str) -> Iterator[_Mount]:
 
 
 def _is_own(place: str, word: str, mounts: Sequence[_Mount]) -> bool:
-    """Whether what was found at this place is the image's own: "" for what its shell does itself.
+    """Whether the file at this place is the image's own; "" for shell builtins.
 
-    That is what lies behind no mount but the root. Where the root is a tmpfs, each directory of the image is a mount
-    of its own, and nothing is known.
+    It is if no mount but the root covers it. If the root is a tmpfs, each directory of the image is a mount, and
+    nothing is known.
     """
     if not place:
         return True
     above = [one for one in mounts if place == one.point or place.startswith(f"{one.point.rstrip('/')}/")]
     if not above:
         return False
-    nearest = max(reversed(above), key=lambda one: len(one.point))  # the last one of a point covers the others
+    nearest = max(reversed(above), key=lambda one: len(one.point))  # the last mount at a mount point hides the others
     if word == RUNSCRIPTS_TARGET:
         return nearest.point == RUNSCRIPTS_TARGET
     return nearest.point == "/" and nearest.kind != "tmpfs"
@@ -127,10 +127,10 @@ def without_session(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def question(plan: Plan, image: ImageRecord, directory: Path, environment: Mapping[str, str]) -> str:
-    """All that decides what a look finds, as a text; "" where more decides than is known.
+    """Everything that decides the result, as a text; "" if something unknown decides too.
 
-    `environment` is that of the look; `directory` is the generation's, which changes nothing: what is bound of it is
-    the runscripts alone. Of a bound directory only its identity is in it, since `own_words` leaves out what lies there.
+    `environment` is the one used for the look. The generation's `directory` is left out, because only its runscripts
+    are bound. A bound directory counts with its identity only, because `own_words` skips its files.
     """
     if _OVERLAYS & environment.keys() or _REPLACED.search(plan.activation.command):
         return ""
@@ -138,7 +138,7 @@ def question(plan: Plan, image: ImageRecord, directory: Path, environment: Mappi
     for prefix in plan.runtime.prefixes:
         variables |= {f"{prefix}_{name}": "" for name in _WORKSPACE}
         variables[f"{prefix}_BINDPATH"] = variables[f"{prefix}_BINDPATH"].replace(f"{directory}/", "")
-    program = ask(plan.runtime.path)  # as it says itself
+    program = ask(plan.runtime.path)  # as the runtime reports it
     configuration = program.configuration if program else ""
     binds = [(str(bind), _identity(bind.source)) for bind in plan.binds]
     decides = (
@@ -151,7 +151,7 @@ def question(plan: Plan, image: ImageRecord, directory: Path, environment: Mappi
 
 @cache
 def _machine() -> tuple[str, ...]:
-    """The machine, its kernel, and since when it runs."""
+    """The machine, its kernel, and its boot time."""
     said = []
     for name in ("kernel/random/boot_id", *_LIMITS):
         with suppress(OSError):
@@ -160,7 +160,7 @@ def _machine() -> tuple[str, ...]:
 
 
 def _identity(path: Path | str) -> tuple[str | int, ...]:
-    """What changes where another file is there, or it was written to; of a directory nothing of what is in it."""
+    """A text that changes when the file is replaced or written to; for a directory it ignores the contents."""
     try:
         status = os.stat(path)  # noqa: PTH116 (a text too)
     except OSError:
@@ -171,7 +171,7 @@ def _identity(path: Path | str) -> tuple[str | int, ...]:
 
 
 def _content(path: str) -> str:
-    """A digest of a small file, else what is known of it."""
+    """The digest of a small file, else its file status."""
     try:
         return sha256_bytes(Path(path).read_bytes())
     except OSError:

@@ -1,4 +1,4 @@
-"""InstallOptions: what the command line asks of an install."""
+"""InstallOptions: the options of an install."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InstallOptions:
-    """What the command line asks of an install; `decide` adds the name by which the easyconfig was asked for."""
+    """The options of an install; `decide` adds the name that the easyconfig was requested by."""
 
     variant: str | None = None
     source: str | None = None
-    rebuild: bool = False  # a new generation even where nothing has changed
-    if_different: int | None = None  # with rebuild: another generation than this one stays where it has the same files
-    force: bool = False  # as rebuild, which is set too, and the image is fetched again
-    module_only: bool = False  # render again, with the image that is there
+    rebuild: bool = False  # a new generation even if nothing changed
+    if_different: int | None = None  # with rebuild: keep a later generation than this one if it has the same files
+    force: bool = False  # like rebuild, which is set too, and fetch the image again
+    module_only: bool = False  # render again with the installed image
     offline: bool = False
     keep_blobs: bool = False
     into_home: bool = False  # a large image may go to the home directory without a question
-    despite_hold: bool = False  # what was rolled back from may come back, which ends the hold
-    stores: tuple[Path, ...] = ()  # prefixes that may have the locked image
-    shared: "SharedBlobs | None" = None  # layers that other modules of this run want too
-    checked_since: float = 0.0  # a time: what sanity checks have found before it is looked for again
-    beside: tuple[str, ...] = ()  # commands and paths that other modules of this run want of the image
-    asked: CommandLine = field(default_factory=CommandLine)  # what the receipt keeps of the command line
+    despite_hold: bool = False  # install held content too, which ends the hold
+    stores: tuple[Path, ...] = ()  # prefixes to take the locked image from
+    shared: "SharedBlobs | None" = None  # layers that other modules of this run need too
+    checked_since: float = 0.0  # a time: results of earlier sanity checks do not count
+    beside: tuple[str, ...] = ()  # commands and paths that other modules of this run need in the image
+    asked: CommandLine = field(default_factory=CommandLine)  # the command line, for the receipt

@@ -1,4 +1,4 @@
-"""What sanity checks have found in images: kept in a directory of the user's own, so that it is looked for once."""
+"""A cache of sanity check results in the user's cache directory, so that each image is checked once."""
 
 import json
 import os
@@ -15,24 +15,24 @@ from sifmod.system import cache_home
 from sifmod.tree.durable import DIRECTORY, new_file
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_COUNTS = 30 * 24 * 3600.0  # seconds for which an answer counts
-_MOST = 4096  # answers that are kept
-_LARGEST = 1 << 20  # bytes of one
-_PATIENCE = 120.0  # seconds; then a second container is better than no install
+_COUNTS = 30 * 24 * 3600.0  # seconds that an answer is valid
+_MOST = 4096  # answers to keep
+_LARGEST = 1 << 20  # bytes per answer
+_PATIENCE = 120.0  # seconds; after that, start a second container
 _LOCK = ".lock"
 
 
 @dataclass(frozen=True)
 class PastChecks:
-    """The answers of this user's checks, one file for each question; `since` (a time): older answers do not count.
+    """The results of this user's checks, one file per question; results older than `since` do not count.
 
-    What cannot be kept or read (a full disk, a directory that others may enter) is looked for again.
+    Results that cannot be kept or read (full disk, unsafe directory) are checked again.
     """
 
     since: float = 0.0
 
     def found(self, question: str) -> frozenset[str]:
-        """What has been found before."""
+        """The earlier result."""
         name = sha256_bytes(question.encode())
         try:
             with _opened() as directory:
@@ -41,7 +41,7 @@ class PastChecks:
             return frozenset()
 
     def keep(self, question: str, found: frozenset[str]) -> None:
-        """Add to what has been found, and remove answers that no longer count."""
+        """Add to the results, and remove outdated ones."""
         name = sha256_bytes(question.encode())
         data = json.dumps({"of": name, "found": sorted(self.found(question) | found)}).encode()
         if len(data) > _LARGEST:
@@ -52,10 +52,10 @@ class PastChecks:
 
     @contextmanager
     def alone(self, question: str) -> Iterator[None]:
-        """While no other process answers this question; where there is no such lock, two may answer it."""
-        from filelock import FileLock  # not read by the many checks whose answer is there
+        """Hold the lock for this question; without locks, two processes may answer it."""
+        from filelock import FileLock  # not imported by checks whose answer is cached
 
-        # a few names for all questions, since a lock's file must stay
+        # few names for all questions, because lock files must stay
         name = sha256_bytes(question.encode())[:2]
         with ExitStack() as held:
             with suppress(OSError, RuntimeError), _opened():
@@ -70,11 +70,11 @@ def _place() -> Path:
 
 @contextmanager
 def _opened() -> Iterator[int]:
-    """A descriptor of the directory, made if need be. Raises OSError where anyone else has a way into it."""
+    """A descriptor of the directory, which is created if missing. Raises OSError if other users can write to it."""
     place = _place()
     above = next(path for path in place.parents if path.is_dir())
     status = above.stat()
-    if status.st_uid != os.geteuid() or status.st_mode & stat.S_IWOTH:  # as /tmp, also for root
+    if status.st_uid != os.geteuid() or status.st_mode & stat.S_IWOTH:  # sticky, such as /tmp, also for root
         raise PermissionError(f"{above} is not this user's own")
     place.parent.mkdir(0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
@@ -110,7 +110,7 @@ def _write(directory: int, name: str, data: bytes) -> None:
     try:
         descriptor = new_file(directory, new, data, 0o600)
         try:
-            now = time.time()  # and not what the clock of a file server says
+            now = time.time()  # instead of the file server's clock
             os.utime(descriptor, (now, now))
         finally:
             os.close(descriptor)
@@ -122,7 +122,7 @@ def _write(directory: int, name: str, data: bytes) -> None:
 
 
 def _tidy(directory: int) -> None:
-    """Remove what is too old to count, also what a killed run has left, and the oldest of too many."""
+    """Remove outdated answers, leftovers of killed runs, and the oldest answers above the limit."""
     ages: list[tuple[float, str]] = []
     for name in os.listdir(directory):
         if not name.endswith(_LOCK):

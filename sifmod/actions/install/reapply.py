@@ -1,4 +1,4 @@
-"""install --module-only --installed: a changed site, preset or quirk, for everything that is installed."""
+"""install --module-only --installed: apply a changed site, preset or quirk to everything that is installed."""
 
 import os
 import shlex
@@ -34,20 +34,20 @@ Options = Mapping[str, str]
 
 
 class Reapplication(NamedTuple):
-    """An installed module, and what would become of it now."""
+    """An installed module, and what a new install of it would give."""
 
     module: ModuleName
-    number: int  # of the generation that is live
-    decided: str = ""  # a digest of what was decided, for `reapply`; "" where that cannot be, which `error` explains
+    number: int  # the live generation
+    decided: str = ""  # a digest of the decision, for `reapply`; "" after an error
     changes: bool = False
-    diff: str = ""  # of its files, as `diff -u` has it; "" where they stay, even though the site may be another one
-    note: str = ""  # about its site, where that is not what it was or what one would think; "" else
+    diff: str = ""  # of its files, like `diff -u`; "" if they stay the same, even for a different site
+    note: str = ""  # about its site, if it changed or is unexpected; "" otherwise
     error: SifmodError | None = None
 
 
 @dataclass(frozen=True)
 class Reapplying:
-    """What holds for all modules of a tree.
+    """The context that all modules of a tree share.
 
     `given` are options of this command line by key of the site (option.KEYS). A module keeps its site, and what
     was found on the machine of its install, where no option, variable or settings file names a site.
@@ -56,12 +56,12 @@ class Reapplying:
     layout: Layout
     given: Options
     sanity: bool
-    detected: str = field(default_factory=lambda: _detected())  # the site that this machine looks like; "": unknown
+    detected: str = field(default_factory=lambda: _detected())  # the detected site; "" if unknown
     sites: Sites = field(default_factory=Sites)
 
     @property
     def processors(self) -> int:
-        """How many modules at the same time; one where its site cannot be told, which each module then says."""
+        """The number of modules to handle at a time; one if the site is unknown, which each module reports."""
         with suppress(SifmodError):
             site = self.sites.of({**self.given, "prefix": str(self.layout.prefix)})
             return fetch_settings(site.site).processors
@@ -69,7 +69,7 @@ class Reapplying:
 
 
 def reapplications(asked: Reapplying) -> Iterator[Reapplication]:
-    """What every installed module would be now, with its own options and those given; reads, changes nothing."""
+    """Decide what every installed module would be now, with its own and the given options; changes nothing."""
     modules = live_modules(asked.layout)
 
     def shown(number: int) -> Reapplication:
@@ -85,11 +85,11 @@ def reapplications(asked: Reapplying) -> Iterator[Reapplication]:
 def reapply(
     module: ModuleName, number: int, decided: str, asked: Reapplying, reporter: Reporter
 ) -> tuple[Reapplication | None, tuple[int, bool] | SifmodError | None]:
-    """Decide what a module would be now, and install that where it is something else.
+    """Decide what a module would be now, and install it if it changed.
 
-    Gives what was decided, and what became of it: the generation, and whether it is new, or the error; None where
-    nothing was to be done. `decided` is the digest of what was shown before, which is not given again: it is decided
-    anew, for thousands of decisions would not fit into memory. Raises InstallError where that is not the same.
+    Returns the decision and its outcome: the generation and whether it is new, or the error; None if there was nothing
+    to do. `decided` is the digest of the decision that was shown. It is decided again, because thousands of decisions
+    would not fit into memory; raises InstallError if the digest differs.
     """
     one: Reapplication | None = None
     try:
@@ -111,9 +111,9 @@ def reapply(
 
 
 def planned(installation: Installation) -> tuple[Plan, Site]:
-    """What its easyconfig makes of an installation now, with its own options and site; reads, changes nothing.
+    """Decide what the easyconfig of an installation gives now, with its own options and site; changes nothing.
 
-    Where the easyconfig is gone, or may not be read, the copy in the module is asked, which may lack what it extends.
+    If the easyconfig is gone or unreadable, the copy in the module is used, which may lack the files that it extends.
     Raises OSError, and what `decide` raises.
     """
     made = installation.provenance
@@ -137,7 +137,7 @@ def _detected() -> str:
     try:
         return detect(os.environ).name
     except SifmodError:
-        return ""  # load_site says so where it matters
+        return ""  # load_site reports it if it matters
 
 
 def _digest(decision: Decision) -> str:
@@ -168,7 +168,7 @@ def _told(installation: Installation, decision: Decision, asked: Reapplying) -> 
 
 
 def _decision(installation: Installation, asked: Reapplying) -> Decision:
-    """The install that made it, decided again; its image is the one that is there."""
+    """Decide the original install again, with the installed image."""
     made = installation.provenance
     path = Path(made.easyconfig)
     if not path.is_file():
@@ -179,7 +179,7 @@ def _decision(installation: Installation, asked: Reapplying) -> Decision:
         )
     given, options = _options(installation, asked)
     facts = dict(made.facts)
-    variable = facts.get("variable SIFMOD_SITE", "")  # whose path names a site that is a file in no directory of sites
+    variable = facts.get("variable SIFMOD_SITE", "")  # for a site file outside the site directories
     known = os.path.abspath(variable) if "/" in variable else made.site  # noqa: PTH100 (a link stays one)
     site = asked.sites.of(given, Kept(known, facts))
     decision = decide(str(path), site, options)
@@ -200,7 +200,7 @@ def _decision(installation: Installation, asked: Reapplying) -> Decision:
 
 
 def _options(installation: Installation, asked: Reapplying) -> tuple[dict[str, str], InstallOptions]:
-    """Those of the site among others, and of the install: its own, and those given in their place."""
+    """The site options, and the install options: the module's own, overridden by the given ones."""
     made = installation.provenance
     recorded = {name[2:].replace("-", "_"): value for name, value in made.asked.options}
     texts = {**recorded, **{key: value for key, value in asked.given.items() if key != "prefix"}}
@@ -217,7 +217,7 @@ def _options(installation: Installation, asked: Reapplying) -> tuple[dict[str, s
 
 
 def _note(made: Provenance, site: LoadedSite, detected: str) -> str:
-    """What its user should know about its site: it has changed, or it stays although this machine is another one."""
+    """A note about the module's site: it changes, or it stays although this machine looks different."""
     name = site.site.name
     how = next(origin.origin for origin in site.origins if origin.key == "site")
     if name != made.site:

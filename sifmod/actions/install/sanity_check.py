@@ -1,4 +1,4 @@
-"""The sanity check: whether a generation does what its easyconfig promises, and the modules of a view are there."""
+"""The sanity check: whether a generation works as its easyconfig says, and whether the modules of a view exist."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -26,21 +26,21 @@ from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import ImageRecord, Installation, live_modules, meant
 
-# what a user may have set for his own runs
+# variables that users may set for their own runs
 USERS = tuple(f"{prefix}_{name}" for prefix in ("SINGULARITY", "APPTAINER") for name in ("BIND", "NO_EVAL"))
-_OTHERS = 4096  # words of other modules in one start, since a command line has an end
+_OTHERS = 4096  # arguments for other modules per start, because command lines have a limit
 
 
 class Known(NamedTuple):
-    """What need not be looked for in the image again, and what can be looked for in the same start."""
+    """Checks that are cached, and checks for other modules to do in the same start."""
 
-    past: PastChecks  # what earlier checks have found
-    others: tuple[str, ...] = ()  # commands and paths that other modules of this run want of this image
+    past: PastChecks  # results of earlier checks
+    others: tuple[str, ...] = ()  # commands and paths that other modules of this run need in this image
 
 
 @dataclass(frozen=True)
 class _Image:
-    """The image of a generation, and how it is started."""
+    """The image of a generation, and how to start it."""
 
     directory: Path  # of the generation
     record: ImageRecord
@@ -64,10 +64,10 @@ def sanity_check(
 ) -> None:
     """Look for every wrapper's command and every path, and run the easyconfig's commands inside the image.
 
-    The generation is in its place and need not be published; `workspace` is for the runtime's own files; `limit` is
-    what a command may take, in seconds. Commands run in `/`, where Python imports no file of the user's. Without a
-    runtime, or where it cannot start the image, what was not checked is said; commands that the easyconfig asks for
-    then fail the check. Raises SanityCheckError.
+    The generation is in place and need not be published; `workspace` is for the runtime's own files; `limit` is the
+    time for each command in seconds. Commands run in `/`, where Python imports no user files. Without a runtime that
+    can start the image, skipped checks are reported, and commands of the easyconfig fail the check. Raises
+    SanityCheckError.
     """
     directory = Path(installation.root)
     missing = [path for path in plan.sanity_check.paths if not path.startswith("/") and not (directory / path).exists()]
@@ -79,7 +79,8 @@ def sanity_check(
         return
     image = _Image(directory, installation.own_image, plan, _environment(directory, workspace, plan), limit)
     _look(image, say, known)
-    for command in plan.sanity_check.commands:  # each time, since they may ask for anything: a network, a GPU, a file
+    # every time, because they may depend on anything: a network, a GPU, a file
+    for command in plan.sanity_check.commands:
         result = image.run(image.environment, SHELL, "-c", command)
         if result.code != 0:
             output = result.said.decode(errors="replace").strip()[-2000:]
@@ -107,7 +108,7 @@ def _look(image: _Image, say: Callable[[str], None], known: Known | None) -> Non
     if is_known(words, known.past.found(before), image.directory):
         return
     with known.past.alone(before):
-        if is_known(words, known.past.found(before), image.directory):  # another process has looked meanwhile
+        if is_known(words, known.past.found(before), image.directory):  # another process may have checked meanwhile
             return
         needed = beside(image.plan.activation)
         more = [word for word in dict.fromkeys((*needed, *known.others[:_OTHERS])) if word not in words]
@@ -119,7 +120,7 @@ def _look(image: _Image, say: Callable[[str], None], known: Known | None) -> Non
 
 
 def _judge(image: _Image, result: Ended, say: Callable[[str], None], others: Sequence[str] = ()) -> None:
-    """Say that the image did not start; raise SanityCheckError where it lacks more than what only `others` want."""
+    """Report that the image did not start; raise SanityCheckError if more is missing than what only `others` need."""
     lines = result.lines
     if result.code != 0:
         why = lines[-1:] or (f"exit code {result.code}",)
@@ -134,7 +135,7 @@ def _judge(image: _Image, result: Ended, say: Callable[[str], None], others: Seq
 
 
 def _environment(directory: Path, workspace: Path, plan: Plan) -> dict[str, str]:
-    """The environment of a command: the module's own, without a bind whose source is missing here."""
+    """The environment of a command: the module's own, without binds whose source is missing here."""
     bound = [bind for bind in plan.binds_of(str(directory)) if Path(bind.source).exists()]
     environment = {
         name: value
@@ -158,9 +159,9 @@ _SHOWN = 3  # commands
 
 
 def check_modules(decision: Decision, layout: Layout, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """A warning for each module of a view that is neither in the prefix nor on MODULEPATH, and may be elsewhere.
+    """Warn about each module of a view that is neither in the prefix nor on MODULEPATH.
 
-    Raises ModuleError for those that are in the prefix in another version, or that an easyconfig here can install.
+    Raises ModuleError for modules that the prefix has in another version, or that an easyconfig here can install.
     """
     plan, here = decision.plan, [str(module) for module, _ in live_modules(layout)]
     problems: list[str] = []
@@ -183,7 +184,7 @@ def check_modules(decision: Decision, layout: Layout, environ: Mapping[str, str]
 
 
 def _is_on_path(wanted: str, environ: Mapping[str, str]) -> bool:
-    """Whether a directory of MODULEPATH has it, in this version or in one that begins so."""
+    """Whether a directory on MODULEPATH has the module, in this version or one with this prefix."""
     name, _, version = wanted.rpartition("/")
     for directory in filter(None, environ.get("MODULEPATH", "").split(":")):
         try:

@@ -1,4 +1,4 @@
-"""Recognising, from its receipt alone, an installation that needs nothing done: no YAML is parsed, nothing planned."""
+"""Recognise an up-to-date installation from its receipt alone, without parsing YAML or planning."""
 
 import json
 import os
@@ -19,14 +19,14 @@ from sifmod.tree.provenance import file_state
 from sifmod.tree.receipt import Installation, live, live_modules
 from sifmod.tree.state import edited, edited_stubs, missing
 
-# finds the path without parsing: there may be thousands of receipts
+# finds the path without parsing thousands of receipts
 _EASYCONFIG = re.compile(rb'"easyconfig":("(?:[^"\\]|\\.)*")')
 
 
 def find_unchanged(
     layout: Layout, easyconfig: str, options: InstallOptions, surroundings: Surroundings
 ) -> Installation | None:
-    """The live installation of this easyconfig if nothing it was made from has changed and all of it is there.
+    """The live installation of this easyconfig if it is complete and none of its inputs has changed.
 
     None with --rebuild, --force or --module-only.
     """
@@ -50,9 +50,9 @@ def find_unchanged(
 
 
 def made_by(layout: Layout, easyconfig: str) -> Iterator[Installation]:
-    """The live installations of this easyconfig, whatever it says by now.
+    """The live installations made from this easyconfig, even if it has changed since.
 
-    For a bare name those that were found by that name: where it looked first is among their inputs.
+    For a bare name, those that were found by that name: their inputs include the places searched first.
     """
     for one in _candidates(layout, easyconfig):
         made = one.provenance
@@ -61,7 +61,7 @@ def made_by(layout: Layout, easyconfig: str) -> Iterator[Installation]:
 
 
 def _candidates(layout: Layout, easyconfig: str) -> Iterator[Installation]:
-    """The live installations that this easyconfig may have made: those that its file's name resembles come first."""
+    """The live installations that this easyconfig may have made, those with similar names first."""
     file_name, seen = Path(easyconfig).name.removesuffix(".yaml"), set()
     try:
         for name in os.listdir(layout.software):  # noqa: PTH208 (plain names)
@@ -83,7 +83,7 @@ def _candidates(layout: Layout, easyconfig: str) -> Iterator[Installation]:
 
 @cache
 def _by_file_name(layout: Layout) -> Mapping[str, list[ModuleName]]:
-    """The modules by their easyconfigs' file names, when this process asks first; no receipt is parsed."""
+    """The modules by their easyconfigs' file names, cached for this process; no receipt is parsed."""
     found: dict[str, list[ModuleName]] = {}
     for module, number in live_modules(layout):
         with suppress(OSError, ValueError):

@@ -1,1 +1,1 @@
-"""Layers: packages over a module's image."""
+"""Layers: packages on top of a module's image."""

@@ -29,24 +29,24 @@ from sifmod.tree.locking import lock
 from sifmod.tree.receipt import Installation
 
 Became = Literal["made", "unchanged", "removed"]
-_KEPT_GENERATIONS = 3  # for what still runs with an earlier one
+_KEPT_GENERATIONS = 3  # for programs that still run with an earlier one
 
 
 @dataclass(frozen=True)
 class LayerChange:
-    """What the command line asks of a layer."""
+    """The options of a change of a layer."""
 
     module: str  # as it is typed
     name: str = DEFAULT
     add: Wanted = field(default_factory=Wanted)
     remove: tuple[str, ...] = ()
-    everything: bool = False  # is removed
+    everything: bool = False  # remove the layer
     stale: bool = False  # what was made for images that are not installed is removed, and nothing else
-    lock: str | None = None  # the text of a lock to follow, in the place of a resolution
-    upgrade: bool = False  # take newer versions than those of the layer
+    lock: str | None = None  # the text of a lock to follow instead of resolving
+    upgrade: bool = False  # allow newer versions than those of the layer
     unpacked: bool = False
-    tried: bool = True  # what is added is imported once
-    replaces: bool = False  # `add` is all that the layer is to hold
+    tried: bool = True  # import each added package once
+    replaces: bool = False  # `add` is the layer's whole content
     model: str | None = None  # the module, as it is typed, whose layer of this name it is to be like
     directory: str | None = None  # where it is kept, of a project; None: where this user's layers are
 
@@ -54,11 +54,11 @@ class LayerChange:
 def make_layer(
     installation: Installation, layers: Layers, change: LayerChange, site: Site, reporter: Reporter
 ) -> tuple[Layer, Became]:
-    """Make the layer what is asked for: the layer, and what became of it. Of an empty one nothing is left.
+    """Make the layer match the change; returns the layer and the outcome. An empty layer is removed.
 
-    It is there whole or as it was before. Raises ModuleError where there is none to remove, OptionError for what does
-    not fit the image, FetchError where an index cannot be asked, InstallError, PermissionsError or LockError where it
-    cannot be written.
+    It changes completely or not at all. Raises ModuleError if there is no layer to remove, OptionError for packages
+    that do not fit the image, FetchError if an index cannot be reached, InstallError, PermissionsError or LockError if
+    it cannot be written.
     """
     module, image = installation.module, installation.own_image.sha256
     with lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held:
@@ -155,7 +155,7 @@ def _layer(installation: Installation, name: str, wanted: Wanted, python: ImageP
 def _resolved(
     wanted: Wanted, change: LayerChange, before: Layer | None, projects: Projects, index: TorchIndex
 ) -> tuple[Resolved, Mapping[GitSource, str]]:
-    """What is to be added, and where the trees of those packages are that are in repositories."""
+    """The packages to add, and the source trees of those in repositories."""
     python = projects.python
     if change.lock is not None:
         resolved = followed(python, change.lock)
@@ -163,7 +163,7 @@ def _resolved(
     earlier = "" if before is None or change.upgrade else before.lock
     trees = projects.trees(wanted, earlier)
     newer = (f"--upgrade-package={name_of(text)}" for text in wanted.requirements if change.upgrade)
-    # else uv takes one that an environment variable or a directory above names
+    # otherwise uv takes one from an environment variable or a parent directory
     words = ("--python", python.executable, *newer)
 
     def resolve_with(more: tuple[str, ...]) -> Resolved:
@@ -174,7 +174,7 @@ def _resolved(
 
 
 def check(installation: Installation, layer: str) -> None:
-    """Raise OptionError for what cannot be a layer's name, ModuleError for a module whose commands know no layers."""
+    """Raise OptionError for an invalid layer name, ModuleError for a module whose commands do not support layers."""
     if not is_part(layer):
         raise OptionError(f"{layer!r} cannot be the name of a layer", "use letters, digits, `.`, `_`, `+` and `-`")
     if not Path(installation.root, "share", "image").is_file():
@@ -185,13 +185,13 @@ def check(installation: Installation, layer: str) -> None:
 
 
 def protected(root: Path) -> tuple[str, ...] | None:
-    """What the easyconfig of the generation at `root` says of what stays as it is; None where it says nothing."""
+    """The packages that the generation's easyconfig protects; None if it has no such key."""
     said = root / PROTECTED
     return tuple(said.read_text().split()) if said.is_file() else None
 
 
 def _there(paths: Iterable[str]) -> tuple[str, ...]:
-    """The paths, once each. Raises OptionError for one that is gone."""
+    """The paths, without duplicates. Raises OptionError for a missing one."""
     found = tuple(dict.fromkeys(path for path in paths if "://" not in path))
     if gone := next((path for path in found if not Path(path).exists()), ""):
         raise OptionError(
@@ -201,15 +201,15 @@ def _there(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def _same(before: Layer, layer: Layer, lock: str) -> bool:
-    """Whether the layer in use is what the new one would be."""
+    """Whether the live layer already matches the new one."""
     fields = ("requirements", "editable", "packed", "words", "constraints", "digests")
     return before.lock == lock and all(getattr(before, name) == getattr(layer, name) for name in fields)
 
 
 def _wanted(before: Layer | None, change: LayerChange) -> Wanted:
-    """What the layer is asked to hold: as before, without what is removed, and with what is added in its place.
+    """The layer's requirements: the previous ones, without removed and with added ones.
 
-    Raises OptionError for a name to remove that was not added.
+    Raises OptionError for a name that was not added.
     """
     if change.everything or change.replaces or change.lock is not None:
         return change.add
@@ -226,7 +226,7 @@ def _wanted(before: Layer | None, change: LayerChange) -> Wanted:
         path for path in projects if Path(project(path)).name not in change.remove and project(path) not in again
     )
     kept = (text for text in requirements if name_of(text) not in gone)
-    # in one order, so that the same requirements make the same lock
+    # sorted, so that the same requirements give the same lock
     requirements = tuple(sorted(dict.fromkeys((*kept, *change.add.requirements)), key=name_of))
     projects = tuple(dict.fromkeys((*projects, *change.add.editable)))
     constraints = change.add.constraints
@@ -240,9 +240,9 @@ def _wanted(before: Layer | None, change: LayerChange) -> Wanted:
 
 
 def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> LayerChange:
-    """The change that asks for what the layer of another module, or of another image, was asked to hold.
+    """The change with the requirements of another module's or an earlier image's layer.
 
-    Raises ModuleError where there is none.
+    Raises ModuleError if there is none.
     """
     models = [layer for layer in there if layer.image and (layer.module, layer.name) == (module, change.name)]
     if not models:
@@ -252,7 +252,7 @@ def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> Lay
 
 
 def _with_places(layer: Layer | None, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words for uv, those that the layer keeps to, and its places as far as they are still there."""
+    """The options for uv, those that the layer keeps, and its package directories that still exist."""
     there = (place for place in (layer.places if layer else ()) if "://" in place or Path(place).is_dir())
     index = any(word.startswith("--index-url=") for word in words)
     kept = (word for word in (layer.words if layer else ()) if not (index and word.startswith("--index-url=")))

@@ -1,4 +1,4 @@
-"""Whether what was added to a layer can be imported: once, in the image, before anybody loads it."""
+"""Try to import the packages added to a layer, in the image, before anyone loads it."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from sifmod.image.packages.linked import TorchIndex
 from sifmod.image.packages.resolve import Resolved
 
 _SECONDS = 20
-# in a home that is removed, without GPUs, and without any connection to somewhere else
+# in a temporary home, without GPUs and without network connections
 _CODE = """
 import sys, os, signal, tempfile, json, site
 seconds, lib, answer, *names = sys.argv[1:]
@@ -53,17 +53,17 @@ for name in names:
     json.dump(told, open(answer, "w"))
 os._exit(0)
 """
-# of what was compiled for another version of what the image has
+# errors of packages compiled against another version of an image's package
 _MISFIT = re.compile(r"undefined symbol|symbol not found|operator \S+ does not exist|ABI version|binary incompatib")
 
 
 def tried_imports(
     inside: Inside, python: ImagePython, resolved: Resolved, names: tuple[str, ...], index: TorchIndex
 ) -> Iterator[str]:
-    """What the user is to hear of the packages `names`, which lie in `lib`.
+    """Warnings about importing the packages `names` from `lib`.
 
-    Raises OptionError for one that was built for another version of what the image has.
-    A library of a driver that is not here, or an import that takes longer than 20 seconds, decides nothing.
+    Raises OptionError for a package built against another version of an image's package. A missing driver library or an
+    import that takes longer than 20 seconds is not an error.
     """
     answer = inside.directory / "work" / "imports.json"
     answer.write_text("{}")
@@ -89,7 +89,7 @@ def tried_imports(
 
 
 def _index(index: TorchIndex) -> str:
-    """How people name the index that has packages for the image's torch."""
+    """How to name the index with packages for the image's torch."""
     if not index.local or index.url:
         return "the index that has packages for it: --extra-index-url URL"
     return (

@@ -1,4 +1,4 @@
-"""Inside: a module's own Python, and uv beside it, with a directory in the place that a layer will have."""
+"""Inside: run the module's Python, and uv with it, with a directory mounted where the layer will be."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -14,7 +14,7 @@ from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.receipt import Installation
 
 _WRAPPERS = ("python", "python3")
-# without the image's own settings of uv: the first word names the variables that stay
+# removes the image's own uv settings; the first argument names the variables to keep
 _EXEC = """
 import os, sys
 keep = sys.argv[1].split(",")
@@ -25,14 +25,14 @@ os.execve(sys.argv[2], sys.argv[2:], env)
 
 @dataclass(frozen=True)
 class Inside:
-    """Starts the wrapper of a module's Python, as its user does, so that the environment is the module's own.
+    """Starts the module's Python through its wrapper, so that the environment is the module's own.
 
-    `directory` of the host is `target` inside, and may be written there.
+    The host's `directory` is mounted at `target` inside, writable.
     """
 
     wrapper: Path
     directory: Path
-    visible: tuple[str, ...] = ()  # other absolute paths of the host that must be there inside
+    visible: tuple[str, ...] = ()  # other host paths that must exist inside
 
     target = LAYER_TARGET
 
@@ -45,7 +45,7 @@ class Inside:
         return self.python("-I", "-c", _EXEC, kept, f"{self.target}/work/uv", *words)
 
     def look(self, names: tuple[str, ...]) -> ImagePython:
-        """What the image's Python is and holds; `names`: what of it stays. Raises ImageError where it cannot start."""
+        """The image's Python and its packages; `names`: protected ones. Raises ImageError if it cannot start."""
         answer = self.directory / "work" / "held.json"
         ended = self.python("-c", PROBE, f"{self.target}/work/{answer.name}")
         if ended.code != 0 or not answer.is_file():
@@ -53,7 +53,7 @@ class Inside:
         return image_python(answer.read_text(), names)
 
     def check_seen(self, projects: tuple[str, ...]) -> None:
-        """Raise OptionError for a directory that is there inside only because it is bound now."""
+        """Raise OptionError for a directory that is only visible inside because it is bound now."""
         code = "import os, sys; sys.exit(not all(map(os.path.isdir, sys.argv[1:])))"
         if projects and replace(self, visible=()).python("-c", code, *projects).code != 0:
             raise OptionError(
@@ -62,7 +62,7 @@ class Inside:
             )
 
     def linked(self, held: ExitStack) -> Path:
-        """A directory for `lib` that lasts as long as `held`, where uv can link its files instead of copying them."""
+        """A temporary directory for `lib`, where uv can hard-link its files instead of copying."""
         made = held.enter_context(linked_directory())
         (self.directory / "lib").symlink_to(f"{self.target}/work/cache/{made.relative_to(uv_cache())}/lib")
         return made
@@ -91,7 +91,7 @@ class Inside:
         binds += [path for path in dict.fromkeys(places) if path.startswith("/")]
         environment = uv_environment()
         write_config(work)
-        # the home inside is the one of passwd, which need not be the user's; and a file may be outside of both
+        # the home inside is the one in passwd, which may differ from the user's; files may be outside both
         for name, own, place in (("SSL_CERT_FILE", "", "certificates.pem"), ("NETRC", "~/.netrc", "netrc")):
             file = Path(environment.get(name) or own).expanduser().absolute()
             if file.is_file() and not set(str(file)) & set(",:"):
@@ -101,12 +101,12 @@ class Inside:
         environment.pop("SSL_CERT_DIR", None)
         environment |= {"UV_CACHE_DIR": f"{self.target}/work/cache", "SIFMOD_LAYER": "", "SIFMOD_PIP": "1"}
         for prefix in ("SINGULARITY", "APPTAINER"):
-            environment[f"{prefix}ENV_PYTHONHASHSEED"] = "0"  # before 3.11 it decides about the bytes of a frozenset
+            environment[f"{prefix}ENV_PYTHONHASHSEED"] = "0"  # before 3.11 it decides the bytes of a frozenset
             users = environment.get(f"{prefix}_BIND", "")
             environment[f"{prefix}_BIND"] = ",".join(filter(None, (users, *binds)))
         return environment
 
 
 def python_wrapper(installation: Installation) -> Path:
-    """The command of the module that runs its Python, which it has where `add.check` says so."""
+    """The module's Python command; `add.check` ensures that it exists."""
     return next(place for name in _WRAPPERS if (place := Path(installation.root, "bin", name)).is_file())

@@ -1,4 +1,4 @@
-"""make: the packages of a layer installed by uv, compiled, and packed into one file, in a directory of its own."""
+"""make: install a layer's packages with uv, compile them, and pack them into one file."""
 
 import functools
 import os
@@ -32,7 +32,7 @@ _NO_COMPILER_HINT = (
     "the image has no compiler: ask for a version of the package that has a wheel,"
     " or take a module whose image has one, as NVIDIA's and those called devel"
 )
-_NO_HINT = "hint: Build failures"  # uv's own, after which ours would be a second one
+_NO_HINT = "hint: Build failures"  # uv's own hint, which replaces ours
 
 
 def make(
@@ -44,13 +44,13 @@ def make(
     built: tuple[tuple[str, str], ...],
     tried: Callable[[], None],
 ) -> Layer:
-    """Fill the directory of `inside` with a generation of the layer; gives the layer with its size and digest.
+    """Fill the directory of `inside` with a generation of the layer; returns the layer with its size and digest.
 
-    `built` are the projects that are installed as they are, by normalized name: paths inside. `tried` is called when
-    the packages are in `lib`, and may refuse them.
+    `built` maps normalized names of source projects to their paths inside. `tried` is called once the packages are in
+    `lib`, and may reject them.
 
-    Raises InstallError with what uv said where it cannot install, OptionError where that hides what the image keeps,
-    OSError as the file system does.
+    Raises InstallError with uv's output if it cannot install, OptionError if the layer would hide a protected package,
+    OSError from the file system.
     """
     python, program, site = here
     jobs, directory = threads(site.processors, site.memory), inside.directory
@@ -79,14 +79,14 @@ def make(
 
 
 def _arrange(place: Path, python: ImagePython) -> None:
-    """Make the tree of a layer of what uv has put into `lib`."""
+    """Build the layer's tree from the packages in `lib`."""
     lib, tree = place / "lib", place / TREE
     tree.mkdir()
-    for pattern in LEFT_BY_UV:  # which say when and where it was
+    for pattern in LEFT_BY_UV:  # records of when and where it was installed
         for left in lib.glob(pattern):
             _forget(left)
     for left in lib.glob("*.dist-info/direct_url.json"):
-        if f"{LAYER_TARGET}/work/" in left.read_text("utf-8", "replace"):  # a tree that git has brought
+        if f"{LAYER_TARGET}/work/" in left.read_text("utf-8", "replace"):  # a tree checked out by git
             _forget(left)
     if (lib / "bin").is_dir():
         (lib / "bin").rename(tree / "bin")
@@ -105,14 +105,14 @@ def _install(
     built: tuple[tuple[str, str], ...],
 ) -> None:
     lock = without_repositories(lock)
-    # a lock says where each file is, and uv goes there; where other places are named only the digests count
+    # uv fetches from the places in the lock; if other places are given, only the digests count
     name, text = ("pinned.txt", pinned(lock)) if lock and wanted.places else (LOCK, lock)
     (inside.directory / "work" / name).write_text(text)
     words = ["pip", "install", "--python", python.executable, "--target", f"{inside.target}/lib"]
     words += ["--no-deps", "--quiet", "--link-mode", "hardlink" if layer.packed else "copy"]
     calls = [("--requirements", f"{inside.target}/work/{name}")] if lock else []
     calls += [("--editable", path) for path in map(project, layer.editable)]
-    # uv would take what it has built of a directory whose pyproject.toml is older
+    # uv would reuse an earlier build of a directory with an older pyproject.toml
     calls += [(f"--refresh-package={key}", path) for key, path in built]
     for call in calls:
         ended = inside.uv(*words, *wanted.words, *call)
@@ -123,16 +123,16 @@ def _install(
 
 
 def _forget(left: Path) -> None:
-    """Remove a file of uv's own, and the line about it in its distribution's RECORD."""
+    """Remove a file that uv added, and its line in the distribution's RECORD."""
     left.unlink()
     if (record := left.parent / "RECORD").is_file():
         lines = record.read_text("utf-8").splitlines(keepends=True)
-        record.unlink()  # it may be a link to uv's own
+        record.unlink()  # it may be a hard link to uv's cache
         record.write_text("".join(line for line in lines if f"/{left.name}," not in line), "utf-8")
 
 
 def _commands(tree: Path) -> list[str]:
-    """The layer's commands for the host, but for those that would hide a command of the host."""
+    """The layer's commands for the host, except those that would hide a host command."""
     programs = sorted((tree / "bin").iterdir()) if (tree / "bin").is_dir() else []
     runnable = (program for program in programs if program.is_file() and os.access(program, os.X_OK))
     return [program.name for program in runnable if is_command(program.name)]
@@ -165,7 +165,7 @@ try:  # the image's own, which this one hides
 except ImportError:
     sys.modules["sitecustomize"] = type(sys)("sitecustomize")
 '''
-# which looks below sys.prefix for its pages, its extensions and its kernels
+# Jupyter looks below sys.prefix for its pages, extensions and kernels
 _JUPYTER = """
         lib = os.path.join(os.path.dirname(here), "lib")
         for name, place in (("JUPYTER_PATH", "share/jupyter"), ("JUPYTER_CONFIG_PATH", "etc/jupyter")):
@@ -177,23 +177,23 @@ _JUPYTER = """
 
 
 def start_file(python: ImagePython, *, jupyter: bool) -> str:
-    """The sitecustomize.py of a layer, `jupyter`: which holds files for Jupyter.
+    """The sitecustomize.py of a layer; `jupyter`: the layer has files for Jupyter.
 
-    `.pth` files work in it, as they do not in a directory of PYTHONPATH. Where another module is loaded too, whose
-    image has its Python in the same place, a bare `exec` may see this layer over that image. Then the metadata of
-    torch, or of what else stays, tell the two apart: their name has the version.
+    Its `.pth` files work, unlike those in a PYTHONPATH directory. With another module loaded whose image has its Python
+    at the same path, a bare `exec` may see this layer over that image. The metadata directory of a protected package,
+    which has the version in its name, tells the images apart.
     """
     mark = python.first.place if python.first else python.prefix
     jupyter_too = _JUPYTER if jupyter else ""
     return _START.format(prefix=python.prefix, version=python.version[:2], mark=mark, jupyter=jupyter_too)
 
 
-# Compiling takes longer than everything else that makes a layer. So it is kept by top-level name: a zip for each, under
-# the digest of its files.
+# Compiling takes longer than all other steps. So its result is cached by top-level name: one zip each, named by the
+# digest of the files.
 _ARCHIVE = re.compile(r"[0-9a-f]{64}\.zip")
 _COMPILED = re.compile(r"(?:[^/]+/)*__pycache__/[^/]+\.pyc")
-# Run inside. Arguments: directory, cache, the file that is to name what of the cache is used, processes.
-# Bytecode is as PEP 552 has it, never held against its source.
+# Run inside. Arguments: directory, cache, the file to list the used cache entries in, number of processes. The bytecode
+# is unchecked (PEP 552).
 COMPILE = r"""
 import hashlib, importlib.util, marshal, multiprocessing, os, sys, tempfile, zipfile, zlib
 from functools import partial
@@ -264,9 +264,9 @@ def _is_compiled(path: str) -> bool:
 
 
 def bytecode(inside: Inside, jobs: int, held: ExitStack) -> More:
-    """The compiled modules of `lib`, by path below it; read when they are asked for, while `held` is open.
+    """The compiled modules of `lib` by relative path; read on demand while `held` is open.
 
-    Raises InstallError with what the image's Python said where it cannot compile.
+    Raises InstallError with the output of the image's Python if it cannot compile.
     """
     work, said = f"{inside.target}/work", inside.directory / "work" / "compiled"
     ended = inside.python(

@@ -1,4 +1,4 @@
-"""Layers that an install leaves without their image, named before it begins."""
+"""Layers that an install leaves without their image, reported before it starts."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, NamedTuple
@@ -22,7 +22,7 @@ class OutgoingLayer(NamedTuple):
 
 
 def outgoing(before: Installation, digest: str | None, environ: Mapping[str, str]) -> tuple[OutgoingLayer, ...]:
-    """Layers of this user's over the image of `before`, which the one of this digest replaces (None: not known yet)."""
+    """Layers of this user over the image of `before`, which the image with this digest replaces (None: unknown)."""
     if before.image is None or digest == before.image_sha256:
         return ()
     module, own = before.module, layers_for(before, None, environ).prefix
@@ -42,7 +42,7 @@ def outgoing(before: Installation, digest: str | None, environ: Mapping[str, str
 
 
 def warnings(layers: Iterable[OutgoingLayer]) -> Iterable[str]:
-    """A line for each layer, for people."""
+    """One line for each layer."""
     for one in layers:
         gets = "gets" if one.certain else "may get"
         text = f"{one.module} {gets} another image, which its layer {one.layer} does not fit"

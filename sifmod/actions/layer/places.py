@@ -1,4 +1,4 @@
-"""Where layers are: found, made, brought from another tree by their digests, taken out of use, and left for a gc."""
+"""Where layers are: find them, choose their directory, copy them from another tree, take them out of use."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def layouts(prefix: Path, environ: Mapping[str, str]) -> tuple[Layout, ...]:
-    """The trees whose modules this user can load: that of the prefix, then those of MODULEPATH."""
+    """The trees whose modules this user can load: the prefix's, then those on MODULEPATH."""
     found = [prefix]
     for directory in map(Path, filter(None, environ.get("MODULEPATH", "").split(":"))):
         above = directory.parent
@@ -39,12 +39,15 @@ def layouts(prefix: Path, environ: Mapping[str, str]) -> tuple[Layout, ...]:
 
 
 def known(trees: tuple[Layout, ...]) -> dict[ModuleName, Layout]:
-    """Every module that is installed in one of the trees, with the first that has it."""
+    """Every installed module of these trees, with the first tree that has it."""
     return {module: tree for tree in reversed(trees) for module, _ in live_modules(tree)}
 
 
 def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
-    """What is installed as `module`, with an image. Raises ModuleError for a receipt that cannot be read, ViewError."""
+    """The installation of `module`, which must have an image.
+
+    Raises ModuleError for an unreadable receipt, ViewError.
+    """
     tree = known(trees)[module]
     if (found := live(tree, module)) is None:
         raise ModuleError(f"the receipt of {module} in {tree.prefix} cannot be read", "install it anew with --rebuild")
@@ -54,7 +57,7 @@ def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
 
 
 def words_for(installation: Installation, environ: Mapping[str, str]) -> str:
-    """The words by which another verb finds it: the module, with its --prefix where nothing else leads there."""
+    """The arguments for another command: the module, with --prefix if nothing else leads there."""
     prefix = installation.prefix
     plain = quick_prefix(None, environ)
     found = plain and Layout(prefix) in layouts(Path(plain), environ)
@@ -62,7 +65,7 @@ def words_for(installation: Installation, environ: Mapping[str, str]) -> str:
 
 
 def layers_for(installation: Installation, directory: str | None, environ: Mapping[str, str]) -> Layers:
-    """Where a layer is made: in `directory`, in the module's own prefix where that is this user's, else in his own."""
+    """Where to create a layer: `directory`, the module's prefix if this user owns it, or the user's own place."""
     prefix = installation.prefix
     if directory:
         return Layers(Path(directory).absolute(), prefix)
@@ -73,7 +76,7 @@ def layers_for(installation: Installation, directory: str | None, environ: Mappi
 
 
 def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """The directories in which the modules look for layers, the first one first."""
+    """The directories in which modules look for layers, in order."""
     own = [environ["SIFMOD_PREFIX"] + "/layers"] if environ.get("SIFMOD_PREFIX") else []
     named = [one for one in environ.get("SIFMOD_LAYERS", "").split(":") if one]
     places = (*named, *own, f"{default_prefix(environ)[0]}/layers", *(f"{tree.prefix}/layers" for tree in trees))
@@ -81,15 +84,15 @@ def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Pat
 
 
 def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
-    """Whether a layer was made for an image with which none of these modules is installed."""
+    """Whether none of these modules is installed with the layer's image."""
     there = live(modules[layer.module], layer.module) if layer.module in modules else None
     return bool(layer.image) and (there is None or there.image_sha256 != layer.image)
 
 
 def after_retired(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, str]:
-    """What is said of a module that is retired in one of the trees, or was before it was removed, and its successor.
+    """The retirement notice of a module in these trees, even after its removal, and its successor.
 
-    Empty for any other.
+    Empty for other modules.
     """
     for tree in trees:
         with suppress(InstallError):
@@ -102,17 +105,17 @@ def after_retired(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, s
 
 
 def found_layers(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> Iterator[Layer]:
-    """Every live layer that the modules of these trees may find."""
+    """Every live layer visible to the modules of these trees."""
     for place in searched(trees, environ):
         yield from all_layers(place)
 
 
 def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
-    """What is to be said of a layer where there is another one of its name for the module of this tree; "": nothing."""
+    """A note if another layer has the same name for this module; "" otherwise."""
     top = layer.top
     live = Path(layer.root).parent.relative_to(top) / LIVE / LOCK
     there = [place for place in searched((tree,), environ) if (place / live).exists()]
-    if top not in there:  # it takes SIFMOD_LAYERS, and is the first one then
+    if top not in there:  # it is used with SIFMOD_LAYERS, and comes first then
         return ""
     if there[0] != top:
         return f"warning: the layer {layer.name} in {there[0]} is found first, and this one is not used; see --layer"
@@ -120,7 +123,7 @@ def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
 
 
 def withdrawn(layer: Layer, lease: float, reporter: Reporter) -> None:
-    """Take a layer out of use, wherever it is. Raises InstallError, PermissionsError or LockError."""
+    """Take a layer out of use, in any tree. Raises InstallError, PermissionsError or LockError."""
     top = layer.top
     layers = Layers(top, top.parent)
     with lock(layers, str(layer.module), lease, reporter.waiting(f"the layers of {layer.module}")) as held:
@@ -129,9 +132,9 @@ def withdrawn(layer: Layer, lease: float, reporter: Reporter) -> None:
 
 
 def own_layers(layout: Layout, installation: Installation) -> dict[str, tuple[str, str]]:
-    """The packed layers of a module in its own tree, by name: the digests of their packages, and of their contents.
+    """The packed layers of a module in its own tree, by name: the digests of their packages and of everything else.
 
-    Raises InstallError for one with a command of another name than it may have, OSError.
+    Raises InstallError for a layer with an invalid command name, OSError.
     """
     prefix = layout.prefix
     own = (layer for layer in _layers_of(installation, prefix / "layers") if layer.digest)
@@ -139,7 +142,7 @@ def own_layers(layout: Layout, installation: Installation) -> dict[str, tuple[st
 
 
 def are_there(layout: Layout, installation: Installation, locked: LockedModule) -> bool:
-    """Whether the layers of a module in its own tree are those that the lock names."""
+    """Whether the layers of a module in its own tree match the lock."""
     own = own_layers(layout, installation) if locked.layers else {}
     return all(own.get(name) == (digest, locked.contents[name]) for name, digest in locked.layers.items())
 
@@ -152,9 +155,9 @@ def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
 def bring_layers(
     installation: Installation, locked: LockedModule, trees: tuple[Path, ...], site: "Site", reporter: Reporter
 ) -> None:
-    """Make the layers of a module in its own tree those of the lock, from the same module in the `trees`.
+    """Make the layers of a module match the lock, copying from the same module in `trees`.
 
-    Raises InstallError for one that none of them has, and what publishing a layer raises.
+    Raises InstallError for a layer that none of them has, and what publishing a layer raises.
     """
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
 
@@ -192,9 +195,9 @@ def bring_layers(
 
 
 def _copied(layer: Layer, tree: Path, whole: str, directory: Path) -> bool:
-    """Whether the new `directory` has what the lock names of a layer of another tree; else it is not there.
+    """Copy a layer of another tree into the new `directory`; returns whether it matches the lock.
 
-    Others may write in that tree: its files are read through no link, and hashed where they then lie.
+    Others may write to that tree: links are not followed, and the copied files are hashed.
     """
     shutil.rmtree(directory, ignore_errors=True)
     with ExitStack() as held:
@@ -216,11 +219,11 @@ def _copied(layer: Layer, tree: Path, whole: str, directory: Path) -> bool:
 
 
 def _share(source: int, target: Path, mode: int, size: int) -> None:
-    """Make `target` a link to an open file that is this user's own and has this read-only mode; else a copy."""
+    """Hard-link an open file to `target` if this user owns it and it is read-only; else copy it."""
     status = os.fstat(source)
     if (status.st_uid, stat.S_IMODE(status.st_mode)) == (os.geteuid(), mode):
-        with suppress(OSError):  # another file system, or one without links
-            os.link(f"/proc/self/fd/{source}", target, src_dir_fd=source)  # with a descriptor the link is followed
+        with suppress(OSError):  # another file system, or no hard links
+            os.link(f"/proc/self/fd/{source}", target, src_dir_fd=source)  # through a descriptor the link is followed
             return
     with target.open("xb") as file:
         done = 0

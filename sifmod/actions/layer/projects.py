@@ -1,4 +1,4 @@
-"""Projects of a layer: those in repositories, which git brings, and those whose name only their build says."""
+"""Projects of a layer: check out those in repositories, and build those without a static name."""
 
 import tomllib
 from dataclasses import dataclass, replace
@@ -18,19 +18,19 @@ _NAMED = "pylock.named.toml"
 
 @dataclass(frozen=True)
 class Projects:
-    """What of a layer is built from source trees, and where they are."""
+    """The parts of a layer that are built from source trees."""
 
     inside: Inside
     python: ImagePython
     checkouts: Checkouts
 
     def named(self, wanted: Wanted) -> Wanted:
-        """The same with every project under its name. Raises OptionError for one that does not say it."""
+        """The same with every project's name filled in. Raises OptionError if a build does not give it."""
         found = tuple(f"{self._name(rest, wanted.words)}{rest}" for rest in wanted.unnamed)
         return replace(wanted, requirements=(*wanted.requirements, *found), unnamed=())
 
     def trees(self, wanted: Wanted, earlier: str) -> Trees:
-        """Each repository that is asked for, at the commit of the `earlier` lock where it has been asked for before."""
+        """Check out each requested repository, at the commit of the `earlier` lock if it has one."""
         before = repositories(earlier)
         found = {}
         for text in wanted.requirements:
@@ -41,7 +41,7 @@ class Projects:
         return found
 
     def tree(self, source: GitSource) -> tuple[GitSource, str]:
-        """A source with its commit, and the path inside of its tree."""
+        """A source with its commit, and the path inside its tree."""
         taken = self.checkouts.take(source)
         place = self.checkouts.path(taken).relative_to(self.inside.directory)
         return taken, f"{self.inside.target}/{place}"

@@ -1,1 +1,1 @@
-"""stack: what one file names, made so."""
+"""stack: make a tree match one file."""

@@ -83,7 +83,7 @@ class StackOutcome:
     plan: StackPlan
     lives: Lives | None
     became: Mapping[int, Became]
-    held: Mapping[int, HeldError]  # that only the image, or another run, has shown to be held
+    held: Mapping[int, HeldError]  # found to be held during the install
     failed: Mapping[int, SifmodError]
     submitted: Submitted | None = None
     tests: tuple[Tested, ...] = ()
@@ -204,16 +204,16 @@ class _Apply:
 
 
 def _clean_up(layout: Layout, site: Site, reporter: Reporter) -> None:
-    """Take away what runs that died on this node have left: a plan would have all modules made anew for it."""
+    """Remove leftovers of dead runs on this node, which would make every module look changed."""
     if os.access(layout.prefix, os.W_OK):
         with site_umask(site):
             tidy(reporter.tree(site))
 
 
 def _write_down(plan: StackPlan, decided: Lives | None, lock: Lock | None, site: Site, reporter: Reporter) -> None:
-    """Keep which of the stack's modules are installed, about whose life it says something, and what its lock names.
+    """Record the stack's installed modules, those whose life it decides, and the images of its lock.
 
-    None: that is not known, and stays as it was. Raises LockError, InstallError.
+    None keeps the previous record. Raises LockError, InstallError.
     """
     layout, name = plan.layout, plan.stack.name
     named: set[ModuleName] = {step.module for step in plan.steps if step.module}

@@ -1,9 +1,9 @@
-"""stack bundle: all that a stack needs where there is no network, in one directory or one tar file.
+"""stack bundle: everything that a stack needs without a network, in one directory or tar file.
 
 A bundle holds, in this order, `bundle.json` (a name and a format), the stack as `stack.yaml` and its lock, the files
 that its modules were made from (those of other easyconfig directories below `robot/`, of settings below `settings/`),
 sifmod's own wheels below `wheels/`, and the images as `images/sha256/<digest>.sif`. The same stack gives the same
-bytes, so that a tar file that was cut is continued.
+bytes, so that an interrupted tar file can be continued.
 """
 
 import errno
@@ -71,7 +71,7 @@ class WrittenBundle(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A file of a bundle: where it is in it, and where it is now or what is in it."""
+    """A file of a bundle: its path in the bundle, and its source path or content."""
 
     name: str
     source: Path | bytes
@@ -100,9 +100,9 @@ def bundle_stack(planned: Planned, output: Path, without: str, progress: Progres
 
 
 def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: Decided) -> Iterator[Item]:
-    """The files of the bundle of a stack whose lock lies beside it, without the images whose digests `there` holds.
+    """The files of the bundle of a locked stack, without the images whose digests are in `there`.
 
-    Raises OptionError where there is no lock, InstallError where a file is not as the lock says, or an image is gone.
+    Raises OptionError if there is no lock, InstallError if a file differs from the lock or an image is gone.
     """
     lock, layout = read_lock(lock_beside(stack.path)), Layout(site.prefix)
     head = Head(stack.name, Own(__version__, own_digest()), *decided)
@@ -132,7 +132,7 @@ def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: De
 
 
 def _layers(layout: Layout, locked: LockedModule) -> Iterator[Item]:
-    """The layers that the lock names of a module, in the places that they have in a tree."""
+    """The locked layers of a module, at their paths in a tree."""
     for layer in all_layers(layout.prefix / "layers", locked.module):
         if locked.layers.get(layer.name) != layer.digest or not locked.image or layer.image != locked.image.sha256:
             continue
@@ -150,9 +150,9 @@ def _beside(path: Path, directory: Path) -> str:
 
 
 def write_bundle(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
-    """Write a directory, or a tar file where `bundle` ends so; goes on with what an earlier run has left there.
+    """Write a directory, or a tar file if `bundle` ends in .tar; continues the output of an interrupted run.
 
-    Raises OptionError where something else is there, NoSpaceError, PermissionsError.
+    Raises OptionError if something else is there, NoSpaceError, PermissionsError.
     """
     with writing(bundle):
         if bundle.suffix == ".tar":
@@ -184,7 +184,7 @@ def _same(target: Path, item: Item) -> bool:
 
 
 def _write_tar(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
-    """A tar file takes its name when it is complete; what is there of it before is compared, and continued."""
+    """A tar file gets its name when it is complete; a partial one is compared and continued."""
     if bundle.exists():
         raise OptionError(f"{bundle} exists already, and is left as it is", "give another name with -o")
     unfinished = bundle.with_name(f".{bundle.name}.part")
@@ -213,7 +213,7 @@ def _write_tar(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
 
 
 def _begun(path: Path) -> IO[bytes]:
-    """A file that this user has begun, or a new one. Raises OptionError for what others may have put there."""
+    """Open this user's partial file, or a new one. Raises OptionError for a file that others may have put there."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         file = open(os.open(path, flags, 0o666), "r+b")  # noqa: PTH123, SIM115 (a descriptor, which the caller closes)
@@ -236,7 +236,7 @@ def _agrees(file: IO[bytes], source: IO[bytes]) -> bool:
 
 
 def copy_checked(source: IO[bytes], target: IO[bytes], name: str, size: int, progress: Progress) -> None:
-    """Copy a file of a bundle; an image is compared with the digest that its name says. Raises ImageError."""
+    """Copy a file of a bundle; an image is checked against the digest in its name. Raises ImageError."""
     wanted, digest, done = IMAGE.fullmatch(name), hashlib.sha256(), 0
     while chunk := source.read(_CHUNK):
         target.write(chunk)
@@ -250,7 +250,7 @@ def copy_checked(source: IO[bytes], target: IO[bytes], name: str, size: int, pro
 
 @contextmanager
 def own_wheels(*, wanted: bool) -> Iterator[Path | None]:
-    """A directory with the wheels of this sifmod and of all that it needs. Raises InstallError for one that lacks."""
+    """A directory with wheels of this sifmod and its dependencies. Raises InstallError for a missing one."""
     if not wanted:
         yield None
         return

@@ -1,4 +1,4 @@
-"""What decided about the files of a stack's modules where its bundle was made, and what differs where it is applied."""
+"""The settings that a bundle's modules depend on, and how they differ where it is applied."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -26,21 +26,21 @@ _OF_THE_USER = (
     "LANG",
     "BASH_ENV",
     "ENV",
-)  # and what XDG names: they mean the same on each machine
+)  # and XDG variables: they have the same meaning on each machine
 _HINT = (
     "write the value into the easyconfig, or keep it out of the source: a login belongs into docker's or netrc's file"
 )
 
 
 class Decided(NamedTuple):
-    """Of a bundle."""
+    """The recorded settings of a bundle."""
 
-    settings: Mapping[str, Any]  # keys of a settings file, and `site`
-    variables: Mapping[str, str]  # that easyconfigs name, with their values
+    settings: Mapping[str, Any]  # settings by key, and `site`
+    variables: Mapping[str, str]  # variables that easyconfigs use, with their values
 
 
 def decided_here(site: LoadedSite, lock: Lock, directory: Path, environ: Mapping[str, str]) -> Decided:
-    """Raises InstallError for a variable whose value may be a secret, or that is not set."""
+    """Raises InstallError for a variable that is unset or may hold a secret."""
     settings = {key: _plain(node) for key, node in site.said.entries.items()}
     for key in ("env", "host_env", "runscript_env"):
         if secret := next((name for name, _ in getattr(site.site, key) if _SECRET.search(name)), None):
@@ -56,7 +56,7 @@ def decided_here(site: LoadedSite, lock: Lock, directory: Path, environ: Mapping
 
 
 def is_taken(name: str) -> bool:
-    """Whether a bundle may set this variable: none that programs know, and no secret."""
+    """Whether a bundle may set this variable: not one that programs use, and not a secret."""
     known = ("XDG_", "SLURM_", "SIFMOD_", "LD_", "PYTHON", "APPTAINER", "SINGULARITY", "LC_", "GIT_", "SSL_")
     return not (name in _OF_THE_USER or name.startswith(known) or _SECRET.search(name))
 
@@ -86,7 +86,7 @@ def _variables(lock: Lock, robot_paths: tuple[Path, ...], environ: Mapping[str, 
         for name in dict.fromkeys(names_in(text)):
             value = environ.get(name, "")
             if not value and is_taken(name):
-                yield name, ""  # it has its default there too, whatever that environment says
+                yield name, ""  # its default applies there too, whatever the environment
             if not value or not (is_taken(name) or _SECRET.search(name)):
                 continue
             inside = rf"\$\{{{name}(:-[^}}]*)?\}}"
@@ -103,7 +103,7 @@ def _variables(lock: Lock, robot_paths: tuple[Path, ...], environ: Mapping[str, 
 
 
 def differing(its: LoadedSite, local: LoadedSite) -> tuple[str, ...]:
-    """The settings that differ, each with the bundle's value and the local one."""
+    """The differing settings, each with the bundle's and the local value."""
     pairs = ((key, _value(its, key), _value(local, key)) for key in DECIDING)
     return tuple(f"{key}: {ours} in the bundle, {here} here" for key, ours, here in pairs if ours != here)
 

@@ -1,4 +1,4 @@
-"""How much an apply is to fetch, how much of the disk that takes, and which layers several images share."""
+"""How much an apply will fetch, the disk space that needs, and the layers that images share."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from sifmod.tree.layout import Workplace
 from sifmod.tree.locking import lock
 from sifmod.tree.store import Store
 
-_MUCH = 10  # a part of so many
+_MUCH = 10  # one part in this many
 
 
 class Fetches(NamedTuple):
-    """What an apply has to fetch."""
+    """The images that an apply has to fetch."""
 
     images: Annotated[int, Described("to be fetched")]
     copies: Annotated[int, Described("images to copy from another tree or a bundle")]
@@ -35,17 +35,17 @@ class Fetches(NamedTuple):
     # the images, the shared layers, and what is downloaded at the same time
     room: Annotated[int, Described("bytes that this may take on the disk")]
     shared: Internal[Mapping[str, frozenset[str]]]  # of each image, by its request: the digests of layers shared
-    together: Internal[tuple[frozenset[str], ...]]  # the images, those together that share much
+    together: Internal[tuple[frozenset[str], ...]]  # images, grouped if they share much
 
 
 class _Asked(NamedTuple):
     size: int | None
-    copied: int  # bytes that another store gives
-    layers: Mapping[str, int]  # digest → bytes, of an image that is converted
+    copied: int  # bytes to copy from another store
+    layers: Mapping[str, int]  # digest → bytes, for images to convert
 
 
 def fetches(plan: StackPlan, jobs: int) -> Fetches:
-    """How much is to be fetched, as the servers say; an image that cannot be asked for is one of unknown size."""
+    """Ask the servers how much has to be fetched; without an answer the size is unknown."""
     wanted: dict[str, Decision] = {}
     for step in plan.steps:
         if step.todo and step.todo.image and step.todo.image not in wanted:
@@ -83,7 +83,7 @@ def _together(asked: Mapping[str, _Asked]) -> tuple[frozenset[str], ...]:
 
 
 def _share_much(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
-    """Whether a tenth or more of the smaller image need not be downloaded twice."""
+    """Whether sharing saves a tenth or more of the smaller image's download."""
     common = sum(one[digest] for digest in one.keys() & other.keys())
     return 0 < min(sum(one.values()), sum(other.values())) <= _MUCH * common
 
@@ -103,4 +103,4 @@ def _ask(decision: Decision, store: Store) -> _Asked:
         layers = open_image(reference, plan.own_image.arch, settings).manifest.layers
         return _Asked(size, 0, {layer.digest: layer.size for layer in layers})
     except SifmodError:
-        return _Asked(None, 0, {})  # the apply tells
+        return _Asked(None, 0, {})  # the apply reports the error

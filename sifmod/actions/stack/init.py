@@ -1,4 +1,4 @@
-"""stack init: a stack's file of what is installed."""
+"""stack init: write a stack file for the installed modules."""
 
 import shlex
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from sifmod.result import Described, Notes
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, installations
 
-_KEYS = ("site", "accelerator", "source")  # options of an install that are keys of a stack's entry
+_KEYS = ("site", "accelerator", "source")  # install options that are keys of a stack entry
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class WrittenStack:
 
 
 def stack_text(layout: Layout, name: str, directory: Path) -> tuple[str, tuple[str, ...]]:
-    """The text of a stack for a file in `directory`, and what it cannot say of the modules that are installed."""
+    """The text of a stack file in `directory`, and notes on install options that it cannot express."""
     lines = [f"name: {name}", "easyconfigs:"]
     notes: list[str] = []
     for installation in installations(layout):

@@ -1,8 +1,8 @@
-"""stack apply --job: an array of Slurm that installs what a stack asks for, each element by an ordinary `stack apply`.
+"""stack apply --job: a Slurm array that installs a stack, where each element runs an ordinary `stack apply`.
 
-An element fetches an image and installs all modules that want it, so that none waits for another, and one that dies
-takes nothing with it: what it has done is done, and its rest is submitted again. Modules that keep their image are put
-together, so that an element takes minutes.
+An element fetches one image and installs all its modules, so that none waits for another. If an element dies, its
+finished modules stay, and the rest is submitted again. Modules that keep their image are grouped, so that an element
+takes minutes.
 """
 
 import os
@@ -22,7 +22,7 @@ from sifmod.errors import OptionError
 from sifmod.tree.locking import lock
 from sifmod.tree.stack_record import Submission, read_submissions, write_submissions
 
-_MODULES = 200  # that one element renders at most, where no image is fetched for them
+_MODULES = 200  # most modules per element without a fetch
 _COMMENT = 1000  # characters; Slurm refuses more than 1024
 
 _SCRIPT = """#!/bin/sh
@@ -41,18 +41,18 @@ exit "$worst"
 
 
 class JobOptions(NamedTuple):
-    """What is asked of the jobs of a stack."""
+    """The options of a stack's jobs."""
 
     resources: Resources  # of an element
-    words: tuple[str, ...]  # what each element is told beside the stack's file and its modules
-    directory: Path  # where an element that fails leaves what it has said
-    elements: int  # of an array, at most
-    tests: Resources | None = None  # of the jobs that test what was installed; None: none are wanted
-    together: tuple[frozenset[str], ...] = ()  # images, by their requests, that one element is to fetch
+    words: tuple[str, ...]  # arguments of each element besides the stack file and its modules
+    directory: Path  # where failed elements leave their output
+    elements: int  # most elements of an array
+    tests: Resources | None = None  # for test jobs; None: no tests
+    together: tuple[frozenset[str], ...] = ()  # image requests that one element should fetch together
 
 
 class Element(NamedTuple):
-    """Modules that one element of an array is for."""
+    """The modules of one array element."""
 
     steps: tuple[Step, ...]
     fetches: bool
@@ -66,9 +66,9 @@ class Element(NamedTuple):
 def submit_stack(
     plan: StackPlan, options: JobOptions, site: Site, on_wait: Callable[[str], None]
 ) -> tuple[tuple[Submission, ...], tuple[Submission, ...]]:
-    """Submit what is to be done and is not submitted yet; gives the earlier jobs that are not over, and the new ones.
+    """Submit pending modules that no job covers yet; returns the unfinished earlier jobs and the new ones.
 
-    Raises OptionError where Slurm refuses them or does not answer, LockError, InstallError.
+    Raises OptionError if Slurm rejects them or does not answer, LockError, InstallError.
     """
     name = plan.stack.name
     with changing_prefix(site), lock(plan.layout, f"stack-{name}", site.lock_lease, on_wait) as held:
@@ -87,16 +87,16 @@ def submit_stack(
 
 
 def is_last(plan: StackPlan, site: Site, on_wait: Callable[[str], None]) -> bool | None:
-    """Whether this process is the last element of the stack's jobs that install; None where it is no element of them.
+    """Whether this process is the last element of the stack's install jobs; None if it is not an element.
 
-    Its modules are taken out of the record, so that of two which end together one sees that the other is done. Where
-    Slurm does not answer each may be the last. Raises LockError, InstallError.
+    Removes its modules from the record, so that of two elements that end together one sees the other. If Slurm does not
+    answer, each may be the last. Raises LockError, InstallError.
     """
     if (mine := os.environ.get("SLURM_ARRAY_JOB_ID")) is None:
         return None
     name, number = plan.stack.name, os.environ.get("SLURM_ARRAY_TASK_ID")
     with changing_prefix(site), lock(plan.layout, f"stack-{name}", site.lock_lease, on_wait) as held:
-        before = read_submissions(plan.layout, name)  # a submission writes them under this lock too
+        before = read_submissions(plan.layout, name)  # submissions write under the same lock
         if mine not in [one.job for one in before]:
             return None
         left = [one._replace(elements=_others(one, number)) if one.job == mine else one for one in before]
@@ -112,9 +112,9 @@ def _others(job: Submission, number: str | None) -> tuple[tuple[ModuleName, ...]
 
 
 def elements_of(steps: Iterable[Step], most: int, together: Iterable[frozenset[str]] = ()) -> tuple[Element, ...]:
-    """At most so many elements: one for each image that is not there, and few for the modules that keep theirs.
+    """Distribute the steps over at most `most` elements: one for each missing image, few for modules that keep theirs.
 
-    Images that are to be fetched together are one.
+    Images to fetch together share an element.
     """
     first_of = {image: min(group) for group in together for image in group}
     by_image: dict[str, list[Step]] = {}
@@ -132,7 +132,7 @@ def elements_of(steps: Iterable[Step], most: int, together: Iterable[frozenset[s
 
 
 def _queued(submissions: Sequence[Submission]) -> list[Submission]:
-    """Those of which an element has not ended; of the elements that have, no modules. Raises OptionError."""
+    """The submissions with unfinished elements, without the modules of finished ones. Raises OptionError."""
     if not submissions:
         return []
     if (known := states([one.job for one in submissions])) is None:
@@ -151,7 +151,7 @@ def _queued(submissions: Sequence[Submission]) -> list[Submission]:
 def _submitted(
     plan: StackPlan, options: JobOptions, steps: Sequence[Step], earlier: Sequence[str]
 ) -> Iterator[Submission]:
-    """Submit the modules with images; then the views, which want the modules that they load; then the tests."""
+    """Submit modules with images, then views, which need the modules that they load, then tests."""
     views = tuple(step for step in steps if _is_view(step))
     jobs = list(earlier)
     elements = elements_of((step for step in steps if not _is_view(step)), options.elements, options.together)
@@ -178,7 +178,7 @@ def _install(plan: StackPlan, options: JobOptions, elements: Sequence[Element], 
 def _tests(
     plan: StackPlan, options: JobOptions, resources: Resources, job: str, steps: Sequence[Step]
 ) -> Iterator[Submission]:
-    """An array for the modules without GPUs, and one for those with them, which begin when `job` is over."""
+    """One array for modules without GPUs and one for those with GPUs, which start when `job` has ended."""
     by_gpus: dict[int, list[Step]] = {}
     for step in steps:
         by_gpus.setdefault(step.todo.gpus if step.todo else 0, []).append(step)
@@ -192,7 +192,7 @@ def _tests(
 
 
 def _apply(plan: StackPlan, options: JobOptions, element: Element) -> tuple[str, ...]:
-    one_by_one = ("--jobs=1",) if element.fetches else ()  # so that a conversion has all processors
+    one_by_one = ("--jobs=1",) if element.fetches else ()  # so that a conversion gets all processors
     only = (f"--only={module}" for module in element.modules)
     return ("stack", "apply", str(plan.stack.path), *one_by_one, *options.words, *only)
 
@@ -219,8 +219,8 @@ def _array(
         f"--comment={f'{plan.stack.path} in {plan.layout.prefix}'[:_COMMENT]}",
         f"--array=0-{len(commands) - 1}",
         f"--output={str(log).replace('%', '%%')}%A_%a.log",
-        "--export=ALL",  # what decides here has to decide there
-        *(() if "SBATCH_NO_REQUEUE" in os.environ else ("--requeue",)),  # it goes on where it was
+        "--export=ALL",  # the same settings must apply there
+        *(() if "SBATCH_NO_REQUEUE" in os.environ else ("--requeue",)),  # the element resumes
         *resources.words,
         *more,
     )

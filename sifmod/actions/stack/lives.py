@@ -1,4 +1,4 @@
-"""The life of a stack's modules: which are the default, hidden, deprecated or retired, as its file says."""
+"""The life of a stack's modules: set defaults, hide, deprecate or retire them as the stack file says."""
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -19,17 +19,17 @@ _NOTHING = Life()
 
 
 class Lives(NamedTuple):
-    """What a stack decides about its modules."""
+    """The stack's decisions about its modules."""
 
-    wanted: Mapping[str, NameLife]  # by name; of what it says nothing about, what is decided already
-    changes: tuple[tuple[ModuleName, str], ...]  # what will be different, for people
-    decided: tuple[str, ...]  # the modules, and names for a default, of which the stack says something
+    wanted: Mapping[str, NameLife]  # by name; existing decisions where the stack has none
+    changes: tuple[tuple[ModuleName, str], ...]  # the changes, for people
+    decided: tuple[str, ...]  # modules, and names for a default, that the stack decides
 
 
 def lives(plan: StackPlan) -> Lives:
-    """What the stack says, over what is decided by hand; what it no longer says of a module is undone.
+    """Merge the stack's decisions over manual ones; decisions that it no longer has are undone.
 
-    Raises ConfigError for two defaults of one name, InstallError for a file about a life that cannot be read.
+    Raises ConfigError for two defaults of one name, InstallError for an unreadable life-cycle file.
     """
     steps = [step for step in plan.steps if step.module]
     defaults = _defaults(steps)
@@ -59,7 +59,7 @@ def _name(step: Step) -> str:
 
 
 def _defaults(steps: Iterable[Step]) -> dict[str, str]:
-    """The version that is the default, of each name that has one."""
+    """The default version of each name that has one."""
     found = []
     for step in steps:
         default = step.member.entry.default
@@ -85,9 +85,9 @@ def _life(entry: Entry) -> Life:
 def apply_lives(
     plan: StackPlan, decided: Lives, site: Site, reporter: Reporter, *, waits: bool = False
 ) -> tuple[str, ...]:
-    """Make it so; of modules that are not installed the next apply does it, or where it `waits` for jobs their last.
+    """Apply the decisions; those for missing modules are left to the next apply, or with `waits` to the last job.
 
-    Gives the modules that it waits for. Raises what `change_life` does.
+    Returns the modules that are still missing. Raises what `change_life` raises.
     """
     later: list[str] = []
     for name, life in decided.wanted.items():

@@ -1,4 +1,4 @@
-"""stack outdated: what there is by now that is newer than what is installed."""
+"""stack outdated: newer versions of what is installed."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,11 @@ from sifmod.image.sources.source_kinds import parse
 from sifmod.result import Described, Internal, Notes
 from sifmod.tree.receipt import Installation, live
 
-_AT_ONCE = 8  # servers are asked
+_AT_ONCE = 8  # concurrent requests
 
 
 class Newer(NamedTuple):
-    """Something newer than what is installed as a module."""
+    """Something newer than an installed module."""
 
     module: ModuleName
     what: Literal["image", "easyconfig"]
@@ -40,7 +40,7 @@ class Outdated(NamedTuple):
 
 
 def outdated(file: Path, options: StackOptions) -> Outdated:
-    """The tags that name another image by now, and easyconfigs of later versions; of what is installed."""
+    """Tags of installed images that moved, and easyconfigs with later versions."""
     planned = read_stack(file, options)
     plan, site = plan_stack(planned), planned.site
     found_live = (live(plan.layout, step.module) for step in plan.steps if step.module and step.generation)
@@ -54,9 +54,9 @@ def outdated(file: Path, options: StackOptions) -> Outdated:
 
 
 def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:
-    """The image that its source names now, where that is another one; a text where the server cannot be asked."""
+    """The image that its source names now, if it changed; a message if the server cannot be asked."""
     image = installation.image
-    if image is None or image.source.startswith("build:"):  # what was built here no server names
+    if image is None or image.source.startswith("build:"):  # images built here have no server
         return None
     was = image.origin.index or image.origin.manifest
     try:
@@ -73,7 +73,7 @@ def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:
 
 
 def _later(installation: Installation, found: Sequence[Found]) -> Iterator[Newer]:
-    """The easyconfig of the latest version of the same module, where that is later."""
+    """The easyconfig with the latest version of the same module, if it is later."""
     module, made = installation.module, installation.provenance
     offers = [
         (version_key(one.version), one.version, each.path)

@@ -1,7 +1,7 @@
-"""The sifmod that runs and all that it needs, as wheels, from their installed files: no network and no checkout.
+"""Wheels of the running sifmod and its dependencies, made from their installed files without network or checkout.
 
-What is installed of a distribution is what its RECORD names. Where another copy of sifmod is imported than the one
-that is installed (an editable install, a checkout), the files that are imported go into the wheel.
+A distribution's files are those in its RECORD. If sifmod is imported from elsewhere (an editable install, a checkout),
+the imported files go into the wheel.
 """
 
 import base64
@@ -22,21 +22,21 @@ from sifmod.config.find import shipped
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError
 
-_NOT_PACKED = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "RECORD")  # of one installation
+_NOT_PACKED = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "RECORD")  # files of one installation only
 _OWN = "sifmod"
 _HINT = "install it again, or leave sifmod out with --no-wheels"
 
 
 def own_digest() -> str:
-    """One digest of all files of the sifmod that runs."""
+    """One digest of all files of the running sifmod."""
     lines = [f"{name} {sha256_file(path)}\n" for name, path in sorted(_imported().items())]
     return sha256_bytes("".join(lines).encode())
 
 
 def write_own_wheels(directory: Path) -> None:
-    """Write a wheel of each; the same files give the same bytes.
+    """Write a wheel for each; the same files give the same bytes.
 
-    Raises InstallError, which names it, for a distribution that is not here or is not whole.
+    Raises InstallError for a missing or incomplete distribution.
     """
     for found in _needed():
         _write_wheel(found, directory)
@@ -54,7 +54,7 @@ def _packed(path: Path) -> bool:
 
 
 def _needed() -> list[Distribution]:
-    """The distribution of sifmod, and those of what it requires on this machine."""
+    """The distribution of sifmod and its requirements on this machine."""
     found: dict[str, Distribution] = {}
     wanted = [(Requirement(_OWN), "")]
     asked = set()
@@ -104,7 +104,7 @@ def _write_wheel(found: Distribution, directory: Path) -> None:
 
 
 def _files(found: Distribution, stem: str) -> Iterator[tuple[str, bytes]]:
-    """The files of an installed distribution, by their names in its wheel. Raises InstallError for one that is gone."""
+    """The files of an installed distribution, by their names in a wheel. Raises InstallError for a missing file."""
     if not found.files or found.read_text("WHEEL") is None:
         raise InstallError(f"{found.name} is not installed from a wheel: a bundle cannot have it", _HINT)
     parser = ConfigParser(delimiters=("=",), interpolation=None)
@@ -132,7 +132,7 @@ def _files(found: Distribution, stem: str) -> Iterator[tuple[str, bytes]]:
             if inside is None:
                 raise InstallError(f"{found.name} has {path}, outside of {sys.prefix}", _HINT)
             if inside.parts[0] == "bin" and file.name in commands:
-                continue  # which an installer writes
+                continue  # written by the installer
             scripts = inside.parts[0] == "bin"
             name = f"{stem}.data/scripts/{file.name}" if scripts else f"{stem}.data/data/{inside}"
         elif info:
@@ -147,7 +147,7 @@ def _files(found: Distribution, stem: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _tag(found: Distribution) -> str:
-    """What the wheel's name says of the machines that it is for: all tags that it was built with."""
+    """The wheel's platform tags, for its file name."""
     lines = (found.read_text("WHEEL") or "").splitlines()
     tags = [line.partition(":")[2].strip().split("-") for line in lines if line.startswith("Tag:")]
     return "-".join(".".join(dict.fromkeys(column)) for column in zip(*tags, strict=True))

@@ -1,7 +1,7 @@
-"""What is written down of a stack: the record that a tree keeps of it, and its lock of what is installed.
+"""The record that a tree keeps of a stack, and the lock of its installed modules.
 
-The tree keeps the images that the lock names, for those who install from it, until another lock of the stack takes its
-place or it is forgotten.
+The tree keeps the images that the lock names, for installs from it, until another lock of the stack replaces it or it
+is forgotten.
 """
 
 import os
@@ -27,20 +27,20 @@ from sifmod.tree.stack_record import Applied, read_applied, write_applied
 def change_record(
     layout: Layout, name: str, change: Callable[[Applied | None], Applied], site: Site, reporter: Reporter
 ) -> None:
-    """Make it what `change` makes of it; none is begun that would say nothing. Raises LockError, InstallError."""
+    """Update the record with `change`; an empty record is not created. Raises LockError, InstallError."""
     before = read_applied(layout, name)
     wanted = change(before)
     if wanted == before or (before is None and not wanted.modules and not wanted.images):
         return
     tree = reporter.tree(site)
     with site_umask(site), tree.lock(f"stack-{name}", f"the stack {name}") as held:
-        write_applied(layout, change(read_applied(layout, name)), held)  # another run may have written meanwhile
+        write_applied(layout, change(read_applied(layout, name)), held)  # another run may have changed it meanwhile
 
 
 def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
-    """What a lock at `path` says of a stack that is installed as it says; `planned` has `anew`.
+    """The modules for a lock at `path` of a completely installed stack; `planned` has `anew` set.
 
-    Raises InstallError for a module that is not, and what is wrong with an easyconfig.
+    Raises InstallError for a module that is not installed, and errors of its easyconfig.
     """
     modules = []
     plan = plan_stack(planned)
@@ -91,7 +91,7 @@ def lock_stack(file: Path, path: Path, options: StackOptions, reporter: Reporter
 
 
 def keep_images(stack: Stack, images: tuple[str, ...], site: Site, reporter: Reporter) -> None:
-    """Have the tree keep these images for the stack's lock, and no others. Raises LockError, InstallError."""
+    """Keep exactly these images for the stack's lock. Raises LockError, InstallError."""
 
     def applied(before: Applied | None) -> Applied:
         return (before or Applied(stack.name, str(stack.path), ()))._replace(images=images)

@@ -1,4 +1,4 @@
-"""stack plan: what would change to make a tree what a stack says, and why."""
+"""stack plan: the changes that would make a tree match a stack, and the reasons."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -34,47 +34,48 @@ from sifmod.tree.receipt import Installation, live_number
 from sifmod.tree.stack_record import read_applied
 from sifmod.tree.state import edited, edited_stubs, missing
 
-# new, there, to be made anew, held after a rollback, ended (retired, then removed), an error
+# new, installed, to be installed again, held after a rollback, retired and removed, error
 Mark = Literal[" ", "x", "R", "H", "E", "!"]
 
 
 class Todo(NamedTuple):
-    """What is to be done for a module, as much as many thousand of them may take of the memory."""
+    """The pending work for a module, kept small because there may be thousands."""
 
-    image: str  # a digest of what decides which image is fetched; "" where it is there, and for a view
+    image: str  # digest of the image request; "" if the image is there, and for a view
     view: bool
-    gpus: int  # of a node for its test
-    asked: str  # the same digest, also where the image is there
-    words: tuple[str, ...]  # that its sanity check looks for in the image
+    gpus: int  # GPUs per node for its test
+    asked: str  # the same digest, even if the image is there
+    words: tuple[str, ...]  # commands and paths for its sanity check
 
 
 class Step(NamedTuple):
-    """One module of a stack: what is there, and what is to be done."""
+    """One module of a stack: its state, and the pending work."""
 
     member: Member
     variant: str | None
     mark: Mark
-    module: ModuleName | None = None  # None where it cannot be told
-    why: tuple[str, ...] = ()  # it is made anew, held or ended
-    todo: Todo | None = None  # None where nothing is to be done, or nothing can be
-    generation: int | None = None  # that is live now
+    module: ModuleName | None = None  # None if unknown
+    why: tuple[str, ...] = ()  # reasons for its mark
+    todo: Todo | None = None  # None if there is nothing to do, or after an error
+    generation: int | None = None  # the live one
     error: SifmodError | None = None
-    outgoing: tuple[OutgoingLayer, ...] = ()  # layers of this user's that will not fit its image
+    outgoing: tuple[OutgoingLayer, ...] = ()  # layers of this user that will not fit its new image
 
     def __str__(self) -> str:
-        """The module, or what stands for it."""
+        """The module's name, or its easyconfig's."""
         variant = f" --variant {self.variant}" if self.variant else ""
         return str(self.module or f"{self.member.easyconfig}{variant}")
 
 
 class StackPlan(NamedTuple):
-    """What a stack comes to in one tree."""
+    """The plan of a stack for one tree."""
 
     stack: Stack
     layout: Layout
     steps: tuple[Step, ...]
-    unnamed: tuple[ModuleName, ...]  # that the stack has installed and does not name any more
-    decide: Callable[[Step], Decision]  # again, for a plan of thousands holds none; raises what deciding raises
+    unnamed: tuple[ModuleName, ...]  # modules that the stack installed and no longer names
+    # decides again, since a large plan cannot keep its requests; raises what deciding raises
+    decide: Callable[[Step], Decision]
 
 
 def only(plan: StackPlan, names: tuple[str, ...]) -> StackPlan:
@@ -87,9 +88,9 @@ def only(plan: StackPlan, names: tuple[str, ...]) -> StackPlan:
 
 
 def plan_stack(planned: Planned) -> StackPlan:
-    """Reads, and changes nothing. An easyconfig that cannot be installed is a step with its error.
+    """Plan a stack; changes nothing. An easyconfig that cannot be installed becomes a step with its error.
 
-    Raises ConfigError where two members give one module.
+    Raises ConfigError if two members give the same module.
     """
     around, sites, members = Surroundings(os.environ), Sites(), planned.stack.members
     found = in_order(lambda number: _of_member(members[number], planned, around, sites), len(members), planned.jobs)
@@ -113,7 +114,7 @@ def plan_stack(planned: Planned) -> StackPlan:
 
 
 class _Ended:
-    """Which new modules of a stack were there before, and stay away: what was retired, and then removed."""
+    """Mark new modules that stay uninstalled because they were retired and then removed."""
 
     def __init__(self, layout: Layout, decided: frozenset[str]) -> None:
         self._layout, self._decided = layout, decided  # by this stack
@@ -124,7 +125,7 @@ class _Ended:
         if step.mark != " " or module is None or module.name not in self._names:
             return step
         if str(module) in self._decided and not (entry.retired or entry.deprecated):
-            return step  # the stack takes it back
+            return step  # the stack reinstates it
         day = read_life(self._layout, module.name).of(module.version).refused_from
         if day is None or day > today():
             return step
@@ -142,11 +143,11 @@ def _of_member(member: Member, planned: Planned, around: Surroundings, sites: Si
 
 
 def _given(member: Member, planned: Planned) -> dict[str, str]:
-    """The options for a member: the stack's own go before those of the command line."""
+    """The options for a member: the stack's own override those of the command line."""
     entry, directory = member.entry, Path(member.mark.file).parent
     given = dict(planned.given)
     if member.site:
-        # a site has a prefix of its own, and a stack is for one tree
+        # a site may set its own prefix, but a stack is for one tree
         given |= {"site": member.site, "prefix": str(planned.layout.prefix)}
     if entry.accelerator:
         given["accelerator"] = entry.accelerator
@@ -212,7 +213,7 @@ def _todo(before: Installation | None, decision: Decision) -> Todo:
 
 
 def _made_before(failed: Step, layout: Layout, options: Pairs | None) -> list[Step]:
-    """A step of each module that the easyconfig has made, with these options if any: an error ends none of them."""
+    """A step for each module that the easyconfig made, with these options if any: an error does not stop the others."""
     made = sorted(made_by(layout, failed.member.easyconfig), key=lambda one: one.module)
     there = [one for one in made if options is None or one.provenance.asked.options == options]
     variants = [dict(one.provenance.asked.options).get("--variant") for one in there]
@@ -222,7 +223,7 @@ def _made_before(failed: Step, layout: Layout, options: Pairs | None) -> list[St
 
 
 def _why(layout: Layout, before: Installation, decision: Decision, around: Surroundings) -> Iterator[str]:
-    """Why a module is made anew, the nearest reason first."""
+    """Why a module is installed again, the most specific reason first."""
     made = before.provenance
     if decision.options.rebuild:
         yield "it is asked for"
@@ -250,12 +251,12 @@ def _why(layout: Layout, before: Installation, decision: Decision, around: Surro
 
 
 def to_do(step: Step) -> bool:
-    """Whether a module is to be installed, and more than its receipt rewritten."""
+    """Whether a module needs an install, not just a new receipt."""
     return step.todo is not None and step.mark != "x"
 
 
 def refuse_twice(steps: Iterable[tuple[object, Step]], message: Callable[[Step, Step], str]) -> None:
-    """Raise ConfigError for each step that says of a thing what another one has said before."""
+    """Raise ConfigError for steps that decide the same thing twice."""
     first: dict[object, Step] = {}
     problems = []
     for thing, step in steps:

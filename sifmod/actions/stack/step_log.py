@@ -1,4 +1,4 @@
-"""The log of a stack's module: a line of JSON for each thing that an apply says of it, with the time."""
+"""The log of a stack's module: one line of JSON per message of an apply, with the time."""
 
 import json
 import os
@@ -18,7 +18,7 @@ What = Literal["said", "installed", "unchanged", "held", "failed"]
 
 
 class Line(NamedTuple):
-    """What is said of a module; all but `said` ends an apply of it."""
+    """A log entry of a module; every kind but `said` ends its apply."""
 
     what: What
     text: str = ""  # for people
@@ -27,12 +27,12 @@ class Line(NamedTuple):
 
 
 def log_of(layout: Layout, stack: Stack, step: Step) -> Path:
-    """The file in which what an apply says of a module is kept."""
+    """The log file of a module in a stack."""
     return layout.logs / "stacks" / stack.name / f"{str(step).strip('/').replace('/', '@')}.log"
 
 
 def write_line(layout: Layout, stack: Stack, step: Step, line: Line) -> None:
-    """Write a line at the end of a module's log of this stack. Raises OSError."""
+    """Append a line to a module's log of this stack. Raises OSError."""
     path = log_of(layout, stack, step)
     data = json.dumps({"time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", **line._asdict()}, ensure_ascii=False)
     with opened(path.parent, layout.prefix, make=True) as directory:
@@ -45,14 +45,14 @@ def write_line(layout: Layout, stack: Stack, step: Step, line: Line) -> None:
 
 
 def last_end(layout: Layout, stack: Stack, step: Step) -> Line | None:
-    """How the last apply of a module ended; None where its log does not say that, or cannot be read."""
+    """How the last apply of a module ended; None if its log has no end or cannot be read."""
     try:
         text = read(log_of(layout, stack, step), top=layout.prefix).decode(errors="replace")
     except OSError:
         return None
     found = None
     for row in text.splitlines():
-        with suppress(ValueError, TypeError, RecursionError):  # others may write there
+        with suppress(ValueError, TypeError, RecursionError):  # others may write to it
             line = Line(**{name: value for name, value in json.loads(row).items() if name in Line._fields})
             typed = type(line.text) is str and type(line.generation) is int and type(line.exit_code) is int
             if typed and line.what in get_args(What) and line.what != "said":

@@ -1,4 +1,4 @@
-"""A bundle that is read where there is no network: its files into the tree, its images into the store."""
+"""Read a bundle without network: copy its files into the tree and its images into the store."""
 
 import json
 import os
@@ -40,16 +40,17 @@ from sifmod.tree.layer import LIVE, RECEIPT
 from sifmod.tree.layout import Layout
 from sifmod.tree.store import Store
 
-_NAME = 1000  # characters of a name
+_NAME = 1000  # longest name in messages
 _MAKE = "`sifmod stack bundle` makes one"
 
 
 class Unbundled(NamedTuple):
-    """A bundle whose files are in a tree."""
+    """A bundle that was copied into a tree."""
 
     place: Path  # of its stack
-    variables: Mapping[str, str]  # that its easyconfigs name
-    made_by: str  # the version of a sifmod that has other files than this one; "" where it has the same
+    variables: Mapping[str, str]  # variables that its easyconfigs use
+    # the version of the sifmod that wrote it, if its files differ from this one's; "" if they are the same
+    made_by: str
 
 
 class OpenBundle(NamedTuple):
@@ -84,7 +85,7 @@ def opened_bundle(bundle: Path, options: StackOptions, reporter: Reporter, *, lo
 
 
 def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
-    """Put the files and the images of a bundle into the tree, as far as it lacks them.
+    """Copy the missing files and images of a bundle into the tree.
 
     Raises OptionError, ImageError for a damaged image, InstallError, NoSpaceError.
     """
@@ -101,7 +102,7 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
         for path, text in files.items():
             if not _has(place / path, text, layout.prefix):
                 change.file(place / path, text)
-            root = (place / path).parent  # a generation, where it is a layer's
+            root = (place / path).parent  # a generation, for a layer
             live = root.parent / LIVE
             if path.startswith("layers/") and path.endswith(f"/{RECEIPT}") and not _leads(live, root.name):
                 change.link(live, root.name)
@@ -122,7 +123,7 @@ def _has(path: Path, text: str, top: Path) -> bool:
 
 
 def _is_there(path: Path, size: int) -> bool:
-    """Whether a file of this size is there itself; one that a crash has cut is not."""
+    """Whether a regular file of this size exists; a truncated one has another size."""
     try:
         status = path.lstat()
     except OSError:
@@ -138,13 +139,13 @@ def _leads(link: Path, text: str) -> bool:
 
 
 def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
-    """The head of a bundle, and its files but images and wheels. Raises OptionError for what is none."""
+    """The head of a bundle, and its files except images and wheels. Raises OptionError for other files."""
     content: dict[str, bytes] = {}
     room = limits().bundle_size
     for name, size, opened in _members(path):
         if name.startswith(("images/", "wheels/")) or name.endswith(f"/{LAYER}"):
             if name.startswith("images/"):
-                break  # they are the last
+                break  # they come last
             continue
         room -= size
         if size > limits().bundle_file_size:
@@ -167,9 +168,9 @@ def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
 
 
 def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> None:
-    """Put the images that the lock names into the store, and the layers beside the stack, as far as they are lacking.
+    """Copy the missing images of the lock into the store, and missing layers beside the stack.
 
-    Each is read once, and compared with its digest; a layer when it is brought into its own place. Raises ImageError
+    Each is read once and checked against its digest; a layer when it is copied to its final place. Raises ImageError
     for one that is damaged, NoSpaceError.
     """
     wanted = {one.image.sha256: one.image for one in read_lock(place / LOCK).modules.values() if one.image}
@@ -193,7 +194,7 @@ def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> Non
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Raise OptionError for an archive that ends too soon."""
+    """Raise OptionError for a truncated archive."""
     try:
         yield
     except tarfile.TarError as error:
@@ -211,7 +212,7 @@ def _opened(file: Path) -> IO[bytes]:
 
 
 def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
-    """The name, size and content of each file of a bundle, in its order; what has no place in one is refused."""
+    """The name, size and content of each file of a bundle, in order; unexpected files are rejected."""
     seen: set[str] = set()
     for name, size, opened in _found(path):
         parts = PurePosixPath(name).parts

@@ -1,4 +1,4 @@
-"""stack apply --wait: what becomes of the modules that jobs install, told as it is seen in the tree."""
+"""stack apply --wait: report the outcome of modules that jobs install, as it appears in the tree."""
 
 import os
 import time
@@ -16,11 +16,11 @@ from sifmod.errors import SifmodError, with_code
 from sifmod.tree.receipt import live_number
 from sifmod.tree.stack_record import Submission
 
-_POLLS = (1.0, 15.0)  # seconds, from when something has changed to when nothing does
+_POLLS = (1.0, 15.0)  # poll intervals in seconds, shortest after a change
 
 
 class Tested(NamedTuple):
-    """How the test of a module ended, or of several that one element was for."""
+    """The result of testing the modules of one element."""
 
     modules: tuple[ModuleName, ...]
     passed: bool
@@ -35,7 +35,7 @@ class JobsStand(NamedTuple):
 
 
 class Watch:
-    """Jobs of a stack as they go on; `applying` takes what became of each module, `tests` that of the tests."""
+    """The running jobs of a stack; `applying` collects the outcome of each module, `tests` the test results."""
 
     def __init__(self, applying: Applying, jobs: Sequence[Submission]) -> None:
         self.tests: tuple[Tested, ...] = ()
@@ -55,7 +55,7 @@ class Watch:
         applying.all = len(self._left) + len(applying.failed)
 
     def run(self) -> Iterator[int | JobsStand]:
-        """Wait until all of them are over. Gives the number of each module that has ended, and how the jobs stand."""
+        """Wait until all jobs have ended. Yields the index of each finished module, and the state of the jobs."""
         pause, told = _POLLS[0], JobsStand((), ())
         while True:
             known = states([job.job for job in self._jobs])
@@ -68,9 +68,9 @@ class Watch:
             self._ended |= {number: state for number, state in (known or {}).items() if state.over}
             tests = any(job.what == "test" for job in self._jobs)
             if all(state.over for state in known.values()) if known is not None else not (self._left or tests):
-                break  # not before: the last element decides defaults when the last module is there
+                break  # not earlier: the last element sets defaults after the last module
             time.sleep(pause)
-        # one that squeue has shown and forgotten between two looks
+        # an element that squeue showed and forgot between two polls
         self._ended = accounted([job.job for job in self._jobs]) | self._ended
         yield from self._rest()
         self.tests = tuple(
@@ -82,7 +82,7 @@ class Watch:
         )
 
     def _seen(self) -> Iterator[int]:
-        """Modules that have another generation than before."""
+        """Modules with a new generation."""
         for number in tuple(self._left):
             step = self._plan.steps[number]
             now = live_number(self._plan.layout, step.module) if step.module else None
@@ -97,7 +97,7 @@ class Watch:
         del self._left[number]
 
     def _rest(self) -> Iterator[int]:
-        """Of modules that stayed as they were: whether they were right already, or why they failed."""
+        """For unchanged modules: whether they were already right, or why they failed."""
         until = time.monotonic() + LAG
         while any(self._lags(number) for number in self._left) and time.monotonic() < until:
             time.sleep(0.2)
@@ -112,7 +112,7 @@ class Watch:
             yield number
 
     def _lags(self, number: int) -> bool:
-        """Whether its job says that it is there, and it is not seen here yet."""
+        """Whether its job reports success that is not visible here yet."""
         job, element = self._left[number]
         state, module = self._ended.get(f"{job.job}_{element}"), self._plan.steps[number].module
         said = state is not None and state.name == "COMPLETED"
@@ -124,7 +124,7 @@ class Watch:
                 return None
             why = f"its job {job.job}_{element} has installed it, and {self._plan.layout.prefix} does not have it here"
             return SifmodError(why, "choose a prefix that all nodes share")
-        if state is None or state.name == "FAILED":  # by its own exit code: its log says of which module
+        if state is None or state.name == "FAILED":  # by its exit code: its log names the module
             line = last_end(self._plan.layout, self._plan.stack, self._plan.steps[number])
             if line and line.what in ("installed", "unchanged"):
                 return None
@@ -142,7 +142,7 @@ class Watch:
 
 
 def _is_there(log: Path) -> bool:
-    """Whether it is seen; it may be in a directory of another user's."""
+    """Whether the path is visible; it may be in another user's directory."""
     return os.path.exists(log)  # noqa: PTH110 (pathlib raises for a closed one)
 
 

@@ -1,1 +1,1 @@
-"""Whether an installed module works here: started, checked, and run on its GPUs and over its network."""
+"""Test whether an installed module works here: start it, check it, and run it on its GPUs and network."""

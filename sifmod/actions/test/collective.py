@@ -1,4 +1,4 @@
-"""A collective: PyTorch sums over all ranks of a node or of several, checks the sum, and measures how fast that is."""
+"""A collective: PyTorch sums over all ranks of one or more nodes, checks the sum, and measures the bandwidth."""
 
 import json
 import os
@@ -16,9 +16,9 @@ from sifmod.result import Described, Size
 
 _LAUNCH = 'sifmod_bin=$1; shift; . "${sifmod_bin%/bin}/share/launch.sh"; launch "$@"'
 _ERROR = re.compile(r"(?:\[rank\d+\]:\s*)?(?!.*ChildFailed)(?:[\w.]+Error\b|FATAL|gpu-check: |the sum over)")
-_HINT = "hint: "  # as our own scripts give it
-_KEPT = 1 << 24  # bytes: the log of NCCL has some hundred lines for each node
-# of another job or launcher around this command, or of a step that is not the test's own
+_HINT = "hint: "  # the exit code of sifmod's own scripts
+_KEPT = 1 << 24  # bytes: NCCL logs some hundred lines per node
+# variables of an outer job or launcher, or of another job step
 _LEFT_OUT = (
     *("MASTER_", "PET_", "TORCHELASTIC_", "NCCL_DEBUG", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD", "NODE_RANK"),
     *("SLURM_STEP_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_CPU_BIND"),
@@ -29,13 +29,13 @@ _LEFT_OUT = (
 @dataclass(frozen=True)
 class Place:
     root: Path  # of the generation
-    nodes: int | None  # of the allocation; None: here, without srun
+    nodes: int | None  # nodes of the allocation; None: this node, without srun
     limit: float  # seconds for each command
 
     def run(self, *words: str, tasks: int = 1, env: Mapping[str, str] | None = None) -> Ended:
-        """Run a command inside, on each node as so many tasks; its exit code is LATE where the time was over.
+        """Run a command inside the container, with `tasks` tasks per node; the exit code is LATE after a timeout.
 
-        It runs in `/`, which each node has: Python would import what is in the user's directory.
+        It runs in `/`, which each node has and where Python imports no user files.
         """
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
         srun: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def nodes_of(wanted: int | None) -> int | None:
 
 
 def check_ended(ended: Ended, limit: float) -> None:
-    """Raise SanityCheckError for a command that failed: why in the first line, what it said about it in the others."""
+    """Raise SanityCheckError for a failed command: the reason in the first line, its output in the others."""
     if ended.code == 0:
         return
     hints = [line.removeprefix(_HINT) for line in ended.lines if line.startswith(_HINT)]
@@ -79,7 +79,7 @@ def check_ended(ended: Ended, limit: float) -> None:
     raise SanityCheckError("\n".join((f"{why}: {lines[at].strip()}", *lines[max(0, at - 9) : at + 1])), hint)
 
 
-_MARK = "sifmod: "  # before what a program of ours prints
+_MARK = "sifmod: "  # marks the output of sifmod's own programs
 _TELL = f"""
 import json, os, socket
 def tell(**found):
@@ -95,12 +95,12 @@ if found["torch"] and sys.argv[1] != "none":
     found["gpus"] = torch.cuda.device_count()
 tell(**found)
 """
-# an image without Python, or a module without this runscript, is none the worse for it
+# images without Python and modules without this runscript are fine too
 _START = f"""conda-python-simple -c "$1" "$2" || {{
   [ $? = 127 ] && printf '{_MARK}{{"node": "%s", "torch": false, "gpus": 0, "all_reduce_perf": false}}\\n' \\
     "${{SLURMD_NODENAME:-$(uname -n)}}"
 }}"""
-# only one process of a node logs at length; each GPU is one rank's
+# only one process per node logs in detail; each rank has one GPU
 _COLLECTIVE = f"""{_TELL}
 import sys, time
 backend, size, times = sys.argv[1], int(sys.argv[2]), 10
@@ -137,7 +137,7 @@ _PERF_ROW = re.compile(r"\s*(\d+)(?:\s+\S+){4}\s+[\d.]+\s+([\d.]+)\s+([\d.]+)\s"
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """Of an all-reduce, in GB/s (10⁹ bytes)."""
+    """The bandwidth of an all-reduce, in GB/s (10⁹ bytes)."""
 
     tool: Literal["all_reduce_perf", "torch"]
     ranks: int
@@ -150,12 +150,12 @@ class Bandwidth:
 class Found:
     nodes: tuple[str, ...]
     torch: bool
-    gpus: int  # on each node, the fewest
+    gpus: int  # the fewest GPUs of any node
     all_reduce_perf: bool
 
 
 def look(place: Place, accelerator: str) -> Found:
-    """Start the image on each node. Raises SanityCheckError where it does not start, or its Python fails."""
+    """Start the image on each node. Raises SanityCheckError if it does not start or its Python fails."""
     ended = place.run("/bin/sh", "-c", _START, "sh", _LOOK, accelerator)
     check_ended(ended, place.limit)
     told = _told(ended, place.nodes or 1)
@@ -168,7 +168,7 @@ def look(place: Place, accelerator: str) -> Found:
 
 
 def run_collective(place: Place, backend: str, tasks: int, launcher: str, env: dict[str, str]) -> Ended:
-    """Run it with so many ranks on each node; `launcher` is a runscript."""
+    """Run the collective with `ranks` ranks per node; `launcher` is a runscript."""
     words = ("-c", _COLLECTIVE, backend, str(_SIZES[backend]))
     if launcher == "torchrun-distributed":
         return place.run(launcher, "-n", str(tasks), "--no-python", "python", *words, env=env)
@@ -176,14 +176,14 @@ def run_collective(place: Place, backend: str, tasks: int, launcher: str, env: d
 
 
 def measured(ended: Ended, backend: str, ranks: int) -> Bandwidth:
-    """What a collective that ended well has measured. Raises SanityCheckError where not all of its ranks were there."""
+    """The result of a successful collective. Raises SanityCheckError if ranks are missing."""
     seconds = max(float(one["seconds"]) for one in _told(ended, ranks))
     rate = _SIZES[backend] / seconds / 1e9
     return Bandwidth("torch", ranks, _SIZES[backend], rate, rate * 2 * (ranks - 1) / ranks)
 
 
 def perf(place: Place, gpus: int) -> Bandwidth:
-    """What NVIDIA's or AMD's own all_reduce_perf measures on this node. Raises SanityCheckError."""
+    """The result of NVIDIA's or AMD's all_reduce_perf on this node. Raises SanityCheckError."""
     size = _SIZES["nccl"]
     ended = place.run("all_reduce_perf", "-b", str(size), "-e", str(size), "-g", str(gpus))
     check_ended(ended, place.limit)
@@ -191,7 +191,7 @@ def perf(place: Place, gpus: int) -> Bandwidth:
 
 
 def read_perf(lines: Sequence[str], ranks: int) -> Bandwidth:
-    """The bandwidth of the largest size in the table of all_reduce_perf, out of place. Raises SanityCheckError."""
+    """The out-of-place bandwidth of the largest size in the table of all_reduce_perf. Raises SanityCheckError."""
     rows = [match for match in map(_PERF_ROW.match, lines) if match]
     if not rows:
         raise SanityCheckError("\n".join(("all_reduce_perf printed no table", *lines[-20:])))
@@ -202,7 +202,7 @@ def _told(ended: Ended, number: int) -> list[dict[str, Any]]:
     told = []
     for line in ended.lines:
         _, mark, text = line.partition(_MARK)
-        with suppress(ValueError):  # a line that another process has written into
+        with suppress(ValueError):  # a line garbled by another process
             told += [json.loads(text)] if mark else []
     if len(told) != number:
         raise SanityCheckError("\n".join((f"{len(told)} of {number} processes answered", *ended.lines[-20:])))

@@ -1,6 +1,6 @@
-"""NCCL's or RCCL's own log: which network it chose, and what it said about the others.
+"""Read the log of NCCL or RCCL: which network it chose, and why not another.
 
-The lines are those of NCCL_DEBUG=INFO with the subsystems INIT, NET and ENV, from NCCL 2.18 and RCCL 2.18 on.
+Understands the lines of NCCL_DEBUG=INFO with the subsystems INIT, NET and ENV since NCCL 2.18 and RCCL 2.18.
 """
 
 import re
@@ -17,9 +17,9 @@ _DEVICE = re.compile(r"\[\d+\]([^:\s]+):(?:\d+/(IB|RoCE)\b)?")
 _PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([^\s,(]+)")
 _PLUGIN = re.compile(r"(?:NET/OFI (?:Using|Initializing) (?=aws-ofi)|NET/Plugin ?: Loaded net plugin )(.+)")
 _OVER_IB = re.compile(r"IB|NET/IB", re.IGNORECASE)
-_OVER_TCP = ("tcp", "sockets", "udp", "net")  # libfabric's providers, as the first part of `tcp;ofi_rxm`
+_OVER_TCP = ("tcp", "sockets", "udp", "net")  # libfabric's providers: the first part of `tcp;ofi_rxm`
 _FABRICS = {"efa": "EFA", "cxi": "Slingshot"}
-# what went wrong before TCP was taken, or nothing: how the log says it, and where to look
+# why TCP was chosen: the log line, and where to look
 _REASONS = (
     (r"NCCL_NET set by environment to Socket", "NCCL_NET=Socket asks for TCP: unset it, or give the fabric's name"),
     (r"NCCL_IB_DISABLE set by environment to [1-9]", "NCCL_IB_DISABLE turns InfiniBand and RoCE off: unset it"),
@@ -44,7 +44,7 @@ class Network:
     version: str
     name: Annotated[str, Described("as the library calls it: IB, Socket, AWS Libfabric, …")]  # "": none was chosen
     transport: Annotated[str, Described("InfiniBand, RoCE, EFA, Slingshot, TCP, …")]
-    plugin: str  # that was loaded for it, with its version; ""
+    plugin: str  # the loaded plugin with its version, or ""
     devices: tuple[str, ...]
     gpu_direct: Annotated[bool | None, Described("GPU Direct RDMA; null where the log does not say")]
     tcp_hosts: Annotated[tuple[str, ...], Described("that chose TCP")]
@@ -62,7 +62,7 @@ class Network:
 
 
 def read_log(lines: Sequence[str]) -> Network:
-    """The network of a log; where its hosts chose several, that of those with TCP."""
+    """The network in a log; if the hosts chose different ones, TCP."""
     found = [match for match in map(_LINE.match, lines) if match]
     texts = tuple(dict.fromkeys(match["text"].strip() for match in found))
     chosen = [(match["host"] or "", said[1].strip()) for match in found if (said := _CHOSEN.match(match["text"]))]
@@ -104,7 +104,7 @@ def _transport(name: str, provider: str, link: str) -> str:
 
 
 def _gpu_direct(texts: Sequence[str]) -> bool | None:
-    """As connections between nodes have it, else as the devices can, else as the rings do."""
+    """GPU Direct as connections between nodes use it, else as devices support it, else as the rings use it."""
     if nets := [text for text in texts if " via NET/" in text]:
         return all("/GDRDMA" in text for text in nets)
     if said := [text for text in texts if "GPU Direct RDMA" in text and re.search(r"\b(?i:enabled|disabled)\b", text)]:

@@ -1,4 +1,4 @@
-"""test: the steps that show whether an installed module works here, in this process or in a job of Slurm."""
+"""test: steps that show whether an installed module works here, in this process or in a Slurm job."""
 
 import json
 import os
@@ -62,16 +62,16 @@ class Tested:
 
 @dataclass(frozen=True)
 class Wanted:
-    nodes: int | None = None  # of the allocation that this runs in; None: this node, without srun
+    nodes: int | None = None  # nodes of the current allocation; None: this node, without srun
     network: bool = False
-    minimum: float | None = None  # GB/s that the bus must reach
+    minimum: float | None = None  # required bus bandwidth in GB/s
     limit: float = 600.0  # seconds for each command
 
 
 def test(installation: Installation, site: Site, wanted: Wanted, say: Callable[[str], None]) -> Tested:
-    """Take every step, whatever became of the one before; what failed is in the steps.
+    """Run every step, even after a failure; the steps have the results.
 
-    `site` is asked where the module's own is not known any more. Writes nothing into the module's tree.
+    `site` is used if the module's own is no longer known. Writes nothing into the module's tree.
     """
     run = _Run(installation, site, wanted, say)
     run.step("sanity check", run.check)
@@ -88,12 +88,12 @@ def test(installation: Installation, site: Site, wanted: Wanted, say: Callable[[
 
 
 class _SkippedError(Exception):
-    """A step has nothing to do here, for this reason."""
+    """A step is skipped for this reason."""
 
 
 @dataclass
 class _Run:
-    """A test as far as it has come: each step gives its line, and keeps what the next ones ask."""
+    """A running test: each step reports its result, and keeps what later steps need."""
 
     installation: Installation
     site: Site
@@ -101,7 +101,7 @@ class _Run:
     say: Callable[[str], None]
     steps: list[Step] = field(default_factory=list)
     found: Found | None = None
-    ended: Ended | None = None  # the first collective, whose log has the network
+    ended: Ended | None = None  # the first collective, whose log names the network
     bandwidth: Bandwidth | None = None
     network: Network | None = None
 
@@ -130,12 +130,12 @@ class _Run:
         except (SifmodError, OSError) as error:
             raise _SkippedError(f"its easyconfig cannot be read: {str(error).partition(chr(10))[0]}") from error
         if not Path(self.installation.root, self.installation.own_image.filename).exists():
-            raise _SkippedError("the module has no image of its own")  # `start` looks for the site's copy
+            raise _SkippedError("the module has no image of its own")  # `start` checks the site's copy
         said: list[str] = []
         with tempfile.TemporaryDirectory(prefix="sifmod-test-") as workspace:
             try:
                 sanity_check(self.installation, plan, Path(workspace), said.append, self.wanted.limit)
-            except SanityCheckError as error:  # it is installed: the hint would be another one
+            except SanityCheckError as error:  # the hint is for an install, not for a test
                 raise SanityCheckError(error.message) from error
         if said:
             raise _SkippedError(said[0].removeprefix("sanity check: "))
@@ -203,7 +203,7 @@ class _Run:
         if not network.name:
             raise SanityCheckError("\n".join(("no network was chosen", *self.ended.lines[-20:])), advice)
         self.network = network
-        # the site has a fabric where it sets NCCL_NET to another network than TCP
+        # a site has a fabric if it sets NCCL_NET to something other than TCP
         fabric = dict((*self.site.host_env, *self.site.env, *self.site.runscript_env)).get("NCCL_NET", "Socket")
         if network.transport == "TCP" and fabric not in ("", "Socket"):
             hosts = f" on {', '.join(network.tcp_hosts[:8])}" if network.tcp_hosts else ""
@@ -211,13 +211,13 @@ class _Run:
         return network.text if (self.wanted.nodes or 1) > 1 else f"{network.text}; chosen, not used: there is one node"
 
     def _needs(self, runscript: str) -> None:
-        """Skip a step without this runscript."""
+        """Skip a step if the module lacks this runscript."""
         if not (self.place.root / "runscripts" / runscript).is_file():
             raise _SkippedError(f"the module has no runscript {runscript}")
 
 
 def record_test(installation: Installation, site: Site, reporter: Reporter, *, passed: bool) -> None:
-    """Say in the log of the module what became of a test. A reader of the tree writes nothing; a test is none less."""
+    """Log the result of a test. A user without write permission writes nothing, which is fine."""
     layout = Layout(installation.prefix)
     if not os.access(layout.prefix, os.W_OK):
         return
@@ -235,8 +235,8 @@ _POLL = 3.0  # seconds
 def run_job(resources: Resources, test: Sequence[str], say: Callable[[str], None]) -> Tested:
     """Submit `sifmod test …` and wait for what it prints. Where the wait is broken off the job is cancelled.
 
-    The job's files are beside its user, as those of sbatch are; its log stays where the test did not pass. Raises
-    OptionError where the job is refused, SanityCheckError where it ends without an answer.
+    The job's files go to the current directory, as with sbatch; the log stays if the test failed. Raises OptionError if
+    the job is rejected, SanityCheckError if it ends without an answer.
     """
     wrap = shlex.join((*SIFMOD, "test", *test, "--json"))
     files = ("--output=sifmod-test-%j.json", "--error=sifmod-test-%j.log")
@@ -251,7 +251,7 @@ def run_job(resources: Resources, test: Sequence[str], say: Callable[[str], None
             time.sleep(_POLL)
     except BaseException:
         cancel(number)
-        until = time.monotonic() + LAG  # a job that has just begun makes its files all the same
+        until = time.monotonic() + LAG  # a job that has just started creates its files anyway
         while _state(number) and time.monotonic() < until:
             time.sleep(0.2)
         file.unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""YAML to values that know their file, line and column; merged and checked, every problem at once."""
+"""Parse YAML to values with file, line and column; merge and validate them, and report all problems at once."""

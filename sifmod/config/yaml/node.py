@@ -1,4 +1,4 @@
-"""A Node: a value of a configuration file that knows its place; and the one rule by which such values are merged."""
+"""A Node: a value of a configuration file with its position; and the rule for merging them."""
 
 from dataclasses import dataclass, replace
 
@@ -19,7 +19,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Number:
-    """A scalar that YAML reads as a number, or as a date: its own spelling."""
+    """A scalar that YAML reads as a number or date, in its own spelling."""
 
     text: str
     kind: str = "number"
@@ -31,7 +31,7 @@ Value = dict[str, "Node"] | tuple["Node", ...] | Scalar
 
 @dataclass(frozen=True)
 class Node:
-    """A value with its place, the place of its key (its own where it has none), and a scalar's spelling."""
+    """A value with its position, the position of its key (or its own), and a scalar's spelling."""
 
     value: Value
     mark: Mark
@@ -41,7 +41,7 @@ class Node:
 
     @property
     def entries(self) -> dict[str, "Node"]:
-        """A map's entries; none for anything else."""
+        """The entries of a map; empty for other values."""
         return self.value if isinstance(self.value, dict) else {}
 
     @property
@@ -50,11 +50,11 @@ class Node:
 
     @property
     def text(self) -> str:
-        """A text; empty for anything else."""
+        """The text; empty for other values."""
         return self.value if isinstance(self.value, str) else ""
 
     def at(self, *keys: str) -> "Node":
-        """The value that is found by these keys, one after the other; None, here, where there is none."""
+        """The value at this path of keys; a None node at this position if it is missing."""
         node = self
         for key in keys:
             node = node.entries.get(key) or Node(None, node.mark, node.key)
@@ -62,7 +62,7 @@ class Node:
 
 
 def kind(node: Node) -> str:
-    """What a node is, for a message: `the number 2.20`, `a list`, `the text 'x'`."""
+    """A description of a node for messages: `the number 2.20`, `a list`, `the text 'x'`."""
     match node.value:
         case dict():
             return "keys and values"
@@ -108,8 +108,8 @@ def merge(layers: tuple[Node, ...], mark: Mark) -> Node:
     """The layers merged, later ones over earlier ones; the result stands at `mark` (docs/design.md, section 1).
 
     Scalars and lists replace, maps merge by key, `null` removes, and `key+` appends to the list under `key`. Every
-    value keeps its Node, and with it the place it came from.
-    Each layer must hold a map, with a list under each `key+` (check.check_layer says so where one does not).
+    value keeps its Node, and so its origin. Each layer must hold a map, with a list under each `key+` (check_layer
+    reports it otherwise).
     """
     result = Node({}, mark, mark)
     for layer in layers:
@@ -123,7 +123,10 @@ def base_key(key: str) -> str:
 
 
 def _over(base: Node, layer: Node) -> Node:
-    """`layer` over `base`; what is not a map over a map replaces. Nulls and `+` inside a new map are resolved too."""
+    """Merge `layer` over `base`; anything but a map over a map replaces.
+
+    Nulls and `+` in a new map are resolved too.
+    """
     if not isinstance(layer.value, dict):
         return layer
     entries = dict(base.value) if isinstance(base.value, dict) else {}
@@ -131,12 +134,12 @@ def _over(base: Node, layer: Node) -> Node:
         if value.value is None:
             entries.pop(base_key(key), None)
         elif key.endswith("+") and not isinstance(value.value, tuple):
-            continue  # which check_layer tells
+            continue  # reported by check_layer
         elif key.endswith("+"):
             under = entries.get(base_key(key))
             before = (
                 () if under is None else (under,) if under.text else under.items
-            )  # `wrappers: auto` is a list of it
+            )  # `wrappers: auto` is a list with it
             entries[base_key(key)] = replace(value, value=(*before, *value.items))
         else:
             entries[key] = _over(entries.get(key, Node({}, value.mark, value.key)), value)

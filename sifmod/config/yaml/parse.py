@@ -1,8 +1,8 @@
-"""YAML text to Nodes: values that know the file, line and column they came from.
+"""Parse YAML text to Nodes: values with file, line and column.
 
-Built from the parser's events and not from its objects, so that no tag ever makes one, nesting cannot exhaust the
-stack, aliases are counted before they are followed, and a scalar keeps its own spelling: `2.20` is a `Number` that
-still says 2.20. Types are those of YAML 1.1, as PyYAML's safe loader resolves them.
+Uses the parser's events and not its objects, so that no tag creates an object, nesting cannot exhaust the stack,
+aliases are counted before they are followed, and a scalar keeps its spelling: `2.20` is a `Number` with the text 2.20.
+Types are those of YAML 1.1, as PyYAML's safe loader resolves them.
 """
 
 import os
@@ -30,7 +30,7 @@ _TRUE = ("yes", "true", "on")
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much is read of one file, and what a message adds of how that is raised."""
+    """Limits for one file, and the text for messages on how to raise them."""
 
     bytes: int = MAX_BYTES
     values: int = MAX_NODES
@@ -48,11 +48,11 @@ class _Open:
     items: list[Node] = field(default_factory=list)
     entries: dict[str, Node] = field(default_factory=dict)
     key: tuple[str, Mark] | None = None
-    merging: bool = False  # the key is `<<`, whose value is dropped
+    merging: bool = False  # the key is `<<`; its value is dropped
     size: int = 1
 
     def step(self) -> str | int | None:
-        """The part of the key path that this container adds for what is being read in it."""
+        """The container's part of the key path for the current value."""
         if not self.is_map:
             return len(self.items)
         return self.key[0] if self.key else None
@@ -73,7 +73,7 @@ class Composer:
         self.nodes = 0
 
     def feed(self, event: yaml.Event) -> None:
-        """Take the next event; raises ConfigError for what makes going on pointless."""
+        """Process the next event; raises ConfigError if parsing cannot continue."""
         at = event.start_mark
         mark = Mark(self.file, at.line + 1, at.column + 1) if at else Mark(self.file, 1, 1)
         if isinstance(event, yaml.DocumentStartEvent):
@@ -90,7 +90,7 @@ class Composer:
             self._end()
 
     def result(self) -> tuple[Node, tuple[Problem, ...]]:
-        """The document's mapping and the problems met on the way; raises ConfigError when it is not a mapping."""
+        """The document's mapping and its problems; raises ConfigError if it is not a mapping."""
         start = Mark(self.file, 1, 1)
         if self.root is None or (self.root.value is None and not self.root.raw):
             self._stop(start, "the file is empty: expected keys and values such as `name: PyTorch`")
@@ -208,7 +208,7 @@ _LOADER: type[yaml.SafeLoader] | type[yaml.CSafeLoader] = getattr(yaml, "CSafeLo
 
 @dataclass(frozen=True)
 class Document:
-    """A file's content, what is wrong with its YAML beside its meaning, and its digest."""
+    """A file's content, its YAML problems, and its digest."""
 
     node: Node
     problems: tuple[Problem, ...]
@@ -216,14 +216,14 @@ class Document:
 
 
 def load_yaml(path: Path, most: Bounds = OF_A_FILE) -> Document:
-    """Read one file that holds one YAML mapping; raises ConfigError alone."""
+    """Read a file with one YAML mapping; raises only ConfigError."""
     data = _read(path, most)
     node, problems = parse_yaml(data, str(path), most)
     return Document(node, problems, Input(os.path.abspath(path), sha256_bytes(data)))  # noqa: PTH100 (keeps symlinks)
 
 
 def parse_yaml(data: bytes, file: str, most: Bounds = OF_A_FILE) -> tuple[Node, tuple[Problem, ...]]:
-    """A mapping and the problems that do not stop the reading (duplicate keys…); raises ConfigError for the rest."""
+    """A mapping and the problems that do not stop the reading (duplicate keys…); raises ConfigError for others."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -287,7 +287,7 @@ def _syntax_message(error: yaml.YAMLError, text: str, line: int, column: int) ->
         return f"a text that begins with {letter} must be quoted"
     if "mapping values are not allowed" in what:
         return "a second ': ' in one value: quote the text, or check the indentation"
-    if "maximum nesting depth" in what:  # libyaml has a bound of its own and looks ahead, before any event
+    if "maximum nesting depth" in what:  # libyaml has its own limit and reads ahead, before any event
         return f"nested more than {MAX_DEPTH} deep"
     if "<document start>" in what:
         return "a second document begins here: a file holds one"

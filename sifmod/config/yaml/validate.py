@@ -1,4 +1,4 @@
-"""A tree of Nodes against a model: every problem at its place, in plain sentences."""
+"""Validate a tree of Nodes against a model: every problem with its position, in plain language."""
 
 import difflib
 from collections.abc import Iterable, Iterator
@@ -18,13 +18,13 @@ Location = tuple[int | str, ...]
 
 
 def check_layer(model: type[BaseModel], layer: Node) -> tuple[Problem, ...]:
-    """The problems of one layer by itself: keys may be missing, `null` and `key+` are allowed."""
+    """The problems of a single layer: keys may be missing, `null` and `key+` are allowed."""
     problems = _problems(model, merge((layer,), layer.mark), partial=True)
     return tuple(sorted((*problems, *_never_seen(model, layer, ()))))
 
 
 def build(model: type[M], merged: Node) -> M | tuple[Problem, ...]:
-    """The model's value of a merged tree, or everything that is wrong with it."""
+    """The model built from a merged tree, or all of its problems."""
     try:
         return model.model_validate(plain(merged))
     except ValidationError:
@@ -32,7 +32,7 @@ def build(model: type[M], merged: Node) -> M | tuple[Problem, ...]:
 
 
 def load_model(model: type[M], path: Path, most: Bounds = OF_A_FILE) -> tuple[M, Document]:
-    """What a file of its own holds; raises ConfigError with all of its problems."""
+    """Load a single file into a model; raises ConfigError with all of its problems."""
     document = load_yaml(path, most)
     problems = {*document.problems, *check_layer(model, document.node)}
     value = build(model, merge((document.node,), document.node.mark))
@@ -49,7 +49,7 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
 
 
 def plain(node: Node) -> Any:
-    """What pydantic sees: dicts, tuples, text, booleans, None, and `Number` for what YAML reads as one."""
+    """Plain values for pydantic: dicts, tuples, text, booleans, None, and `Number` for YAML numbers."""
     if isinstance(node.value, dict):
         return {key: plain(value) for key, value in node.value.items()}
     if isinstance(node.value, tuple):
@@ -58,7 +58,7 @@ def plain(node: Node) -> Any:
 
 
 def _never_seen(model: type[BaseModel], node: Node, location: Location, path: str = "") -> Iterator[Problem]:
-    """What pydantic does not see: unknown keys that `null` would remove, and `key+` with something else than a list."""
+    """Problems that pydantic does not see: unknown keys set to `null`, and `key+` without a list."""
     for key, value in node.entries.items():
         inside, spelled = (*location, base_key(key)), join_key(path, key)
         if value.value is None and not _schema(model).knows(inside):
@@ -78,7 +78,7 @@ def _problems(model: type[BaseModel], tree: Node, partial: bool) -> tuple[Proble
 
 
 def _only_partial(detail: ErrorDetails) -> bool:
-    """Tell whether another layer can still make it right."""
+    """Whether another layer can still correct it."""
     missing = detail["type"] == "missing" and not any(isinstance(step, int) for step in detail["loc"])
     return missing or detail["type"] == "combination"
 
@@ -151,7 +151,7 @@ def _schema(model: type[BaseModel]) -> "_Schema":
 
 
 class _Schema:
-    """What a model expects at a location, in words, read from its JSON Schema."""
+    """What a model expects at a location, as text from its JSON Schema."""
 
     def __init__(self, model: type[BaseModel]) -> None:
         self.root = model.model_json_schema()
@@ -160,7 +160,7 @@ class _Schema:
         return tuple(self.at(location).get("properties", {}))
 
     def knows(self, location: Location) -> bool:
-        """Whether the last step is a key there; where any key can be, and where none is told, it is."""
+        """Whether the last step is a known key; true if any key is allowed or none is declared."""
         known = self.keys(location[:-1])
         return not known or location[-1] in known
 

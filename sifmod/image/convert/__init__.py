@@ -1,1 +1,1 @@
-"""An OCI image to a SIF: layers merged, a squashfs written, metadata added."""
+"""Convert an OCI image to a SIF: merge layers, write a squashfs, add metadata."""

@@ -1,6 +1,6 @@
-"""The budget of a conversion: how many threads may compress, how much memory it may take, and the watch over that.
+"""The budget of a conversion: compression threads, memory, and checks of its use.
 
-What counts is the smallest of: the processors this process may run on, the processor and memory limits of its control
+The limit is the smallest of: the processors this process may run on, the processor and memory limits of its control
 group (version 1 or 2, its parents included), and what the site allows.
 """
 
@@ -15,28 +15,28 @@ from sifmod.system import size_text
 
 Item = TypeVar("Item")
 
-_RUN = 256  # members; one may have a MiB of attributes
+_RUN = 256  # tar members; one may have a MiB of attributes
 _STATUS = Path("/proc/self/statm")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-MOST = 8  # threads, where the site does not say: beyond that the reader is what limits
+MOST = 8  # threads by default: beyond that the reader is the bottleneck
 BASE = 96 << 20  # bytes of the interpreter, its libraries and a large image's file tree
-LEAST = 256 << 20  # bytes: no conversion is refused for taking less
-PER_THREAD = 64 << 20  # bytes: blocks on their way, a compressor's tables, layers that are decompressed ahead
+LEAST = 256 << 20  # bytes: a conversion may always take this much
+PER_THREAD = 64 << 20  # bytes: queued blocks, compressor tables, layers decompressed ahead
 
-_UNLIMITED = 1 << 60  # control groups of version 1 say a huge number for no limit
+_UNLIMITED = 1 << 60  # control groups of version 1 give a huge number for "no limit"
 
 
 class Watch:
-    """Looks at this process's own memory between runs of members; `limit` in bytes, None for any."""
+    """Checks this process's memory between runs of members; `limit` in bytes, None for no limit."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
         self._members = 0
 
     def runs(self, members: Iterator[Item]) -> Iterator[Iterator[Item]]:
-        """All members, in runs that are read to their end. Raises ImageError where the tree has become too large.
+        """All members, in complete runs. Raises ImageError if the tree becomes too large.
 
-        A quarter of the memory is left for the tables that are made of the tree at the end.
+        A quarter of the memory is reserved for the tables that are made at the end.
         """
         for first in members:
             yield chain((first,), islice(members, _RUN - 1))
@@ -52,7 +52,7 @@ class Watch:
 
 
 def _own_memory() -> int:
-    """Bytes of memory that this process alone has: what is resident, without pages of files; 0 where none is said."""
+    """Bytes of anonymous resident memory of this process; 0 if unknown."""
     try:
         _, resident, shared, *_ = map(int, _STATUS.read_bytes().split())
     except OSError:
@@ -61,7 +61,7 @@ def _own_memory() -> int:
 
 
 class Budget(NamedTuple):
-    """What one conversion may take: processors, and bytes of memory, None for any."""
+    """The limits of one conversion: processors, and bytes of memory (None for no limit)."""
 
     processors: int
     memory: int | None
@@ -71,10 +71,10 @@ UNLIMITED = Budget(1, None)
 
 
 def threads(processors: int | None, limit: int | None, system: Path = Path("/")) -> int:
-    """How many threads may compress, at least one. `processors` and `limit` (bytes) are the site's own limits.
+    """The number of compression threads, at least one. `processors` and `limit` (bytes) are the site's own limits.
 
-    Without a limit of memory by the site a quarter of the machine's, or of the control group's, is taken. `system`
-    is where `proc` and `sys` are.
+    By default a quarter of the memory of the machine or control group is used. `system` is the root of `proc` and
+    `sys`.
     """
     available = min(len(os.sched_getaffinity(0)), *_processors(system), _UNLIMITED)
     wanted = processors if processors is not None else MOST
@@ -82,7 +82,7 @@ def threads(processors: int | None, limit: int | None, system: Path = Path("/"))
 
 
 def memory(limit: int | None, system: Path = Path("/")) -> int:
-    """Bytes of memory that a conversion may take, LEAST or more; `limit` is the site's, and the rest as `threads`."""
+    """Bytes of memory for a conversion, at least LEAST; `limit` is the site's, the rest as for `threads`."""
     return max(LEAST, _allowed(limit, system))
 
 
@@ -124,7 +124,7 @@ def _groups(system: Path, controller: str) -> Iterator[Path]:
 
 
 def _words(path: Path, count: int) -> tuple[str, ...]:
-    """The first `count` words of a file, empty ones where it has none."""
+    """The first `count` words of a file, padded with empty ones."""
     words = " ".join(_lines(path)).split()[:count]
     return (*words, *("" for _ in range(count - len(words))))
 

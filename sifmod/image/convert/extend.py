@@ -1,6 +1,6 @@
-"""A SIF that goes on where another ends: the base's blocks as they are, more behind them, and new tables.
+"""Extend a SIF: copy the base's blocks, append new blocks, and write new tables.
 
-Nothing of the base is unpacked. What is taken out stays in the file as bytes that no file has.
+Nothing of the base is unpacked. Removed files leave unused bytes behind.
 """
 
 import errno
@@ -56,28 +56,29 @@ _ENCRYPTED = 5
 
 @dataclass(frozen=True)
 class Addition:
-    """What an image is to have more, or less, than its base. Paths inside begin without a slash.
+    """Files to add to or remove from a base. Paths inside have no leading slash.
 
-    What is added belongs to root, and is as old as `epoch`; a program stays one. Parents are made. Links of the base on
-    the way are followed inside it; the last part is replaced, unless it is a directory.
+    Added files belong to root, with time `epoch`; executables stay executable. Parents are created. Links of the base
+    are followed inside it, except the last component, which is replaced unless it is a directory.
     """
 
-    files: tuple[tuple[str, Path], ...] = ()  # path inside → file, link or directory here; of a directory itself alone
-    removed: tuple[str, ...] = ()  # a directory goes with all in it, and one that becomes empty goes too
+    # path inside → file, link or directory on the host; directories without content
+    files: tuple[tuple[str, Path], ...] = ()
+    removed: tuple[str, ...] = ()  # directories with their content, and those that become empty
     documents: tuple[tuple[str, bytes], ...] = ()  # path inside → content
-    env: Pairs = ()  # literally, whatever the base has
+    env: Pairs = ()  # set literally, regardless of the base
     labels: Pairs = ()
     deffile: str = ""
     epoch: int = 0  # seconds since 1970
-    one_user: bool = False  # the files of the base become those of root, and devices are left out
+    one_user: bool = False  # files of the base become root's, and devices are skipped
 
 
 def extend(base: Path, addition: Addition, target: Path, processors: int, memory: int | None = None) -> tuple[str, ...]:
-    """Write the SIF `target`: what the SIF `base` has, and `addition`. Returns warnings.
+    """Write the SIF `target`: the SIF `base` with `addition`. Returns warnings.
 
-    The base's compression, block size and inodes' attributes stay. The same base, addition and libraries give the same
-    bytes. `memory` is in bytes, None for any. `target` is complete or not there. Raises ImageError for a base that is
-    damaged or cannot be extended and for what cannot be added, and what reading and writing raise.
+    The base's compression, block size and inode attributes are kept. The same base, addition and libraries give the
+    same bytes. `memory` is in bytes, None for no limit. `target` is complete or missing. Raises ImageError for a base
+    that is damaged or cannot be extended and for invalid additions, and errors of reading and writing.
     """
     info = read_sif(base)
     _check_squashfs(base, info)
@@ -135,7 +136,7 @@ def _write(source: BinaryIO, info: SifInfo, addition: Addition, file: BinaryIO, 
 
 
 def copy_blocks(source: BinaryIO, start: int, file: BinaryIO, at: int, size: int) -> None:
-    """Share the blocks of a part of `source` where the file system can, else copy them. Raises OSError, ImageError."""
+    """Share blocks of `source` if the file system supports it, else copy them. Raises OSError, ImageError."""
     end = start + size
     while start < end:
         try:
@@ -188,7 +189,7 @@ def _add(root: Directory, path: str, node: Node, epoch: int) -> None:
 
 
 def _way(root: Directory, parts: Sequence[bytes]) -> list[Directory] | None:
-    """From the root to the directory of this path, through the base's links; None where it is none."""
+    """The directories from the root to this path, following the base's links; None if one is not a directory."""
     return way_to([root], Symlink(0, 0, 0, 0, (), b"/" + b"/".join(parts)))
 
 
@@ -202,7 +203,7 @@ def _parts(path: str) -> list[bytes]:
 def _metadata(
     reader: SquashfsReader, said: Mapping[str, _Json], addition: Addition, arch: str
 ) -> tuple[tuple[Entry, ...], tuple[DataObject, ...], tuple[str, ...]]:
-    """Entries, objects and warnings: what the base says (`said`: its JSON documents by name), and `addition`."""
+    """Entries, objects and warnings from the base (`said`: its JSON documents by name) and `addition`."""
     exports, warnings = image_environment([f"{name}={value}" for name, value in addition.env])
     script = _read(reader, _ENVIRONMENT) or b"#!/bin/sh\n"
     script = script.rstrip(b"\n") + _utf8(exports[exports.index("\n") :])
@@ -215,7 +216,8 @@ def _metadata(
     environment = child(shown, "environment") | {f"/{_ENVIRONMENT}": _text(script)}
     shown |= {"environment": environment, "labels": labels, "deffile": deffile.rstrip("\n")}
     entries = (
-        Entry(f"{_HOME}/env/99-base.sh", content=BASE.encode()),  # without it a runtime sets no variable of the user's
+        # without it a runtime does not set the user's variables
+        Entry(f"{_HOME}/env/99-base.sh", content=BASE.encode()),
         Entry(_ENVIRONMENT, content=script, replaces=True),
         Entry(f"{_HOME}/labels.json", 0o644, labels_text, replaces=True),
         Entry(f"{_HOME}/Singularity", 0o644, _utf8(deffile), replaces=True),
@@ -227,14 +229,14 @@ def _metadata(
     ]
     if config := said.get("oci-config.json"):
         before, ours = config.get("Env"), [f"{name}={value}" for name, value in addition.env]
-        kept = before if isinstance(before, list) else []  # of one name the last counts
+        kept = before if isinstance(before, list) else []  # the last one of a name counts
         labels = child(config, "Labels") | dict(addition.labels)
         objects.append(_document("oci-config.json", config | {"Env": [*kept, *ours], "Labels": labels}))
     return entries, tuple(objects), warnings
 
 
 def _labels(reader: SquashfsReader, addition: Addition, arch: str) -> _Json:
-    """The base's, those of `addition`, and what the definition says of itself."""
+    """The labels of the base, of `addition`, and of the definition."""
     labels = any_object(_read(reader, f"{_HOME}/labels.json")) | dict(addition.labels)
     texts = [(name, text) for name, text in labels.items() if isinstance(text, str) and name != BUILD_DATE]
     header = re.findall(r"(?im)^[ \t]*(bootstrap|from)[ \t]*:[ \t]*(\S.*?)[ \t]*$", addition.deffile)
@@ -247,7 +249,7 @@ def _document(name: str, content: _Json) -> DataObject:
 
 
 def _read(reader: SquashfsReader, path: str) -> bytes:
-    """The whole of a small file; nothing where there is none."""
+    """The content of a small file; empty if it is missing."""
     found = reader.lookup(path)
     if found is None or found.kind != "f":
         return b""
@@ -265,7 +267,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _left_out(info: SifInfo) -> tuple[str, ...]:
-    """What of the base does not go on: of its JSON documents those of the OCI image that it was made from."""
+    """Objects of the base that are not kept; JSON documents of its OCI image are dropped silently."""
     others = [
         entry for entry in info.descriptors if entry.type not in (DEFFILE, LABELS, JSON) and entry != info.primary
     ]

@@ -1,8 +1,8 @@
-"""Inodes: what a root file system is made of, before it is a squashfs.
+"""Inodes: the elements of a root file system before it is written to a squashfs.
 
-A node that is reached by two names is one file with two hard links. Nodes are the one mutable value of the conversion:
-there are hundreds of thousands, and merging layers changes them in place. Of plain small files there may be millions:
-each is a few bytes instead of a node.
+A node with two names is one file with two hard links. Nodes are the one mutable value of the conversion: there are
+hundreds of thousands, and merging layers changes them in place. Of plain small files there may be millions: each is a
+few bytes instead of a node.
 """
 
 import struct
@@ -14,11 +14,11 @@ Xattrs = tuple[tuple[bytes, bytes], ...]
 
 
 class Content(NamedTuple):
-    """Where the data of a regular file lies. Made by the squashfs's writer, and opaque to everybody else."""
+    """The location of a regular file's data, set by the squashfs writer and opaque to other code."""
 
     size: int  # bytes
-    block: int = 0  # index of its first block among all that the writer was given
-    stored: int = 0  # the same, holes not counted
+    block: int = 0  # index of its first block among all blocks of the writer
+    stored: int = 0  # the same, without holes
     fragment: int = -1  # index of its fragment block, -1 without one
     offset: int = 0  # in the fragment
     sparse: int = 0  # bytes in holes
@@ -30,12 +30,12 @@ Plain = bytes
 OWNER = struct.Struct("<HxxIII")  # mode, uid, gid, mtime
 PLACE = struct.Struct("<III")  # index of its fragment block, offset there, size
 NO_FRAGMENT = 0xFFFFFFFF
-EMPTY = PLACE.pack(NO_FRAGMENT, 0, 0)  # the place of no data
+EMPTY = PLACE.pack(NO_FRAGMENT, 0, 0)  # the place of an empty file
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """What every inode has."""
+    """Common fields of every inode."""
 
     mode: int  # permission bits alone, 07777
     uid: int
@@ -68,7 +68,7 @@ class Fifo(Node):
 
 @dataclass(slots=True, eq=False)
 class Socket(Node):
-    """A socket, which no layer has."""
+    """A socket; layers have none."""
 
 
 Entries = dict[bytes, Node | Plain]
@@ -86,6 +86,6 @@ def unpacked(plain: Plain) -> File:
 
 
 def content_of(place: bytes) -> Content:
-    """Of a PLACE."""
+    """The Content for a PLACE."""
     fragment, offset, size = PLACE.unpack(place)
     return Content(size, fragment=fragment, offset=offset) if size else Content(0)

@@ -1,4 +1,4 @@
-"""An OCI image to a SIF: its layers merged from the top down, straight into a squashfs in its place."""
+"""Convert an OCI image to a SIF: merge its layers from the top down, directly into the squashfs."""
 
 import gc
 import os
@@ -32,16 +32,16 @@ from sifmod.image.stored import Tools, stored, to_bring
 from sifmod.module.image_origin import ImageOrigin
 from sifmod.system import size_text
 
-FORMAT = 2  # of everything in a converted SIF beside its squashfs: raised by every change of those bytes
+FORMAT = 2  # format of a converted SIF apart from its squashfs: increased by every change of those bytes
 
 
 def convert(request: Fetching) -> Fetched:
     """The image of a registry, an OCI layout or an archive, as a SIF at `incoming`.
 
-    An image that was converted before from the same manifest of the same place, with the same compression and format,
-    is taken from the store, and said to be made by what made it. The same manifest, place, compression and tools give
-    the same bytes. Raises FetchError for what the source or the network does, ImageError for what is wrong with the
-    image, NoSpaceError before the first byte of a layer comes.
+    An earlier conversion of the same manifest and source, with the same compression and format, is used from the store,
+    with its recorded tools. The same manifest, source, compression and tools give the same bytes. Raises FetchError for
+    errors of the source or network, ImageError for an invalid image, NoSpaceError before the first byte of a layer
+    arrives.
     """
     how = _compression(request)
     with request.store.workspace() as workspace:
@@ -55,7 +55,7 @@ def convert(request: Fetching) -> Fetched:
         with Downloads(image.sources, request.partial, request.settings.connections) as downloads:
             try:
                 while True:
-                    with suppress(Replaced):  # as often as a transfer may start over, which it bounds
+                    with suppress(Replaced):  # the transfer limits how often it restarts
                         warnings = _write(request, image, downloads, metadata, how)
                         break
                 downloads.complete()
@@ -65,18 +65,18 @@ def convert(request: Fetching) -> Fetched:
         keep_shared(image.sources, request.partial, shared)
     manifest, layers = image.manifest, tuple(layer.digest for layer in image.manifest.layers)
     origin = ImageOrigin(manifest.index_digest, manifest.digest, layers, how.text, _tools(how))
-    # only now: what the header says of the squashfs is known last and stands first
+    # only now: the header needs values of the squashfs that are known last
     with ThreadPoolExecutor(1) as beside:
-        written = beside.submit(_flush, request.incoming)  # the store syncs it too, and then has not to wait
+        written = beside.submit(_flush, request.incoming)  # so that the store's sync need not wait
         sha256, size = sha256_file(request.incoming), request.incoming.stat().st_size
         written.result()
     return Fetched(request.incoming, sha256, size, (*metadata.warnings, *warnings), origin)
 
 
 def pinned(request: FetchRequest) -> Fetched | None:
-    """The SIF of a reference with a digest, where the store has it as it would be made now; no server is asked.
+    """The SIF of a reference with a digest, if the store has it as it would be made now; without network.
 
-    None: it is to be converted.
+    None: it must be converted.
     """
     digest = request.reference.digest
     if not request.store.find_made(source_of(request.reference), digest):
@@ -86,9 +86,9 @@ def pinned(request: FetchRequest) -> Fetched | None:
 
 
 def announced(request: FetchRequest) -> int:
-    """Bytes of the layers that a docker reference names; 0 where the store has the image as it would be made now.
+    """Bytes of the layers of a docker reference; 0 if the store has the image as it would be made now.
 
-    Asks for manifests alone. Raises FetchError or ImageError.
+    Only fetches manifests. Raises FetchError or ImageError.
     """
     if made := pinned(request):
         return to_bring(made, request)
@@ -110,9 +110,9 @@ def _made_before(request: FetchRequest, image: OciImage, how: Compression) -> Fe
 
 
 def _compression(request: FetchRequest) -> Compression:
-    """What is asked for; else what was promised; else zstd where the site's runtime starts it, and gzip elsewhere.
+    """The compression: as requested, else as promised, else zstd if the site's runtime supports it, else gzip.
 
-    Raises UnstartableError for one that is asked for, where the image has to start and would not.
+    Raises UnstartableError for a requested one that the runtime cannot start.
     """
     program = ask(request.runtime.path)
     if request.settings.compression != "auto":
@@ -130,7 +130,7 @@ def _compression(request: FetchRequest) -> Compression:
 
 
 def _metadata(request: FetchRequest, image: OciImage) -> Metadata:
-    """Where it came from is said without a path of this machine and without a tag, which may move."""
+    """The origin in the metadata has no path of this machine and no tag, which may move."""
     reference, manifest = request.reference, image.manifest
     digest = manifest.digest or f"sha256:{sha256_bytes(image.config.raw)}"
     where = f"{own_place(reference)}@{digest}" if reference.kind.location == "repository" else digest
@@ -140,7 +140,7 @@ def _metadata(request: FetchRequest, image: OciImage) -> Metadata:
 def _write(
     request: Fetching, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
 ) -> tuple[str, ...]:
-    epoch = min(max(image.config.created or 0, 0), U32)  # what a squashfs can say
+    epoch = min(max(image.config.created or 0, 0), U32)  # the range of a squashfs
     offset, settings = partition_offset(metadata.objects), request.settings
     budget = Budget(settings.processors, settings.memory)
     with writing(request.incoming), request.incoming.open("r+b") as file, _no_collector():
@@ -150,7 +150,7 @@ def _write(
             warnings = insert_metadata(merged.root, metadata.entries, squashfs.add, epoch)
             size = squashfs.close(merged.root)
         write_header(file, metadata.objects, size, image.config.arch or request.image.arch, epoch)
-        file.truncate(offset + size)  # gives back what was reserved and is not needed
+        file.truncate(offset + size)  # frees reserved space that is not needed
     if read_sif(request.incoming, request.image.filename).primary.size != size:
         raise ImageError(f"{request.image.filename} was not written as it should be: this is a bug in sifmod")
     return (*merged.warnings, *warnings)
@@ -163,7 +163,7 @@ def _flush(path: Path) -> None:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Without Python's cycle collector: a tree of some 100 000 nodes has no cycles, and is walked again and again."""
+    """Disable Python's cycle collector: a tree of 100 000 nodes has no cycles, but would be walked repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -178,11 +178,11 @@ def _tools(how: Compression) -> Tools:
 
 
 def preflight(request: Fetching, image: OciImage, *, unpacked: bool) -> None:
-    """Make the file `incoming`, with the disk and the quota that the SIF will need, and see that the layers fit too.
+    """Create the file `incoming` with the space that the SIF will need, and check that the layers fit too.
 
-    A SIF is about as large as the compressed layers, which stay until it is complete. Both are on one file system: what
-    is temporary is below the prefix, or beside the file that was asked for. `unpacked` says that an archive was written
-    to the workspace. Raises NoSpaceError with one sum of everything.
+    A SIF is about as large as the compressed layers, which stay until it is complete. Both are on one file system:
+    temporary files are below the prefix, or beside the requested file. `unpacked`: an archive was unpacked to the
+    workspace. Raises NoSpaceError with the sum of everything.
     """
     path, layers = request.incoming, missing(image.sources, request.partial)
     sif = sum({layer.digest or number: layer.size for number, layer in enumerate(image.manifest.layers)}.values())
@@ -192,7 +192,7 @@ def preflight(request: Fetching, image: OciImage, *, unpacked: bool) -> None:
         if layers:
             parts = f"{size_text(layers)} of layers still to come and about {size_text(sif)} for the SIF"
             reserve(file.fileno(), path, layers + sif, parts, done)
-            os.ftruncate(file.fileno(), 0)  # gives it back: each layer takes its own
+            os.ftruncate(file.fileno(), 0)  # frees it: each layer reserves its own
         reserve(file.fileno(), path, sif, "about, for the SIF", done)
 
 

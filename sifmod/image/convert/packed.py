@@ -1,4 +1,4 @@
-"""A directory of the host as a squashfs: the same files give the same bytes, wherever and whenever they were made."""
+"""Pack a directory of the host as a squashfs: the same files give the same bytes, at any place and time."""
 
 import os
 import stat
@@ -11,21 +11,22 @@ from sifmod.image.convert.squashfs.compression import parse
 from sifmod.image.convert.squashfs.writer import DataWriter, SquashfsWriter
 from sifmod.image.disk import reading
 
-_EPOCH = 1_577_836_800  # seconds since 1970, for every file: 2020, which a zip can say too
+_EPOCH = 1_577_836_800  # seconds since 1970, for every file: 2020, which is also valid in a zip
 _PIECE = 1 << 20
 
 Read = Callable[[], bytes]
-More = dict[str, Read]  # path → content of a file that is not in the directory itself
+More = dict[str, Read]  # path → content of files outside of the directory
 _Tree = dict[str, "Read | _Tree"]
 
 
 def pack(
     directory: Path, target: Path, compression: str, processors: int, more: Mapping[str, Read] | None = None
 ) -> tuple[int, int]:
-    """Write the squashfs `target` of what is in `directory` and of `more`: how many files it has, its size in bytes.
+    """Write the squashfs `target` of `directory` and `more`; returns its number of files and size in bytes.
 
-    Every file belongs to root, may be read by all, and run by all where its owner may. Raises ImageError for what is
-    no file, link or directory, PermissionsError or FetchError where one cannot be read, OSError as `target` does.
+    Every file belongs to root and is readable by all, and executable by all if it is by its owner. Raises ImageError
+    for anything but files, links and directories, PermissionsError or FetchError for unreadable ones, OSError of
+    `target`.
     """
     count = [0]
     with target.open("xb") as file, SquashfsWriter(file, 0, parse(compression), processors, _EPOCH) as writer:
@@ -48,7 +49,7 @@ def _tree(more: Mapping[str, Read]) -> _Tree:
 
 
 def _directory(writer: DataWriter, directory: Path | None, more: _Tree, count: list[int]) -> Directory:
-    """One with what it has on the host, where it is there at all, and more."""
+    """A directory with its content on the host, if it exists, and more."""
     made = Directory(0o755, 0, 0, _EPOCH, ())
     here = {entry.name: entry for entry in os.scandir(directory)} if directory else {}
     for name in sorted(here.keys() | more.keys(), key=os.fsencode):
@@ -79,7 +80,7 @@ def _node(writer: DataWriter, entry: "os.DirEntry[str]", more: _Tree, count: lis
 
 
 def packed_node(writer: DataWriter, path: str | Path, epoch: int) -> Node:
-    """A file, a link, or a directory without what is in it, as it is packed. Raises as `pack` does."""
+    """A file, a link, or a directory without content, as packed. Raises like `pack`."""
     with reading(Path(path)):
         status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):

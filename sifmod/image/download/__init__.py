@@ -1,1 +1,1 @@
-"""Downloads: in ranges, resumable, certified while they are read."""
+"""Downloads: in ranges, resumable, verified while they are read."""

@@ -1,4 +1,4 @@
-"""An arriving file: read, hashed and certified while its bytes still come."""
+"""A file that is read, hashed and verified while it is still being downloaded."""
 
 import hashlib
 import io
@@ -15,11 +15,11 @@ from sifmod.image.disk import reading
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-STEP = 1 << 20  # bytes; how far the front moves before those that wait are woken
+STEP = 1 << 20  # bytes; how far the front moves before waiting threads are woken
 
 
 class Shared:
-    """What the threads of one download share: `changed` guards it, and the first `failure` ends them all."""
+    """State shared by the threads of one download, guarded by `changed`; the first `failure` ends them all."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -27,7 +27,7 @@ class Shared:
         self.stopping = threading.Event()
 
     def run(self, job: Callable[[], None]) -> None:
-        """Run `job` in a thread: what it raises ends everything, and is raised in the threads that wait."""
+        """Run `job` in a thread; its exception ends the download, and is raised in all waiting threads."""
         try:
             job()
         except BaseException as error:
@@ -42,10 +42,10 @@ class Shared:
 
 
 class ArrivingFile:
-    """Bytes of the file `path`, from `base` on; `front` of them are there without a gap, `size` in all.
+    """The bytes of the file `path` from `base` on: the first `front` of `size` bytes are complete.
 
-    `digest` (sha256:…) is what they must have, "" without a promise. `epoch` counts how often the content
-    was thrown away. Attributes are read and changed under the shared lock. `name` is what messages call it.
+    `digest` (sha256:…) is the expected one, or "". `epoch` counts how often the content was discarded. Attributes are
+    read and changed under the shared lock. `name` is used in messages.
     """
 
     def __init__(self, shared: Shared, name: str, path: Path, size: int | None, digest: str, base: int = 0) -> None:
@@ -56,27 +56,27 @@ class ArrivingFile:
         self.digest = digest
         self.front = 0
         self.epoch = 0
-        self.note = ""  # what it waits for
-        self.sha256 = ""  # of all bytes, once a reader has certified them
+        self.note = ""  # what the download waits for
+        self.sha256 = ""  # of all bytes, after a reader has verified them
         self._base = base
 
     @property
     def received(self) -> int:
-        """How many bytes are there, gaps or not."""
+        """The number of downloaded bytes, with or without gaps."""
         return self.front
 
     def open(self) -> "Reader":
-        """The bytes from the start, as they come. It may be opened more than once."""
+        """A stream of the bytes from the start, as they arrive. May be opened more than once."""
         with reading(self.path):
             return Reader(self, self.path.open("rb", buffering=0), self._base)
 
     def seekable(self) -> "SeekableReader":
-        """The bytes in any order. What is read counts only once a Reader of the same epoch has certified it."""
+        """The bytes in any order. They are valid only after a Reader of the same epoch has verified them."""
         with reading(self.path):
             return SeekableReader(self, self.path.open("rb", buffering=0), self._base)
 
     def verify(self) -> None:
-        """Read the bytes to their end, unless a reader has certified them before. Raises what a Reader raises."""
+        """Read all bytes unless a reader has verified them already. Raises what a Reader raises."""
         buffer = bytearray(STEP)
         while not self.sha256:
             try:
@@ -87,9 +87,9 @@ class ArrivingFile:
                 continue
 
     def wait(self, position: int, epoch: int | None) -> tuple[int, int]:
-        """The front, once it has passed `position` or reached the end, and the epoch that it belongs to.
+        """Wait until the front has passed `position` or reached the end; return the front and its epoch.
 
-        Raises what ended the download, and Replaced where that epoch is not `epoch`; None wants none.
+        Raises the error that ended the download, and Replaced if the epoch is not `epoch` (None: any).
         """
         with self.shared.changed:
             while self.shared.failure is None and not self.shared.stopping.is_set():
@@ -107,9 +107,9 @@ class ArrivingFile:
             return epoch != self.epoch
 
     def certify(self, sha256: str, epoch: int) -> None:
-        """A reader has read everything in `epoch`, and `sha256` is the digest of what it was given.
+        """Verify `sha256`, the digest of all data that a reader was given in `epoch`.
 
-        Raises ImageError where that is not the promised one, and Replaced where another attempt may give it.
+        Raises ImageError for a wrong digest, and Replaced if another attempt may succeed.
         """
         with self.shared.changed:
             if epoch != self.epoch:
@@ -119,7 +119,7 @@ class ArrivingFile:
             self.sha256 = sha256
 
     def _reject(self, sha256: str) -> ImageError | Replaced:
-        """The error for wrong bytes. Called with the lock."""
+        """The error for wrong content. Called with the lock held."""
         return ImageError(
             f"the SHA-256 of {self.name} is not the promised one, and nothing of it was kept\n"
             f"    expected {self.digest.removeprefix('sha256:')}\n    got      {sha256}",
@@ -129,11 +129,11 @@ class ArrivingFile:
 
 
 class Reader(io.RawIOBase):
-    """The bytes from the first on: a read waits until the next bytes are there.
+    """A sequential reader: a read waits until the next bytes arrive.
 
-    It hashes what it gives. The read that finds the end certifies the digest: until then no byte that was read counts.
-    Reads raise what ended the download, ImageError where the bytes that were given are not the promised ones, and
-    Replaced where they have to be read again from the start.
+    It hashes the data. The read that reaches the end verifies the digest; until then no data is valid. Reads raise the
+    error that ended the download, ImageError for wrong content, and Replaced if the caller must read again from the
+    start.
     """
 
     def __init__(self, arriving: ArrivingFile, file: io.FileIO, base: int) -> None:
@@ -141,7 +141,7 @@ class Reader(io.RawIOBase):
         self._file = file
         self._base = base
         self._position = 0
-        self._epoch: int | None = None  # of what was read; None before anything was
+        self._epoch: int | None = None  # epoch of the data read so far; None before the first read
         self._hash = hashlib.sha256()
 
     def readable(self) -> bool:
@@ -169,7 +169,7 @@ class Reader(io.RawIOBase):
                 raise ImageError(f"{self._arriving.name} is cut: it ends after {self._position} bytes")
 
     def _read(self, wanted: memoryview) -> int:
-        """Read at the position and move on; 0 at the end of the file."""
+        """Read at the position and advance; 0 at the end of the file."""
         with reading(self._arriving.path):
             done = os.preadv(self._file.fileno(), [wanted], self._base + self._position) if wanted else 0
         self._position += done
@@ -177,13 +177,13 @@ class Reader(io.RawIOBase):
 
 
 class SeekableReader(Reader):
-    """The bytes in any order: a read waits for the bytes that it wants, and certifies nothing."""
+    """A random-access reader: a read waits for its bytes, and verifies nothing."""
 
     def seekable(self) -> bool:
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Raises ValueError for a place before the start, and counts from the end only where the size is known."""
+        """Raises ValueError for a negative position; seeks from the end only if the size is known."""
         starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._arriving.size or 0}
         if (position := starts[whence] + offset) < 0:
             raise ValueError(f"{position} is before the start")

@@ -1,4 +1,4 @@
-"""Downloads: the blobs of an image, all at once, each readable while it comes; and a SIF, verified, to its place."""
+"""Download the blobs of an image concurrently, each readable while it arrives; and download a verified SIF."""
 
 import io
 import os
@@ -25,15 +25,15 @@ from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 
 _TELL_EVERY = 0.1  # seconds between two calls of a progress
 _CONVERTING = "downloading and converting"
-_SAVE_EVERY = 1.0  # seconds between two journals; what is synced then need not be synced at the end
-_LINGER = 1.0  # seconds for threads to end; one that waits for a silent server ends by itself later, and writes nothing
+_SAVE_EVERY = 1.0  # seconds between two journals; data synced then need not be synced at the end
+_LINGER = 1.0  # seconds for threads to end; a thread that waits for a silent server ends later, and writes nothing
 
 
 class Pool:
-    """The threads for `files`, in the order in which they are needed; a context manager.
+    """The download threads for `files`, which are ordered by need; a context manager.
 
-    The first failure ends everything, and is raised in every thread that waits. What has arrived is kept for another
-    run when the block is left by an exception, and removed where it is wrong.
+    The first failure ends everything, and is raised in every waiting thread. After an exception downloaded data is kept
+    for the next run, except wrong data, which is removed.
     """
 
     def __init__(self, shared: Shared, files: Sequence[ArrivingFile], connections: int) -> None:
@@ -60,22 +60,22 @@ class Pool:
             transfer.close(self._shared.failure)
 
     def complete(self) -> None:
-        """Verify every file that no reader has verified. Raises what went wrong first: FetchError, ImageError."""
+        """Verify every file that no reader has verified. Raises the first failure: FetchError, ImageError."""
         for file in self._files:
             file.verify()
 
     @contextmanager
     def telling(self, name: str, progress: Progress, doing: str = _CONVERTING) -> Iterator[Callable[[int, int], None]]:
-        """Tells `progress` how far the image `name` is.
+        """Report the progress of the image `name` to `progress`.
 
-        While bytes arrive they are what is told, by a thread, as `doing`; when all have, what the function that this
-        gives is called with: so many bytes of the layers have been merged, of so many. The first call comes on
-        entering. What `progress` raises in the thread ends the downloads.
+        During the download a thread reports the received bytes as `doing`; after it, the yielded function reports how
+        many bytes of the layers have been merged. The first call is made on entry. An exception of `progress` in the
+        thread ends the downloads.
         """
         over, held = threading.Event(), threading.Lock()
 
         def tell_arrival() -> bool:
-            """Tell what has arrived; False where that is all, and nothing is told."""
+            """Report the received bytes; False, without a report, if the download is complete."""
             with held:
                 arrived, size, note = self._arrival()
                 if arrived == size or over.is_set():
@@ -106,7 +106,7 @@ class Pool:
                 thread.join()
 
     def _arrival(self) -> tuple[int, int | None, str]:
-        """Bytes that are there, bytes in all or None, and what is waited for."""
+        """Received bytes, total bytes or None, and what the download waits for."""
         with self._shared.changed:
             sizes = [file.size for file in self._files]
             size = None if None in sizes else sum(size or 0 for size in sizes)
@@ -130,7 +130,7 @@ class Pool:
     def _save(self) -> None:
         while not self._shared.stopping.wait(_SAVE_EVERY):
             for transfer in self._transfers:
-                with suppress(NoSpaceError):  # it costs a resumption, not the download
+                with suppress(NoSpaceError):  # only resuming is lost, not the download
                     transfer.save()
 
 
@@ -142,10 +142,10 @@ _BUFFER = 1 << 18  # bytes
 def download_sif(
     request: Fetching, remote: Remote, origin: ImageOrigin = NO_ORIGIN, patience: Patience = PATIENCE
 ) -> Fetched:
-    """The SIF `remote` at `incoming`, hashed, and of the digest and size that `remote` promises.
+    """Download the SIF `remote` to `incoming`; its digest and size are those that `remote` promises.
 
-    What an interrupted run left in `partial` is resumed. Raises FetchError, after which what has arrived is kept;
-    ImageError where it is wrong, and NoSpaceError, after which it is not.
+    An interrupted download in `partial` is resumed. After FetchError the downloaded data is kept; after ImageError
+    (wrong content) and NoSpaceError it is not.
     """
     path, name, progress = request.partial / _NAME, request.image.filename, request.progress
     shared = Shared()
@@ -163,7 +163,7 @@ def download_sif(
 def _publish(partial: Path, incoming: Path, sha256: str) -> None:
     """Move `partial` to `incoming`, with the mode that a new file gets there (umask, default ACL).
 
-    What another user of the group began is copied, for its owner could change it: FetchError where that happened.
+    A file begun by another user is copied, since its owner could change it; raises FetchError if that happened.
     """
     if partial.stat().st_uid != os.geteuid():
         with partial.open("rb") as old, Sink(incoming) as copy:
@@ -180,7 +180,7 @@ def _publish(partial: Path, incoming: Path, sha256: str) -> None:
 
 
 def refuse_other_files(start: bytes) -> None:
-    """Raise ImageError where a file that begins with `start` is no SIF: before gigabytes of it have come."""
+    """Raise ImageError if a file that begins with `start` is not a SIF, before gigabytes are downloaded."""
     if wrong := what_it_is(start):
         raise ImageError(
             f"the server sent {wrong if start else 'an empty file'} instead of a SIF",
@@ -190,7 +190,10 @@ def refuse_other_files(start: bytes) -> None:
 
 @dataclass(frozen=True)
 class ArrivingBlob:
-    """A blob of a Downloads, a `Blob` of convert/layers. A read waits for its bytes, or raises what went wrong."""
+    """A blob of a Downloads (a `Blob` of convert/layers).
+
+    A read waits for its bytes, or raises the download's error.
+    """
 
     digest: str  # sha256:…, or ""
     diff_id: str  # sha256:… of the uncompressed bytes
@@ -207,12 +210,12 @@ class ArrivingBlob:
 
 
 class Downloads(Pool):
-    """The blobs of `sources`, whose files and journals lie in `directory`.
+    """Download the blobs of `sources` into `directory`, each with its journal.
 
-    `sources` are listed as in a manifest, and fetched from the last one on, which a conversion reads first. Blobs on
-    this machine are read where they are. Each reader hashes what it is given. A blob that an earlier run left in
-    `directory` is completed, and verified like any other. Files stay at exit; wrong ones do not. Raises NoSpaceError
-    where the disk or a quota has no room, before anything is asked for.
+    `sources` are in the manifest's order, and fetched from the last, which a conversion reads first. Local blobs are
+    read in place. Each reader hashes its data. A blob that an earlier run left in `directory` is completed and
+    verified. Files stay at exit, except wrong ones. Raises NoSpaceError before any request if the disk or a quota is
+    too small.
     """
 
     def __init__(
@@ -241,7 +244,7 @@ class Downloads(Pool):
 
 
 def _local(shared: Shared, source: BlobSource, stored: Stored) -> ArrivingFile:
-    """A blob on this machine: all of it is there."""
+    """A local blob, which is complete."""
     wanted, shown = source.descriptor, _shown(source)
     with reading(stored.path):
         there = stored.path.stat().st_size - stored.offset
@@ -257,7 +260,7 @@ def _shown(source: BlobSource) -> str:
 
 
 def missing(sources: Sequence[BlobSource], directory: Path) -> int:
-    """How many bytes of disk a Downloads of `sources` will take in `directory` beyond those that it has already."""
+    """The disk space that a Downloads of `sources` needs in `directory` in addition to what it has."""
     wanted = {file_name(source): source.descriptor.size for source in sources if not isinstance(source.where, Stored)}
     return sum(max(0, size - _taken(directory / name)) for name, size in wanted.items())
 
@@ -270,14 +273,14 @@ def _taken(path: Path) -> int:
 
 
 def file_name(source: BlobSource) -> str:
-    """What a blob's file is called; of one on this machine, what it is known by."""
+    """The name of a blob's file; for a local blob, its key."""
     if isinstance(source.where, Stored):
         return f"{source.where.path}@{source.where.offset}"
     return source.descriptor.digest.replace(":", "-")
 
 
 def with_shared(sources: Sequence[BlobSource], shared: SharedBlobs | None) -> tuple[BlobSource, ...]:
-    """The same, those that were kept read from there; each is verified like any other."""
+    """The same sources, with kept blobs read from their files; each is verified like any other."""
     return tuple(replace(one, where=kept) if (kept := _kept(one, shared)) else one for one in sources)
 
 
@@ -289,10 +292,10 @@ def _kept(source: BlobSource, shared: SharedBlobs | None) -> Stored | None:
 
 
 def keep_shared(sources: Sequence[BlobSource], directory: Path, shared: SharedBlobs | None) -> None:
-    """Keep those of the blobs in `directory`, which are verified, that another image wants too."""
+    """Keep the verified blobs in `directory` that another image needs too."""
     for source in sources if shared else ():
         if shared and not isinstance(source.where, Stored) and source.descriptor.digest in shared.digests:
-            with suppress(OSError):  # it is downloaded again then
+            with suppress(OSError):  # the blob is downloaded again then
                 os.link(directory / file_name(source), shared.directory / file_name(source))
 
 

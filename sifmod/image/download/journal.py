@@ -1,4 +1,4 @@
-"""A partial file that several threads write, and its journal: which bytes are there, so that a later run can resume."""
+"""A partial file that several threads write, and its journal of the written bytes, so that a later run can resume."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from sifmod.image.disk import reserve, stripe, writing
 from sifmod.image.settings import Striping
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC  # another user may have put a link there
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC  # another user may have planted a link
 _LARGEST = 1 << 20  # bytes; a journal has a few spans
 
 Span = tuple[int, int]
@@ -21,12 +21,12 @@ Span = tuple[int, int]
 
 
 def mode_within(directory: Path) -> int:
-    """The mode of a new file: as open as its directory, as far as the umask allows."""
+    """The mode of a new file: that of its directory, as far as the umask allows."""
     return directory.stat().st_mode & 0o666
 
 
 class PartialFile:
-    """The file at `path`, made where it is not there. Its `epoch` counts how often it was started over."""
+    """The file at `path`, created if missing. Its `epoch` counts how often it was restarted."""
 
     def __init__(self, path: Path, striping: Striping | None = None) -> None:
         self.path = path
@@ -38,13 +38,13 @@ class PartialFile:
             self._file = os.open(path, flags, mode_within(path.parent))
 
     def reserve(self, size: int) -> None:
-        """Take the disk and the quota of `size` bytes. Raises NoSpaceError."""
+        """Reserve disk space and quota for `size` bytes. Raises NoSpaceError."""
         with self._lock:
             if self._file >= 0:
                 reserve(self._file, self.path, size)
 
     def write(self, epoch: int, offset: int, data: bytes) -> bool:
-        """Write all of `data`; False, and nothing is written, where that epoch is over or the file was closed."""
+        """Write all of `data`; False, without writing, if the epoch is over or the file is closed."""
         view = memoryview(data)
         with self._lock, writing(self.path):
             if epoch != self.epoch or self._file < 0:
@@ -55,7 +55,7 @@ class PartialFile:
         return True
 
     def sync(self) -> None:
-        """What was written survives a crash of the node."""
+        """Sync the written data, so that it survives a crash of the node."""
         with self._lock:
             file = os.dup(self._file) if self._file >= 0 else -1
         if file >= 0:
@@ -66,14 +66,14 @@ class PartialFile:
                     os.close(file)
 
     def start_over(self) -> None:
-        """Empty the file; what a thread still writes of the epoch before is not written."""
+        """Empty the file; late writes of the previous epoch are ignored."""
         with self._lock, writing(self.path):
             self.epoch += 1
             if self._file >= 0:
                 os.ftruncate(self._file, 0)
 
     def close(self) -> None:
-        """Nothing is written any more; idempotent."""
+        """Ignore further writes; idempotent."""
         with self._lock:
             if self._file >= 0:
                 os.close(self._file)
@@ -90,7 +90,7 @@ class PartialFile:
 class Record:
     """The state of a partial file. `validator` is the content's, as Head has it."""
 
-    size: int  # bytes of the whole
+    size: int  # bytes of the complete file
     digest: str  # sha256:…, "" without a promise
     validator: str
     spans: tuple[Span, ...]
@@ -102,7 +102,7 @@ def journal_path(partial: Path) -> Path:
 
 
 def save(partial: Path, record: Record) -> None:
-    """Replace the journal of `partial`, whose data is on the disk already. Raises as `writing` says."""
+    """Replace the journal of `partial`, whose data is already synced. Raises as `writing` does."""
     path = journal_path(partial)
     new = path.with_name(path.name + ".new")
     try:
@@ -120,7 +120,7 @@ def save(partial: Path, record: Record) -> None:
 
 
 def load(partial: Path) -> Record | None:
-    """The journal of `partial`; None where there is none, or none that fits the file that is there."""
+    """The journal of `partial`; None if it is missing or does not fit the file."""
     try:
         with journal_path(partial).open("rb") as file:
             record = TypeAdapter(Record).validate_json(file.read(_LARGEST), strict=True)

@@ -1,4 +1,4 @@
-"""The pieces of a file on its way: which bytes are there, and which are still to be asked for."""
+"""The pieces of a file that is being downloaded: which bytes have arrived, and which must be requested."""
 
 import re
 from collections import deque
@@ -15,13 +15,13 @@ from sifmod.image.artifact import Remote
 from sifmod.image.download import journal
 from sifmod.image.download.journal import Record, Span
 
-_FIRST = 8 << 20  # bytes of the first request where the size is not known
+_FIRST = 8 << 20  # bytes of the first request if the size is unknown
 _SHORTEST, _LONGEST = 8 << 20, 64 << 20  # bytes of a piece
 
 
 @dataclass
 class Piece:
-    """Bytes that one thread asks for: from `start` on, which moves, to before `end`; None for all there are."""
+    """A range that one thread requests: from `start`, which advances, to before `end` (None: the end of the file)."""
 
     start: int
     end: int | None
@@ -29,7 +29,7 @@ class Piece:
 
 
 class Coverage:
-    """Spans that do not touch each other, in order. Not safe for threads."""
+    """Disjoint spans in order. Not thread-safe."""
 
     def __init__(self, spans: tuple[Span, ...] = ()) -> None:
         self.spans: tuple[Span, ...] = ()
@@ -49,7 +49,7 @@ class Coverage:
 
     @property
     def front(self) -> int:
-        """How many bytes are there from the beginning without a gap."""
+        """The number of bytes from the beginning without a gap."""
         return self.spans[0][1] if self.spans and self.spans[0][0] == 0 else 0
 
     @property
@@ -57,7 +57,7 @@ class Coverage:
         return sum(end - start for start, end in self.spans)
 
     def missing(self, size: int) -> tuple[Span, ...]:
-        """What is not there of `size` bytes."""
+        """The gaps in `size` bytes."""
         starts = (0, *(end for _, end in self.spans))
         ends = (*(start for start, _ in self.spans), size)
         return tuple((start, min(end, size)) for start, end in zip(starts, ends, strict=True) if start < min(end, size))
@@ -72,10 +72,10 @@ class Ranges(Enum):
 
 
 class Pieces:
-    """What is there of `remote` in the file `path`, and what is still `todo`. Not safe for threads.
+    """The bytes of `remote` in the file `path`, and those still `todo`. Not thread-safe.
 
-    `size` in bytes and `validator` are what is known of the content, None and "" at first, and `ranges` of its server.
-    `resumed` says that an earlier run's journal was used.
+    `size` in bytes and `validator` describe the content (None and "" at first), `ranges` the server. `resumed`: the
+    journal of an earlier run was used.
     """
 
     def __init__(self, remote: Remote, path: Path, connections: int) -> None:
@@ -91,7 +91,7 @@ class Pieces:
         self.todo: deque[Span] = deque()
 
     def load(self) -> bool:
-        """Use the journal beside the file where it is of the same content; False where there is none."""
+        """Use the journal beside the file if its content is the same; False if there is none."""
         record = journal.load(self._path)
         if record is None or self.size not in (None, record.size):
             return False
@@ -104,7 +104,7 @@ class Pieces:
         return True
 
     def unsaved(self) -> Record | None:
-        """What the journal does not say yet; None where it is up to date, or nothing could be resumed."""
+        """The journal to write; None if it is up to date, or if nothing could be resumed."""
         if self.size is None or not (self.remote.digest or self.validator) or not self.coverage.total:
             return None
         record = Record(self.size, self.remote.digest, self.validator, self.coverage.spans)
@@ -114,7 +114,7 @@ class Pieces:
         return record
 
     def plan(self, *taken: Span, whole: bool = False) -> None:
-        """List what has to be asked for, without what is `taken`; `whole` in one request."""
+        """List the ranges to request, without the `taken` ones; `whole`: in one request."""
         if self.size is None:
             self.todo = deque([(0, _FIRST)])
         elif whole:
@@ -124,7 +124,7 @@ class Pieces:
             self.todo = deque(cut(Coverage((*self.coverage.spans, *taken)).missing(self.size), length))
 
     def empty(self) -> None:
-        """No byte is there, and of the content only the promise is known."""
+        """Reset: no byte has arrived, and only the promised size and digest are known."""
         journal.forget(self._path)
         self.coverage = Coverage()
         self.size, self.validator = self.remote.size, ""
@@ -132,7 +132,7 @@ class Pieces:
 
 
 def cut(spans: tuple[Span, ...], length: int) -> tuple[Span, ...]:
-    """The spans cut where they are longer than `length`, at its multiples, so that a resumed file is cut the same."""
+    """The spans split at multiples of `length`, so that a resumed file is split the same way."""
     pieces: list[Span] = []
     for start, end in spans:
         edges = (start, *range((start // length + 1) * length, end, length), end)
@@ -147,22 +147,22 @@ _ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]*"')
 
 @dataclass(frozen=True)
 class Head:
-    """The head of one response. `start` and `end` are the bytes that it sends, of `total`; None where it does not say.
+    """The head of one response: it sends the bytes `start` to `end` of `total`; None if unknown.
 
-    `encoded` says that the body is compressed on its way, and then no length says anything.
+    `encoded`: the body is compressed in transit, and its lengths mean nothing.
     """
 
     status: int  # 200, 206, 416
     start: int | None
     end: int | None
     total: int | None
-    validator: str  # of the content: its ETag, also a weak one, and its date, each in a line; "" without any
+    validator: str  # the content's ETag, also a weak one, and its date, each on a line; or ""
     encoded: bool
 
     def differs(self, validator: str) -> bool:
-        """Whether it is of other content than `validator`, False where that is empty.
+        """Whether the response has other content than `validator`; False if that is empty.
 
-        A response that says nothing is of the same content where If-Range has asked for that: RFC 9110, 15.3.7.
+        A response without a validator to a request with If-Range has the same content: RFC 9110, 15.3.7.
         """
         if not validator or not self.validator:
             return bool(validator) and not if_range(validator)
@@ -172,7 +172,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Restart:
-    """The transfer has to start over, for the reason `why`; `whole` says that ranges are of no use."""
+    """The transfer must restart, for the reason `why`; `whole`: ranges do not work."""
 
     why: str
     whole: bool = False
@@ -204,15 +204,15 @@ def _validator(headers: Mapping[str, str]) -> str:
 
 
 def if_range(validator: str) -> str:
-    """What may be asked with of a validator: a strong ETag, else the date; "" without either."""
+    """The part of a validator that If-Range accepts: a strong ETag, else the date, else ""."""
     etag, _, date = validator.partition("\n")
     return date if not etag or etag.startswith("W/") else etag
 
 
 def why_restart(head: Head, asked: Piece, known: Pieces) -> Restart | None:
-    """Why the transfer has to start over after this response to the request for `asked`; None where its bytes are good.
+    """Why the transfer must restart after this response to the request for `asked`; None if its bytes are usable.
 
-    Changes nothing. Raises FetchError where starting over would not help.
+    Changes nothing. Raises FetchError if a restart would not help.
     """
     restart, remote = None, known.remote
     if head.status == 206 and known.ranges is not Ranges.NONE:

@@ -1,6 +1,6 @@
-"""A transfer: one file on its way from a server, piece by piece, whatever the server does.
+"""A transfer: the download of one file, piece by piece, from a server that may misbehave.
 
-Its state is what is known of the server's ranges. Where bytes are thrown away a new epoch begins, and readers of the
+Its state records whether the server supports ranges. When bytes are discarded a new epoch begins, and readers of the
 earlier one read again. The fourth `_start_over` fails; breaks without ranges are bounded by `Patience`. `Pool` calls
 `take` and `run` in its threads, `save` once a second and `close` at the end; the lock is `shared.changed`.
 
@@ -30,19 +30,19 @@ from sifmod.image.download.pieces import Head, Piece, Pieces, Ranges, if_range, 
 from sifmod.image.registry.network import PATIENCE, Attempts, Patience, SlowError, TransientError
 from sifmod.image.settings import Settings
 
-_CHUNK = 1 << 18  # bytes at a time; so much is lost at most when the connection breaks
-_SMALL_CHUNK = 1 << 14  # after an attempt that gave nothing
+_CHUNK = 1 << 18  # bytes at a time; at most this much is lost when the connection breaks
+_SMALL_CHUNK = 1 << 14  # seconds to wait after an attempt without data
 _MOST_RESTARTS = 3
 
 
 class SupersededError(Exception):
-    """What a thread does is not wanted any more: the transfer starts over, or everything stops. Only threads see it."""
+    """A thread's work is obsolete: the transfer restarts or stops. Raised in download threads only."""
 
 
 class Transfer(ArrivingFile):
-    """`remote` on its way into the file `path`, from what the journal says is there already.
+    """The transfer of `remote` into the file `path`, continued from its journal.
 
-    The disk for all of it is taken at once: NoSpaceError.
+    Reserves disk space for the whole file first; raises NoSpaceError.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Transfer(ArrivingFile):
         return self._pieces.coverage.total
 
     def take(self) -> Piece | None:
-        """The next piece to ask for, None where there is none now. Called with the lock; `run` has to follow."""
+        """The next piece to request, or None. Called with the lock held; `run` must follow."""
         if not self._pieces.todo or (self._busy and self._pieces.ranges is not Ranges.GOOD):
             return None
         self._busy += 1
@@ -83,7 +83,7 @@ class Transfer(ArrivingFile):
         return Piece(start, None if unbounded else end, self.epoch)
 
     def run(self, piece: Piece) -> None:
-        """Ask for `piece` until all of it is there. Raises FetchError where attempts give nothing, NoSpaceError."""
+        """Request `piece` until it is complete. Raises FetchError after attempts without data, NoSpaceError."""
         attempts = Attempts(self._patience)
         try:
             while piece.end is None or piece.start < piece.end:
@@ -106,7 +106,7 @@ class Transfer(ArrivingFile):
                 self.shared.changed.notify_all()
 
     def save(self) -> None:
-        """Bring what is there to the disk, and then say so in the journal."""
+        """Sync the data, then record it in the journal."""
         with self.shared.changed:
             record = self._pieces.unsaved() if self._pieces.ranges is not Ranges.NONE else None
             epoch = self.epoch
@@ -119,7 +119,7 @@ class Transfer(ArrivingFile):
                 journal.forget(self.path)
 
     def close(self, failure: BaseException | None) -> None:
-        """Write no more, and keep what another run can resume; wrong content and an empty file are removed."""
+        """Stop writing, and keep data that another run can resume; remove wrong content and empty files."""
         with self.shared.changed:
             kept = self.sha256 or (self.received and journal.journal_path(self.path).exists())
             wrong = self._wrong_content or (isinstance(failure, NoSpaceError) and not self.sha256)
@@ -129,7 +129,7 @@ class Transfer(ArrivingFile):
         self._part.close()
 
     def _accept(self, head: Head, piece: Piece) -> int | None:
-        """Up to where the bytes of this response are wanted, None for all; raises what `_start_over` gives.
+        """The end of the wanted bytes in this response (None: all); raises what `_start_over` returns.
 
         Called with the lock.
         """
@@ -156,7 +156,7 @@ class Transfer(ArrivingFile):
         return min(head.end or 0, piece.end)
 
     def _rewind(self, piece: Piece) -> None:
-        """Without ranges the next attempt begins from zero."""
+        """Without ranges, begin the next attempt at zero."""
         if self._pieces.ranges is Ranges.NONE:
             with self.shared.changed:
                 self._check_current(piece)
@@ -165,9 +165,11 @@ class Transfer(ArrivingFile):
                 piece.start, piece.end, piece.epoch = 0, self.size, self.epoch
 
     def _start_over(self, why: str, *, whole: bool) -> SupersededError:
-        """Forget what is there; gives what the thread is to raise. `whole`: ranges are of no use. Called with the lock.
+        """Discard the data and return the exception for the thread.
 
-        Raises FetchError the fourth time.
+        `whole`: ranges do not work. Called with the lock held.
+
+        Raises FetchError on the fourth restart.
         """
         self._pieces.ranges = Ranges.NONE if whole else Ranges.UNKNOWN
         self._empty()
@@ -177,7 +179,7 @@ class Transfer(ArrivingFile):
         return SupersededError()
 
     def _reject(self, sha256: str) -> ImageError | Replaced:
-        """What a journal brought may have been damaged on the disk: then once from zero."""
+        """Data resumed from a journal may be damaged on disk: restart once from zero."""
         if self._pieces.resumed:
             self._start_over("what had arrived was damaged", whole=False)
             return Replaced()
@@ -185,13 +187,13 @@ class Transfer(ArrivingFile):
         return super()._reject(sha256)
 
     def _empty(self) -> None:
-        """Nothing is there, and all of it is to be asked for. Called with the lock."""
+        """Reset, and request everything again. Called with the lock held."""
         self._part.start_over()
         self._pieces.empty()
         self._pieces.plan(whole=self._pieces.ranges is Ranges.NONE)
         self.front, self.epoch = 0, self._part.epoch
         self._adopt_size()
-        self.shared.changed.notify_all()  # a reader of what was there has to hear of it
+        self.shared.changed.notify_all()  # readers of the discarded data must be notified
 
     def _adopt_size(self) -> None:
         self.size = self._pieces.size
@@ -214,7 +216,7 @@ class Transfer(ArrivingFile):
 
     def _receive(self, response: requests.Response, piece: Piece, end: int | None, chunk: int, *, decode: bool) -> None:
         raw: urllib3.HTTPResponse = response.raw
-        raw.enforce_content_length = False  # we count, and say how many bytes came
+        raw.enforce_content_length = False  # we count the received bytes ourselves
         while end is None or piece.start < end:
             wanted = chunk if end is None else min(chunk, end - piece.start)
             data = raw.read(wanted, decode_content=decode)
@@ -246,7 +248,7 @@ class Transfer(ArrivingFile):
                 self.shared.changed.notify_all()
 
     def _end(self, piece: Piece) -> None:
-        """All of a body of unknown length has come."""
+        """A body of unknown length is complete."""
         if not piece.start and self._remote.check is not None:
             self._remote.check(b"")
         with self.shared.changed:

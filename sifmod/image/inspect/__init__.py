@@ -1,1 +1,1 @@
-"""What an image says about itself, and what is in it, read without a runtime."""
+"""Read an image's metadata and contents without a runtime."""

@@ -1,4 +1,4 @@
-"""Reading ahead: layers are decompressed and hashed in threads while those before them are merged."""
+"""Read ahead: decompress and hash layers in threads while earlier ones are merged."""
 
 import hashlib
 import threading
@@ -12,19 +12,19 @@ from sifmod.image.convert.layers.decompress import chunks, threads_for
 from sifmod.image.convert.layers.stream import Blob, Malformed
 from sifmod.image.convert.layers.top_down import Entangled
 
-_AHEAD = 3  # chunks of a layer that wait at most, behind its decompression and again behind its hash
-_MOST = 8  # layers at once
+_AHEAD = 3  # maximum queued chunks of a layer after decompression and again after hashing
+_MOST = 8  # concurrent layers
 
 Progress = Callable[[int, int], None]
-"""Is told compressed bytes read so far, and in all."""
+"""Called with compressed bytes read so far, and in total."""
 
 
 class ReadAhead:
     """The layers' uncompressed bytes, one layer after the other, in the order given.
 
-    As many layers are on their way at once as `processors` allow, each with a bounded number of chunks; a large gzip
-    layer takes several of them. A context manager: leaving it ends the threads at their next chunk. What a blob raises
-    is raised by the layer that meets it.
+    `processors` limits the number of concurrent layers, each with a bounded number of chunks; a large gzip layer uses
+    several processors. A context manager: leaving it ends the threads at their next chunk. Errors of a blob are raised
+    for its layer.
     """
 
     def __init__(self, blobs: Sequence[Blob], progress: Progress, processors: int = 1) -> None:
@@ -47,11 +47,11 @@ class ReadAhead:
 
     @contextmanager
     def layer(self) -> Iterator[Iterator[bytes]]:
-        """The chunks of the next layer. Leaving the block reads what is left of them.
+        """The chunks of the next layer. Leaving the block reads the rest.
 
-        So nothing of a layer counts before all of it was read, and had the digests that were promised. Where it had
-        not, that is raised instead of the Malformed that the block raises. Raises Malformed for a stream that is
-        damaged, or that is not what the image's config states; and what the blob raises.
+        So a layer is only accepted after all of it was read with the expected digests. A wrong digest is raised instead
+        of a Malformed of the block. Raises Malformed for a stream that is damaged or differs from the image's config;
+        and errors of the blob.
         """
         certified = self._chunks()
         try:
@@ -90,9 +90,9 @@ class ReadAhead:
 
 
 class _Thread:
-    """A thread that makes chunks, _AHEAD of their reader. They are read once; what it raises, the reader raises.
+    """A thread that produces chunks, up to _AHEAD of their reader. They are read once; the reader raises its errors.
 
-    `stop` ends it at its next chunk; where it waits for a download, the download's end does.
+    `stop` ends it at its next chunk; if it waits for a download, the download's end does.
     """
 
     def __init__(self, made: Iterable[bytes], name: str) -> None:
@@ -127,7 +127,7 @@ class _Thread:
 
 
 class _Layer(NamedTuple):
-    threads: int  # that may decompress it
+    threads: int  # threads for decompression
     decompressed: _Thread
     certified: _Thread
 

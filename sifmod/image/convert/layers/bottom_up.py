@@ -1,8 +1,8 @@
-"""The merge from the lowest layer to the uppermost, each applied to a tree in memory: for layers that are entangled.
+"""Merge from the lowest layer to the uppermost, each applied to a tree in memory: for layers that depend on each other.
 
-An entry whose parent is a symlink goes where that leads, inside the root; hard links find what is there at that time.
-`merge_layers` tries `top_down` first, which reads each layer once: this way reads them all again, and those with data
-that was not written yet a third time. Both give the same; top_down.py names the tests.
+An entry whose parent is a symlink follows it inside the root; hard links refer to the file at that time. `merge_layers`
+tries `top_down` first, which reads each layer once: this merge reads them all again, and those with unwritten data a
+third time. Both give the same result; top_down.py names the tests.
 """
 
 from collections.abc import Sequence
@@ -28,12 +28,12 @@ from sifmod.image.convert.layers.tar import (
     whited_out,
 )
 
-_LINKS = 255  # symlinks on the way to one entry
+_LINKS = 255  # symlinks on the path to one entry
 
 
 @dataclass(slots=True, eq=False)
 class _Folder(Directory):
-    """A directory, the layer that gave its attributes, and for each entry the last that had to do with it."""
+    """A directory, the layer of its attributes, and the last layer of each entry."""
 
     explicit: int = 0
     layers: dict[bytes, int] = field(default_factory=dict)
@@ -46,10 +46,10 @@ def merge_bottom_up(
     warnings: Warnings,
     watch: Watch,
 ) -> tuple[Directory, list[dict[int, File]]]:
-    """Apply `layers`, the lowest first; gives the root, and for each layer the files that lack their data.
+    """Apply `layers`, lowest first; returns the root, and for each layer the files without data.
 
-    `contents` is what is written already, for each layer and file. It and what is given have the uppermost layer
-    first. Raises as `merge_layers`.
+    `contents` are the files already written, for each layer and file. Both lists start with the uppermost layer. Raises
+    like `merge_layers`.
     """
     tree = _Tree(epoch)
     missing: list[dict[int, File]] = []
@@ -70,7 +70,7 @@ class _Tree:
         self._layer = 0
 
     def layer(self, reader: TarReader, known: Sequence[Content | Plain | None], watch: Watch) -> dict[int, File]:
-        """Apply the next layer above; gives its files whose data is not yet known."""
+        """Apply the next layer above; returns its files without data."""
         self._layer += 1
         missing: dict[int, File] = {}
         number = -1
@@ -108,7 +108,7 @@ class _Tree:
         folder.explicit = self._layer
 
     def _folder(self, parent: _Folder, name: bytes) -> _Folder:
-        """A directory in `parent`; made if there is none, instead of whatever else is there."""
+        """A directory in `parent`; created if missing, replacing other entries."""
         child = parent.entries.get(name)
         if not isinstance(child, _Folder):
             child = parent.entries[name] = _Folder(*self._implicit)
@@ -116,14 +116,14 @@ class _Tree:
         return child
 
     def _parent(self, parts: Parts) -> _Folder:
-        """The directory that an entry goes to; made where it is missing."""
+        """The directory of an entry; created if missing."""
         folder = self.root
         for name in self._resolved(parts[:-1]):
             folder = self._folder(folder, name)
         return folder
 
     def _resolved(self, parts: Parts) -> list[bytes]:
-        """A path without symlinks; `..` leads no further than to the root."""
+        """A path without symlinks; `..` stops at the root."""
         todo = list(reversed(parts))
         done: list[bytes] = []
         links = 0
@@ -174,20 +174,20 @@ class _Tree:
                 self._prune(child)
 
     def _removed(self, folder: _Folder, name: bytes) -> bool:
-        """Whether an entry was only in lower layers; then it is removed."""
+        """Remove an entry that was only in lower layers; returns whether it was."""
         if folder.layers[name] == self._layer:
             return False
         del folder.entries[name], folder.layers[name]
         return True
 
     def _reset(self, folder: _Folder) -> None:
-        """Let a directory have its attributes from this layer, or from none."""
+        """Set a directory's attributes from this layer, or from none."""
         if folder.explicit != self._layer:
             folder.mode, folder.uid, folder.gid, folder.mtime, folder.xattrs = self._implicit
             folder.explicit = 0
 
     def _prune(self, folder: _Folder) -> None:
-        """Remove everything in a directory that is only in lower layers."""
+        """Remove everything in a directory that comes only from lower layers."""
         todo = [folder]
         while todo:
             folder = todo.pop()
@@ -198,7 +198,7 @@ class _Tree:
 
 
 def _nodes(root: Directory) -> set[int]:
-    """The ids of all that is in a tree and is no directory."""
+    """The ids of all nodes in a tree that are not directories."""
     seen: set[int] = set()
     todo = [root]
     while todo:

@@ -1,4 +1,4 @@
-"""Decompression: a blob's uncompressed bytes in chunks, whichever way it is compressed; a cut stream is an error."""
+"""Decompress a blob in chunks, for all supported compressions; a truncated stream is an error."""
 
 import bz2
 import io
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
 
 _MAGIC, _SKIPPABLE = 0xFD2FB528, 0x184D2A50
 CHUNK = 1 << 20  # bytes
-_ISAL = cast(type[Exception], igzip_lib.IsalError)  # its stub has an instance
+_ISAL = cast(type[Exception], igzip_lib.IsalError)  # its stub declares an instance
 _DAMAGED = (EOFError, BadGzipFile, OverflowError, _ISAL, zstandard.ZstdError, lzma.LZMAError)
-_WINDOW = 1 << 29  # bytes; the largest window of a zstd frame, and what it takes in memory
+_WINDOW = 1 << 29  # bytes; the largest window of a zstd frame, and its memory
 _GZIP, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\0"
-_XZ = 1 << 29  # bytes that an xz stream may take in memory
+_XZ = 1 << 29  # memory limit of an xz stream in bytes
 _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block's or an end's magic: a tar's first name may be BZh1
-HEAD = 10  # bytes that tell how a blob is compressed
-_WORTH = 16 << 20  # bytes of a gzip blob: below that starting rapidgzip's threads costs more than they save
-_FEWEST, _MOST = 4, 8  # of its threads: it takes twice the processor time of isa-l, and some 40 MB of memory a thread
+HEAD = 10  # bytes that identify a blob's compression
+_WORTH = 16 << 20  # bytes; rapidgzip's threads do not pay off for smaller gzip blobs
+_FEWEST, _MOST = 4, 8  # threads: it takes twice the processor time of isa-l, and about 40 MB of memory per thread
 
 
 def threads_for(blob: Blob, processors: int) -> int:
-    """How many threads are worth starting for `blob`: 1, or half of the processors, for the rest merge and compress."""
+    """The number of threads for `blob`: 1, or half of the processors, because the others merge and compress."""
     wanted = min(processors // 2, _MOST)
     return wanted if wanted >= _FEWEST and blob.size >= _WORTH else 1
 
 
 def chunks(blob: Blob, count: Callable[[int], None], threads: int = 1) -> Iterator[bytes]:
-    """The uncompressed bytes in chunks of at most CHUNK; `count` is told how many compressed bytes were read.
+    """The uncompressed bytes in chunks of at most CHUNK; `count` is called with the number of compressed bytes read.
 
-    The blob is read to its end, damaged or not. `threads` is how many may decompress it. Raises Malformed for a stream
-    that is damaged or cut, and what `blob` raises: above all where what it gave is not what was promised.
+    The blob is read to its end, even if damaged. `threads` is the limit for decompression. Raises Malformed for a
+    damaged or truncated stream, and errors of `blob`, above all for a wrong digest.
     """
     if threads == 1 or not _is_gzip(blob):
         with blob.open() as file:
             yield from uncompressed(file, count)
         return
     done = yield from _in_threads(blob, count, threads)
-    if done is not None:  # a padded stream, a damaged one: what isa-l says counts
+    if done is not None:  # a padded or damaged stream: isa-l decides
         with blob.open() as file:
             for chunk in uncompressed(file, lambda _size: None):
                 if rest := chunk[done:]:
@@ -62,9 +62,9 @@ def _is_gzip(blob: Blob) -> bool:
 
 
 def _in_threads(blob: Blob, count: Callable[[int], None], threads: int) -> Generator[bytes, None, int | None]:
-    """The chunks of a gzip `blob` by rapidgzip; where that fails, the end is how many bytes came, all of them right.
+    """The chunks of a gzip `blob` by rapidgzip; if that fails, returns the number of correct bytes so far.
 
-    It reads the blob in an order of its own, so a further thread reads it from its start to its end for its digest.
+    It reads the blob in its own order, so another thread reads it sequentially for its digest.
     """
     import rapidgzip  # type: ignore[import-not-found] # 8 MB of code, for few machines
 
@@ -77,7 +77,7 @@ def _in_threads(blob: Blob, count: Callable[[int], None], threads: int) -> Gener
             while chunk := stream.read(CHUNK):
                 done += len(chunk)
                 yield chunk
-    except (RuntimeError, ValueError, OSError):  # what its C++ raises; also for what the blob raises in its threads
+    except (RuntimeError, ValueError, OSError):  # raised by its C++ code, also for errors of the blob in its threads
         failed = True
     certified.result()
     return done if failed else None
@@ -90,14 +90,14 @@ def _certify(blob: Blob, count: Callable[[int], None]) -> None:
 
 
 def uncompressed(file: BinaryIO, count: Callable[[int], None]) -> Iterator[bytes]:
-    """The same for a file that is read to its end. Raises Malformed."""
+    """The same for a whole file. Raises Malformed."""
     compressed = _Compressed(file, count)
     try:
         yield from _uncompressed(compressed)
     except Malformed:
         compressed.skip()
         raise
-    except _DAMAGED as error:  # some of isal's outlive this, and would keep all buffers with their traceback
+    except _DAMAGED as error:  # some of isal's errors outlive this, and their traceback would keep all buffers
         compressed.skip()
         raise Malformed(f"is cut or damaged: {error}") from error.with_traceback(None)
     compressed.skip()
@@ -132,7 +132,7 @@ def _xz(compressed: "_Compressed") -> Iterator[bytes]:
             data = compressed.read() if stream.needs_input else b""
             if stream.needs_input and not data:
                 raise EOFError("it ends inside an xz stream")
-        data = stream.unused_data.lstrip(b"\0")  # zeros may stand between streams
+        data = stream.unused_data.lstrip(b"\0")  # streams may be separated by zeros
         while not data and (more := compressed.read()):
             data = more.lstrip(b"\0")
 
@@ -140,13 +140,16 @@ def _xz(compressed: "_Compressed") -> Iterator[bytes]:
 def _bzip2(compressed: "_Compressed") -> Iterator[bytes]:
     try:
         yield from _read(cast(BinaryIO, bz2.BZ2File(compressed)))
-    except OSError as error:  # what the blob raises is none
+    except OSError as error:  # errors of the blob are not damage
         raise Malformed(f"is cut or damaged: {error}") from error
 
 
 def _zstd(compressed: "_Compressed") -> Iterator[bytes]:
-    """Libzstd does not tell where a frame is cut. So a mark follows, which comes out where the last frame was whole."""
-    mark = os.urandom(16) * 4  # no bytes of its frame
+    """Check for a truncated frame, which libzstd does not report.
+
+    So a marker frame follows, which only decodes if the last frame was complete.
+    """
+    mark = os.urandom(16) * 4  # an incomplete marker
     compressed.behind = zstandard.compress(mark)
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
     stream = decompressor.stream_reader(cast(BinaryIO, compressed), read_across_frames=True, closefd=False)
@@ -164,7 +167,7 @@ def _zstd(compressed: "_Compressed") -> Iterator[bytes]:
 
 
 class _Compressed(io.RawIOBase):
-    """A blob's file from its first byte, which was looked at; counts. What is `behind` comes after its end."""
+    """A blob's file from its first byte, including the peeked head; counts bytes. `behind` is appended at its end."""
 
     def __init__(self, file: BinaryIO, count: Callable[[int], None]) -> None:
         self._file = file
@@ -202,7 +205,7 @@ class _Compressed(io.RawIOBase):
 
 
 def is_compressed(head: bytes) -> bool:
-    """Whether what begins with `head`, HEAD bytes, is compressed in one of the ways that are read here."""
+    """Whether data that starts with `head` (HEAD bytes) has a supported compression."""
     return head.startswith((_GZIP, _XZ_MAGIC)) or is_zstd(head) or bool(_BZIP2.match(head))
 
 

@@ -1,4 +1,4 @@
-"""Fields of a tar: the numbers of a header; PAX records, which override it; where a sparse file has data.
+"""Fields of a tar: the numbers of a header; PAX records, which override it; maps of sparse files.
 
 A number is octal text, or base-256 where the first bit says so. Keys of records are POSIX's, GNU's, star's and
 libarchive's.
@@ -21,14 +21,14 @@ _ATTRIBUTES = (_STAR, _LIBARCHIVE)
 _TEXTS = (b"path", b"linkpath", b"GNU.sparse.name")
 _MAP = {b"GNU.sparse.offset": 0, b"GNU.sparse.numbytes": 1}
 _ACL = b"SCHILY.acl."
-_XATTR_NAME, _XATTR_VALUE = 255, 65536  # bytes; what Linux takes
-MAP = 1 << 20  # bytes; the longest map of a sparse file that is read
+_XATTR_NAME, _XATTR_VALUE = 255, 65536  # bytes; Linux's limit
+MAP = 1 << 20  # bytes; the longest supported map of a sparse file
 Extents = tuple[tuple[int, int], ...]
-"""Where a sparse file has data: offset and length, in ascending order, not overlapping; the rest is holes."""
+"""The data of a sparse file: offset and length, in ascending order, not overlapping; the rest is holes."""
 
 
 def number(field: bytes) -> int:
-    """The value of one field; empty is 0. Raises Malformed for anything else than digits."""
+    """The value of one field; empty is 0. Raises Malformed for anything but digits."""
     if field[0] & 0x80:
         value = int.from_bytes(bytes((field[0] & 0x7F,)) + field[1:], "big")
         return value - (1 << (8 * len(field) - 1)) if field[0] & 0x40 else value
@@ -48,7 +48,7 @@ def decimal(text: bytes, what: str) -> int:
 
 
 def whole(text: bytes, what: str) -> int:
-    """The same where it may be negative."""
+    """The same, possibly negative."""
     digits = text.removeprefix(b"-")
     value = decimal(digits, what)
     return value if digits == text else -value
@@ -67,7 +67,7 @@ def seconds(text: bytes) -> int:
 def parse(data: bytes) -> dict[bytes, bytes]:
     """The records of one extended header: `LENGTH KEY=VALUE` and a newline each.
 
-    GNU sparse 0.0's repeated offset and numbytes are gathered under GNU.sparse.map, as 0.1 has them.
+    Repeated offset and numbytes of GNU sparse 0.0 are combined to GNU.sparse.map, as in 0.1.
     """
     records: dict[bytes, bytes] = {}
     pairs: list[bytes] = []
@@ -93,9 +93,9 @@ def parse(data: bytes) -> dict[bytes, bytes]:
 
 
 def in_force(before: Records, after: Records) -> dict[bytes, bytes]:
-    """The records `after` over those `before`; one without a value deletes what was there, and itself (POSIX).
+    """The records `before` overridden by `after`; a record without a value deletes the earlier one (POSIX).
 
-    An extended attribute may have no bytes: GNU tar and libarchive write and read it as that.
+    An extended attribute may be empty: GNU tar and libarchive write and read it so.
     """
     return {key: value for key, value in {**before, **after}.items() if value or key.startswith(_ATTRIBUTES)}
 
@@ -132,7 +132,7 @@ def _base64(value: bytes) -> bytes:
 
 
 def pax_size(records: Records) -> int | None:
-    """The real size of a file that PAX records call sparse, None where they do not."""
+    """The real size of a sparse file by PAX records, None for other files."""
     for key in (b"GNU.sparse.realsize", b"GNU.sparse.size"):
         if key in records:
             return _bounded(decimal(records[key], "the size of a sparse file"))
@@ -140,7 +140,7 @@ def pax_size(records: Records) -> int | None:
 
 
 def pax_map(records: Records, read: Callable[[], bytes]) -> Extents:
-    """The extents that PAX records give: 0.0 and 0.1 in a record, 1.0 in the blocks (`read`) that precede the data."""
+    """The extents that PAX records give: 0.0 and 0.1 in a record, 1.0 in the blocks (`read`) before the data."""
     if records.get(b"GNU.sparse.major") == b"1":
         return _paired(_numbers_in_blocks(read))
     text = records.get(b"GNU.sparse.map", b"")

@@ -1,4 +1,4 @@
-"""Merging: the layers of an image become one root file system, whose data goes to a writer on the way."""
+"""Merge the layers of an image to one root file system, passing file data to a writer."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -13,11 +13,11 @@ from sifmod.image.convert.layers.top_down import Entangled, TopDown
 from sifmod.image.convert.squashfs.writer import DataWriter
 
 Missing = Sequence[tuple[Blob, Mapping[int, File]]]
-"""Layers, and for each the files that lack their data, by their number among its regular files."""
+"""Layers, and for each the files without data, by their number among its regular files."""
 
 
 class Merged(NamedTuple):
-    """A root file system, and what of the layers is not in it."""
+    """A root file system, and warnings about skipped parts of the layers."""
 
     root: Directory
     warnings: tuple[str, ...]
@@ -26,13 +26,12 @@ class Merged(NamedTuple):
 def merge_layers(
     layers: Sequence[Blob], data: DataWriter, *, epoch: int, progress: Progress, budget: Budget = UNLIMITED
 ) -> Merged:
-    """Merge `layers`, the lowest first, as the OCI image specification has them applied one after the other.
+    """Merge `layers`, lowest first, with the result of applying them in sequence (OCI image specification).
 
-    Every file's data goes to `data`, once, or not at all where upper layers hide it. `epoch` is the mtime of
-    directories that no layer has an entry for (0755, root). Each layer is read once, the uppermost first; more often
-    only where hard links or symlinks lead from one layer into another. The result does not depend on `budget`. Raises
-    ImageError, which names the layer, for whatever cannot be read, ImageError for a tree that takes more than the
-    budget's memory, and what the blobs and `data` raise.
+    Every file's data goes to `data`, once, or not at all if upper layers hide it. `epoch` is the mtime of directories
+    without an entry in any layer (0755, root). Each layer is read once, the uppermost first; more often only if hard
+    links or symlinks cross layers. The result does not depend on `budget`. Raises ImageError, which names the layer,
+    for unreadable data and for a tree that exceeds the budget's memory, and errors of the blobs and `data`.
     """
     warnings = Warnings()
     merge = TopDown(data, epoch, Watch(budget.memory))

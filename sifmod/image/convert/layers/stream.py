@@ -7,16 +7,16 @@ from typing import BinaryIO, Literal, Protocol
 
 from sifmod.errors import ImageError
 
-_KINDS = 100  # so that an image cannot fill the memory with names
+_KINDS = 100  # limits the memory for names
 
 
 class Malformed(Exception):  # noqa: N818 - caught inside this package, always
-    """A layer cannot be read; the text says why, and names the entry."""
+    """A layer cannot be read; the text has the reason and the entry."""
 
 
 @contextmanager
 def naming(digest: str) -> Iterator[None]:
-    """Raise ImageError that names the layer for what is Malformed inside."""
+    """Convert Malformed to an ImageError that names the layer."""
     try:
         yield
     except Malformed as error:
@@ -24,25 +24,25 @@ def naming(digest: str) -> Iterator[None]:
 
 
 def shown(name: bytes) -> str:
-    """A name as a message shows it: short, and one line whatever is in it."""
+    """A name for messages: short, in one line."""
     text = name.decode("utf-8", "backslashreplace")
     text = text if text.isprintable() else ascii(text)[1:-1]
     return text if len(text) <= 200 else f"{text[:100]}…{text[-80:]}"
 
 
 class Warnings:
-    """Counts by kind; `texts` says them, in the order in which they were first met."""
+    """Counts warnings by kind; `texts` lists them in order of first occurrence."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def count(self, kind: Literal["dropped", "skipped", "said"], what: str) -> None:
-        """An attribute of one file was dropped, or a whole entry skipped; or something is said about a layer."""
+        """Count a dropped attribute or skipped entry of one file, or a warning about a layer."""
         known = (kind, what) in self._counts or len(self._counts) < _KINDS
         self._counts[(kind, what) if known else ("more", "")] += 1
 
     def texts(self) -> tuple[str, ...]:
-        """One line for each kind."""
+        """One line per kind."""
         return tuple(_text(kind, what, count) for (kind, what), count in self._counts.items())
 
 
@@ -58,36 +58,36 @@ def _text(kind: str, what: str, count: int) -> str:
 
 
 class Replaced(Exception):  # noqa: N818 - not an error: what was read has to be read again
-    """What was read of a blob is not what is there now. Whatever was made of it is to be thrown away."""
+    """A blob has changed since it was read. Discard everything derived from it."""
 
 
 class Blob(Protocol):
-    """A layer's compressed bytes, wherever they are."""
+    """A layer's compressed bytes, at any location."""
 
     @property
     def digest(self) -> str:
-        """`sha256:…`, or empty without a promise."""
+        """`sha256:…`, or empty if unknown."""
 
     @property
     def diff_id(self) -> str:
-        """`sha256:…` of the uncompressed bytes, or empty where it is not stated."""
+        """`sha256:…` of the uncompressed bytes, or empty if unknown."""
 
     @property
     def size(self) -> int:
         """Compressed bytes."""
 
     def open(self) -> BinaryIO:
-        """Read from the first byte; may block until the bytes are there; may be called more than once.
+        """Read from the first byte; may block until bytes arrive; may be called more than once.
 
-        The read that finds the end raises ImageError unless what was read has the promised digest. Raises Replaced.
+        The read at the end raises ImageError unless the bytes have the expected digest. Raises Replaced.
         """
 
     def seekable(self) -> BinaryIO:
-        """The same bytes in any order, waited for, and held against nothing. Raises Replaced."""
+        """The same bytes in any order, blocking, without verification. Raises Replaced."""
 
 
 class Stream:
-    """The window: `chunk` begins at byte `base` of the layer. Positions are counted from the layer's start."""
+    """The window: `chunk` starts at byte `base` of the layer. Positions are counted from the layer's start."""
 
     __slots__ = ("_chunks", "base", "chunk")
 
@@ -98,7 +98,7 @@ class Stream:
 
     @property
     def end(self) -> int:
-        """Position behind the window."""
+        """The position after the window."""
         return self.base + len(self.chunk)
 
     def take(self, position: int, size: int) -> bytes:
@@ -109,7 +109,7 @@ class Stream:
         return b"".join(self._views(position, size))
 
     def pieces(self, position: int, size: int) -> Iterator[memoryview]:
-        """Exactly `size` bytes at `position`, as views of the chunks. Raises Malformed where the layer ends before."""
+        """Exactly `size` bytes at `position`, as views of the chunks. Raises Malformed if the layer ends before."""
         for view in self._views(position, size):
             size -= len(view)
             yield view

@@ -1,4 +1,4 @@
-"""Tar: one layer's stream read member by member, in every dialect that images come in."""
+"""Tar: read one layer's stream member by member, in all dialects that images use."""
 
 from collections.abc import Iterator
 from functools import lru_cache, partial
@@ -27,7 +27,7 @@ from sifmod.image.convert.squashfs.superblock import BLOCK
 from sifmod.image.convert.squashfs.writer import DataWriter
 
 OPAQUE = b".wh..opq"
-"""What `whited_out` gives for the marker of an opaque directory."""
+"""The result of `whited_out` for the marker of an opaque directory."""
 
 _PREFIX, _OWN = b".wh.", b".wh..wh."
 Parts = tuple[bytes, ...]
@@ -37,11 +37,11 @@ Attributes = tuple[int, int, int, int, Xattrs]
 REGULAR, HARD_LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, DIRECTORY, FIFO = b"0123456"
 U32 = 0xFFFFFFFF
 _LOWEST = -(1 << 31)  # of a uid or gid
-NAME, PATH, TARGET = 255, 4096, 4095  # bytes; a name, a path, and a symlink's target as Linux takes it
+NAME, PATH, TARGET = 255, 4096, 4095  # bytes; Linux's limits for a name, a path, and a symlink's target
 
-# kinds for which a size in the header means nothing, as for Go's, Python's and GNU's readers
+# kinds for which a size in the header is ignored, like in Go's, Python's and GNU's readers
 NO_DATA = frozenset((HARD_LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, DIRECTORY, FIFO))
-_MAJOR, _MINOR = 0xFFF, 0xFFFFF  # what a squashfs can hold
+_MAJOR, _MINOR = 0xFFF, 0xFFFFF  # limits of a squashfs
 
 
 def cleaned(path: bytes) -> Parts:
@@ -58,7 +58,7 @@ def cleaned(path: bytes) -> Parts:
 
 
 def marks(parts: Parts) -> list[int]:
-    """A number for each directory on the way and for the path itself; two paths hardly ever have the same."""
+    """A hash for each directory on the way and for the path itself."""
     found, above = [], 0
     for part in parts:
         above = hash((above, part))
@@ -67,7 +67,7 @@ def marks(parts: Parts) -> list[int]:
 
 
 def mark(parts: Parts) -> int:
-    """The number of a path, which is not the root."""
+    """The hash of a path, which is not the root."""
     return marks(parts)[-1]
 
 
@@ -77,7 +77,7 @@ def is_whiteout(name: bytes) -> bool:
 
 
 def whited_out(name: bytes) -> bytes | None:
-    """The name that a whiteout removes; OPAQUE for everything in its directory; None for other tools' own markers."""
+    """The name that a whiteout removes; OPAQUE for everything in its directory; None for markers of other tools."""
     target = name.removeprefix(_PREFIX)
     if name.startswith(_OWN):
         return OPAQUE if target == OPAQUE else None
@@ -90,7 +90,7 @@ class Member(NamedTuple):
     """One member. `size` is the file's own, with holes."""
 
     kind: int  # REGULAR … FIFO
-    name: bytes  # as the tar spells it
+    name: bytes  # as in the tar
     attributes: Attributes
     size: int = 0  # bytes
     target: bytes = b""
@@ -98,16 +98,16 @@ class Member(NamedTuple):
     extents: Extents | None = None
 
 
-@lru_cache(1 << 14)  # most headers of a layer say the same
+@lru_cache(1 << 14)  # most headers of a layer have the same values
 def attributes(fields: bytes) -> Attributes:
-    """Of the 36 bytes mode, uid, gid and mtime of a header."""
+    """Parse the 36 bytes mode, uid, gid and mtime of a header."""
     mode, uid, gid, mtime = (number(fields[a:b]) for a, b in ((0, 8), (8, 16), (16, 24), (24, 36)))
     return mode & 0o7777, _identity(uid), _identity(gid), clamped(mtime), ()
 
 
 @lru_cache(1 << 14)
 def checksum(field: bytes) -> int:
-    """What the low half of adler32 is for a header with this checksum field: 1 + the sum of its bytes, modulo 65521."""
+    """The low half of adler32 for a header with this checksum field: 1 + the sum of its bytes, modulo 65521."""
     try:
         return (number(field) - 256 + sum(field) + 1) % 65521
     except Malformed:
@@ -115,7 +115,7 @@ def checksum(field: bytes) -> int:
 
 
 def overridden(plain: Attributes, records: Records, warnings: Warnings) -> Attributes:
-    """The attributes with what PAX records say instead."""
+    """The attributes with overrides from PAX records."""
     mode, uid, gid, mtime, _ = plain
     if b"uid" in records:
         uid = _identity(whole(records[b"uid"], "a uid"))
@@ -127,10 +127,10 @@ def overridden(plain: Attributes, records: Records, warnings: Warnings) -> Attri
 
 
 def header_name(block: bytes) -> bytes:
-    """The name in a header, with its prefix where the format has one."""
+    """The name in a header, with its prefix if the format has one."""
     name = block[:100].partition(b"\0")[0]
     if block[257:263] == b"ustar\0":
-        length = 131 if block[508:512] == b"tar\0" else 155  # star keeps times behind its prefix
+        length = 131 if block[508:512] == b"tar\0" else 155  # star keeps times after its prefix
         if prefix := block[345 : 345 + length].partition(b"\0")[0]:
             return prefix + b"/" + name
     return name
@@ -153,12 +153,12 @@ def special_node(member: Member) -> Node:
 
 
 def clamped(mtime: int) -> int:
-    """A time as a squashfs holds it."""
+    """A time within the range of a squashfs."""
     return min(max(mtime, 0), U32)
 
 
 def _identity(value: int) -> int:
-    """A uid or gid. A negative one is what Linux makes of it in 32 bits: nobody was -2 on some systems."""
+    """A uid or gid. A negative one is converted to 32 bits like Linux does: nobody was -2 on some systems."""
     if not _LOWEST <= value <= U32:
         raise Malformed(f"is damaged: a uid or gid is {value}")
     return value & U32
@@ -172,25 +172,25 @@ _EXTENDED = frozenset((_PAX, _PAX_SUN, _GLOBAL, _LONG_NAME, _LONG_TARGET))
 
 
 class TarReader:
-    """One layer. `members` is read once; between two members `read` and `pieces` give the current one's data."""
+    """One layer. `members` is read once; between two members `read` and `pieces` return the current one's data."""
 
     def __init__(self, stream: Stream, warnings: Warnings) -> None:
         self._stream = stream
         self._warnings = warnings
-        self._at = 0  # position of the current member's data that is not yet read
+        self._at = 0  # position of the current member's unread data
         self._next = 0  # position of the next header
-        self._end = 0  # where the data of the last member ends that `_special` read
+        self._end = 0  # end of the data of the last member read by `_special`
         self._globals: dict[bytes, bytes] = {}
-        self._own: dict[bytes, bytes] = {}  # records of the next member alone
-        self._extended = False  # whether there are any of either
+        self._own: dict[bytes, bytes] = {}  # records of the next member only
+        self._extended = False  # whether there are any of both
 
     def members(self) -> Iterator[Member]:
         """Every member but extended headers, in order. Raises Malformed.
 
-        The loop is the hot one: it does as little as it can for a plain file, and leaves the rest to `_special`.
+        This is the hot loop: it handles plain files quickly, and leaves the rest to `_special`.
         """
         stream, new = self._stream, tuple.__new__
-        end = 0  # of the data of the member before
+        end = 0  # end of the previous member's data
         while True:
             start = self._next - stream.base
             block = stream.chunk[start : start + 512]
@@ -218,7 +218,7 @@ class TarReader:
             yield new(Member, (48, block[:length], found, size, b"", _NO_DEVICE, None))
 
     def read(self, size: int) -> bytes:
-        """Give exactly the next `size` bytes of the current member."""
+        """Read exactly the next `size` bytes of the current member."""
         stream = self._stream
         start = self._at - stream.base
         data = stream.chunk[start : start + size]
@@ -230,12 +230,12 @@ class TarReader:
         return data
 
     def pieces(self, size: int) -> Iterator[memoryview]:
-        """Give the same in pieces that are not copied."""
+        """The same in pieces, without copying."""
         start, self._at = self._at, self._at + size
         return self._stream.pieces(start, size)
 
     def copy(self, size: int, extents: Extents | None, data: DataWriter) -> Content:
-        """Hand the current member's file, of `size` bytes, to `data`. Raises what that does."""
+        """Pass the current member's file of `size` bytes to `data`. Raises its errors."""
         if extents is None:
             if size < BLOCK:
                 return data.add(self.read(size))
@@ -251,7 +251,7 @@ class TarReader:
         return data.finish()
 
     def _special(self, block: bytes, plain: Attributes) -> Member | None:
-        """Whatever is not a plain file: its member, or None for an extended header or what no file system holds."""
+        """The member for anything but a plain file; None for extended headers and unsupported entries."""
         kind, size = block[156], number(block[124:136])
         if size < 0:
             raise Malformed(f"is damaged: {shown(header_name(block))} has a size of {size}")
@@ -295,7 +295,7 @@ class TarReader:
         return Member(kind, name, found, size, target, device, extents)
 
     def _extents(self, block: bytes, stored: int, records: Records) -> tuple[Extents | None, int, int]:
-        """Of a file: where it has data (None: everywhere), its size, and how many bytes are stored."""
+        """For a file: its extents (None: no holes), its size, and the number of stored bytes."""
         start = self._at
         if block[156] == _SPARSE:
             extents, size = header_map(block, partial(self.read, 512))
@@ -324,23 +324,23 @@ class TarReader:
         self._extended = bool(self._globals or self._own)
 
     def _goes_on(self, block: bytes, end: int) -> bool:
-        """Whether the layer does not end with this block, which has another checksum than it says.
+        """Whether the layer continues after this block, whose checksum is wrong.
 
-        What may be missing at the end, because some tools leave it out, are the zeros behind the last member's data,
-        which ends at byte `end`: its padding and the two empty blocks.
+        Some tools omit the zeros after the last member's data, which ends at byte `end`: its padding and the two empty
+        blocks.
         """
         if len(block) == 512 and block != _ZERO:
             signed = sum(byte - 256 if byte > 127 else byte for byte in block[:148] + block[156:])
-            if number(block[148:156]) != signed + 256:  # as some old tars have it
+            if number(block[148:156]) != signed + 256:  # used by some old tars
                 raise Malformed(f"is damaged: there is no tar header at its byte {self._next}")
             return True
         if self._stream.end < end or any(block):
             raise Malformed(f"is cut: it ends inside a {'header' if block else 'file'}, at byte {self._stream.end}")
         if self._own:
             raise Malformed("is cut: it ends behind an extended header")
-        if block and any(self._stream.take(self._next + 512, 512)):  # two of them are the end, and one is none
+        if block and any(self._stream.take(self._next + 512, 512)):  # two of them are the end, a single one is not
             raise Malformed(f"is damaged: there is one empty block at its byte {self._next}, and more behind it")
-        # to the stream's end, always: damage there is damage too
+        # always to the stream's end: damage there is damage too
         if sum(len(view) - bytes(view).count(0) for view in self._stream.rest(self._next + len(block))):
             self._warnings.count("said", "a layer has data behind its end, which was not read")
         return False

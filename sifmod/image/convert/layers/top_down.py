@@ -1,9 +1,9 @@
-"""The merge from the uppermost layer to the lowest: each is read once, and only what is seen is written. The usual way.
+"""Merge from the uppermost layer to the lowest, the usual way: each is read once, and only visible files are written.
 
-Names are compared as they are spelled. Where layers applied one after the other would give something else (an entry
-whose parent is a symlink in a lower layer, a hard link to a lower layer), it raises Entangled, and `merge_layers`
-begins again with `bottom_up`, which is slower. Both ways give the same: test_layers_random.py compares them with
-layers applied to a real directory, test_both_ways_give_the_same in test_layers_quick.py with each other.
+Names are compared as they are spelled. If applying layers in sequence would give another result (an entry whose parent
+is a symlink in a lower layer, a hard link to a lower layer), it raises Entangled, and `merge_layers` starts again with
+`bottom_up`, which is slower. Both give the same result: test_layers_random.py compares them with layers applied to a
+real directory, test_both_ways_give_the_same in test_layers_quick.py with each other.
 """
 
 from collections.abc import Iterator
@@ -33,33 +33,33 @@ from sifmod.image.convert.layers.tar import (
 from sifmod.image.convert.squashfs.superblock import BLOCK
 from sifmod.image.convert.squashfs.writer import DataWriter
 
-_NONE: set[bytes] = set()  # shared: most directories have nothing of the sort
+_NONE: set[bytes] = set()  # shared: most directories have none
 
 
 @dataclass(slots=True, eq=False)
 class MergingDirectory:
-    """A directory, what the layer being read added to it, and what it hides from lower layers.
+    """A directory, the entries of the current layer, and names hidden from lower layers.
 
-    Layers are counted from 1, the topmost. One that is not `real` is known by whiteouts inside it alone: it is
-    no directory of the image until some layer has one there.
+    Layers are counted from 1, the topmost. A directory that is not `real` is only known from whiteouts in it: it is not
+    in the image until a layer has it.
     """
 
     implicit: InitVar[Attributes]
-    layer: int  # the uppermost that uses it
+    layer: int  # the uppermost layer that uses it
     node: Directory = field(init=False)
-    fresh: Entries = field(default_factory=dict)  # entries of this layer, which join the node's at its end
+    fresh: Entries = field(default_factory=dict)  # entries of this layer, merged into the node at its end
     directories: "dict[bytes, MergingDirectory]" = field(default_factory=dict)
     # names that lower layers cannot have, and directories that are not real
     hidden: set[bytes] = field(default_factory=lambda: _NONE)
     whiteouts: set[bytes] = field(default_factory=lambda: _NONE)  # of this layer
-    opaque: bool = False  # by this layer: closed at its end
+    opaque: bool = False  # closed at the end of this layer
     closed: bool = False  # lower layers have nothing in it
-    sealed: bool = False  # lower layers have nothing in it, nor its attributes
+    sealed: bool = False  # lower layers have neither entries in it nor its attributes
     real: bool = False
-    explicit: int = 0  # the layer that gave its attributes, 0: none yet
+    explicit: int = 0  # the layer of its attributes, 0: none yet
     touched: int = field(init=False)  # the lowest layer so far that uses it
-    through: bool = True  # that layer put something in it before it had an entry for it, if it has one
-    blocked: int = 0  # the lowest layer so far that has a file in its place
+    through: bool = True  # that layer had entries in it before its own entry
+    blocked: int = 0  # the lowest layer so far with a file at this path
 
     def __post_init__(self, implicit: Attributes) -> None:
         self.node = Directory(*implicit)
@@ -75,23 +75,23 @@ class MergingDirectory:
         return child
 
     def promote(self, name: bytes, child: "MergingDirectory") -> None:
-        """Make a directory of the image of one in it."""
+        """Make a directory in it part of the image."""
         child.real = True
         self.hidden.discard(name)
         self.fresh[name] = child.node
 
     def hide(self, name: bytes) -> None:
-        """Let lower layers have nothing of this name; most directories hide nothing, and have no set for it."""
+        """Hide this name from lower layers; most directories hide nothing, and have no set."""
         self.hidden = self.hidden or set()
         self.hidden.add(name)
 
     def white_out(self, name: bytes) -> None:
-        """Hide a name of lower layers at the end of this one."""
+        """Hide a name from lower layers at the end of this one."""
         self.whiteouts = self.whiteouts or set()
         self.whiteouts.add(name)
 
     def end_layer(self) -> None:
-        """Let this layer's entries join those above, and its whiteouts hide what is below."""
+        """Merge this layer's entries with those above, and apply its whiteouts to layers below."""
         if self.fresh:
             if self.node.entries:
                 self.node.entries.update(self.fresh)
@@ -109,7 +109,7 @@ class MergingDirectory:
         self.closed = self.closed or self.opaque
 
     def seal(self) -> None:
-        """Whatever lower layers have in its place is gone, and it is a directory of its own."""
+        """It replaces entries of lower layers at this path with a new directory."""
         self.closed = self.sealed = True
         self.through = False
 
@@ -119,7 +119,7 @@ class Entangled(Exception):  # noqa: N818 - not an error: another way has to be 
 
 
 class TopDown:
-    """The merge. `layer` is called for each layer, then `finish` once."""
+    """The merge: call `layer` for each layer, then `finish` once."""
 
     def __init__(self, data: DataWriter, epoch: int, watch: Watch) -> None:
         self._watch = watch
@@ -130,11 +130,12 @@ class TopDown:
         self._layer = 0
         self._touched: list[MergingDirectory] = []  # by this layer
         self._seals: list[MergingDirectory] = []  # at this layer's end
-        # of this layer: a path as it spells it, None where that is hidden
+        # of this layer: by path as written, None if hidden
         self._heads: dict[bytes, MergingDirectory | None] = {}
-        self._hidden: dict[Parts, Node | tuple[int, Member] | None] = {}  # of this layer: what no other layer shows
+        self._hidden: dict[Parts, Node | tuple[int, Member] | None] = {}  # of this layer: hidden files
         self._hidden_marks: set[int] = set()  # of what is in `_hidden`
-        self._suspects: set[int] = set()  # marks of parents of entries not seen: had a symlink been there, it led on
+        # hashes of parents of hidden entries, in case one is a symlink in a lower layer
+        self._suspects: set[int] = set()
         self.contents: list[list[Content | Plain | None]] = []  # for each layer and each of its files, None: hidden
         self.missing: list[dict[int, File]] = []  # for each layer, files by number whose data was hidden
 
@@ -152,7 +153,7 @@ class TopDown:
         return self._root.node
 
     def _merge(self, reader: TarReader, members: Iterator[Member]) -> None:
-        """Merge some members. The loop is the hot one, for plain small files."""
+        """Merge some members. This is the hot loop, for plain small files."""
         contents = self.contents[-1]
         directory_of, small = self._heads.get, self._data.small
         last, owner = None, b""
@@ -162,7 +163,7 @@ class TopDown:
                 head, _, tail = name.rpartition(b"/")
                 if attributes is not last:
                     last, owner = attributes, b"" if attributes[4] else OWNER.pack(*attributes[:4])
-                # "0" comes after ".", so whiteouts, `.` and `..` go the long way
+                # "0" comes after ".", so whiteouts, `.` and `..` take the slow path
                 if (
                     tail >= b"0"
                     and size < BLOCK
@@ -203,7 +204,7 @@ class TopDown:
             self._entry(reader, parts, self._directory_of(member.name, parts), member)
 
     def _directory_of(self, spelled: bytes, parts: Parts) -> MergingDirectory | None:
-        """Where an entry belongs, None if upper layers hide that."""
+        """The directory of an entry, None if upper layers hide it."""
         head, _, tail = spelled.rstrip(b"/").rpartition(b"/")
         if tail != parts[-1]:  # it ends in `.` or `..`
             head = b"/".join(parts[:-1])
@@ -212,7 +213,7 @@ class TopDown:
         return self._heads[head]
 
     def _walk(self, parts: Parts, *, real: bool) -> MergingDirectory | None:
-        """The directory of this path, made where it is missing; None if it is hidden, or closed to this layer."""
+        """The directory of this path, created if missing; None if it is hidden, or closed to this layer."""
         directory = self._root
         for depth, name in enumerate(parts):
             if directory.closed:
@@ -234,7 +235,7 @@ class TopDown:
         return None if directory.closed else directory
 
     def _hide(self, parts: Parts, depth: int) -> None:
-        """Keep in mind that an entry that is not seen, because of what is at `depth`, has these parents."""
+        """Record the parents of an entry that is hidden by the path at `depth`."""
         below = marks(parts)[depth:]
         self._suspects.update(below)
         if not self._hidden_marks.isdisjoint(below):
@@ -276,7 +277,7 @@ class TopDown:
             self._suspect((*parts[:-1], target), directory.directories[target])
 
     def _suspect(self, parts: Parts, directory: MergingDirectory) -> None:
-        """Keep in mind where this layer may have put something before what is below was removed."""
+        """Record paths where this layer may have added entries before lower ones were removed."""
         todo = [(mark(parts), directory)]
         while todo:
             above, directory = todo.pop()
@@ -324,13 +325,13 @@ class TopDown:
         self._hidden_marks.add(mark(parts))
 
     def _forget(self, parts: Parts) -> None:
-        """What this layer had here, hidden, is replaced."""
+        """Replace a hidden entry of this layer."""
         if self._hidden:
             self._hidden.pop(parts, None)
             self._hidden_marks.discard(mark(parts))
 
     def _free(self, parts: Parts, directory: MergingDirectory, *, leads: bool) -> bool:
-        """Whether an entry that is no directory is seen; if so nothing of its own layer is left in its place.
+        """Whether an entry that is not a directory is visible; if so, earlier entries of its layer are removed.
 
         `leads`: it is a symlink, or may be one.
         """
@@ -343,7 +344,7 @@ class TopDown:
             raise Entangled
         if (
             not child.real or name in directory.fresh
-        ):  # it goes, and what lower layers have below it does not matter, but
+        ):  # it is removed, and entries of lower layers below it do not matter, but
             self._suspect(parts, child)
             if above:
                 self._suspects.add(mark(parts))
@@ -366,7 +367,7 @@ class TopDown:
         return File(*member.attributes, content)
 
     def _target(self, member: Member) -> Node | tuple[int, Member] | None:
-        """What a hard link leads to, if that is in its own layer: a node, or a file that is hidden."""
+        """The target of a hard link in the same layer: a node, or a hidden file."""
         target = cleaned(member.target)
         directory: MergingDirectory | None = self._root
         for name in target[:-1]:
@@ -379,7 +380,7 @@ class TopDown:
         return node
 
     def _seen(self, found: Node | tuple[int, Member] | None) -> Node:
-        """The node of a hard link that is seen; its data is fetched later if it was hidden."""
+        """The node of a visible hard link; its data is read later if it was hidden."""
         if found is None:
             raise Entangled
         if isinstance(found, Node):

@@ -1,1 +1,1 @@
-"""What Singularity and Apptainer look for in an image beside its files: `/.singularity.d`, labels, the definition."""
+"""Metadata that Singularity and Apptainer expect in an image: `/.singularity.d`, labels, the definition."""

@@ -1,4 +1,4 @@
-"""Everything that a converted image gets beside its layers' files: entries of its root, and objects of its SIF."""
+"""The additions to a converted image: entries of its root, and objects of its SIF."""
 
 import json
 import re
@@ -29,10 +29,10 @@ _HOME = ".singularity.d"
 def make_labels(
     labels: Sequence[tuple[str, str]], arch: str, created: int | None, origin: tuple[str, str]
 ) -> dict[str, str]:
-    """The labels of the SIF, sorted: the image's own, and those that Apptainer's conversion adds.
+    """The labels of the SIF, sorted: the image's own and those of Apptainer's conversion.
 
-    They depend on the image alone: the build date is its creation time, unless it has a label about that itself, and no
-    version of a tool is there. `origin` is bootstrap and source of the definition.
+    They depend only on the image: the build date is its creation time, unless it has its own label, and there are no
+    tool versions. `origin` is bootstrap and source of the definition.
     """
     made = dict(labels)
     if created is not None:
@@ -45,9 +45,9 @@ def make_labels(
 
 
 def inspect_text(labels: Mapping[str, str], deffile: str, scripts: Mapping[str, str]) -> bytes:
-    """The JSON that `inspect` shows without starting the image.
+    """The JSON for `inspect`, which does not start the image.
 
-    `scripts` are runscript, startscript, and the environment's by their full path. The runtimes cut the line ends off.
+    `scripts` are runscript, startscript, and the environment's by their full path. The runtimes strip line ends.
     """
     attributes = {
         "environment": {path: text.rstrip("\n") for path, text in sorted(scripts.items()) if path.startswith("/")},
@@ -61,7 +61,7 @@ def inspect_text(labels: Mapping[str, str], deffile: str, scripts: Mapping[str, 
 
 
 def _date(created: int) -> str:
-    """As Apptainer writes a time, in UTC: Thursday_2_January_2025_3:4:5_UTC."""
+    """A time in Apptainer's format, in UTC: Thursday_2_January_2025_3:4:5_UTC."""
     return time.strftime("%A_%-d_%B_%Y_%-H:%-M:%-S_UTC", time.gmtime(created))
 
 
@@ -73,16 +73,16 @@ def _line(text: str) -> str:
 class Entry:
     """One entry of the root file system: a file with `content`, a symbolic `link`, or else a directory."""
 
-    path: str  # below the root, without a slash in front
+    path: str  # below the root, without a leading slash
     mode: int = 0o755
     content: bytes | None = None
     link: str = ""
-    replaces: bool = False  # whatever the image has there; else what is there stays
+    replaces: bool = False  # replace existing entries; else keep them
 
 
 @dataclass(frozen=True)
 class Metadata:
-    """What is added to an image: `entries` by insert_metadata, `objects` by write_header."""
+    """Additions to an image: `entries` for insert_metadata, `objects` for write_header."""
 
     entries: tuple[Entry, ...]
     objects: tuple[DataObject, ...]
@@ -90,15 +90,15 @@ class Metadata:
 
 
 def make_metadata(config: ImageConfig, manifest: bytes, bootstrap: str, source: str) -> Metadata:
-    """All metadata of the image of `config`, whose manifest's bytes are `manifest` (empty where there is none).
+    """All metadata of the image of `config`, whose manifest's bytes are `manifest` (empty if there is none).
 
     The SIF's definition says `bootstrap: docker`, `from: <source>`, which should name the digest. With it the runtimes'
-    run, exec, shell, test, inspect and instances behave as with their own conversion; where that mangles the image's
-    own values they are exact. The same arguments give the same bytes. Raises ImageError for a NUL in the entrypoint.
+    run, exec, shell, test, inspect and instances behave as with their own conversion; image values that it mangles are
+    kept exactly. The same arguments give the same bytes. Raises ImageError for a NUL in the entrypoint.
     """
     variables, warnings = image_environment(config.env)
     run = runscript(config.entrypoint, config.cmd)
-    deffile = f"bootstrap: {_line(bootstrap)}\nfrom: {_line(source)}\n\n"  # which would build the image again
+    deffile = f"bootstrap: {_line(bootstrap)}\nfrom: {_line(source)}\n\n"  # would build the image again
     labels = make_labels(config.labels, config.arch, config.created, (bootstrap, source))
     shown = {
         f"/{_HOME}/env/{IMAGE_ENVIRONMENT}": variables,
@@ -118,7 +118,7 @@ def make_metadata(config: ImageConfig, manifest: bytes, bootstrap: str, source: 
 
 
 def _entries(variables: str, run: str, labels: bytes, deffile: str) -> tuple[Entry, ...]:
-    # where the runtimes mount something, and where site tools bind their scripts and an environment of the user's
+    # mount points of the runtimes, and for scripts and user environments of site tools
     mounts = "dev proc root var/tmp tmp etc sys home runscripts user-software"
     scripts = (
         (f"env/{IMAGE_ENVIRONMENT}", variables),
@@ -145,7 +145,7 @@ def _entries(variables: str, run: str, labels: bytes, deffile: str) -> tuple[Ent
 
 
 def _oci_objects(raw: bytes, manifest: bytes) -> Sequence[DataObject]:
-    """What the runtimes read in their OCI mode, and the image's own documents, byte for byte."""
+    """The objects for the runtimes' OCI mode, with the image's own documents byte for byte."""
     section = json.loads(raw).get("config") or {}
     made = [
         DataObject("json", "oci-config.json", json.dumps(section, separators=(",", ":")).encode()),
@@ -163,12 +163,12 @@ _DEFINITION, _HISTORY = b"Singularity", b"bootstrap_history"
 def insert_metadata(
     root: Directory, entries: Sequence[Entry], add: Callable[[bytes], Content], epoch: int
 ) -> tuple[str, ...]:
-    """Put `entries` into `root`; the data of files goes through `add`. Returns warnings.
+    """Insert `entries` into `root`; `add` stores the data of files. Returns warnings.
 
-    What the image has at a place stays, unless the entry replaces it. Links are followed inside `root` only; where one
-    leads to nothing, or a file stands in the way, an entry that replaces nothing is left out. New entries belong to
-    root and have `epoch` as their time; no attribute of the image's own directories changes. A definition of an
-    earlier build goes to `bootstrap_history`, as with Apptainer.
+    Existing entries of the image stay, unless the new entry replaces them. Links are followed inside `root` only; for a
+    broken link or a file in the way, an entry without `replace` is skipped. New entries belong to root with time
+    `epoch`; attributes of existing directories do not change. A definition of an earlier build goes to
+    `bootstrap_history`, as with Apptainer.
     """
     return tuple(
         f"/{entry.path} is not made: what the image has on the way to it is no directory"
@@ -196,7 +196,7 @@ def _put(root: Directory, entry: Entry, add: Callable[[bytes], Content], epoch: 
 
 
 def directory_at(root: Directory, parts: Sequence[bytes], replaces: bool, epoch: int) -> Directory | None:
-    """The directory of this path, made where it is missing; None where something else is in the way and may stay."""
+    """The directory of this path, created if missing; None if another entry is in the way and may stay."""
     trail = [root]
     for name in parts:
         node = trail[-1].entries.get(name)
@@ -214,7 +214,7 @@ def directory_at(root: Directory, parts: Sequence[bytes], replaces: bool, epoch:
 
 
 def way_to(trail: list[Directory], link: Symlink) -> list[Directory] | None:
-    """The way from the root to the directory that `link`, an entry of the last of `trail`, leads to; None for none."""
+    """The directories from the root to the target of `link`, an entry of the last of `trail`; None if there is none."""
     here, names, links = list(trail), list[bytes](), 0
     node: Node | Plain | None = link
     while True:

@@ -1,8 +1,8 @@
 """The scripts in `/.singularity.d`: those in `env`, and those that `run`, `test` and instances start.
 
-The runtimes read the ones in `env` in the order of their names before any command. The names have a meaning: after
-10-docker2singularity.sh the usual directories are added to PATH, after 99-base.sh come the variables of `--env` and of
-APPTAINERENV_*. One mistake in a script loses all of its variables. `actions` are for runtimes before 3.6.
+The runtimes source those in `env` by name before any command. The names matter: after 10-docker2singularity.sh the
+usual directories are added to PATH, after 99-base.sh the variables of `--env` and APPTAINERENV_* are set. One mistake
+in a script loses all of its variables. `actions` are for runtimes before 3.6.
 """
 
 import re
@@ -85,13 +85,13 @@ fi
 exec "$@"
 """
 _PLAIN = re.compile(r"[A-Za-z0-9_./:+@%,-]+")
-# the shell built into the runtimes reads '\'' after `export NAME=` as \', and CR LF as LF even within quotes
+# the runtimes' embedded shell reads '\'' after `export NAME=` as \', and CR LF as LF even within quotes
 _QUOTE = "'\"'\"'"
 _RETURN = "'\"$(printf '\\r')\"'\n"
 IMAGE_ENVIRONMENT = "10-docker2singularity.sh"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_CALLERS = ("HOME", "PWD", "OPTIND", "SINGULARITY_SHELL")  # the caller's value, if any, wins
+_CALLERS = ("HOME", "PWD", "OPTIND", "SINGULARITY_SHELL")  # the caller's value takes precedence
 _OF_THE_RUNTIME = re.compile(
     r"UID|EUID|GID|(APPTAINER|SINGULARITY)_(NAME|CONTAINER|INSTANCE|APPNAME)|__(exported_env|script|\w+_cmd)__"
 )
@@ -151,12 +151,12 @@ export PATH
 
 
 def runscript(entrypoint: Sequence[str], command: Sequence[str]) -> str:
-    """The script behind `run`: the entrypoint with the arguments, or with the image's command where there are none.
+    """The script for `run`: the entrypoint with the arguments, by default the image's command.
 
-    As in Apptainer's own conversion the shell evaluates the arguments, unless SINGULARITY_NO_EVAL is set (`--no-eval`);
-    the image's own words are never evaluated. Apptainer's script lets arguments that are no shell words run as a
-    program, and lists all variables where there is nothing to run: here both are errors. Raises ImageError for a NUL
-    in the image's words, with which no program can start.
+    As in Apptainer's conversion, the shell evaluates the arguments, unless SINGULARITY_NO_EVAL is set (`--no-eval`);
+    the image's own words are never evaluated. Apptainer's script runs arguments with invalid quoting as a program, and
+    lists all variables if there is nothing to run: here both are errors. Raises ImageError for a NUL in the image's
+    words.
     """
     if "\0" in "".join((*entrypoint, *command)):
         raise ImageError("the image's entrypoint or command holds a NUL")
@@ -168,17 +168,17 @@ def _words(words: Sequence[str]) -> str:
 
 
 def shell_word(text: str) -> str:
-    """One word that dash, bash and the shell built into the runtimes read back as `text`, which holds no NUL."""
+    """One word that dash, bash and the runtimes' embedded shell read back as `text`, which contains no NUL."""
     if _PLAIN.fullmatch(text):
         return text
     return "'" + text.replace("'", _QUOTE).replace("\r\n", _RETURN) + "'"
 
 
 def image_environment(env: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """The script that sets the image's variables to exactly their values, and a warning for each that it cannot set.
+    """The script that sets the image's variables exactly, and a warning for each that cannot be set.
 
-    `env` is the config's: `NAME=value`, or a bare `NAME`, which is set to nothing as Apptainer's own conversion does.
-    Of several with one name the last counts, as for the OCI runtimes.
+    `env` is the config's: `NAME=value`, or a bare `NAME`, which is set to an empty value as in Apptainer's conversion.
+    The last one of a name counts, as for OCI runtimes.
     """
     lines, warnings = ["#!/bin/sh"], []
     for entry in env:

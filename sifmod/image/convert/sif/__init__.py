@@ -1,1 +1,1 @@
-"""SIFs: header and descriptors, read and written."""
+"""SIFs: read and write headers and descriptors."""

@@ -1,7 +1,7 @@
-"""A SIF (version 01, as the Go module github.com/apptainer/sif has it, little-endian): its header, read and checked.
+"""Read and check the header of a SIF (version 01, as in the Go module github.com/apptainer/sif, little-endian).
 
-128 bytes of global header, a table of descriptors of 585 bytes each, then the data objects that they point to. What is
-not a SIF gets a name.
+128 bytes of global header, a table of descriptors of 585 bytes each, then the data objects that they point to. Other
+files are identified for messages.
 """
 
 import os
@@ -22,7 +22,7 @@ HEADER = struct.Struct("<32s10s3s3s16s8q")
 DESCRIPTOR = struct.Struct("<iBIIIqqqqqqq128s384s")
 """Type, used, number, group, link, offset, size, size with padding, created, modified, uid, gid, name, extra."""
 MAGIC, VERSION = b"SIF_MAGIC\0", b"01\0"
-MOST_DESCRIPTORS = 4096  # that a header is believed
+MOST_DESCRIPTORS = 4096  # maximum that is accepted from a header
 
 DEFFILE, LABELS, PARTITION, SIGNATURE, JSON, OCI_ROOT_INDEX = 0x4001, 0x4003, 0x4004, 0x4005, 0x4006, 0x400A
 KINDS = {
@@ -38,13 +38,13 @@ KINDS = {
     OCI_ROOT_INDEX: "OCI index",
     0x400B: "OCI blob",
 }
-"""What people call the types of objects."""
+"""Names of object types for people."""
 SQUASHFS, PRIMARY = 1, 2  # a partition's file system, and its use
 ARCHES = (
     *("386", "amd64", "arm", "arm64", "ppc64", "ppc64le", "mips", "mipsle", "mips64", "mips64le"),
     *("s390x", "riscv64", "loong64"),
 )
-"""Go's names; the place is the number in a SIF, counted from 1."""
+"""Go's names; the index is the number in a SIF, counted from 1."""
 GROUP_MASK = 0xF0000000
 
 
@@ -53,12 +53,12 @@ def kind_of(number: int) -> str:
 
 
 def arch_code(arch: str) -> bytes:
-    """An architecture of ARCHES as headers and partitions have it."""
+    """An architecture of ARCHES as encoded in headers and partitions."""
     return b"%02d\0" % (ARCHES.index(arch) + 1)
 
 
 _COVERED = struct.Struct("<iBIIqqqq128s384s")
-START = 512  # bytes from the beginning that `what_it_is` needs
+START = 512  # leading bytes that `what_it_is` needs
 
 _PARTITION = struct.Struct("<ii3s")
 _SUPERBLOCK = struct.Struct("<4s36xQ")  # of squashfs: magic and bytes used
@@ -79,7 +79,7 @@ _BEGINNINGS = (
 
 @dataclass(frozen=True)
 class SifObject:
-    """One data object. `group` is 0 for none; `link` is the number of the object, or group, that it is about."""
+    """One data object. `group` is 0 for none; `link` is the number of the object or group that it refers to."""
 
     type: int
     id: int
@@ -94,19 +94,19 @@ class SifObject:
 
     @property
     def title(self) -> str:
-        """What to call it in a message: `partition (object 4)`."""
+        """Its name in messages: `partition (object 4)`."""
         named = f" {self.name}" if self.name and self.name.isprintable() else ""
         return f"{kind_of(self.type)}{named} (object {self.id})"
 
     def covered(self, relative: int) -> bytes:
-        """The bytes of the descriptor that a signature covers, where its number in its group is `relative`."""
+        """The bytes of the descriptor that a signature covers; its number in its group is `relative`."""
         row = DESCRIPTOR.unpack(self.raw)
         kind, used, _, _, link, _, size, _, created, _, uid, gid, name, extra = row
         return _COVERED.pack(kind, used, relative, link, size, created, uid, gid, name, extra)
 
 
 def _objects(table: bytes) -> Iterator[SifObject]:
-    """Those whose descriptors are whole and in use."""
+    """The objects with complete descriptors in use."""
     for at in range(0, len(table) - DESCRIPTOR.size + 1, DESCRIPTOR.size):
         raw = table[at : at + DESCRIPTOR.size]
         kind, used, number, group, link, offset, size, *_, name, extra = DESCRIPTOR.unpack(raw)
@@ -118,26 +118,26 @@ def _objects(table: bytes) -> Iterator[SifObject]:
 
 @dataclass(frozen=True)
 class SifInfo:
-    """What a checked header says. `arch` is Go's name for the architecture, amd64, arm64…, or unknown."""
+    """The values of a valid header. `arch` is Go's name for the architecture, amd64, arm64…, or unknown."""
 
     arch: str
     size: int  # bytes
     descriptors: tuple[SifObject, ...]
     primary: SifObject  # the partition with the root file system
     created: int  # seconds since 1970
-    header: bytes  # what of it a signature covers
+    header: bytes  # the part that a signature covers
 
 
 def read_sif(path: Path, name: str = "") -> SifInfo:
-    """Read and check the header of the SIF at `path`, called `name` in messages, without reading its data.
+    """Read and check the header of the SIF at `path` (`name` in messages) without reading its data.
 
-    Raises ImageError that says what the file is instead, or how much of it is missing; PermissionsError or FetchError
-    where it cannot be read.
+    Raises ImageError with the actual kind of the file, or how much of it is missing; PermissionsError or FetchError if
+    it is unreadable.
     """
     name = name or str(path)
     with reading(path):
         mode = path.stat().st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a pipe would wait for ever
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a pipe would block
         raise ImageError(f"{name} is not a SIF: it is not a regular file")
     with reading(path), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -159,7 +159,7 @@ def read_sif(path: Path, name: str = "") -> SifInfo:
 
 
 def check_sif(path: Path, arch: str, name: str = "") -> SifInfo:
-    """`read_sif`, and an ImageError where the SIF says that it is for another architecture than `arch`."""
+    """Like `read_sif`, but raises ImageError for a SIF of another architecture than `arch`."""
     info = read_sif(path, name)
     if info.arch not in (arch, "unknown"):
         raise ImageError(
@@ -170,7 +170,7 @@ def check_sif(path: Path, arch: str, name: str = "") -> SifInfo:
 
 
 def what_it_is(start: bytes) -> str:
-    """What a file that begins with `start` (its first START bytes, or all) is instead of a SIF; "" when it is one."""
+    """The kind of a file that is not a SIF, by its first START bytes `start`; "" for a SIF."""
     if start[32:42] == MAGIC and len(start) >= HEADER.size:
         version = start[42:44].decode("ascii", "replace")
         return "" if version == "01" else f"a SIF of the unknown version {version!r}"

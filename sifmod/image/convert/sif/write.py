@@ -1,7 +1,7 @@
-"""A SIF's header, descriptors and small objects, written around a root file system that is already in the file.
+"""Write a SIF's header, descriptors and small objects around a root file system that is already in the file.
 
-As the runtimes' own tools lay it out: from 4096 on a table of 48 descriptors, of which the unused ones are for
-signatures to come, then the small objects, and last, at a multiple of 4096, the primary partition.
+The layout of the runtimes' tools: at 4096 a table of 48 descriptors, with unused ones for later signatures, then the
+small objects, and last, at a multiple of 4096, the primary partition.
 """
 
 import hashlib
@@ -28,17 +28,17 @@ from sifmod.image.convert.sif.header import (
 )
 
 _LAUNCH = b"#!/usr/bin/env run-singularity\n"
-_TABLE = 4096  # where the descriptors begin
-_SLOTS = 48  # as siftool and the runtimes make it
+_TABLE = 4096  # start of the descriptors
+_SLOTS = 48  # as siftool and the runtimes do
 _DATA = _TABLE + _SLOTS * DESCRIPTOR.size
 _ALIGNMENT = 4096
 _TYPES = {"deffile": DEFFILE, "labels": LABELS, "json": JSON}
-_GROUP = GROUP_MASK | 1  # the first group, which every object of a runtime's own SIF is in
+_GROUP = GROUP_MASK | 1  # the first group, which contains every object of a runtime's SIF
 
 
 @dataclass(frozen=True)
 class DataObject:
-    """One small object. Its name is how the runtimes find a JSON text, at most 128 bytes; the others need none."""
+    """One small object. The runtimes find JSON texts by name, at most 128 bytes; others need no name."""
 
     kind: Literal["deffile", "labels", "json"]
     name: str
@@ -46,17 +46,17 @@ class DataObject:
 
 
 def partition_offset(objects: Sequence[DataObject]) -> int:
-    """Where the root file system has to begin, in bytes: the first multiple of 4096 after all `objects`."""
+    """The offset of the root file system in bytes: the first multiple of 4096 after all `objects`."""
     end = _DATA + sum(len(entry.content) for entry in objects)
     return -(-end // _ALIGNMENT) * _ALIGNMENT
 
 
 def write_header(file: BinaryIO, objects: Sequence[DataObject], partition_size: int, arch: str, created: int) -> None:
-    """Write everything of a SIF but its root file system into `file`, before `partition_offset(objects)`.
+    """Write everything in a SIF except its root file system into `file`, before `partition_offset(objects)`.
 
-    The squashfs of `partition_size` bytes is there already. `arch` is Go's name, `created` in seconds since 1970; the
-    same arguments give the same bytes, the SIF's UUID among them. Raises ImageError for an architecture that no SIF
-    can name, and what the file system raises.
+    The squashfs of `partition_size` bytes exists already. `arch` is Go's name, `created` in seconds since 1970; the
+    same arguments give the same bytes, including the SIF's UUID. Raises ImageError for an unsupported architecture, and
+    errors of the file system.
     """
     if arch not in ARCHES:
         raise ImageError(f"a SIF cannot name the architecture {arch!r}: expected one of {', '.join(ARCHES)}")
@@ -89,7 +89,7 @@ def _row(number: int, kind: int, place: tuple[int, int, int], created: int, name
 
 
 def _uuid(objects: Sequence[DataObject], numbers: tuple[int, int], code: bytes) -> bytes:
-    """A UUID (RFC 9562, version 8) of what the SIF holds: the manifest among the objects names all the layers."""
+    """A UUID (RFC 9562, version 8) of the SIF's content: the manifest among the objects names all layers."""
     digest = hashlib.sha256(repr((numbers, code)).encode())
     for entry in objects:
         digest.update(hashlib.sha256(entry.content).digest())

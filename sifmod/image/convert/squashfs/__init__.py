@@ -1,1 +1,1 @@
-"""Squashfs 4.0: written with compression in threads, and read without mounting."""
+"""Squashfs 4.0: write with compression in threads, and read without mounting."""

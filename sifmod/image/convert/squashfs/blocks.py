@@ -1,4 +1,4 @@
-"""Blocks: the metadata blocks, tables and fragments of a squashfs, and its inodes, as they are read."""
+"""Read metadata blocks, tables, fragments and inodes of a squashfs."""
 
 import os
 import struct
@@ -32,9 +32,9 @@ _Fields = tuple[int, ...]
 
 
 class Blocks:
-    """Random access to a squashfs that lies at `offset` of a file and has at most `size` bytes.
+    """Random access to a squashfs at `offset` of a file, with at most `size` bytes.
 
-    Every method raises ImageError where the image is damaged, and OSError where the file cannot be read.
+    Every method raises ImageError if the image is damaged, and OSError if the file is unreadable.
     """
 
     def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
@@ -47,7 +47,7 @@ class Blocks:
         self.fragment = lru_cache(_KEPT_FRAGMENTS)(self._read_fragment)
 
     def raw(self, start: int, size: int) -> bytes:
-        """The bytes of the image at a place."""
+        """Read bytes of the image at an offset."""
         if start < 0 or start + size > self.superblock.used:
             raise ImageError(f"damaged squashfs: {size} bytes at {start} lie outside it")
         data = os.pread(self._fd, size, self._offset + start)
@@ -56,7 +56,7 @@ class Blocks:
         return data
 
     def _read_metadata(self, start: int) -> tuple[bytes, int]:
-        """The metadata block at a place, and the place of the next one."""
+        """The metadata block at an offset, and the offset of the next one."""
         header = int.from_bytes(self.raw(start, 2), "little")
         size = header & ~STORED_METADATA
         if not 0 < size <= METADATA:
@@ -69,7 +69,7 @@ class Blocks:
         return data, start + 2 + size
 
     def data(self, start: int, word: int, expected: int) -> bytes:
-        """A data block whose size is told by `word`, which must have so many bytes when decompressed."""
+        """A data block with its size in `word`, which must have `expected` bytes when decompressed."""
         data = self._block(start, word, "data block")
         if len(data) != expected:
             raise ImageError(f"damaged squashfs: a data block of {len(data)} bytes at {start}, expected {expected}")
@@ -79,7 +79,7 @@ class Blocks:
         return self._block(*self.fragment_place(index), "fragment")
 
     def fragment_place(self, index: int) -> tuple[int, int]:
-        """Where a fragment block lies, and the word that tells its size."""
+        """The offset of a fragment block, and the word with its size."""
         if index >= self.superblock.fragments:
             raise ImageError(f"damaged squashfs: fragment {index} of {self.superblock.fragments}")
         start, word, _ = struct.unpack("<QII", self.indexed(self.superblock.fragment_table, index, 16))
@@ -93,7 +93,7 @@ class Blocks:
         return data if word & STORED else self._decompress(data, self.superblock.block_size)
 
     def indexed(self, table: int, number: int, size: int) -> bytes:
-        """Entry `number` of a table whose entries have `size` bytes and whose index begins at `table`."""
+        """Entry `number` of a table with entries of `size` bytes and its index at `table`."""
         each = METADATA // size
         start = int.from_bytes(self.raw(table + number // each * 8, 8), "little")
         data, _ = self.metadata(start)
@@ -104,7 +104,7 @@ class Blocks:
 
 
 class Cursor:
-    """A place in a row of metadata blocks, which moves on as it is read."""
+    """A position in consecutive metadata blocks, which advances on reads."""
 
     def __init__(self, blocks: Blocks, start: int, offset: int) -> None:
         self._blocks = blocks
@@ -112,7 +112,7 @@ class Cursor:
         self.offset = offset
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes; callers bound it."""
+        """The next `size` bytes; callers limit it."""
         data, following = self._blocks.metadata(self.start)
         end = self.offset + size
         if end <= len(data):
@@ -133,7 +133,7 @@ class Cursor:
 
 
 class Stat(NamedTuple):
-    """What an inode says. `kind` is a letter as find(1) prints it: d f l b c p s."""
+    """The fields of an inode. `kind` is a letter as in find(1): d f l b c p s."""
 
     kind: str
     mode: int  # permission bits, 07777
@@ -143,18 +143,18 @@ class Stat(NamedTuple):
     number: int
     links: int = 1
     size: int = 0  # bytes of a file's data, of a directory's listing, of a symlink's target
-    start: int = 0  # where its blocks begin, or the block of its listing
+    start: int = 0  # start of its blocks, or the block of its listing
     offset: int = 0  # in the block of its listing, or in its fragment
     fragment: int = NONE
-    list_start: int = 0  # where its list of blocks begins, in the inode table
+    list_start: int = 0  # offset of its list of blocks in the inode table
     list_offset: int = 0
     target: bytes = b""
     device: int = 0  # as Linux encodes it
-    xattrs: int = NONE  # number of its set
+    xattrs: int = NONE  # number of its set of attributes
 
 
 def read_stat(blocks: Blocks, ids: tuple[int, ...], reference: int) -> Stat:
-    """Read the inode at a reference. Raises ImageError where it is damaged."""
+    """Read the inode at a reference. Raises ImageError if it is damaged."""
     table = blocks.superblock.inode_table
     start = table + (reference >> 16)
     if start >= blocks.superblock.directory_table:

@@ -19,8 +19,8 @@ Buffer = bytes | memoryview
 Compress = Callable[[list[Buffer]], Sequence[Buffer]]
 Decompress = Callable[[bytes, int], bytes]
 
-FORMAT = 1  # of our own writer: raised by every change of the bytes that it writes
-NUMBERS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}  # as superblocks spell them
+FORMAT = 1  # format of sifmod's writer: increased by every change of its bytes
+NUMBERS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}  # as in superblocks
 _RANGES = {"gzip": (1, 9), "zstd": (1, 22), "lz4": (0, 0), "lz4hc": (1, 12)}
 _DEFAULTS = {"gzip": 2, "zstd": 3, "lz4": 0, "lz4hc": 12}
 # gzip levels up to this are isal's, which is several times faster; the rest zlib's. Its level 3 gives other bytes on a
@@ -43,14 +43,14 @@ _FAILURES: tuple[type[Exception], ...] = (
 
 @dataclass(frozen=True)
 class Compression:
-    """One way to compress: `name` is gzip, zstd, lz4, lz4hc or, where more is put into such a squashfs, xz."""
+    """A compression: `name` is gzip, zstd, lz4, lz4hc or, only for extending such a squashfs, xz."""
 
     name: str
-    level: int  # of xz the bytes of its dictionary
+    level: int  # for xz the size of its dictionary in bytes
 
     @property
     def text(self) -> str:
-        """How it is written in configuration and receipts, e.g. `zstd:3`."""
+        """Its text in configuration and receipts, e.g. `zstd:3`."""
         return self.name if self.name == "lz4" else f"{self.name}:{self.level}"
 
     @property
@@ -59,12 +59,12 @@ class Compression:
 
     @property
     def squashfs(self) -> str:
-        """What a superblock calls it: gzip, lz4 or zstd."""
+        """Its number in a superblock: gzip, lz4 or zstd."""
         return NUMBERS[self.number]
 
     @property
     def options(self) -> bytes:
-        """The compressor options that follow the superblock; empty where none are needed."""
+        """The compressor options that follow the superblock; empty if none are needed."""
         if self.name == "zstd":
             return struct.pack("<I", self.level)
         if self.name == "gzip":
@@ -72,7 +72,7 @@ class Compression:
         return struct.pack("<II", _LZ4_LEGACY, int(self.name == "lz4hc"))
 
     def versions(self) -> tuple[tuple[str, str], ...]:
-        """Name what decides the bytes of an image: our writer's format and the library, each with its version."""
+        """The tools that decide the bytes of an image: the writer's format and the library, with versions."""
         library = "lz4", str(lz4.library_version_string())
         if self.name == "zstd":
             library = "libzstd", ".".join(map(str, zstandard.ZSTD_VERSION))
@@ -81,16 +81,16 @@ class Compression:
         return (("squashfs-format", str(FORMAT)), library)
 
     def compressor(self) -> Compress:
-        """Return a function that compresses each block of a list by itself. Not to be shared between threads.
+        """Return a function that compresses each block of a list. Do not share it between threads.
 
-        The same block gives the same bytes, whatever its neighbours are. A result may be longer than its block.
+        The result does not depend on the neighbours of a block. It may be longer than its block.
         """
         if self.name == "zstd":
             return _zstd(self.level)
         if self.name == "gzip":
             deflate = isal_zlib.compress if self.level <= _ISAL else zlib.compress
             return lambda blocks: [deflate(block, self.level) for block in blocks]
-        if self.name == "xz":  # as kernels read it: with CRC32, and a dictionary no larger than announced
+        if self.name == "xz":  # as kernels need it: with CRC32, and a dictionary not larger than announced
             filters = [{"id": lzma.FILTER_LZMA2, "dict_size": self.level}]
             return lambda blocks: [lzma.compress(block, check=lzma.CHECK_CRC32, filters=filters) for block in blocks]
         mode = {"mode": "high_compression", "compression": self.level} if self.name == "lz4hc" else {}
@@ -98,7 +98,7 @@ class Compression:
 
 
 def _zstd(level: int) -> Compress:
-    """Compress a whole list without the GIL, where zstandard's backend can."""
+    """Compress a whole list without the GIL, if zstandard's backend supports it."""
     compressor = zstandard.ZstdCompressor(level=level, write_checksum=False)
     if "multi_compress_to_buffer" not in zstandard.backend_features:
         return lambda blocks: [compressor.compress(block) for block in blocks]
@@ -127,7 +127,7 @@ def parse(text: str) -> Compression:
 
 
 def of_squashfs(number: int, options: bytes, block_size: int) -> Compression:
-    """How more is compressed, at our own level, in a squashfs that is read with this number and has these options."""
+    """The compression for adding blocks to a squashfs with this number and options, at sifmod's default level."""
     if (name := NUMBERS[number]) != "xz":
         return parse(name)
     dictionary = int.from_bytes(options[:4], "little") if options else block_size
@@ -135,9 +135,9 @@ def of_squashfs(number: int, options: bytes, block_size: int) -> Compression:
 
 
 def decompressor(number: int) -> Decompress:
-    """Return a function (data, most bytes) for a superblock's compression number; it gives no more than asked for.
+    """Return a decompression function (data, maximum bytes) for a superblock's compression number.
 
-    It raises ImageError where the data is damaged or larger. Raises ImageError for a compression that is not supported.
+    It raises ImageError if the data is damaged or larger. Raises ImageError for a compression that is not supported.
     """
     known: dict[str, Decompress] = {
         "gzip": lambda data, most: _whole(isal_zlib.decompressobj(), data, most),

@@ -1,4 +1,4 @@
-"""Metadata: the 8 KiB blocks in which a squashfs keeps inodes, directories, extended attributes and tables."""
+"""Metadata blocks of 8 KiB for the inodes, directories, extended attributes and tables of a squashfs."""
 
 import struct
 from array import array
@@ -16,26 +16,26 @@ from sifmod.image.convert.squashfs.superblock import (
     XATTR_VALUE,
 )
 
-_RUN = struct.Struct("<III")  # entries - 1, start of their inodes' block, number that theirs are relative to
+_RUN = struct.Struct("<III")  # entries - 1, start of their inodes' block, base of their inode numbers
 _ENTRY = struct.Struct("<HhHH")
 _INDEX = struct.Struct("<III")
-_MOST = 512  # items of a run: twice the entries under one header
+_MOST = 512  # maximum items of a run: twice the entries under one header
 
 _pack = _ENTRY.pack
 _HEADER = struct.Struct("<H")
 
 
 class MetadataWriter:
-    """A table that grows: what is appended to `buffer` must be followed by `flush` when that has METADATA bytes."""
+    """A growing table: append to `buffer`, then call `flush` once it has METADATA bytes."""
 
     def __init__(self, compress: Compress) -> None:
-        self.buffer = bytearray()  # not yet in a block; never replaced, so that a loop may keep a reference
-        self.start = 0  # where the block of `buffer` will begin in the table
+        self.buffer = bytearray()  # not yet in a block; never replaced, so loops may keep a reference
+        self.start = 0  # offset in the table of the block for `buffer`
         self.table = bytearray()
         self._compress = compress
 
     def flush(self) -> None:
-        """Put all whole blocks into the table."""
+        """Move complete blocks to the table."""
         while len(self.buffer) >= METADATA:
             self._put(bytes(self.buffer[:METADATA]))
             del self.buffer[:METADATA]
@@ -64,7 +64,7 @@ def stored(data: bytes) -> bytes:
 
 
 def indexed(data: bytes, compress: Compress, position: int) -> tuple[bytes, int]:
-    """Return a table that lies at `position`: its blocks, then their places; and where those places begin."""
+    """Return a table at `position`: its blocks, then their offsets; and the position of these offsets."""
     writer = MetadataWriter(compress)
     starts = array("Q")
     for at in range(0, len(data), METADATA):
@@ -75,15 +75,15 @@ def indexed(data: bytes, compress: Compress, position: int) -> tuple[bytes, int]
 
 
 def little(numbers: "array[int]") -> bytes:
-    """The numbers as little-endian bytes, whatever the machine."""
+    """The numbers as little-endian bytes on any machine."""
     return struct.pack(f"<{len(numbers)}{numbers.typecode}", *numbers)
 
 
 class ListingWriter:
-    """Takes entries in the order of their names.
+    """Writes directory entries in the order of their names.
 
-    Entries come in runs under a header. A run that would reach into the next metadata block is the last one in its
-    block, and the first run of each further block goes into the index.
+    Entries form runs under a header. A run that would cross into the next metadata block ends there, and the first run
+    of each further block is added to the index.
     """
 
     def __init__(self, directories: MetadataWriter) -> None:
@@ -98,7 +98,7 @@ class ListingWriter:
         self._first = b""
         self._block = -1  # of the inodes in the run
         self._base = 0
-        self._left = 0  # bytes until the end of the metadata block
+        self._left = 0  # bytes left in the metadata block
 
     def add(self, name: bytes, place: int, number: int, kind: int) -> None:
         """Add an entry: the reference, number and basic type of its inode."""
@@ -118,7 +118,7 @@ class ListingWriter:
         run.append(name)
 
     def finish(self) -> None:
-        """End the run: put it into the table."""
+        """End the run and add it to the table."""
         if not self._run:
             return
         table = self._table
@@ -134,7 +134,7 @@ class ListingWriter:
 
 
 class XattrTable:
-    """Sets of extended attributes, numbered as they come."""
+    """Sets of extended attributes, numbered in order."""
 
     def __init__(self, compress: Compress) -> None:
         self._compress = compress
@@ -143,7 +143,7 @@ class XattrTable:
         self._lookup = bytearray()
 
     def number(self, xattrs: Xattrs) -> int:
-        """The number of a set, for an inode; raises ImageError for what squashfs or Linux cannot hold."""
+        """The number of a set, for an inode; raises ImageError if it exceeds squashfs or Linux limits."""
         known = self._numbers.get(xattrs)
         if known is not None:
             return known
@@ -157,7 +157,7 @@ class XattrTable:
         return number
 
     def finish(self, position: int) -> tuple[bytes, int]:
-        """Return the table as it lies at `position`, and the place of its header; nothing and NOWHERE without sets."""
+        """Return the table for `position`, and the offset of its header; empty and NOWHERE without sets."""
         if not self._lookup:
             return b"", NOWHERE
         pairs = bytes(self._pairs.finish())

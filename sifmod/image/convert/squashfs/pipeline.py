@@ -1,4 +1,4 @@
-"""Pipeline: blocks are compressed by threads, in batches, and written to the file in the order they were given."""
+"""Pipeline: threads compress blocks in batches, which are written to the file in the order of submission."""
 
 import os
 import threading
@@ -13,14 +13,14 @@ from sifmod.image.convert.squashfs.compression import Buffer, Compression
 from sifmod.image.convert.squashfs.superblock import BLOCK, STORED
 
 Block = Buffer | list[bytes]
-"""One block: its data, or pieces of it that a thread joins."""
+"""One block: its data, or pieces for a thread to join."""
 
-_BLOCKS_AT_ONCE = 256  # in all batches under way, of 128 KiB each
+_BLOCKS_AT_ONCE = 256  # total in all running batches, of 128 KiB each
 MOST_BLOCKS = 1 << 25  # 4 TiB of files in blocks of 128 KiB, 128 MiB of memory
 
 
 class Written:
-    """Sizes of all blocks in the order given (holes have 0), starts of those stored, and the fragments."""
+    """Sizes of all blocks in order (0 for holes), offsets of the stored ones, and the fragments."""
 
     def __init__(self, block_size: int = BLOCK) -> None:
         self.block_size = block_size  # bytes
@@ -30,13 +30,13 @@ class Written:
         self.fragment_sizes = array("I")
 
     def reserve(self, count: int) -> None:
-        """Add blocks; they are holes until they are noted. Raises ImageError when there are too many."""
+        """Add blocks; they are holes until they are noted. Raises ImageError if there are too many."""
         if len(self.sizes) + count > MOST_BLOCKS:
             raise ImageError("the image's files have more than 4 TiB in all, holes included")
         self.sizes.frombytes(bytes(4 * count))
 
     def note(self, place: int, position: int, word: int) -> None:
-        """Note one stored block, or for a place below 0 a fragment, in the order of the file."""
+        """Note one stored block, or a fragment for a negative place, in the order of the file."""
         if place < 0:
             self.fragment_starts.append(position)
             self.fragment_sizes.append(word)
@@ -46,15 +46,15 @@ class Written:
 
 
 class Pipeline:
-    """A context manager; on leaving it the threads have ended.
+    """A context manager, which ends its threads on exit.
 
-    Memory is bounded: `submit` waits while too many batches are not yet written. The bytes of the file do not depend
-    on the number of threads.
+    Memory is bounded: `submit` waits while too many batches are unwritten. The file does not depend on the number of
+    threads.
     """
 
     def __init__(self, file: BinaryIO, offset: int, compression: Compression, processors: int) -> None:
         self.written = Written()
-        self.position = 0  # of the next byte, counted from `offset`
+        self.position = 0  # position of the next byte, relative to `offset`
         self._fd = file.fileno()
         self._offset = offset
         self._compression = compression
@@ -74,10 +74,10 @@ class Pipeline:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._threads.shutdown(cancel_futures=kind is not None)  # what is queued then is not worth compressing
+        self._threads.shutdown(cancel_futures=kind is not None)  # then queued blocks need no compression
 
     def submit(self, blocks: list[Block], places: list[int]) -> None:
-        """Have blocks compressed and written after all that were given before. Raises what a thread has raised.
+        """Submit blocks for compression, to be written after all earlier ones. Raises errors of the threads.
 
         A place is a block's index, or ~index of a fragment.
         """
@@ -87,23 +87,23 @@ class Pipeline:
         self._given += 1
 
     def finish(self) -> None:
-        """Wait until everything is written, and end the threads. Raises what a thread has raised."""
+        """Wait until everything is written, and end the threads. Raises errors of the threads."""
         while self._under_way:
             self._under_way.popleft().result()
         self._threads.shutdown()
 
     def append(self, data: Buffer | bytearray) -> int:
-        """Write at the end, from the caller's own thread, once `finish` has returned; give the place."""
+        """Append from the caller's thread after `finish`; returns the offset."""
         place = self.position
         self._write([memoryview(data)])
         return place
 
     def _begin(self) -> None:
-        """In each thread, for a compressor is not to be shared."""
+        """The thread function; each has its own compressor."""
         self._own.compress = self._compression.compressor()
 
     def _work(self, number: int, blocks: list[Block], places: list[int]) -> None:
-        """Compress one batch, then write all whose turn has come, unless another thread is about it."""
+        """Compress one batch, then write all batches that are next, unless another thread does."""
         whole = [b"".join(block) if isinstance(block, list) else block for block in blocks]
         blocks.clear()
         results = self._own.compress(whole)
@@ -122,7 +122,7 @@ class Pipeline:
             self._write(self._take(*turn))
 
     def _take(self, blocks: list[Buffer], results: Sequence[Buffer], places: list[int]) -> list[Buffer]:
-        """Choose for each block its compressed form or, where that is no shorter, its own; note sizes and places."""
+        """Choose the compressed form of each block if it is shorter; note sizes and offsets."""
         chosen: list[Buffer] = []
         position = self.position
         for block, result, place in zip(blocks, results, places, strict=True):
@@ -135,10 +135,10 @@ class Pipeline:
         return chosen
 
     def _write(self, pieces: list[Buffer]) -> None:
-        """Write pieces one after the other at the end. Raises OSError."""
+        """Append pieces in sequence. Raises OSError."""
         size = sum(map(len, pieces))
         done = os.pwritev(self._fd, pieces, self._offset + self.position)
-        if done < size:  # a full disk says so only on the next try
+        if done < size:  # a full disk is reported only on the next write
             rest = memoryview(b"".join(pieces))
             while done < size:
                 done += os.pwrite(self._fd, rest[done:], self._offset + self.position + done)

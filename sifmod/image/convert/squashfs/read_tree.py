@@ -1,4 +1,4 @@
-"""The tree of a squashfs as nodes, for a writer that goes on with its blocks."""
+"""Read the tree of a squashfs as nodes, for a writer that appends to it."""
 
 from array import array
 
@@ -26,9 +26,9 @@ from sifmod.image.convert.squashfs.superblock import NONE, SIZE, STORED
 
 
 def read_tree(reader: SquashfsReader, watch: Watch) -> tuple[Directory, Written]:
-    """All of a squashfs, and where its blocks and fragments lie; no data is read.
+    """The tree of a squashfs, and the offsets of its blocks and fragments; no data is read.
 
-    Raises ImageError where it is damaged, has data behind its inodes, or more files than fit into the memory.
+    Raises ImageError if it is damaged, has data after its inodes, or more files than fit in memory.
     """
     tree = _Tree(reader)
     root = tree.directory(reader.root)
@@ -44,13 +44,13 @@ def read_tree(reader: SquashfsReader, watch: Watch) -> tuple[Directory, Written]
 
 
 class _Tree:
-    """What is known of a squashfs while its inodes are read."""
+    """State while the inodes of a squashfs are read."""
 
     def __init__(self, reader: SquashfsReader) -> None:
         self.written = Written(reader.superblock.block_size)
         self._reader = reader
         self._links: dict[int, Node] = {}  # with several names, by reference
-        self._fragments: dict[int, int] = {}  # number in `written`, by the one in the base
+        self._fragments: dict[int, int] = {}  # number in `written`, by number in the base
         self._xattrs: dict[int, Xattrs] = {}  # by number of the set
 
     def directory(self, stat: Stat) -> Directory:

@@ -1,4 +1,4 @@
-"""Reader: any squashfs 4.0 (gzip, xz, lz4 or zstd), read without mounting it."""
+"""Read any squashfs 4.0 (gzip, xz, lz4 or zstd) without mounting it."""
 
 import hashlib
 import os
@@ -27,18 +27,18 @@ Path = str | bytes
 
 _MOST_LISTING = 64 << 20  # bytes of one directory
 _MOST_ENTRIES = 1 << 20
-_MOST_PATH = 1 << 16  # bytes, of a path met by walking
-_MOST_LINKS = 40  # symbolic links followed, as Linux does
+_MOST_PATH = 1 << 16  # bytes, of a path found by walking
+_MOST_LINKS = 40  # maximum symbolic links, like Linux
 _MOST_XATTRS = 4096  # of one file
-_ELSEWHERE = 0x100  # in an extended attribute's type: what follows is the place of its value
-_WORDS = 2048  # of a block list, read at once
+_ELSEWHERE = 0x100  # in an extended attribute's type: a reference to its value follows
+_WORDS = 2048  # entries of a block list to read at once
 
 
 class SquashfsReader:
-    """Reads the squashfs at `offset` of a file, which has `size` bytes there and stays open.
+    """Reads the squashfs of `size` bytes at `offset` of a file, which stays open.
 
-    All methods raise ImageError where the image is damaged or unsupported, and OSError where the file cannot be read.
-    Memory is bounded, whatever the image says.
+    All methods raise ImageError if the image is damaged or unsupported, and OSError if the file is unreadable. Memory
+    is bounded for any image.
     """
 
     def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
@@ -51,13 +51,13 @@ class SquashfsReader:
             raise ImageError("damaged squashfs: its root is not a directory")
 
     def stat(self, reference: int) -> Stat:
-        """The inode at a reference, as `entries` gives it."""
+        """The inode at a reference from `entries`."""
         return read_stat(self._blocks, self._ids, reference)
 
     def lookup(self, path: Path, follow: bool = True) -> Stat | None:
-        """The inode at a path, None where there is none. Symbolic links on the way are followed inside the image.
+        """The inode at a path, or None. Symbolic links are followed inside the image.
 
-        The last one is followed if `follow`; a chain of more than 40 counts as a loop.
+        The last component is followed if `follow`; a chain of more than 40 counts as a loop.
         """
         todo = _parts(path)[::-1]
         way = [self.root]
@@ -83,7 +83,7 @@ class SquashfsReader:
         return way[-1]
 
     def read(self, path: Path, limit: int) -> bytes:
-        """The first `limit` bytes of a file. Raises ImageError where there is no such regular file."""
+        """The first `limit` bytes of a file. Raises ImageError if there is no such regular file."""
         found = self.lookup(path)
         if found is None or found.kind != "f":
             raise ImageError(f"the image has no regular file {os.fsdecode(path)!r}")
@@ -126,16 +126,16 @@ class SquashfsReader:
             raise ImageError("damaged squashfs: a directory is shorter than its inode says")
 
     def find(self, directory: Stat, wanted: bytes) -> Stat | None:
-        """The inode of this name in a directory; None where there is none."""
+        """The inode of this name in a directory, or None."""
         for name, reference in self.entries(directory):
             if name >= wanted:
                 return self.stat(reference) if name == wanted else None
         return None
 
     def walk(self, enter: Callable[[bytes], bool] = lambda _: True) -> Iterator[tuple[bytes, Stat, int]]:
-        """Everything but the root: path, inode and its reference; directories before what is in them, names sorted.
+        """Everything except the root: path, inode and its reference; directories before their content, names sorted.
 
-        A file with two names comes twice, with one reference. Nothing below a directory that is not to `enter` comes.
+        A file with two names is listed twice, with one reference. Directories rejected by `enter` are not entered.
         """
         seen = {self._blocks.superblock.root}
         stack = [(b"", self.entries(self.root))]
@@ -177,7 +177,7 @@ class SquashfsReader:
             yield piece
 
     def words(self, file: Stat) -> Iterator[tuple[int, ...]]:
-        """The words that tell the sizes of a file's blocks, some at a time; what is in a fragment is in no block."""
+        """The words with the sizes of a file's blocks, in batches; data in a fragment is in no block."""
         blocks, rest = divmod(file.size, self.superblock.block_size)
         count = blocks + (rest > 0 and file.fragment == NONE)
         cursor = Cursor(self._blocks, file.list_start, file.list_offset)
@@ -187,7 +187,7 @@ class SquashfsReader:
             yield words
 
     def compression(self) -> Compression:
-        """How more is compressed in this squashfs."""
+        """The compression for adding blocks to this squashfs."""
         block = self.superblock
         options = self._blocks.metadata(SIZE)[0] if block.flags & OPTIONS else b""
         return of_squashfs(block.compression, options, block.block_size)
@@ -209,12 +209,12 @@ def _parts(path: Path) -> list[bytes]:
 
 
 def tree_digest(tree: SquashfsReader, left_out: Collection[int] = ()) -> str:
-    """One number for the content, whatever its compression, block size and order; without the inodes `left_out`.
+    """A digest of the content, independent of compression, block size and order; without the inodes `left_out`.
 
     A sha256 over a record for each name in `walk`'s order, the root first: path, type, mode, owners, mtime, extended
-    attributes and, by type, the size and digest of the data, the link's target or the device's numbers. A further name
-    of a file seen before is recorded as that. Data is digested in units of 1 MiB, those of zeros left out: holes are
-    zeros. Raises what the reader raises.
+    attributes and, by type, the size and digest of the data, the link's target or the device's numbers. Further names
+    of a file are recorded as such. Data is hashed in units of 1 MiB, skipping those of zeros: holes are zeros. Raises
+    the reader's errors.
     """
     whole = hashlib.sha256(b"sifmod squashfs tree 1\n")
     whole.update(_record(tree, b"", tree.root, b""))
@@ -232,7 +232,7 @@ def tree_digest(tree: SquashfsReader, left_out: Collection[int] = ()) -> str:
 
 def _record(tree: SquashfsReader, path: bytes, stat: Stat, data: bytes) -> bytes:
     xattrs = b"".join(struct.pack("<II", len(n), len(v)) + n + v for n, v in tree.xattrs(stat))
-    size = 0 if stat.kind == "d" else stat.size  # a directory's depends on its layout
+    size = 0 if stat.kind == "d" else stat.size  # a directory's size depends on its layout
     head = struct.pack("<IcIIIIQ", len(path), stat.kind.encode(), stat.mode, stat.uid, stat.gid, stat.mtime, size)
     lengths = struct.pack("<III", stat.device, len(stat.target), len(xattrs))
     return head + lengths + path + stat.target + xattrs + data
@@ -244,7 +244,7 @@ def _data(tree: SquashfsReader, stat: Stat) -> bytes:
     index = 0
     for piece in tree.data(stat):
         if isinstance(piece, bytes):
-            unit += piece  # a block never reaches over the end of a unit
+            unit += piece  # a block never crosses the end of a unit
             hole = 0
         else:
             room = min(piece, _UNIT - len(unit))
@@ -259,7 +259,7 @@ def _data(tree: SquashfsReader, stat: Stat) -> bytes:
 
 
 def _put(digest: "hashlib._Hash", unit: bytearray, index: int) -> None:
-    """Digest a unit if there is something in it, and empty it."""
+    """Hash a unit if it has data, and empty it."""
     if not _ZEROS.startswith(unit):
         digest.update(struct.pack("<Q", index))
         digest.update(unit)
@@ -267,7 +267,7 @@ def _put(digest: "hashlib._Hash", unit: bytearray, index: int) -> None:
 
 
 def read_xattrs(blocks: Blocks, number: int) -> Xattrs:
-    """Read one set, sorted by name. Raises ImageError where it is damaged or larger than Linux allows."""
+    """Read one set, sorted by name. Raises ImageError if it is damaged or larger than Linux allows."""
     table = blocks.superblock.xattr_table
     start, sets, _ = struct.unpack("<QII", blocks.raw(table, 16))
     if number >= sets:

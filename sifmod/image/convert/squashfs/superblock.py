@@ -1,4 +1,4 @@
-"""Superblock: the first 96 bytes of a squashfs 4.0, and the numbers that its format fixes."""
+"""Superblock: the first 96 bytes of a squashfs 4.0, and the constants of the format."""
 
 import struct
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from sifmod.errors import ImageError
 
 MAGIC = b"hsqs"
 SIZE = 96  # bytes
-BLOCK = 1 << 17  # bytes of a block of data as we write it
-METADATA = 8192  # bytes of a metadata block, before compression
-NOWHERE = 0xFFFFFFFFFFFFFFFF  # start of a table that is not there
+BLOCK = 1 << 17  # bytes in a data block, as written here
+METADATA = 8192  # bytes in a metadata block, before compression
+NOWHERE = 0xFFFFFFFFFFFFFFFF  # start of a missing table
 NONE = 0xFFFFFFFF  # no fragment, no extended attributes
-STORED = 1 << 24  # in a block's size: it is not compressed
-STORED_METADATA = 1 << 15  # the same in a metadata block's header
-ALIGNMENT = 4096  # a file system's size is a multiple of it, for loop devices
+STORED = 1 << 24  # flag in a block's size: not compressed
+STORED_METADATA = 1 << 15  # the same flag in a metadata block's header
+ALIGNMENT = 4096  # file system sizes are multiples of it, for loop devices
 
 EXPORTABLE = 0x80
 NO_XATTRS = 0x200
@@ -23,17 +23,17 @@ OPTIONS = 0x400  # a block of compressor options follows the superblock
 DIRECTORY, FILE, SYMLINK, BLOCK_DEVICE, CHARACTER_DEVICE, FIFO, SOCKET = 1, 2, 3, 4, 5, 6, 7
 EXTENDED = 7
 KINDS = ("", "d", "f", "l", "b", "c", "p", "s")
-"""A letter for each basic type, as find(1) prints them."""
+"""A letter for each basic type, as in find(1)."""
 
 XATTR_PREFIXES = (b"user.", b"trusted.", b"security.")
-"""Of extended attributes, in the order of their numbers."""
+"""Prefixes of extended attributes, in the order of their numbers."""
 XATTR_NAME, XATTR_VALUE = 255, 65536  # bytes, Linux's own limits
 _LAYOUT = struct.Struct("<4sIIIIHHHHHHQQQQQQQQ")
 
 
 @dataclass(frozen=True)
 class Superblock:
-    """What a superblock says. Places are bytes from the start of the file system."""
+    """The fields of a superblock. Offsets are in bytes from the start of the file system."""
 
     inodes: int
     time: int  # seconds since 1970
@@ -59,9 +59,9 @@ class Superblock:
 
 
 def parse_superblock(data: bytes, size: int) -> Superblock:
-    """Read the superblock of a file system that has `size` bytes to lie in.
+    """Read the superblock of a file system with at most `size` bytes.
 
-    Raises ImageError where it is not squashfs 4.0, or where its numbers contradict each other or the size.
+    Raises ImageError if it is not squashfs 4.0, or its numbers contradict each other or the size.
     """
     if len(data) < SIZE or data[:4] != MAGIC:
         raise ImageError("not a squashfs file system: its magic number is missing")

@@ -1,4 +1,4 @@
-"""Tree: the inode table and the directory table of a squashfs, from a tree of nodes."""
+"""Write the inode table and the directory table of a squashfs from a tree of nodes."""
 
 import struct
 from array import array
@@ -26,14 +26,14 @@ from sifmod.image.convert.squashfs.superblock import (
 )
 
 _OWNER = struct.Struct("<HxxII")
-_HEAD = struct.Struct("<HHHH")  # of any inode: type, mode, ids
-_NUMBERED = struct.Struct("<I4x")  # of a file: its number, and that it has no blocks
+_HEAD = struct.Struct("<HHHH")  # for any inode: type, mode, ids
+_NUMBERED = struct.Struct("<I4x")  # for a file: its number, without blocks
 _SHORT = struct.Struct("<HHHHIIIIHHI")  # a directory
 _LONG = struct.Struct("<HHHHIIIIIIHHI")
-_COMMON = struct.Struct("<HHHHII")  # of any inode, with its time and number
+_COMMON = struct.Struct("<HHHHII")  # for any inode, with its time and number
 _LARGE = struct.Struct("<QQQIIII")  # a file with large numbers
 _MOST_IDS = 65535
-_MOST_TARGET = 4095  # bytes; Linux reads no longer one
+_MOST_TARGET = 4095  # bytes; Linux's limit
 _MOST_NAME = 255  # bytes
 
 
@@ -54,18 +54,18 @@ class Ids(dict[int, int]):
 
 @dataclass(frozen=True)
 class Survey:
-    """A tree seen from above: directories with parents before children, and the nodes with several names."""
+    """A survey of a tree: directories with parents before children, and nodes with several names."""
 
     directories: tuple[Directory, ...]
     names: tuple[list[bytes], ...]  # of each directory, sorted
     parents: tuple[int, ...]  # number of each one's parent
     numbers: dict[int, int]  # of directories, from 1, by id()
-    links: dict[int, int]  # names of each node that has several, by id()
+    links: dict[int, int]  # names of nodes with several, by id()
     inodes: int
 
 
 def survey(root: Directory) -> Survey:
-    """Look at a whole tree. Raises ImageError for names that no file system holds."""
+    """Survey a whole tree. Raises ImageError for invalid names."""
     directories: list[Directory] = []
     names: list[list[bytes]] = []
     parents: list[int] = []
@@ -96,7 +96,7 @@ def survey(root: Directory) -> Survey:
 
 
 def _repeated(numbers: "array[int]") -> dict[int, int]:
-    """How often each of the numbers comes that comes more than once; takes less memory than counting all."""
+    """Counts of the numbers that occur more than once; needs less memory than counting all."""
     ordered = sorted(numbers)
     again = Counter(one for one, following in pairwise(ordered) if one == following)
     return {number: times + 1 for number, times in again.items()}
@@ -113,7 +113,7 @@ def _check(names: list[bytes]) -> None:
 
 
 class Heads(dict[bytes, bytes]):
-    """How the inode of a plain file begins, by what its OWNER says before the time."""
+    """The start of a plain file's inode, by its OWNER without the time."""
 
     def __init__(self, ids: Ids) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class Heads(dict[bytes, bytes]):
 
 
 class TreeWriter:
-    """Makes both tables in one walk from the leaves up."""
+    """Writes both tables in one walk from the leaves up."""
 
     def __init__(self, seen: Survey, written: Written, compress: Compress) -> None:
         self.inodes = MetadataWriter(compress)
@@ -142,7 +142,7 @@ class TreeWriter:
         self._shared: dict[int, tuple[int, int, int]] = {}  # reference, number and type of nodes with several names
 
     def write(self) -> int:
-        """Return the root's reference; the tables are then complete but for their last blocks."""
+        """Return the root's reference; the tables are then complete except for their last blocks."""
         for index in range(len(self._seen.directories) - 1, -1, -1):
             self._directory(index)
         return self.places[0]
@@ -211,7 +211,7 @@ class TreeWriter:
 
 
 class Common(NamedTuple):
-    """What an inode says of itself beside its kind: the indexes of its ids, its number, links and attributes."""
+    """Fields of an inode of any kind: the indexes of its ids, its number, links and attributes."""
 
     uid: int
     gid: int
@@ -221,7 +221,7 @@ class Common(NamedTuple):
 
 
 def pack_node(node: Node, common: Common, written: Written) -> tuple[int, bytes]:
-    """Return an inode's basic type and its bytes. Raises ImageError for a symlink that Linux could not read."""
+    """Return an inode's basic type and its bytes. Raises ImageError for a symlink that Linux cannot read."""
     if isinstance(node, File):
         return FILE, _file(node, common, written)
     if isinstance(node, Symlink):
@@ -250,7 +250,7 @@ def _special(node: Node, common: Common, kind: int, body: bytes) -> bytes:
 
 
 def _device(node: Device) -> int:
-    """Linux's encoding of a device's numbers in 32 bits. Raises ImageError where they do not fit."""
+    """Linux's encoding of a device's numbers in 32 bits. Raises ImageError if they do not fit."""
     if not (0 <= node.major < 1 << 12 and 0 <= node.minor < 1 << 20):
         raise ImageError(f"device numbers {node.major}, {node.minor} are larger than Linux knows")
     return (node.minor & 0xFF) | node.major << 8 | (node.minor & ~0xFF) << 12
@@ -270,6 +270,6 @@ def _file(node: File, common: Common, written: Written) -> bytes:
 
 
 def block_sizes(content: Content, written: Written) -> "array[int]":
-    """The words of a file's block list: what is in a fragment is in none of them."""
+    """The words of a file's block list, without data in a fragment."""
     blocks, rest = divmod(content.size, written.block_size)
     return written.sizes[content.block : content.block + blocks + (rest > 0 and content.fragment < 0)]

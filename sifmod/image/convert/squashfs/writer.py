@@ -1,4 +1,4 @@
-"""Writer: a squashfs 4.0, written into a file at an offset, from the data of its files and a tree of nodes."""
+"""Write a squashfs 4.0 into a file at an offset, from the data of its files and a tree of nodes."""
 
 import struct
 from array import array
@@ -26,10 +26,10 @@ _place = PLACE.pack
 
 
 class DataWriter:
-    """Takes the data of one file after the other, in any order of the files.
+    """Accepts the data of files one after the other, in any order.
 
-    What is given must not be changed afterwards. Raises what the file system raises, also for earlier data, and
-    ImageError when there is more than 4 TiB of it.
+    Data must not be changed afterwards. Raises errors of the file system, also for earlier data, and ImageError for
+    more than 4 TiB.
     """
 
     BLOCK = BLOCK
@@ -38,20 +38,20 @@ class DataWriter:
         self._pipeline = pipeline
         self._block = BLOCK  # bytes
         self._zeros = ZEROS
-        self._blocks: list[Block] = []  # the batch that grows
+        self._blocks: list[Block] = []  # the current batch
         self._places: list[int] = []
-        self._fragment = 0  # index of the fragment that grows, and what is in it
+        self._fragment = 0  # index of the current fragment, and its content
         self._pieces: list[bytes] = []
         self._filled = 0
-        self._size = 0  # of the file that grows, and what is not yet in a block of it
+        self._size = 0  # size of the current file, and its data that is not yet in a block
         self._open: list[Buffer] = []
         self._open_size = 0
         self._first = (0, 0)
-        self._stored = 0  # blocks that are not holes
-        self._holes = 0  # bytes, of the file that grows
+        self._stored = 0  # number of blocks that are not holes
+        self._holes = 0  # bytes in holes of the current file
 
     def add(self, data: bytes) -> Content:
-        """Give the whole of a file. One of BLOCK bytes or more has blocks of its own, as it would have by `start`."""
+        """Add a whole file. One of BLOCK bytes or more gets its own blocks, as with `start`."""
         if len(data) < self._block:
             return content_of(self.small(data))
         self.start()
@@ -59,7 +59,7 @@ class DataWriter:
         return self.finish()
 
     def small(self, data: bytes) -> bytes:
-        """Give the whole of a file of less than BLOCK bytes; returns its PLACE."""
+        """Add a whole file of less than BLOCK bytes; returns its PLACE."""
         size = len(data)
         offset = self._filled
         end = offset + size
@@ -73,13 +73,13 @@ class DataWriter:
         return _place(self._fragment, offset, size)
 
     def start(self) -> None:
-        """Begin a file of any size; nothing else is given before its `finish`."""
+        """Start a file of any size; add nothing else before its `finish`."""
         self._first = (len(self._pipeline.written.sizes), self._stored)
         self._size = self._holes = 0
         self._open, self._open_size = [], 0
 
     def write(self, chunk: Buffer) -> None:
-        """Give the next bytes of the file."""
+        """Write the next bytes of the file."""
         size = len(chunk)
         self._size += size
         taken = 0
@@ -95,7 +95,7 @@ class DataWriter:
             self._extend(memoryview(chunk)[taken:], size - taken)
 
     def hole(self, size: int) -> None:
-        """Let the next `size` bytes of the file be zeros; takes no time and no memory to speak of."""
+        """Make the next `size` bytes of the file zeros; takes hardly any time or memory."""
         self._size += size
         if self._open_size:
             taken = min(size, self._block - self._open_size)
@@ -115,14 +115,14 @@ class DataWriter:
         return Content(self._size, *self._first, sparse=self._holes)
 
     def flush(self) -> None:
-        """Hand everything over that is still held back for company."""
+        """Submit all blocks that wait for a full batch."""
         if self._filled:
             self._seal_fragment()
         if self._blocks:
             self._submit()
 
     def _extend(self, piece: Buffer, size: int) -> None:
-        """Add a piece to the block that grows, which has room for it."""
+        """Add a piece to the current block, which has room for it."""
         if size:
             self._open.append(piece)
             self._open_size += size
@@ -132,7 +132,7 @@ class DataWriter:
             self._whole(memoryview(whole))
 
     def _whole(self, block: memoryview) -> None:
-        """Give one block of BLOCK bytes, which may be a hole."""
+        """Write one block of BLOCK bytes, which may be a hole."""
         if not block[0] and not block[-1] and bytes(block) == self._zeros:
             self._skip(1)
         else:
@@ -167,11 +167,11 @@ class DataWriter:
 
 
 class SquashfsWriter(DataWriter):
-    """A context manager: give all data (`DataWriter`), then the tree (`close`).
+    """A context manager: first write all data (`DataWriter`), then the tree (`close`).
 
-    The same calls give the same bytes, whatever `processors` (threads that compress beside the caller's). `file` is
-    written from `offset` on, in order; the superblock comes last, so that what is cut is not taken for an image.
-    On leaving it, also by an exception, its threads have ended. Raises OSError as the file system does.
+    The same calls give the same bytes for any `processors` (compression threads in addition to the caller's). `file` is
+    written from `offset` on, in order; the superblock comes last, so that a truncated file is not mistaken for an
+    image. Its threads end on exit, also after an exception. Raises OSError.
     """
 
     def __init__(self, file: BinaryIO, offset: int, compression: Compression, processors: int, epoch: int) -> None:
@@ -183,7 +183,7 @@ class SquashfsWriter(DataWriter):
         pipeline.position = superblock.SIZE + len(self._options[1])
 
     def go_on(self, base: Superblock, written: Written) -> None:
-        """Before anything is given: all of `base` up to its inodes is in the file, and its blocks are in `written`."""
+        """Continue `base` before any data is written: the file has it up to its inodes, `written` its blocks."""
         self._pipeline.written, self._pipeline.position = written, base.inode_table
         self._pipeline.batch = max(1, self._pipeline.batch * BLOCK // base.block_size)
         self._options = base.flags & OPTIONS, b""
@@ -200,7 +200,7 @@ class SquashfsWriter(DataWriter):
     def close(self, root: Directory) -> int:
         """Write what is left and all tables; return the size, padded to 4096 bytes.
 
-        Raises ImageError where squashfs or Linux cannot hold the tree: over 65535 ids, names over 255 bytes.
+        Raises ImageError if the tree exceeds limits of squashfs or Linux: over 65535 ids, names over 255 bytes.
         """
         self.flush()
         seen = survey(root)
@@ -242,7 +242,7 @@ class SquashfsWriter(DataWriter):
 
 
 def _drop_unused(seen: Survey, written: Written) -> None:
-    """Leave out of the table what no file is in: unsquashfs refuses more fragments than inodes."""
+    """Drop unused fragments from the table: unsquashfs refuses more fragments than inodes."""
     files = {id(n): n for d in seen.directories for n in d.entries.values() if isinstance(n, File)}
     plain = [(d.entries, name, n) for d in seen.directories for name, n in d.entries.items() if isinstance(n, Plain)]
     places = [
