@@ -259,7 +259,7 @@ def test_what_takes_too_long_is_ended_with_its_children(node: Node, capfd: pytes
         ("Gpu --nodes 2", "1", "job 7 has 1 node(s), and --nodes asks for 2"),
         ("Gpu --account mine", "", "hint: add --job, which submits the test as a job"),
         ("Gpu --junit no/report.xml", "", "there is no directory no to write report.xml in"),
-        ("Gpu --minimum nan", "", "nan is no number"),
+        ("Gpu --minimum nan", "", "expected 0 or more, got 'nan'"),
         ("Gpu --junit .", "", ". is a directory"),
         ("Gpu --nodes 0", "", "0 is not in the range x>=1"),
     ],

@@ -168,7 +168,7 @@ def test_a_project_that_is_being_edited(machine: Machine) -> None:
 
     (project / "backend.py").write_text("def build_editable(*_):\n    open('/none/x86_64-linux-gnu-gcc')\n")
     before = machine.listing()
-    failed = machine.add("-e", str(project), "--name", "other", env=env)
+    failed = machine.add("-e", str(project), "--layer", "other", env=env)
     assert failed.code == 18
     assert "hint: the image has no compiler" in failed.stderr
     assert machine.listing() == before
