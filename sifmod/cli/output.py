@@ -202,6 +202,8 @@ def problems_data(problems: "Iterable[Problem]") -> "list[ProblemData]":
 
 def explained(error: OSError) -> SifmodError | None:
     """What the operating system refused, with what to do about it; None where that cannot be said: a bug."""
+    from sifmod.tree.durable import LinkInPrefixError
+
     place = f"{one_line(str(error.filename))}: " if error.filename else ""
     match meaning(error):
         case "denied":
@@ -214,6 +216,8 @@ def explained(error: OSError) -> SifmodError | None:
             return InstallError(reason(error), FILE_LIMIT)
     if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
         return SifmodError("the current directory has been removed", "go to another one and repeat the command")
+    if isinstance(error, LinkInPrefixError):
+        return InstallError(str(error), "remove the link, then run the command again")
     return InstallError(f"{place}{reason(error)}", "fix this, then run the command again") if error.filename else None
 
 

@@ -79,6 +79,10 @@ def reported(doing: str) -> Iterator[None]:
         raise explain(error, doing) from error
 
 
+class LinkInPrefixError(OSError):
+    """A symlink is where a directory of the prefix should be."""
+
+
 @contextmanager
 def opened(directory: Path, top: Path, *, make: bool = False) -> Iterator[int]:
     """A descriptor of `directory`, which is `top` or below it, reached from there through no symlink.
@@ -128,7 +132,7 @@ def _descend(top: Path, names: Sequence[str], *, make: bool) -> int:
         except OSError as error:
             place = top.joinpath(*names[:number])
             if error.errno in (errno.ENOTDIR, errno.ELOOP) and place.is_symlink():
-                raise OSError(f"{place} is a symlink, and inside a prefix none is followed") from error
+                raise LinkInPrefixError(f"{place} is a symlink, and inside a prefix none is followed") from error
             error.filename = str(place)
             raise
         finally:

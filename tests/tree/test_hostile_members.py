@@ -434,3 +434,23 @@ def test_a_directory_that_is_a_link_is_named(tmp_path: Path) -> None:
     with pytest.raises(InstallError, match=f"{layout.images} is a symlink, and inside a prefix none is followed"):
         install(layout, "b")
     assert disk_state(tmp_path / "elsewhere") == before
+
+
+@pytest.mark.parametrize("place", ["modules", "life", "software", "images", "log"])
+def test_a_link_that_a_member_has_planted_is_no_bug_of_ours(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`deprecate` ended with 70 where the modulefiles of a name lay behind a link."""
+    layout = Layout(tmp_path / "prefix")
+    install(layout, "a")
+    (tmp_path / "elsewhere").mkdir()
+    link = layout.prefix / place / (MODULE.name if place in ("modules", "software") else "")
+    shutil.rmtree(link, ignore_errors=True)
+    link.symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setenv("SIFMOD_PREFIX", str(layout.prefix))
+    name = str(MODULE)
+    for words in (["list"], ["verify"], ["deprecate", name], ["hide", name], ["default", name], ["uninstall", name]):
+        code, said = sifmod(words), "".join(capfd.readouterr())
+        assert code in (0, 1, 2, 4, 18, 24), said
+        assert code != 18 or f"{link} is a symlink, and inside a prefix none is followed" in said
+    assert list((tmp_path / "elsewhere").iterdir()) == []
