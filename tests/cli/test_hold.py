@@ -1,6 +1,7 @@
 """A rollback holds: what was rolled back from does not come back unasked."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,7 @@ def test_a_comment_and_another_place_end_no_hold(here: Path, capfd: pytest.Captu
     assert disk_state(here / "prefix/software") == before
 
 
-@pytest.mark.parametrize("way", ["extends", "variant", "source"])
+@pytest.mark.parametrize("way", ["extends", "variant", "source", "copy"])
 def test_the_same_image_and_files_by_another_way_end_no_hold(
     here: Path, images: Images, way: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,6 +126,10 @@ def test_the_same_image_and_files_by_another_way_end_no_hold(
         ]
     if way == "source":
         words = ["App-1.yaml", "--source", str(images.tiny_sif)]
+    if way == "copy":
+        copy = shutil.copyfile(images.tiny_sif, here / "copied.sif")
+        text = (here / "App-1.yaml").read_text().replace(f"['{images.tiny_sif}'], filename: tiny.sif", f"[{copy}]")
+        words = [str(write(here / "else where/App-1.yaml", text))]
     before = disk_state(here / "prefix/software")
     capfd.readouterr()
     assert run(["install", SKIP, *words]) == 18

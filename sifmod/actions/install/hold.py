@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,8 +66,16 @@ def _has_files(installation: Installation, plan: Plan) -> bool:
     about = replace(plan.help, origin=_origin(installation))
     return any(
         not difference(installation, each)
-        for each in (plan, *(replace(plan, easyconfig=words, help=about) for words in typed))
+        for place in _as_placed(plan, installation)
+        for each in (place, *(replace(place, easyconfig=words, help=about) for words in typed))
     )
+
+
+def _as_placed(plan: Plan, installation: Installation) -> Iterator[Plan]:
+    """The plan, and as it would be with the image of `installation` under the name and from the place of there."""
+    yield plan
+    if plan.image and (image := installation.image):
+        yield replace(plan, image=replace(plan.image, filename=image.filename, sources=(image.source,)))
 
 
 def _origin(installation: Installation) -> str:
