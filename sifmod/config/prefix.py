@@ -20,8 +20,8 @@ _OUTSIDE = "_SIFMOD_OUTSIDE_BUNDLE"
 VARIABLES = (
     BUNDLE,
     "SIFMOD_CONFIG_DIR",
-    "SIFMOD_LAYER",
-    "SIFMOD_LAYERS",
+    # what a module reads or sets when it is loaded, started or asked for pip
+    *("SIFMOD_LAYER", "SIFMOD_LAYERS", "SIFMOD_STALE_LAYER", "SIFMOD_PIP", "SIFMOD_CONTAINER", "SIFMOD_ANY_CONTAINER"),
     *(f"SIFMOD_{key.upper()}" for key in OPTION_KEYS),
 )
 

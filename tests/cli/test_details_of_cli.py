@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import click
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+import sifmod
 from sifmod.cli.installed import _log_row, _told
 from sifmod.cli.main import VERBS, CommandLine, cli, run
 from sifmod.cli.output import show_error
@@ -19,6 +21,7 @@ from sifmod.cli.outputs import words
 from sifmod.cli.progress import bar_line, figures
 from sifmod.cli.verb import option_groups
 from sifmod.config.name import ModuleName
+from sifmod.config.prefix import VARIABLES
 from sifmod.config.schema import easyconfig_schema
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import Done, Entry, read_log
@@ -39,6 +42,21 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def easyconfig(prefix: Path, images: Images) -> str:
     text = f"name: Tiny\nversion: '1.0'\nimage: {{sources: ['{images.tiny_sif}']}}\nwrappers: [sh]\n"
     return str(write(prefix.parent / "Tiny-1.0.yaml", text))
+
+
+def test_the_variables_that_a_module_reads_may_be_exported(
+    prefix: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`SIFMOD_STALE_LAYER=refuse` in a job's environment must not end sifmod there; nor a wrapper's in a container."""
+    templates = Path(sifmod.__file__).parent / "module" / "templates"
+    texts = (path.read_text() for path in templates.rglob("*") if path.is_file())
+    read = {name for text in texts for name in re.findall(r"(?<![A-Z_])SIFMOD_[A-Z_]+", text)}
+    assert {"SIFMOD_STALE_LAYER", "SIFMOD_CONTAINER", "SIFMOD_PIP", "SIFMOD_ANY_CONTAINER"} <= read
+    assert read <= set(VARIABLES)
+    for name in read:
+        monkeypatch.setenv(name, "")
+    assert run(["list", "--prefix", str(prefix)]) == 0
+    assert "unknown variable" not in capfd.readouterr().err
 
 
 def install(easyconfig: str, *words: str) -> None:
