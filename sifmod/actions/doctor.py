@@ -85,10 +85,8 @@ def _runtime(site: Site) -> Iterator[Finding]:
         yield Finding("runtime", "missing", missing, hint)
         return
     yield Finding("runtime", "ok", f"{program.said}, {program.installed} ({site.runtime_path})")
-    if program.forbids:
-        said = " and ".join(f"`{key}`" for key in program.forbids)
-        text = f"its configuration has {said}: what an image has no place for cannot be bound, a linked home among it"
-        yield Finding("binds", "note", text, "ask the administrator to allow it")
+    if program.unbound:
+        yield Finding("binds", "note", program.unbound, "ask the administrator to allow it")
     for limit in limits(program):
         yield Finding("runtime", "note", f"{program.name} {limit.text}", limit.hint)
     if program.setuid and program.kernel_zstd is not True:

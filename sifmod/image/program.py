@@ -33,6 +33,12 @@ class Program:
     configuration: str = ""  # the path of its configuration file, where it names one
 
     @property
+    def unbound(self) -> str:
+        """What its configuration keeps from being bound, in words; "" where that is nothing."""
+        keys = " and ".join(f"`{key}`" for key in self.forbids)
+        return f"its configuration has {keys}: {_UNBOUND}" if keys else ""
+
+    @property
     def name(self) -> str:
         """As a message names it, e.g. `SingularityCE 4.3 without setuid`."""
         return f"{_NAMES[self.kind]} {'.'.join(map(str, self.version))} {self.installed}"
@@ -61,6 +67,7 @@ _NAMES: dict[Kind, str] = {
     "singularity": "Singularity",
     "unknown": "a runtime",
 }
+_UNBOUND = "what an image has no place for, such as the physical path of a linked home, is not bound"
 _NO_ZSTD = "refuses an image whose squashfs is compressed with zstd"
 _GZIP = "sifmod converts images with gzip here; a SIF made elsewhere must have gzip too"
 _DIRECTORY = "keep the directory user-software, which `make-squashfs` leaves as it is"

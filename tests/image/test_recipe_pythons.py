@@ -54,6 +54,8 @@ def python(top: Path, prefix: str, version: str, site: str, *, lib: str = "lib",
     (top / f"{prefix}/bin/python3").symlink_to(f"python{version}")
     write(top / f"{prefix}/{lib}/python{version}/os.py", "")
     write(top / f"{prefix}/{lib}/python{version}/site.py", site)
+    if site != DEBIAN:
+        write(top / f"{prefix}/{lib}/python{version}/site-packages/README.txt", "")  # as each Python has it
 
 
 def sif(top: Path) -> Path:
@@ -120,6 +122,7 @@ def test_a_venv_with_the_systems_packages(top: Path, prefix: Prefix) -> None:
     (top / "opt/venv/bin").mkdir(parents=True)
     (top / "opt/venv/bin/python3").symlink_to("/usr/bin/python3")
     write(top / "opt/venv/bin/activate", "")
+    write(top / "opt/venv/lib/python3.11/site-packages/_virtualenv.pth", "")
     write(top / "opt/venv/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = true\n")
     base, path = sif(top), {"path": ("/opt/venv/bin",)}
     new, gone, image = upon(prefix, base, "helper==2.0", **path)

@@ -9,7 +9,7 @@ from pathlib import Path
 from support.command import run
 from support.config import write
 from support.images import Images
-from support.layered import BACKEND, NAME, Machine, make_machine
+from support.layered import BACKEND, NAME, PLAIN, Machine, make_machine
 from support.wheels import wheel
 
 
@@ -110,6 +110,37 @@ def test_only_the_image_and_what_is_asked_for_decide(shared_tmp: Path, images: I
     told = machine.add("demo", env=odd).ok()
     assert (machine.live() / "pylock.toml").read_bytes() == lock
     assert told.stderr.splitlines()[:1] == plain.stderr.splitlines()[:1]
+
+
+def test_a_layer_for_another_image_is_not_passed_over(shared_tmp: Path, images: Images) -> None:
+    """R3: without a terminal a command went on with the image's own packages, exit code 0, and nobody said so."""
+    machine = make_machine(shared_tmp / "ma chine", images)
+    machine.add("demo").ok()
+    build = f"image:\n  build:\n    from: {images.python_sif}\n    labels: {{new: image}}\n"
+    text = f"name: Python\nversion: '3.11'\ndescription: Python\n{PLAIN}\nsanity_check: {{}}\n{build}"
+    easyconfig = write(machine.top / "Python-3.11.yaml", text)
+    told = machine.sifmod("install", str(easyconfig), "--skip-sanity-check", "--rebuild").ok().stderr
+    again = "`sifmod add Python/3.11 --onto Python/3.11`"
+    assert again in told
+    done = machine.python("print(1)").ok()
+    assert done.stdout == "1\n"
+    assert (
+        f"the layer default was made for another image, and is not used; {again} makes it for this one" in done.stderr
+    )
+
+
+def test_packages_of_a_kind_share_a_warning(shared_tmp: Path, images: Images) -> None:
+    """R9: each of them had its own, and the one that mattered was lost among fourteen."""
+    machine = make_machine(shared_tmp / "ma chine", images)
+    kind = ("torch", "nvidia-cublas-cu12", "nvidia-nccl-cu12", "nvidia-nvjitlink-cu12", "triton")
+    wheel(machine.wheels, "torch", "2.5.1", requires=kind[1:])
+    for name in kind[1:]:
+        wheel(machine.wheels, name.replace("-", "_"))
+    said = [line for line in machine.add("torch").ok().stderr.splitlines() if "warning" in line]
+    assert said == [
+        "== warning: torch 2.5.1 and 4 more of its kind are not in the image, and may not be built for the drivers and "
+        "libraries of this machine"
+    ]
 
 
 def test_the_users_settings_of_indexes_count(shared_tmp: Path, images: Images) -> None:

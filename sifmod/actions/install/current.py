@@ -18,6 +18,7 @@ from sifmod.config.shown import shown
 from sifmod.config.version import version_key
 from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError
+from sifmod.image.program import ask
 from sifmod.module.deciding import deciding
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
@@ -118,6 +119,8 @@ def oddities(before: Installation | None, request: InstallRequest) -> Iterator[s
     yield from in_words(outgoing_layers(before, request))
     if not plan.runtime.path:
         yield f"neither apptainer nor singularity is here: {plan.module} can be installed and loaded, but not used here"
+    elif plan.image and (program := ask(plan.runtime.path)) and program.unbound:
+        yield f"warning: {plan.runtime.path}: {program.unbound}"
 
 
 def difference(installation: Installation, plan: Plan) -> str:

@@ -2,9 +2,9 @@
 # Starts a command in this module's container: a wrapper in bin/ reads this file and says `launch COMMAND ARGUMENT...`,
 # with its own directory in sifmod_bin. That is where the generation is, and the prefix above it.
 #
-# POSIX sh, and no other process is started on the way: `launch` ends by becoming the runtime, so that arguments, exit
-# code and signals are the command's own. A command that cannot be started ends with 127, and standard error says why.
-# Variables begin with sifmod_, so that none of the user's is changed.
+# POSIX sh, and no other process is started on the way (but for a home behind a link): `launch` ends by becoming the runtime,
+# so that arguments, exit code and signals are the command's own. A command that cannot be started ends with 127, and standard
+# error says why. Variables begin with sifmod_, so that none of the user's is changed.
 
 sifmod_module={{ plan.module | string | shell }}
 sifmod_generation={{ generation | shell }}
@@ -205,7 +205,7 @@ sifmod_set_binds() {
   {% endif %}
   sifmod_bind_real "${HOME-}"
   {% for place in plan.scratch %}
-  if sifmod_is_users {{ place | scratch }}; then sifmod_add_bind {{ place | scratch }}; fi
+  sifmod_bind_place {{ place | scratch }}
   sifmod_bind_real {{ place | scratch }}
   {% endfor %}
   unset SINGULARITY_BIND APPTAINER_BIND
@@ -313,7 +313,33 @@ sifmod_bind_real() {
     esac
   done
   sifmod_real=$(CDPATH='' cd -P "$1" 2>/dev/null && pwd -P)
-  if sifmod_is_users "$sifmod_real"; then sifmod_add_bind "$sifmod_real"; fi
+  sifmod_bind_place "$sifmod_real"
+}
+
+# sifmod_bind_place PLACE: one of the user's, where the runtime can make a mount point for it.
+sifmod_bind_place() {
+  if sifmod_is_users "$1" && sifmod_makes_places; then sifmod_add_bind "$1"; fi
+}
+
+# Whether the runtime makes mount points that an image lacks: where its configuration forbids both ways, a bind of a home would
+# end each command. The configuration is looked for beside the program. The same in module.lua and module.tcl.
+sifmod_makes_places() {
+  sifmod_program=$(command -v "$sifmod_runtime")
+  if [ -L "$sifmod_program" ]; then sifmod_program=$(readlink -f "$sifmod_program"); fi
+  sifmod_kind=${sifmod_program##*/}
+  sifmod_top=${sifmod_program%/*/*}
+  if [ "$sifmod_top" = /usr ]; then sifmod_top=; fi
+  sifmod_file=$sifmod_top/etc/$sifmod_kind/$sifmod_kind.conf
+  sifmod_forbidden=
+  if [ ! -f "$sifmod_file" ] || [ ! -r "$sifmod_file" ]; then return 0; fi
+  while IFS=' =' read -r sifmod_verb sifmod_noun sifmod_value sifmod_rest; do
+    case "$sifmod_verb $sifmod_noun $sifmod_value" in
+      'enable overlay no' | 'enable underlay no') sifmod_forbidden=$sifmod_forbidden$sifmod_noun ;;
+    esac
+  done <"$sifmod_file"
+  case $sifmod_forbidden in
+    overlayunderlay | underlayoverlay) return 1 ;;
+  esac
 }
 
 # sifmod_is_users PLACE: whether it is a directory of the user's that can be bound.

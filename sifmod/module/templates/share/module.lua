@@ -61,6 +61,24 @@ local function is_users(place)
       and lfs.attributes(place, "mode") == "directory" and lfs.attributes(place, "uid") == lfs.attributes("/proc/self", "uid")
 end
 
+-- Whether the runtime makes mount points that an image lacks; the same as in launch.sh.
+local function makes_places(module)
+   for directory in (os.getenv("PATH") or ""):gmatch("/[^:]*") do
+      for _, kind in ipairs({ module.runtime, "singularity" }) do
+         local program = real(directory .. "/" .. kind)
+         if program and lfs.attributes(program, "mode") == "file" then
+            local top, name = program:match("^(.*)/[^/]+/([^/]+)$")
+            local file = top and io.open((top == "/usr" and "" or top) .. "/etc/" .. name .. "/" .. name .. ".conf")
+            if not file then return true end
+            local text = "\n" .. file:read("*a"):gsub("[ \t]+", " ") .. "\n"
+            file:close()
+            return not (text:find("\n ?enable overlay ?= ?no%s") and text:find("\n ?enable underlay ?= ?no%s"))
+         end
+      end
+   end
+   return true
+end
+
 -- Where the home and places of scratch are that are reached through links, and those places; the same as in launch.sh.
 local function places_of_user(module)
    local found, home = {}, os.getenv("HOME") or ""
@@ -77,7 +95,7 @@ local function places_of_user(module)
       take(place)
       take_real(place)
    end
-   return found
+   return found[1] and makes_places(module) and found or {}
 end
 
 -- The binds whose sources are there, and the sources of required ones that are not.

@@ -64,6 +64,24 @@ proc sifmod_is_users {place} {
         && [file isdirectory $place] && [file owned $place]}]
 }
 
+# Whether the runtime makes mount points that an image lacks; the same as in launch.sh.
+proc sifmod_makes_places {module} {
+    foreach directory [split [expr {[info exists ::env(PATH)] ? $::env(PATH) : {}}] :] {
+        foreach kind [list [dict get $module runtime] singularity] {
+            if {![string match /* $directory] || ![file isfile $directory/$kind]} {continue}
+            set program [file dirname [file normalize $directory/$kind/x]]
+            set top [file dirname [file dirname $program]]
+            set name [file tail $program]
+            if {[catch {open [expr {$top eq {/usr} ? {} : $top}]/etc/$name/$name.conf} file]} {return 1}
+            set text [read $file]
+            close $file
+            return [expr {![regexp -line {^[ \t]*enable overlay[ \t]*=[ \t]*no\M} $text]
+                || ![regexp -line {^[ \t]*enable underlay[ \t]*=[ \t]*no\M} $text]}]
+        }
+    }
+    return 1
+}
+
 # Where the home and places of scratch are that are reached through links, and those places; the same as in launch.sh.
 proc sifmod_places_of_user {module} {
     set found {}
@@ -79,6 +97,7 @@ proc sifmod_places_of_user {module} {
         regsub -all {/+} $place / plain
         if {$real ne $plain && "$real/" ne $plain && [sifmod_is_users $real]} {lappend found $real}
     }
+    if {![llength $found] || ![sifmod_makes_places $module]} {return}
     return $found
 }
 
