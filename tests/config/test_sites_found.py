@@ -287,7 +287,7 @@ def test_the_first_unknown_variable_by_its_name_is_told() -> None:
     with pytest.raises(OptionError) as caught:
         option_layers({}, {"SIFMOD_ZZZ": "", "SIFMODE": "x", "SIFMOD_LINKS": "1", "OTHER": "x"})
     assert caught.value.message == "SIFMOD_LINKS: unknown variable; did you mean SIFMOD_LINK?"
-    assert caught.value.hint.startswith("known are SIFMOD_ACCELERATOR, SIFMOD_ARCH, ")
+    assert caught.value.hint.startswith("known are SIFMOD_ACCELERATOR, SIFMOD_ANY_CONTAINER, SIFMOD_ARCH, ")
 
 
 def test_what_the_command_line_says_about_an_easyconfig() -> None:
