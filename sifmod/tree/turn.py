@@ -72,7 +72,7 @@ class Turn:
                 time.sleep(pause)
         except Timeout:
             pass
-        except (OSError, NotImplementedError):
+        except (OSError, NotImplementedError):  # a file system without flock: each waiter looks by itself
             self._looking = self._holding = None
 
     def taken(self) -> None:
