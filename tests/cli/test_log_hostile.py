@@ -43,6 +43,7 @@ def line(**other: Any) -> str:
         "to": 1,
         "image": None,
         "size": None,
+        "layer": None,
     }
     return json.dumps({**fields, **other})
 
