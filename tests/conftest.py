@@ -13,6 +13,7 @@ import pytest
 from support import module_tool as tools
 from support.images import Images
 from support.longest import LONGEST
+from support.memory import MEMORY, temporary
 from support.module_tool import ModuleTool
 from support.registry import Registry
 from support.runtime import NAMED, RUNTIME
@@ -56,17 +57,13 @@ OF_THE_MODULES = (
 )
 
 
-MEMORY = Path("/dev/shm")
-ROOM = 6 << 30  # bytes that a run of all tests takes at most
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Have xdist begin files in the order of LONGEST, not in that of their numbers of tests.
 
-    Temporary directories are in memory where there is room: a file system with a disk waits for each of the syncs.
+    Temporary directories are in memory where there is room.
     """
     config.option.loadscopereorder = False
-    if os.access(MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    if temporary() == MEMORY:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from support.images import Images
-from support.roles import every, pairwise, tried
+from support.roles import Unchanged, every, pairwise, tried
 from support.writing_commands import made_world
 
 
@@ -27,11 +27,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", default="", metavar="WORD", help="commands with this in them")
     given = parser.parse_args(arguments)
     begin, findings, count = time.monotonic(), 0, 0
+    unchanged: Unchanged = {}
     with made_world(Images()) as world:
         for row in pairwise() if given.pairwise else every():
             if given.only in str(row):
                 count += 1
-                for wrong in tried(world, row):
+                for wrong in tried(world, row, unchanged):
                     findings += 1
                     print(f"{row}: {wrong}", flush=True)
     print(f"{count} combinations, {findings} findings, {(time.monotonic() - begin) / 60:.1f} minutes")

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from support.disk_state import State, disk_state
+from support.disk_state import State
 from support.writing_commands import COMMANDS, MEMBERS, SKIP, USERS, Command, World
 
 UMASKS = (0o022, 0o077, 0o002, 0o007)
@@ -64,8 +64,14 @@ def pairwise() -> Iterator[Row]:
             yield Row(command, who, umask, SHARING[(place + number // len(UMASKS)) % len(SHARING)])
 
 
-def tried(world: World, row: Row) -> list[str]:
-    """What was wrong when this user typed the command, in a tree that the publisher had made."""
+Unchanged = dict[tuple[str, ...], list[str]]
+
+
+def tried(world: World, row: Row, unchanged: Unchanged) -> list[str]:
+    """What was wrong when this user typed the command, in a tree that the publisher had made.
+
+    `unchanged`: what was wrong after a command that had changed nothing, which is the same after any other such.
+    """
     world.reset(row.command.start, row.sharing, row.made_with)
     before = state(world)
     done = world.run(row.who, row.umask, row.command.words)
@@ -75,11 +81,16 @@ def tried(world: World, row: Row) -> list[str]:
         wrong.append(f"ended with {done.code}, not with {codes(row)}: {said[-600:]}")
     if done.code == CLOSED and "hint: " not in done.stderr:
         wrong.append(f"no hint: {done.stderr}")
-    if row.who not in row.writers or row.command.writes == "nothing":
-        changed = differing(before, state(world))
-        wrong += [f"changed {len(changed)} files: {', '.join(changed[:4])}"] if changed else []
+    changed = differing(before, state(world))
+    if changed and (row.who not in row.writers or row.command.writes == "nothing"):
+        wrong.append(f"changed {len(changed)} files: {', '.join(changed[:4])}")
     if row.who in row.writers:
-        wrong += after(world, row)
+        situation = (row.command.start, row.sharing, f"{row.made_with} {row.umask}", row.who)
+        if changed or situation not in unchanged:
+            found = after(world, row)
+            wrong += found
+            if not changed:
+                unchanged[situation] = found
     return wrong
 
 
@@ -115,9 +126,16 @@ def after(world: World, row: Row) -> list[str]:
 
 
 def state(world: World) -> State:
-    """All that is no user's own."""
-    places = (world.prefix, world.area / "staging tree", world.area / "stacks")
-    return disk_state(*(place for place in places if place.exists()))
+    """All that is no user's own: of a directory mode and owner, of all else that it is the same and has not changed."""
+    found: State = {}
+    for top in (world.prefix, world.area / "staging tree", world.area / "stacks"):
+        for directory, directories, files in os.walk(top):
+            for name in (".", *directories, *files):
+                path = os.path.normpath(f"{directory}/{name}")
+                status = os.lstat(path)
+                once = () if stat.S_ISDIR(status.st_mode) else (status.st_ino, status.st_size, status.st_ctime_ns)
+                found[path] = (status.st_mode, status.st_uid, *once)
+    return found
 
 
 def differing(before: State, now: State) -> list[str]:
@@ -147,8 +165,13 @@ def _opened(world: World) -> Iterator[Path]:
     live += world.prefix.glob("layers/*/*/*/*/live")
     for top in (world.prefix / "modules", world.prefix / "life", *live):
         for directory, _, files in os.walk(top.resolve()):
-            paths = (Path(directory, name) for name in (".", *files) if not name.startswith((".life.json", ".lock")))
-            yield from (path.resolve() for path in paths if path.exists())
+            yield Path(directory)
+            for name in files:
+                path = Path(directory, name)
+                if path.is_symlink():
+                    path = path.resolve()
+                if not name.startswith((".life.json", ".lock")) and path.exists():
+                    yield path
 
 
 def _has(status: os.stat_result, user: tuple[int, ...], need: int) -> bool:

@@ -22,8 +22,10 @@ from sifmod.cli.main import cli
 from support.command import run
 from support.config import write
 from support.images import Images
+from support.memory import temporary
 from support.registry import Registry
 from support.runtime import RUNTIME
+from support.starts import Starts
 from support.trial import Place, make_place
 from support.victim import Outcome, Victim
 from support.wheels import wheel
@@ -231,10 +233,11 @@ class World:
     victim: Victim
     users: Mapping[str, tuple[int, ...]]  # uid, gid, further groups
     registry: str
+    starts: Starts
 
     @property
     def area(self) -> Path:
-        return self.place.directory / "work area"
+        return self.starts.top
 
     @property
     def prefix(self) -> Path:
@@ -287,26 +290,24 @@ class World:
     def reset(self, start: str, sharing: str, umask: int) -> None:
         """The area as this start is, made by the publisher under this umask."""
         self.settings(sharing)
-        made = self.place.directory / "starts" / f"{start} {sharing} {umask:03o}"
-        if not made.exists():
-            before, commands = STARTS[start]
-            if before:
-                self.reset(before, sharing, umask)
-            else:
-                self._empty(sharing)
-            for words in commands:
-                self.ok("publisher", umask, words)
-                if start == "kernel":
-                    for other in USERS[1:]:
-                        self.run(other, umask, words)
-            for handed_on in ("staging tree", "stacks"):  # to whom publishes, and to all
-                if (self.area / handed_on).exists():
-                    subprocess.run(("chmod", "-R", "a+rX", self.area / handed_on), check=True)
-            made.parent.mkdir(exist_ok=True)
-            subprocess.run(("cp", "-a", self.area, made), check=True)
+        name = f"{start} {sharing} {umask:03o}"
+        if name in self.starts.kept:
+            self.starts.put_back(name)
+            return
+        before, commands = STARTS[start]
+        if before:
+            self.reset(before, sharing, umask)
         else:
-            shutil.rmtree(self.area, ignore_errors=True)
-            subprocess.run(("cp", "-a", made, self.area), check=True)
+            self._empty(sharing)
+        for words in commands:
+            self.ok("publisher", umask, words)
+            if start == "kernel":
+                for other in USERS[1:]:
+                    self.run(other, umask, words)
+        for handed_on in ("staging tree", "stacks"):  # to whom publishes, and to all
+            if (self.area / handed_on).exists():
+                subprocess.run(("chmod", "-R", "a+rX", self.area / handed_on), check=True)
+        self.starts.keep(name)
 
     def _empty(self, sharing: str) -> None:
         shutil.rmtree(self.area, ignore_errors=True)
@@ -348,7 +349,7 @@ def _users() -> dict[str, tuple[int, ...]]:
 @contextmanager
 def made_world(images: Images) -> Iterator[World]:
     """The machine, with no tree yet."""
-    with TemporaryDirectory(dir="/tmp", prefix="sifmod-tests-", ignore_cleanup_errors=True) as directory:
+    with TemporaryDirectory(dir=temporary(), prefix="sifmod-tests-", ignore_cleanup_errors=True) as directory:
         Path(directory).chmod(0o755)
         top = Path(directory) / "a site"
         top.mkdir(mode=0o755)
@@ -379,10 +380,12 @@ def made_world(images: Images) -> Iterator[World]:
             registry.start()
             stack.callback(registry.stop)
             victim = stack.enter_context(Victim(env))
-            world = World(place, victim, _users(), registry.address)
+            area = place.directory / "work area"
+            world = World(place, victim, _users(), registry.address, Starts(area, place.directory / "starts"))
             world.settings("none")
             world._empty("none")
             assert victim.warm(("install", top / "a" / "Tiny-1.0.yaml", SKIP, "--extended-dry-run")).code == 0
+            assert victim.warm(("doctor",)).code == 1  # which runtime there is: found out once
             yield world
 
 

@@ -10,7 +10,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -59,11 +59,33 @@ def test_every_option_that_makes_another_write_is_listed() -> None:
         assert f'"{words.split()[-1]}"' in (Path(__file__).parent / file).read_text()
 
 
+@dataclass(frozen=True)
+class Undisturbed:
+    """What a command does when it is alone, in a tree of the group."""
+
+    codes: tuple[int | None, ...]  # of the command, and of the same once more
+    made: tuple[Path, ...]  # the first makes them in the prefix
+    result: tuple[str, ...]  # of both
+
+
+@pytest.fixture(scope="module")
+def undisturbed(world: World) -> dict[Command, Undisturbed]:
+    found = {}
+    for command in IN_THE_TREE:
+        world.reset(command.start, "group", UMASK)
+        before = set(files(world.prefix))
+        first = by_publisher(world, command)
+        made = tuple(path for path in sorted({*files(world.prefix)} - before) if ".locks" not in path.parts)
+        codes = (first.code, by_publisher(world, command).code)
+        found[command] = Undisturbed(codes, made, result(world))
+    return found
+
+
 def by_publisher(world: World, command: Command) -> Outcome:
     return world.run("publisher", UMASK, command.words)
 
 
-def test_two_of_each_at_once(world: World) -> None:
+def test_two_of_each_at_once(world: World, undisturbed: dict[Command, Undisturbed]) -> None:
     """One result, as of two that come one after the other; nothing is left over, and the tree can be worked in."""
     wrong = []
     with Victim(world.victim.env) as second, ThreadPoolExecutor(2) as threads:
@@ -71,9 +93,7 @@ def test_two_of_each_at_once(world: World) -> None:
         assert second.warm(warm).code == 0
         worlds = (world, replace(world, victim=second))
         for command in IN_THE_TREE:
-            world.reset(command.start, "group", UMASK)
-            alone = [by_publisher(world, command).code for _ in worlds]
-            expected = result(world)
+            alone, expected = undisturbed[command].codes, undisturbed[command].result
             world.reset(command.start, "group", UMASK)
             done = list(threads.map(lambda one, command=command: by_publisher(one, command), worlds))
             found = result(world)
@@ -114,17 +134,15 @@ def as_hard_link(path: Path, private: Path) -> None:
 
 
 @pytest.mark.parametrize("plant", [as_link, as_pipe, as_hard_link])
-def test_a_member_plants_what_the_command_will_write(world: World, plant: Callable[[Path, Path], None]) -> None:
+def test_a_member_plants_what_the_command_will_write(
+    world: World, undisturbed: dict[Command, Undisturbed], plant: Callable[[Path, Path], None]
+) -> None:
     """Nothing outside the prefix changes, nothing private comes into it, and the command ends."""
     wrong = []
     for command in IN_THE_TREE:
         world.reset(command.start, "group", UMASK)
-        before = set(files(world.prefix))
-        by_publisher(world, command)
-        new = [path for path in sorted({*files(world.prefix)} - before) if ".locks" not in path.parts]
-        world.reset(command.start, "group", UMASK)
         private = privately(world)
-        for path in new:
+        for path in undisturbed[command].made:
             if path.parent.is_dir():
                 plant(path, private)
                 os.chown(path, *world.users["member"][:2], follow_symlinks=False)
