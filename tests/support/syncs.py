@@ -7,11 +7,14 @@ ends: the directory is synced after it. Directories that are made on the way do 
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from support.command import Result, run
 from support.generation import find
+from support.victim import Outcome, Victim
 
 CALLS = "openat,write,pwrite64,copy_file_range,sendfile,ioctl,fsync,fdatasync,link,linkat,symlink,symlinkat,rename"
 HIDDEN = (".staging", ".locks")  # what nobody looks at after a crash but to remove it
@@ -25,22 +28,43 @@ def traced(
 ) -> tuple[Result, list[str]]:
     """Run `args`, and give the lines of its threads in the order of their beginnings; `options` are strace's."""
     directory.mkdir()
+    result = run((*_strace(directory, *options), *args), env=env)
+    return result, _lines(directory.iterdir())
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """A victim that strace follows, so that the start of an interpreter is traced once for many commands."""
+
+    victim: Victim
+    directory: Path
+
+    def run(self, words: Sequence[str | Path], env: Mapping[str, str]) -> tuple[Outcome, list[str]]:
+        """One command line, typed in the HOME of `env`, and the lines of its processes.
+
+        They are whole: strace has ended the files of a process before it lets the victim write its answer.
+        """
+        before = {*self.directory.iterdir()}
+        outcome = self.victim.run(words, env=env)
+        return outcome, _lines({*self.directory.iterdir()} - before)
+
+
+@contextmanager
+def tracing(directory: Path, env: Mapping[str, str], warm: Sequence[str | Path]) -> Iterator[Tracing]:
+    """The server; `warm` is a command line that changes nothing."""
+    with Victim(env, *map(str, _strace(directory))) as victim:
+        assert victim.warm(warm).code == 0
+        yield Tracing(victim, directory)
+
+
+def _strace(directory: Path, *options: str) -> tuple[str | Path, ...]:
     calls = f"trace={CALLS},?renameat,?renameat2"
-    strace: tuple[str | Path, ...] = (
-        find("strace"),
-        "-ff",
-        "-ttt",
-        "-y",
-        "-qqq",
-        "-o",
-        directory / "trace",
-        "-e",
-        calls,
-        *options,
-        "--seccomp-bpf",
-    )
-    result = run((*strace, *args), env=env)
-    return result, sorted(line for file in directory.iterdir() for line in file.read_text().splitlines())
+    output = ("-ff", "-ttt", "-y", "-qqq", "-o", directory / "trace", "-e", calls)
+    return find("strace"), *output, *options, "--seccomp-bpf"
+
+
+def _lines(files: Iterable[Path]) -> list[str]:
+    return sorted(line for file in files for line in file.read_text().splitlines())
 
 
 def mistakes(lines: Sequence[str], top: Path, ignored: Sequence[Path] = ()) -> list[str]:

@@ -5,15 +5,14 @@ A new command is in all of these tests as soon as it is in COMMANDS of tests/sup
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from support.command import SIFMOD, run
+from support.command import run
 from support.images import Images
 from support.roles import Row, Unchanged, after, pairwise, tried, unreadable
 from support.runtime import RUNTIME
-from support.syncs import mistakes, traced
+from support.syncs import Tracing, mistakes, tracing
 from support.writing_commands import COMMANDS, USERS, Command, World, made_world, options_of_all
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run commands as users of two groups")
@@ -32,6 +31,13 @@ DURABLE = tuple(  # a sandbox is there to be changed, and is made again from its
 @pytest.fixture(scope="module")
 def world(images: Images) -> Iterator[World]:
     with made_world(images) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def traced(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tracing]:
+    env = {**world.victim.env, **RUNTIME.userns, "PATH": f"{world.place.env['PATH']}:{os.environ['PATH']}"}
+    with tracing(tmp_path_factory.mktemp("traces"), env, ("config", "show")) as made:
         yield made
 
 
@@ -60,14 +66,13 @@ def test_a_tree_of_the_group_is_opened_to_all(world: World, umask: int) -> None:
 
 
 @pytest.mark.parametrize("command", DURABLE, ids=str)
-def test_data_is_synced_before_names(world: World, command: Command, tmp_path: Path) -> None:
+def test_data_is_synced_before_names(world: World, command: Command, traced: Tracing) -> None:
     world.reset(command.start, PLAIN, 0o022)
     run(("chown", "-hR", "0:0", world.area)).ok()  # strace runs it as root
     words = [word.format(**world.names("publisher")) for word in command.words.split()]
-    path = f"{world.place.env['PATH']}:{os.environ['PATH']}"
-    env = {**world.place.env, **RUNTIME.userns, "PATH": path, "HOME": str(world.home("publisher"))}
-    result, lines = traced(tmp_path / "traces", (*SIFMOD, *words), env)
-    result.ok()
+    outcome, lines = traced.run(words, {"HOME": str(world.home("publisher"))})
+    assert outcome.code == 0, outcome.stderr
+    assert lines
     assert mistakes(lines, world.area, [world.home("publisher") / ".cache"]) == []
 
 

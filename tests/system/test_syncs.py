@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from support.command import SIFMOD, run
 from support.config import write
 from support.images import Images
 from support.promotion import PACKED, Promotion
-from support.syncs import calls, mistakes, traced
+from support.syncs import Tracing, calls, mistakes, traced, tracing
 from support.trial import Place, make_place
 from support.user import OrdinaryUser
 
@@ -21,82 +22,106 @@ def place(images: Images, tmp_path: Path) -> Place:
     return make_place(images, tmp_path)
 
 
-def sifmod(place: Place, words: Sequence[str | Path], *options: str) -> list[str]:
-    """What was wrong with the order of syncs of one command; `options` are strace's."""
-    lines = trace(place, words, *options)
-    assert any(call in line for line in lines for call in (" rename(", " renameat(", " link(", "linkat("))
-    return mistakes(lines, place.directory, [*place.directory.glob("traces-*"), place.directory / ".config"])
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tracing]:
+    env = Place(tmp_path_factory.mktemp("nowhere")).env
+    with tracing(tmp_path_factory.mktemp("traces"), env, ("config", "show")) as made:
+        yield made
 
 
-def trace(place: Place, words: Sequence[str | Path], *options: str) -> list[str]:
-    """The system calls of one command."""
-    number = sum(path.name.startswith("traces-") for path in place.directory.iterdir())
-    result, lines = traced(place.directory / f"traces-{number}", (*SIFMOD, *words), place.env, *options)
-    result.ok()
-    return lines
+@dataclass(frozen=True)
+class Traced:
+    """Commands in a place."""
+
+    place: Place
+    warm: Tracing
+
+    def lines(self, *words: str | Path) -> list[str]:
+        """The system calls of one command."""
+        outcome, lines = self.warm.run(words, self.place.env)
+        assert outcome.code == 0, outcome.stderr
+        return lines
+
+    def mistakes(self, *words: str | Path) -> list[str]:
+        """What was wrong with the order of syncs of one command."""
+        return self._mistakes(self.lines(*words))
+
+    def without_links(self, *words: str | Path) -> list[str]:
+        """The same where no file can have a second name."""
+        traces = self.place.directory / f"traces-{len([*self.place.directory.glob('traces-*')])}"
+        result, lines = traced(traces, (*SIFMOD, *words), self.place.env, "-e", "inject=link,?linkat:error=EMLINK")
+        result.ok()
+        return self._mistakes(lines)
+
+    def _mistakes(self, lines: Sequence[str]) -> list[str]:
+        assert any(call in line for line in lines for call in (" rename(", " renameat(", " link(", "linkat("))
+        directory = self.place.directory
+        return mistakes(lines, directory, [*directory.glob("traces-*"), directory / ".config"])
 
 
-NO_LINKS = "inject=link,?linkat:error=EMLINK"
+@pytest.fixture
+def sifmod(place: Place, warm: Tracing) -> Traced:
+    return Traced(place, warm)
 
 
-def test_every_verb_syncs_data_before_names_and_names_before_it_ends(place: Place) -> None:
+def test_every_verb_syncs_data_before_names_and_names_before_it_ends(place: Place, sifmod: Traced) -> None:
     own = place.prefix / "software" / "Tiny" / "1.0" / "own" / "inner"
     module = ("Tiny/1.0", "--prefix", place.prefix)
-    assert sifmod(place, place.install("a")) == []
+    assert sifmod.mistakes(*place.install("a")) == []
     own.mkdir(parents=True)
     (own / "results.csv").write_text("mine")
     (own / "link").symlink_to("results.csv")
     (own / "results.csv").chmod(0o750)
     os.utime(own / "results.csv", (1, 1))
-    assert sifmod(place, place.install("b")) == []
+    assert sifmod.mistakes(*place.install("b")) == []
     assert (place.prefix / "software" / "Tiny" / "1.0" / "own" / "inner" / "link").read_text() == "mine"
-    assert sifmod(place, place.install("c"), "-e", NO_LINKS) == []
+    assert sifmod.without_links(*place.install("c")) == []
     assert (place.prefix / "software" / "Tiny" / "1.0" / "own" / "inner" / "link").read_text() == "mine"
     copied = (own / "results.csv").stat()
     assert (copied.st_nlink, copied.st_mode & 0o777, copied.st_mtime) == (1, 0o750, 1)
-    assert sifmod(place, place.install("b")) == []
+    assert sifmod.mistakes(*place.install("b")) == []
     (place.prefix / "software" / "Tiny" / "1.0" / "tiny.sif").unlink()
-    assert sifmod(place, place.install("b")) == []
-    assert sifmod(place, ("rollback", *module)) == []
-    assert sifmod(place, ("uninstall", *module)) == []
+    assert sifmod.mistakes(*place.install("b")) == []
+    assert sifmod.mistakes("rollback", *module) == []
+    assert sifmod.mistakes("uninstall", *module) == []
     for mine in place.prefix.glob("software/Tiny/.generations/1.0/*/own"):
         shutil.rmtree(mine)
-    assert sifmod(place, ("gc", "--yes", "--days", "0", "--prefix", place.prefix)) == []
+    assert sifmod.mistakes("gc", "--yes", "--days", "0", "--prefix", place.prefix) == []
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
-def test_a_fetch_too(place: Place, images: Images, force: tuple[str, ...]) -> None:
+def test_a_fetch_too(place: Place, sifmod: Traced, images: Images, force: tuple[str, ...]) -> None:
     source = f"oci:{images.tiny_layout()}"
     target = place.directory / "out" / "x.sif"
     target.parent.mkdir()
-    assert sifmod(place, ("fetch", source, "--prefix", place.prefix, *force)) == []
-    assert sifmod(place, ("fetch", source, "--prefix", place.prefix, "-o", target, *force)) == []
+    assert sifmod.mistakes("fetch", source, "--prefix", place.prefix, *force) == []
+    assert sifmod.mistakes("fetch", source, "--prefix", place.prefix, "-o", target, *force) == []
     target.unlink()
-    assert sifmod(place, ("fetch", source, "--prefix", place.prefix, "-o", target), "-e", NO_LINKS) == []
+    assert sifmod.without_links("fetch", source, "--prefix", place.prefix, "-o", target) == []
 
 
-def test_an_import_too(place: Place) -> None:
+def test_an_import_too(place: Place, sifmod: Traced) -> None:
     source = Path(__file__).parents[1] / "import" / "shpc" / "samtools" / "container.yaml"
-    assert sifmod(place, ("import", source, "-o", place.directory)) == []
+    assert sifmod.mistakes("import", source, "-o", place.directory) == []
 
 
-def test_the_stores_receipt_is_there_before_its_image(place: Place) -> None:
+def test_the_stores_receipt_is_there_before_its_image(place: Place, sifmod: Traced) -> None:
     """An image without one is nobody's, and is never removed."""
-    lines = trace(place, place.install("a"))
+    lines = sifmod.lines(*place.install("a"))
     names = [paths[-1] for call, paths, _ in calls(lines) if call.startswith("rename")]
     stored = [Path(name).suffix for name in names if "/images/sha256/" in name]
     assert stored == [".json", ".sif"]
 
 
 @pytest.mark.parametrize("name", ["it.tar", "it"])
-def test_a_bundle_too(place: Place, name: str) -> None:
+def test_a_bundle_too(place: Place, sifmod: Traced, name: str) -> None:
     stack = place.directory / "stack.yaml"
     easyconfig = str(place.install("a")[1])
     write(stack, f"name: ours\neasyconfigs: ['{easyconfig}']\n")
     for words in (("apply", stack, "--skip-sanity-check"), ("lock", stack)):
-        trace(place, ("stack", *words, "--prefix", place.prefix))
+        sifmod.lines("stack", *words, "--prefix", place.prefix)
     bundle = ("stack", "bundle", stack, "--no-wheels", "-o", place.directory / name, "--prefix", place.prefix)
-    assert sifmod(place, bundle) == []
+    assert sifmod.mistakes(*bundle) == []
 
 
 def test_a_promoted_layer_too(shared_tmp: Path, images: Images, ordinary_user: OrdinaryUser) -> None:
