@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import layout_for, load_context, reporter, resolve, tree
+from sifmod.cli.context import load_context, load_facts, reporter, resolve, tree
 from sifmod.cli.output import counted, echo, print_json, quiet, say
 from sifmod.cli.shared_options import SiteOptions, TreeOptions
 from sifmod.errors import OptionError
@@ -63,7 +63,7 @@ def sbom_command(given: SbomOptions) -> None:
     target = Path(given.output) if given.output and given.output != "-" else None
     if target:
         check_target(target)
-    layout = layout_for(given.prefix)
+    layout = tree(load_facts(given.settings).site.prefix)
     meant = subject(given.name, layout)
     module = meant.installation.module if meant.installation else None
     trees = layouts(layout.prefix, os.environ)
@@ -100,7 +100,7 @@ def diff_command(given: DiffOptions) -> None:
     from sifmod.actions.diff import diff
     from sifmod.actions.subject import before as generation_before
 
-    layout, before, after = layout_for(given.prefix), given.before, given.after
+    layout, before, after = tree(load_facts(given.settings).site.prefix), given.before, given.after
     new = subject(after or before, layout)
     if after is None and (new.installation is None or "@" in before):
         raise OptionError(f"{before} can be compared with another module or image only", "name two of them")

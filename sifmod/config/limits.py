@@ -20,6 +20,8 @@ LimitName = Literal[
     "pattern_directories",
     "pattern_files",
     "lock_size",
+    "requirements_size",
+    "requirement_size",
     "bundle_files",
     "bundle_file_size",
     "bundle_size",
@@ -43,13 +45,17 @@ class Limits(Model):
     include_depth: Count = 11
     """Depth of nested includes in stack files."""
     included_files: Count = 1000
-    """Files that a stack includes, counted at each include."""
+    """Files that a stack includes or a requirements.txt names, counted each time."""
     pattern_directories: Count = 5_000
     """Directories that a pattern in a stack or a bind path visits."""
     pattern_files: Count = 50_000
     """Files that a pattern in a stack or a bind path matches."""
     lock_size: Size = 64 << 20
-    """Bytes of a lock (modules or packages) or of a requirements.txt."""
+    """Bytes of a lock (modules or packages)."""
+    requirements_size: Size = 4 << 20
+    """Bytes of a requirements.txt with the files that it names."""
+    requirement_size: Size = 64 << 10
+    """Characters of one requirement in it, digests included."""
     bundle_files: Count = 50_000
     """Files in a bundle."""
     bundle_file_size: Size = 64 << 20

@@ -261,3 +261,60 @@ def test_what_is_installed_is_rendered_again_without_it(
     assert disk_state(here / "prefix/software/App") == before
     other = live_number(Layout(here / "prefix"), ModuleName("Other", "1"))
     assert other == (1 if more == ["-D"] else 2)
+
+
+@pytest.mark.parametrize("words", ["description: works now", "env: {A: repaired}", "wrappers: [sh, ls]"])
+def test_a_bad_image_stays_held_whatever_is_said_of_it(
+    here: Path, images: Images, words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Where the rollback changed the image, its digest is held: no text tells a repair from a remark."""
+    bad = images.tiny("bad")
+    text = f"name: App\nversion: '1'\nimage: {{sources: ['{bad}'], filename: tiny.sif}}\n"
+    write(here / "App-1.yaml", f"{text}wrappers: [sh]\nenv: {{A: third}}\n")
+    assert run([*APPLY, "-q"]) == 0
+    assert generation(here) == 3
+    assert run(["rollback", "App/1"]) == 0
+    assert generation(here) == 1
+    before = disk_state(here / "prefix/software/App")
+    key = words.partition(":")[0]
+    others = "".join(f"{line}\n" for line in ("wrappers: [sh]", "env: {A: third}") if not line.startswith(key))
+    write(here / "App-1.yaml", f"{text}{others}{words}\n")
+    copy = shutil.copyfile(bad, here / "copied.sif")
+    elsewhere = write(here / "else where/App-1.yaml", (here / "App-1.yaml").read_text().replace(str(bad), str(copy)))
+    for path in ("App-1.yaml", str(elsewhere)):
+        capfd.readouterr()
+        assert run(["install", SKIP, path]) == 18
+        assert "generation 3 is held since" in capfd.readouterr().err
+    assert run([*APPLY, "--fail-on-held"]) == 1
+    assert disk_state(here / "prefix/software/App") == before
+    easyconfig(here, "App", images, "{A: fourth}")
+    assert run([*APPLY, "--fail-on-held"]) == 0  # another image
+    assert generation(here) == 4
+
+
+@pytest.mark.parametrize("words", ["description: works now", "homepage: https://example.org", "whatis: [x]"])
+def test_other_words_about_the_same_content_end_no_hold(
+    here: Path, words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = here / "App-1.yaml"
+    path.write_text(f"{path.read_text()}{words}\n")
+    before = disk_state(here / "prefix/software")
+    capfd.readouterr()
+    assert run(["install", SKIP, str(path)]) == 18
+    assert "generation 2 is held since" in capfd.readouterr().err
+    assert run([*APPLY, "--fail-on-held"]) == 1
+    assert disk_state(here / "prefix/software") == before
+
+
+def test_a_description_that_was_rolled_back_from_is_held(here: Path, images: Images) -> None:
+    """Where nothing else differs, the words are what was bad."""
+    easyconfig(here, "App", images, f"{GOOD}\ndescription: right")
+    assert run([*APPLY, "-q"]) == 0
+    easyconfig(here, "App", images, f"{GOOD}\ndescription: wrong")
+    assert run([*APPLY, "-q"]) == 0
+    assert run(["rollback", "App/1"]) == 0
+    assert generation(here) == 3
+    assert run([*APPLY, "--fail-on-held"]) == 1
+    easyconfig(here, "App", images, f"{GOOD}\ndescription: better")
+    assert run([*APPLY, "--fail-on-held"]) == 0
+    assert generation(here) == 5

@@ -1,12 +1,17 @@
 """`sifmod sbom`: a CycloneDX document that its own schema accepts, the same each time."""
 
 import json
+import os
 import struct
+import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
+from cyclonedx.model.bom_ref import BomRef
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from cyclonedx.validation.xml import XmlValidator
@@ -18,6 +23,7 @@ from sifmod.config.name import ModuleName
 from sifmod.module.image_origin import NO_ORIGIN
 from sifmod.tree.layer import Layer
 from support.answer import answer
+from support.config import write
 from support.disk_state import disk_state
 from support.inside import sif
 
@@ -183,3 +189,42 @@ def test_a_date_that_is_none(here: Path, monkeypatch: pytest.MonkeyPatch, capfd:
     assert run(["sbom", "image.sif", "-o", "x.json"]) == 2
     assert "SOURCE_DATE_EPOCH=soon is no number of seconds since 1970" in capfd.readouterr().err
     assert disk_state(here) == before
+
+
+def test_a_file_that_is_mostly_holes_is_not_read(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    os.truncate(here / "image.sif", 1 << 42)
+    began, before = time.monotonic(), sorted(here.rglob("*"))
+    assert run(["sbom", str(here / "image.sif")]) == 10
+    assert "image.sif has 4.4 TB, of which" in capfd.readouterr().err
+    assert time.monotonic() - began < 20
+    assert sorted(here.rglob("*")) == before
+
+
+def test_of_many_packages_it_takes_time_in_proportion(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The library searches all components for each, 320 000 comparisons here: they are counted, not timed."""
+    names = {f"{SITE}/p{number}-1.dist-info/METADATA": f"Name: p{number}\nVersion: 1\n" for number in range(800)}
+    sif(here / "many.sif", FILES | names)
+    compared = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal compared
+        compared += event == "call" and frame.f_code is BomRef.__eq__.__code__
+
+    sys.setprofile(count)
+    try:
+        assert run(["sbom", str(here / "many.sif")]) == 0
+    finally:
+        sys.setprofile(None)
+    found = json.loads(capfd.readouterr().out)
+    assert len(found["components"]) == len(found["dependencies"]) - 1 > 800
+    assert compared < 100_000
+
+
+def test_more_packages_than_the_bound_are_left_out_and_said(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(here / "home/.config/sifmod/config.yaml", "limits: {image_packages: 2}\n")
+    assert run(["sbom", str(here / "image.sif")]) == 0
+    told = capfd.readouterr()
+    assert "it has more packages than 2 (`limits: {image_packages: N}` in the settings raises the bound)" in told.err
+    assert len(json.loads(told.out)["components"]) == 3
+    assert run(["diff", str(here / "image.sif"), str(here / "image.sif")]) == 0
+    assert "it has more packages than 2" in capfd.readouterr().err

@@ -2,7 +2,9 @@
 
 import base64
 import json
+import os
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -169,3 +171,21 @@ def test_a_login_that_does_not_work_is_not_printed(said: Said, web: Web, own_hom
     web.answers["/v2/a/b/manifests/1"] = answer(401, headers={"WWW-Authenticate": f'Bearer realm="{realm}?s3cret"'})
     web.answers["/token"] = answer(401)
     assert "it did not accept the login in" in said("fetch", f"docker://{host}/a/b:1", code=10)
+
+
+def test_a_helper_that_floods_its_output_is_stopped_and_named(
+    said: Said, web: Web, own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = f"127.0.0.1:{web.server_address[1]}"
+    helper = tmp_path / "programs/docker-credential-flood"
+    helper.parent.mkdir()
+    helper.write_text("#!/bin/sh\nexec yes s3cret\n")
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{helper.parent}:{os.environ['PATH']}")
+    (own_home / ".docker").mkdir()
+    (own_home / ".docker" / "config.json").write_text(json.dumps({"credHelpers": {host: "flood"}}))
+    web.answers["/v2/a/b/manifests/1"] = answer(401, headers={"WWW-Authenticate": "Basic realm=x"})
+    began = time.monotonic()
+    told = said("fetch", f"docker://{host}/a/b:1", code=10)
+    assert "docker-credential-flood wrote more than 1048576 bytes, and was stopped" in told
+    assert time.monotonic() - began < 30  # its output was read for a minute before, into memory

@@ -66,6 +66,12 @@ def a_recipe(here: Path, images: Images) -> list[str]:
     return ["install", str(write(here / "Tiny-1.yaml", text)), "--skip-sanity-check"]
 
 
+def requirements(here: Path, images: Images) -> list[str]:
+    write(here / "wanted.txt", f"-e {'x' * 2000}\n")
+    text = f"{EASYCONFIG}  build: {{from: '{images.tiny_sif}', requirements: wanted.txt}}\n"
+    return ["install", str(write(here / "Tiny-1.yaml", text)), "--skip-sanity-check"]
+
+
 def an_archive(here: Path, images: Images) -> list[str]:  # noqa: ARG001
     with tarfile.open(here / "x.tar", "w") as archive:
         for name in ("oci-layout", "index.json", "b", "c"):
@@ -86,6 +92,8 @@ CASES: dict[str, tuple[Callable[[Path, Images], list[str]], str]] = {
     "bundle_file_size": (a_bundle, "1KiB"),
     "bundle_size": (a_bundle, "1KiB"),
     "lock_size": (a_lock, "1KiB"),
+    "requirements_size": (requirements, "1KiB"),
+    "requirement_size": (requirements, "1KiB"),
     "build_files": (a_recipe, "2"),
     "archive_files": (an_archive, "1"),
     "header_size": (an_archive, "1KiB"),
@@ -124,6 +132,6 @@ def test_the_error_names_it_and_raising_it_helps(
 def test_a_large_requirements_file(here: Path, images: Images, capfd: pytest.CaptureFixture[str]) -> None:
     write(here / "wanted.txt", f"six\n{'#' * 2000}\n")
     text = f"{EASYCONFIG}  build: {{from: '{images.tiny_sif}', requirements: wanted.txt}}\n"
-    write(here / "con fig/sifmod/config.yaml", "limits: {lock_size: 1KiB}\n")
+    write(here / "con fig/sifmod/config.yaml", "limits: {requirements_size: 1KiB}\n")
     assert run(["install", str(write(here / "Tiny-1.yaml", text)), "--skip-sanity-check"]) != 0
-    assert "wanted.txt has more bytes than 1024 (`limits: {lock_size: N}`" in capfd.readouterr().err
+    assert "wanted.txt has more bytes than 1024 (`limits: {requirements_size: N}`" in capfd.readouterr().err

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.image.oci.content import LARGEST
-from sifmod.image.registry import credentials
+from sifmod.image.registry import credential_helper
 from sifmod.image.registry.credentials import Credentials, Logins, Netrc, auth_files
 from sifmod.image.registry.mirrors import Place
 from sifmod.image.registry.url import Url
@@ -179,6 +179,9 @@ def test_a_helper_is_asked_for_its_registry_and_wins_in_its_file(put: Put, helpe
         (f"echo {SECRET}; echo 'no \033[2J session' >&2; exit 1", "docker-credential-one failed: no [2J session"),
         (f"echo {SECRET}", "docker-credential-one answered something that is no login"),
         ("echo '[1]'", "docker-credential-one answered something that is no login"),
+        ("yes", "docker-credential-one wrote more than 1048576 bytes, and was stopped"),
+        ("yes >&2", "docker-credential-one wrote more than 1048576 bytes, and was stopped"),
+        ("yes & exec yes >&2", "docker-credential-one wrote more than 1048576 bytes, and was stopped"),
         (None, "docker-credential-one could not be run: No such file or directory"),
     ],
 )
@@ -357,7 +360,7 @@ def test_a_helper_that_does_not_answer_is_noted(
     put: Put, helper: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     helper("one", "exec sleep 60")
-    monkeypatch.setattr(credentials, "_PATIENCE", 0.05)
+    monkeypatch.setattr(credential_helper, "_PATIENCE", 0.05)
     put(".docker/config.json", {"credsStore": "one"})
     logins = Logins(os.environ)
     assert logins.find(Place("ghcr.io", "group/name")) is None

@@ -1,6 +1,5 @@
 """Refuse an install that would restore what was rolled back."""
 
-import json
 import os
 import shlex
 from collections.abc import Iterator
@@ -13,7 +12,8 @@ from sifmod.actions.install.found_in_image import recorded
 from sifmod.config.yaml.node import Node
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, HeldError
-from sifmod.module.plan import Plan
+from sifmod.module.jobscript import about_from_json
+from sifmod.module.plan import Help, Plan
 from sifmod.tree.history import held_since, in_words, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, read_receipt
@@ -40,34 +40,43 @@ def check_hold(
 
 
 def _brings_back(held: Installation, before: Installation, decision: Decision, plan: Plan | None, image: str) -> bool:
-    """Whether it would have the image of `held`, and either its files or its easyconfig.
+    """Whether it would restore what was rolled back from.
 
-    The easyconfig decides if `held` and the live generation differ in it: then a comment, a changed site or another
-    sifmod version does not count as new content.
+    That is the image if another one is live now, whatever is said about it; else what the module does with it, and its
+    words if the live generation does the same. The same easyconfig without comments counts too, so that a changed site
+    or another sifmod version is no new content.
     """
     if not _has_image(held, before, decision, image):
         return False
+    if held.image and before.image_sha256 != held.image_sha256:
+        return True
     plan = plan or decision.plan_with(recorded(decision.plan, held))
-    if _has_files(held, plan):  # not held if the live generation has the same content
-        return before.image_sha256 != held.image_sha256 or not _has_files(before, plan)
+    if any(_has_files(held, plan, words) and not _has_files(before, plan, words) for words in (True, False)):
+        return True
     asked, was = _content(decision.loaded.path), _content(Path(held.root, "easyconfig.yaml"))
     same = asked is not None and asked == was and decision.loaded.variant == held.provenance.variant
-    live = _content(Path(before.root, "easyconfig.yaml"))
-    return same and (before.image_sha256 != held.image_sha256 or live != was)
+    return same and _content(Path(before.root, "easyconfig.yaml")) != was and not _has_files(before, plan)
 
 
-def _has_files(installation: Installation, plan: Plan) -> bool:
-    """Whether the plan renders the same files, apart from where easyconfig and image were found."""
+def _has_files(installation: Installation, plan: Plan, words: bool = True) -> bool:
+    """Whether the plan renders the same files, apart from where easyconfig and image were found.
+
+    Without `words` also apart from what the module says about itself, such as its description.
+    """
     made = installation.provenance
     options = [word for name, value in made.asked.options if value for word in (name, value)]
     options = [*(("--variant", made.variant) if made.variant else ()), *options]
     path = os.path.realpath(made.easyconfig)
     typed = [shlex.join((name, *options)) for name in (path, Path(path).name)]  # a name, if it was found by name
-    about = replace(plan.help, origin=_origin(installation))
+    said = _said(installation)
+    about = replace(plan.help, origin=said.origin) if said else plan.help
+    if said and not words:
+        plan = replace(plan, help=replace(said, origin=plan.help.origin))
+        about = said
     return any(
         not difference(installation, each)
         for place in _as_placed(plan, installation)
-        for each in (place, *(replace(place, easyconfig=words, help=about) for words in typed))
+        for each in (place, *(replace(place, easyconfig=command, help=about) for command in typed))
     )
 
 
@@ -78,12 +87,12 @@ def _as_placed(plan: Plan, installation: Installation) -> Iterator[Plan]:
         yield replace(plan, image=replace(plan.image, filename=image.filename, sources=(image.source,)))
 
 
-def _origin(installation: Installation) -> str:
-    """The origin that the module states for its image."""
+def _said(installation: Installation) -> Help | None:
+    """What the module says about itself and its image; None if that cannot be read."""
     try:
-        return str(json.loads(Path(installation.root, "share/job.json").read_bytes())["about"]["origin"])
+        return about_from_json(Path(installation.root, "share/job.json").read_bytes())
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return ""
+        return None
 
 
 def _has_image(held: Installation, before: Installation, decision: Decision, image: str) -> bool:

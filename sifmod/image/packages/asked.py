@@ -1,7 +1,8 @@
 """What people ask for, in words and in files of requirements: one value, or every problem at once."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from sifmod.image.packages.placed import RECIPE, editable, placed
 from sifmod.image.packages.requirement_lines import Line, read_lines
 from sifmod.image.packages.wanted import FIND_LINKS, Wanted, check_login, index_word, name_of, place
 
-_NAMED = re.compile(r"([A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?)\s*@\s*(.+)", re.DOTALL)
+_NAMED = re.compile(r"([A-Za-z0-9][\w.-]*(?:\s*\[[^\]]*\])?)\s*@\s*(.+)", re.DOTALL)
 _SHA256 = re.compile("sha256:([0-9a-f]{64})")
 _FRAGMENT = re.compile("#(?:[^\\s]*&)?sha256=([0-9a-f]{64})")
 _AGAIN = "`uv pip compile --generate-hashes` writes a file in which every line has its digests"
@@ -47,23 +48,28 @@ class _Asked:
         self.files[path] = None
         for line in read_lines(path, constrains=constrains):
             self.files[line.path] = None
-            try:
+            with self._collecting(line.where):
                 self._take(line)
-            except OptionError as error:
-                self.problems.append(_told(line.where, error))
 
     def word(self, text: str) -> None:
-        try:
+        with self._collecting(""):
             self.bare.append((text, self._require(text)))
-        except OptionError as error:
-            self.problems.append(_told("", error))
 
     def project(self, text: str, where: str = "") -> None:
-        try:
+        with self._collecting(where):
             self.editable.append(editable(text))
             self.bare.append((where or f"-e {text}", text))
+
+    @contextmanager
+    def _collecting(self, where: str) -> Iterator[None]:
+        try:
+            yield
         except OptionError as error:
             self.problems.append(_told(where, error))
+        except RecursionError:
+            self.problems.append(_told(where, OptionError("a marker is nested too deep")))
+        except OSError as error:  # a path that is too long
+            self.problems.append(_told(where, OptionError(f"{str(error.filename)[:60]}…: {error.strerror}")))
 
     def _take(self, line: Line) -> None:
         if line.problem:

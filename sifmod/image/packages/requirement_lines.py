@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from sifmod.config.bounded_file import NotReadError, read_bounded
+from sifmod.config.limits import LimitName, bound, limits
 from sifmod.errors import OptionError
 
-_COMMENT = re.compile(r"(^|\s+)#.*$")
+_COMMENT = re.compile(r"(^|\s)#.*$")  # `\s+`, as pip has it, takes quadratic time for many blanks
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 _DEEPEST = 10  # files that name each other
+_SHOWN = 60  # characters of a line that is too long
 # short and long; those of a whole file, then those of one requirement
 _TEXTS = (
     *(("-i", "--index-url"), ("", "--pypi-url"), ("", "--extra-index-url"), ("-f", "--find-links")),
@@ -31,6 +33,10 @@ _FLAGS = ("--no-index", "--prefer-binary", "--require-hashes", "--pre")
 
 class _RefusedError(Exception):
     """A line whose options are none of a requirements.txt."""
+
+
+class _TooMuchError(OptionError):
+    """The files have more bytes than is read of them."""
 
 
 class _Parser(OptionParser):
@@ -72,15 +78,36 @@ class Line:
 def read_lines(path: Path, *, constrains: bool = False) -> Iterator[Line]:
     """The lines of a file of requirements, and of those that it names by -r and -c, relative to it.
 
-    Raises OptionError for a file that cannot be read, or that names itself.
+    Raises OptionError for a file that cannot be read, that names itself, or that has, with those that it names, more
+    bytes or files than the limits.
     """
-    yield from _lines(path, constrains, ())
+    yield from _lines(path, constrains, (), _Reading())
 
 
-def _lines(path: Path, constrains: bool, above: tuple[Path, ...]) -> Iterator[Line]:
+class _Reading:
+    """What was read so far; a file counts each time it is named."""
+
+    def __init__(self) -> None:
+        self._bytes = self._files = 0
+
+    def text(self, path: Path) -> str:
+        text = read_text(path, "requirements_size")
+        self._bytes, self._files = self._bytes + len(text.encode()), self._files + 1
+        if self._bytes > limits().requirements_size:
+            raise _TooMuchError(f"{path}: with it, requirements have more bytes than {bound('requirements_size')}")
+        if self._files > limits().included_files:
+            raise _TooMuchError(f"{path}: with it, requirements have more files than {bound('included_files')}")
+        return text
+
+
+def _lines(path: Path, constrains: bool, above: tuple[Path, ...], reading: _Reading) -> Iterator[Line]:
     if len(above) > _DEEPEST or path.absolute() in above:
         raise OptionError(f"{path}: files of requirements name each other")
-    for number, text in _logical(read_text(path)):
+    for number, text in _logical(reading.text(path)):
+        if len(text) > limits().requirement_size:
+            said = f"{text[:_SHOWN]}… has more characters than {bound('requirement_size')}"
+            yield Line(path, number, "", (), constrains, said)
+            continue
         line = _taken_apart(path, number, text, constrains)
         nested = [(name, value) for name, value in line.options if name in ("--requirement", "--constraint")]
         if line.requirement or not nested:
@@ -91,19 +118,21 @@ def _lines(path: Path, constrains: bool, above: tuple[Path, ...]) -> Iterator[Li
                 said = f"{name} {value}: a file on a server is not read; download it, and name it here"
             else:
                 try:
-                    yield from _lines(path.parent / value, name == "--constraint", (*above, path.absolute()))
+                    yield from _lines(path.parent / value, name == "--constraint", (*above, path.absolute()), reading)
+                except _TooMuchError:  # of which there may be any number
+                    raise
                 except OptionError as error:
                     said = f"{error.message}; {name} in a file begins beside that file"
             if said:
                 yield Line(path, number, "", (), constrains, said)
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, limit: LimitName) -> str:
     """The text of a lock or of requirements. Raises OptionError where it cannot be read."""
     try:
-        return read_bounded(path, "lock_size").decode("utf-8-sig")
+        return read_bounded(path, limit).decode("utf-8-sig")
     except NotReadError as error:
-        raise OptionError(str(error)) from error
+        raise _TooMuchError(str(error)) from error
     except FileNotFoundError as error:
         raise OptionError(f"there is no file {path}") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -139,6 +168,8 @@ def _taken_apart(path: Path, number: int, text: str, constrains: bool) -> Line:
     count = next((index for index, word in enumerate(words) if word.startswith("-")), len(words))
     requirement, said = " ".join(words[:count]).strip(), " ".join(words[count:])
     problem = f"the variable {missing[0]} is not set; export it, or write its value" if missing else ""
+    if not said:
+        return Line(path, number, requirement, (), constrains, problem)
     try:
         values, rest = _PARSER.parse_args(shlex.split(said), Values(_defaults()))
         if rest:

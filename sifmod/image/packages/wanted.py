@@ -130,7 +130,7 @@ def name_of(requirement: str) -> str:
 
 def read_lock(path: Path) -> str:
     """The text of a lock. Raises OptionError for one that is empty, which would stand for no lock."""
-    if text := read_text(path).strip():
+    if text := read_text(path, "lock_size").strip():
         for line in text.splitlines() if has_login(text) else ():
             check_login(line.strip(), str(path))
         try:

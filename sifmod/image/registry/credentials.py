@@ -6,10 +6,8 @@ their credential helpers included, and `~/.netrc` for files from web servers.
 
 import base64
 import binascii
-import json
 import os
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +16,8 @@ import requests
 
 from sifmod.config.kinds import RUNTIMES
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.oci.content import LARGEST, Content, plain, read_content
+from sifmod.image.oci.content import LARGEST, Content, read_content
+from sifmod.image.registry.credential_helper import HelperError, ask
 from sifmod.image.registry.http import Authority, refusal
 from sifmod.image.registry.mirrors import DOCKER_HUB, Place, hub_or
 from sifmod.image.registry.url import Url
@@ -26,7 +25,6 @@ from sifmod.image.registry.url import Url
 _HUB_KEY = "https://index.docker.io/v1/"  # under which docker keeps the login for its own registry
 _VARIABLES = ("APPTAINER_AUTH_FILE", "SINGULARITY_AUTHFILE", "SINGULARITY_AUTH_FILE", "REGISTRY_AUTH_FILE")
 _HELPER = re.compile("[A-Za-z0-9._-]+")
-_PATIENCE = 60.0  # seconds for a credential helper
 _IDENTITY = "<token>"  # the user name under which a helper keeps an identity token
 _ADVICE = {
     401: "give your credentials for this host in ~/.netrc",
@@ -110,32 +108,13 @@ class Logins:
             self.notes.append(f"the credential helper {helper!r} is no name of a program")
             return None
         try:
-            done = subprocess.run(
-                (program, "get"),
-                input=key.encode(),
-                capture_output=True,
-                timeout=_PATIENCE,
-                env=dict(self._environ),
-                check=True,
-            )
-            answer = json.loads(done.stdout)
-            username, secret = str(answer["Username"]), str(answer["Secret"])
-            if username == _IDENTITY:
-                return Credentials(program, identity_token=secret)
-            return Credentials(program, username, secret) if username or secret else None
-        except subprocess.CalledProcessError as error:
-            if b"credentials not found" in error.stdout + error.stderr:
-                return None
-            said = plain(error.stderr.decode("utf-8", "replace"))  # what it prints on its output may be a secret
-            why = f"failed{f': {said}' if said else ''}"
-        except subprocess.TimeoutExpired:
-            why = "gave no answer"
-        except OSError as error:
-            why = f"could not be run: {error.strerror}"
-        except (ValueError, KeyError, TypeError, RecursionError):
-            why = "answered something that is no login"
-        self.notes.append(f"{program} {why}")
-        return None
+            username, secret = ask(program, key, self._environ) or ("", "")
+        except HelperError as why:
+            self.notes.append(f"{program} {why}")
+            return None
+        if username == _IDENTITY:
+            return Credentials(program, identity_token=secret)
+        return Credentials(program, username, secret) if username or secret else None
 
 
 class Netrc(Authority):
