@@ -90,8 +90,7 @@ def forget_life(tree: Tree, module: ModuleName, reporter: Reporter) -> bool:
             with life_lock(tree, module.name) as held:
                 done = write_life(layout, module.name, without, held)
         except FullError as error:
-            why = error.message.partition(";")[0]
-            reporter.say(f"warning: {why}; repeat `sifmod uninstall {module}` when there is space")
+            reporter.say(f"warning: {error.short}; repeat `sifmod uninstall {module}` when there is space")
             return read_life(layout, module.name).default == module.version
     _tell(done, reporter)
     return done.before.default == module.version

@@ -26,7 +26,7 @@ def record(layout: Layout, done: Done, held: Held, reporter: Reporter) -> None:
     except OSError as error:
         _warn(f"cannot write {layout.log(done.module)}: {error.strerror or error}", reporter)
     except SifmodError as error:
-        _warn(error.message, reporter)
+        _warn(error.short, reporter)
 
 
 def record_beside(tree: Tree, done: Done, reporter: Reporter) -> None:
@@ -39,7 +39,7 @@ def record_beside(tree: Tree, done: Done, reporter: Reporter) -> None:
             with tree.lock(STORE, "the log") as held:
                 record(tree.layout, done, held, reporter)
     except SifmodError as error:
-        _warn(error.message, reporter)
+        _warn(error.short, reporter)
 
 
 def record_layer(layers: Layers, now: Layer | None, before: Layer | None, lease: float, reporter: Reporter) -> None:
@@ -76,5 +76,4 @@ def changes(layout: Layout, names: Collection[str] = ()) -> Log:
 
 
 def _warn(why: str, reporter: Reporter) -> None:
-    why = why.partition(";")[0]  # the hint says that nothing was changed
     reporter.warn_once("the log", f"the change is made, but it is not in the log: {why}")

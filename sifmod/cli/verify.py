@@ -139,9 +139,11 @@ def _verify_signatures(given: VerifyOptions, layout: "Layout") -> int:
         report.append(one := check_image(module, path, known))
         if given.as_json:
             continue
-        name, text = module or one_line(str(path)), f"signed by {', '.join(one.signers)}"
-        text = one.error.error if one.error else text
-        echo(text if text.startswith(name) else f"{name}: {text}")
+        if one.error and not module:
+            echo(one.error.error)  # it names the file
+        else:
+            text = one.error.error if one.error else f"signed by {', '.join(one.signers)}"
+            echo(f"{module or one_line(str(path))}: {text}")
         if one.error and one.error.hint:
             echo(f"  {one.error.hint}")
     if given.as_json:

@@ -81,11 +81,9 @@ class Held:
                 return
             taker = leases.newest(self._chain).holder
         by = f" by {taker}" if taker and taker.token != self._holder.token else ""
-        raise LockError(
-            f"{self.name} was taken over{by}, because this process gave no sign of life for"
-            f" {self._holder.seconds:g} seconds; this run has changed nothing since",
-            "run the same command again",
-        )
+        why = f"because this process gave no sign of life for {self._holder.seconds:g} seconds"
+        lost = f"{self.name} was taken over{by}, {why}"
+        raise LockError(f"{lost}; this run has changed nothing since", "run the same command again", short=lost)
 
     @contextmanager
     def changing(self, doing: str) -> Iterator[None]:

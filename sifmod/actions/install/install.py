@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -155,9 +156,14 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
         if options.asked.checked and path:
             with store.workspace() as workspace:
                 known = Known(PastChecks(options.checked_since), options.beside)
-                sanity_check(installation, plan, workspace, reporter.say, known=known)
+                skipped = partial(_say_skipped, reporter)
+                sanity_check(installation, plan, workspace, skipped, known=known)
         _publish(mine, before, installation, decision, reporter)
     return Outcome(installation, "installed", before)
+
+
+def _say_skipped(reporter: Reporter, why: str) -> None:
+    reporter.say(f"sanity check: {why}")
 
 
 def _publish(
