@@ -44,9 +44,9 @@ class Tree:
     lease: float  # seconds without a sign of life after which a holder counts as gone
     waiting: Callable[[object], Callable[[str], None]]  # says who works on something while its lock is waited for
 
-    def lock(self, name: str, what: object = "") -> AbstractContextManager["Held"]:
-        """Hold the lock `name`: see `lock`. `what`: what is waited for, where that has another name."""
-        return lock(self.layout, name, self.lease, self.waiting(what or name))
+    def lock(self, name: str, what: object = "", place: Workplace | None = None) -> AbstractContextManager["Held"]:
+        """Hold the lock `name` of the tree or of another `place`: see `lock`. `what` is waited for, if not `name`."""
+        return lock(place or self.layout, name, self.lease, self.waiting(what or name))
 
 
 class Held:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import sifmod.module
-from sifmod.actions.script_output import AS_FIELDS, said
+from sifmod.actions.script_output import said
 from sifmod.image.child import Ended
 from support.gpus import Machine
 
@@ -143,7 +143,7 @@ def test_an_image_for_nvidia_on_a_machine_without_any(machine: Machine) -> None:
 
 
 def test_a_program_reads_a_failure_as_fields(machine: Machine) -> None:
-    found = machine.check(**AS_FIELDS)
+    found = machine.check(_SIFMOD_FIELDS="1")
     why, hint = (
         "gpu-check: no GPU is visible: there is no NVIDIA driver",
         "run it on a node with GPUs: srun --gpus=1 ... gpu-check",
