@@ -83,10 +83,10 @@ def test_a_history_without_sense_is_none(text: str, tmp_path: Path) -> None:
     place.parent.mkdir(parents=True)
     place.write_text(text)
     assert recorded(layout, MODULE) == read_history(layout, MODULE) == ()
-    place.write_text("[[1, 5.0], [null, 6.0]]")
+    place.write_text("[[1, 5.0, []], [null, 6.0, []]]")
     assert recorded(layout, MODULE) == read_history(layout, MODULE) == (Event(1, 5.0), Event(None, 6.0))
     before = layout.software.stat().st_mtime
-    place.write_text("[[1, 5.0]]")
+    place.write_text("[[1, 5.0, []]]")
     first, second = read_history(layout, MODULE)
     assert (first, second.generation) == (Event(1, 5.0), None)
     assert before <= second.time <= time.time()
