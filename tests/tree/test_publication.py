@@ -109,7 +109,7 @@ def test_what_became_live_is_written_down_by_the_next_run(tmp_path: Path) -> Non
 def test_a_number_that_the_history_knows_is_not_given_again(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     layout.history(MODULE).parent.mkdir(parents=True)
-    layout.history(MODULE).write_text("[[7, 5.0], [null, 6.0]]")
+    layout.history(MODULE).write_text("[[7, 5.0, []], [null, 6.0, []]]")
     assert install(layout, "a").generation == 8
     (layout.generations(MODULE) / "11").mkdir()
     assert install(layout, "b").generation == 12
