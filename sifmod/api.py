@@ -5,15 +5,12 @@ where the rest goes on. Settings are those of the command line; `where` is its -
 """
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
-from sifmod.actions.changing_prefix import changing_prefix
-from sifmod.actions.garbage import GcPlan
-from sifmod.actions.gc import Collected, apply_gc, plan_gc
+from sifmod.actions.gc import Garbage, GcRequest
+from sifmod.actions.gc import collect_garbage as collected
 from sifmod.actions.install.install_easyconfigs import Installer, InstallOutcome, InstallPreview, Target
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.layer.add import LayerChange
@@ -22,24 +19,22 @@ from sifmod.actions.layer.places import found_layers
 from sifmod.actions.list import Listed
 from sifmod.actions.list import list_modules as listed
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.rollback import rollback as rolled_back
+from sifmod.actions.rollback import RollbackRequest, change_live
 from sifmod.actions.search import Answer, ask, find_all
 from sifmod.actions.stack.apply import Preview, StackOutcome, StackRun, preview_stack
 from sifmod.actions.stack.apply import apply_stack as applied
 from sifmod.actions.stack.stack_options import StackOptions
-from sifmod.actions.start import live, resolve, site_in_force, tree
-from sifmod.actions.uninstall import Uninstalled
-from sifmod.actions.uninstall import uninstall as uninstalled
-from sifmod.actions.verify import Finding, installed
+from sifmod.actions.start import installed, live, resolve, site_in_force, tree
+from sifmod.actions.uninstall import Uninstalled, uninstall_module
+from sifmod.actions.verify import Finding
 from sifmod.actions.verify import verify as findings
 from sifmod.config.option import in_full
 from sifmod.config.site import Site
 from sifmod.errors import SifmodError
 from sifmod.image.packages.asked import asked
 from sifmod.image.packages.wanted import words_of
-from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import CommandLine
-from sifmod.tree.receipt import Installation, known_modules
+from sifmod.tree.receipt import Installation
 
 __all__ = [
     "Answer",
@@ -91,13 +86,6 @@ class Where:
 
 
 HERE = Where()
-
-
-class Garbage(NamedTuple):
-    """What can go, and what went."""
-
-    plan: GcPlan
-    removed: Collected | None  # None: nothing was to be removed
 
 
 def load_site(where: Where = HERE) -> Site:
@@ -176,18 +164,12 @@ def verify(module: str, *, where: Where = HERE) -> tuple[Finding, ...]:
 
 def rollback(module: str, *, to: int | None = None, where: Where = HERE) -> Installation:
     """Switch a module to the generation `to`, or to the one that was live before. What was live is held."""
-    with _changing(where) as (site, layout):
-        name = resolve(module, known_modules(layout))
-        reporter = where.reporter("rollback", module)
-        return rolled_back(reporter.tree(site), name, to, reporter)
+    return change_live(RollbackRequest(module, to), load_site(where), where.reporter("rollback", module)).installation
 
 
 def uninstall(module: str, *, where: Where = HERE) -> Uninstalled:
     """Take a module out of sight; its files stay for `rollback` and for running jobs until garbage is collected."""
-    with _changing(where) as (site, layout):
-        name = resolve(module, known_modules(layout))
-        reporter = where.reporter("uninstall", module)
-        return uninstalled(reporter.tree(site), name, reporter)
+    return uninstall_module(module, load_site(where), where.reporter("uninstall", module))
 
 
 def collect_garbage(
@@ -197,21 +179,8 @@ def collect_garbage(
 
     Slurm is asked which jobs may use it, unless `ask_jobs` is false.
     """
-    site = load_site(where)
-    found = plan_gc(tree(site.prefix), days, ask_jobs=ask_jobs, rollbacks=rollbacks, mark_days=site.mark_days)
-    if not remove:
-        return Garbage(found, None)
-    with _changing(where) as (site, _):
-        reporter = where.reporter("collect_garbage")
-        return Garbage(found, apply_gc(reporter.tree(site), found, reporter))
-
-
-@contextmanager
-def _changing(where: Where) -> Iterator[tuple[Site, Layout]]:
-    site = load_site(where)
-    layout = tree(site.prefix)
-    with changing_prefix(site):
-        yield site, layout
+    request = GcRequest(days, rollbacks, ask_jobs=ask_jobs, remove=remove)
+    return collected(request, load_site(where), where.reporter("collect_garbage"))
 
 
 def _nothing(*_: object) -> None:

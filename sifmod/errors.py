@@ -5,6 +5,7 @@ are plain text, lower-case start, no full stop on a single sentence.
 """
 
 import errno
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -37,7 +38,7 @@ class SifmodError(Exception):
 
     @property
     def short(self) -> str:
-        """The same in one line, where many things are listed: without the places that were looked in."""
+        """The same where many things are listed: without the places that were looked in, and what stays as it was."""
         return self._short or self.message.partition("\n")[0]
 
 
@@ -183,9 +184,16 @@ class HookError(InstallError):
 
 
 class SanityCheckError(SifmodError):
-    """The module was built but does not do what its easyconfig promises; it was not published."""
+    """The module was built but does not do what its easyconfig promises; it was not published.
+
+    `output` are lines of what failed.
+    """
 
     exit_code = 22
+
+    def __init__(self, message: str, hint: str = "", output: Iterable[str] = ()) -> None:
+        self.output = tuple(output)
+        super().__init__("\n".join((message, *self.output)), hint, short=message)
 
 
 class ModuleError(SifmodError):

@@ -49,7 +49,7 @@ def export(image: Path, form: Form, target: Path, site: Site, reporter: Reporter
         )
     with (
         site_umask(site),
-        target_store(target, site.lock_lease, reporter.waiting(target), replace=force) as one,
+        target_store(target, reporter.tree(site), replace=force) as one,
         one.incoming() as incoming,
     ):
         notes = _write(image.resolve(), form, incoming, site, reporter)

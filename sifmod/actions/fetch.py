@@ -147,14 +147,10 @@ def fetch(source: str, site: Site, options: FetchOptions, reporter: Reporter) ->
 def _fetched(image: ImagePlan, reference: Reference, site: Site, options: FetchOptions, reporter: Reporter) -> Artifact:
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force)
     runtime = Runtime(site.runtime_kind, site.runtime_path)
-    if options.output is not None:
-        waiting = reporter.waiting(options.output)
-        with (
-            site_umask(site),
-            target_store(options.output, site.lock_lease, waiting, replace=options.force) as one,
-        ):
-            return fetch_image(image, runtime, one, reporter.progress, settings)
     tree = reporter.tree(site)
+    if options.output is not None:
+        with site_umask(site), target_store(options.output, tree, replace=options.force) as one:
+            return fetch_image(image, runtime, one, reporter.progress, settings)
     name = f"fetch-{sha256_bytes(f'{image.sources[0]} {image.arch}'.encode())[:16]}"
     with changing_prefix(site):
         tidy(tree)  # leftovers of a killed run may take the space that is needed

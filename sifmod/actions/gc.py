@@ -1,17 +1,18 @@
 """gc: carry out a GcPlan, as far as a second check under the locks agrees."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from sifmod.actions.garbage import GcPlan, OldGeneration, old_generations
-from sifmod.actions.garbage import plan_gc as plan_gc
+from sifmod.actions.changing_prefix import changing_prefix
+from sifmod.actions.garbage import DAYS, GcPlan, OldGeneration, old_generations, plan_gc
 from sifmod.actions.log import record, record_beside
 from sifmod.actions.references import release
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
+from sifmod.config.site import Site
 from sifmod.result import Described, Number, OrNull, Size
 from sifmod.system import size_text
 from sifmod.tree.durable import reported, take
@@ -79,6 +80,59 @@ def after(rows: Iterable[Candidate]) -> list[Candidate]:
     return [replace(row, removed=not row.keep and not os.path.lexists(row.path)) for row in rows]
 
 
+@dataclass(frozen=True)
+class GcRequest:
+    """What may go, and whether it goes."""
+
+    days: float = DAYS
+    rollbacks: bool = False  # also what `rollback` goes back to
+    marks: bool = True  # a mark of another tree keeps an image, as long as the site says
+    ask_jobs: bool = True  # Slurm says which jobs may use what would go
+    rooms: bool = False  # this user's caches and temporary files are listed too
+    remove: bool = False
+
+
+class Garbage(NamedTuple):
+    """What can go, and what went."""
+
+    plan: GcPlan
+    rooms: tuple["Room", ...] = ()
+    removed: Collected | None = None  # None: nothing was to be removed
+
+    @property
+    def rows(self) -> list[Candidate]:
+        """Each thing that was looked at, in one form."""
+        rows = candidates(self.plan, self.rooms)
+        return after(rows) if self.removed else rows
+
+
+def collect_garbage(
+    request: GcRequest, site: Site, reporter: Reporter, begin: Callable[[Garbage], None] = lambda _: None
+) -> Garbage:
+    """Look for what is used no more, and remove it where that is asked for; `begin` is given what can go before.
+
+    Raises what `plan_gc` and `apply_gc` raise.
+    """
+    plan = plan_gc(
+        Layout(site.prefix),
+        request.days,
+        ask_jobs=request.ask_jobs,
+        rollbacks=request.rollbacks,
+        mark_days=site.mark_days if request.marks else 0.0,
+    )
+    rooms: tuple[Room, ...] = ()
+    if request.rooms:
+        from sifmod.actions.room import rooms as rooms_of  # long contents
+
+        rooms = rooms_of(site)
+    found = Garbage(plan, rooms)
+    begin(found)
+    if not request.remove:
+        return found
+    with changing_prefix(site):
+        return found._replace(removed=apply_gc(reporter.tree(site), plan, reporter))
+
+
 def apply_gc(tree: Tree, plan: GcPlan, reporter: Reporter) -> Collected:
     """Carry out `plan`, as far as a second check under the locks agrees. Idempotent.
 
@@ -119,7 +173,7 @@ def apply_gc(tree: Tree, plan: GcPlan, reporter: Reporter) -> Collected:
             if discard_partial(layout, partial, held):
                 gone.append(partial)
                 record_beside(tree, Done("removed", size=partial.size), reporter)
-    layers = remove_layers(layout, [old for old in plan.layers if not old.keep], tree.lease, tree.waiting("the tree"))
+    layers = remove_layers(tree, [old for old in plan.layers if not old.keep])
     size = sum(image.size for image in images) + sum(partial.size for partial in gone) + sum(old.size for old in layers)
     return Collected(tuple(removed), tuple(images), tuple(gone), size, tuple(layers))
 

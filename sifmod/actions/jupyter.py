@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from sifmod.actions.layer.inside import python_wrapper
 from sifmod.actions.layer.places import searched, words_for
+from sifmod.actions.script_output import AS_FIELDS, said
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.image.child import run_child
@@ -139,17 +140,18 @@ def _check(
     `environ` is the user's, for the commands in hints.
     """
     command = (str(python_wrapper(installation)), "-c", f"import {package}")
-    ended = run_child(command, cwd=Path("/"), env=environment)
+    ended = run_child(command, cwd=Path("/"), env={**environment, **AS_FIELDS})
     if ended.code == 0:
         return
     module, layer, named = installation.module, environment.get("SIFMOD_LAYER"), words_for(installation, environ)
-    said, _, hint = "\n".join(ended.lines).partition("\nhint: ")
+    lines = said(ended)
+    hint = next((line.hint for line in reversed(lines) if line.hint is not None), "")
     add = f"sifmod add {named} {package}{f' --layer {layer}' if layer else ''}"
     if layer and ended.code == NO_LAYER:
         none = f"{module}: there is no layer {layer} of it"
         raise ModuleError(none, f"`{add}` makes it; `sifmod layers {named}` lists those that there are")
     if f"No module named '{package}'" not in "".join(ended.lines[-1:]):
-        raise ModuleError(f"{package} of {module} cannot be used: {' '.join(said.splitlines()[-3:])}", hint)
+        raise ModuleError(f"{package} of {module} cannot be used: {' '.join(line.text for line in lines[-3:])}", hint)
     if layer == "":
         raise ModuleError(f"the image of {module} has no {package}", "`unset SIFMOD_LAYER`: empty, it forbids layers")
     raise ModuleError(f"neither the image of {module} nor its layer{f' {layer}' if layer else ''} has {package}", add)

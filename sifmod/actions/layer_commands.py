@@ -64,5 +64,5 @@ def contents(layer: Layer, lock: bytes, commands: Iterable[str]) -> str:
     """The digest of a whole layer for a stack's lock: receipt, lock and commands."""
     said = (layer.image, layer.python, layer.version, layer.requirements, layer.editable, layer.places, layer.added)
     rest = (layer.kept, layer.packed, layer.files, layer.size, layer.digest, sha256_bytes(lock), sorted(commands))
-    asked = [one for one in (layer.words, layer.constraints, layer.digests) if one]  # earlier layers have none
+    asked = (layer.words, layer.constraints, layer.digests)
     return sha256_bytes(json.dumps([*said, *rest, *asked]).encode())

@@ -1,19 +1,35 @@
 """default, hide, deprecate, retire: decisions of staff about installed modules."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
 from typing import Annotated, NamedTuple
 
+from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.hooks import run_hooks
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.spider_cache import refresh_spider_cache
+from sifmod.actions.start import live, resolve, tree
 from sifmod.config.hook import Moment
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import FullError, ModuleError, OptionError
-from sifmod.result import Described
+from sifmod.result import Described, Internal
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import Life, ModuleLife, NameLife, checked_text, read_life
+from sifmod.tree.life import (
+    Deprecated,
+    Life,
+    ModuleLife,
+    NameLife,
+    Retired,
+    checked_text,
+    decided_names,
+    read_life,
+    today,
+)
 from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
 from sifmod.tree.receipt import live_number
@@ -26,6 +42,114 @@ class DecidedModule(NamedTuple):
     module: ModuleName
     changed: Annotated[bool, Described("whether any file was written")]
     life: ModuleLife
+    changes: Internal[tuple[tuple[ModuleName, str], ...]]  # of each module of its name
+
+
+@dataclass(frozen=True)
+class Default:
+    """A module's name without a version loads it, or none: then the module system decides."""
+
+    name: str
+    none: bool = False
+
+
+@dataclass(frozen=True)
+class Hide:
+    """The modules are left out of `module avail`."""
+
+    names: tuple[str, ...]
+    undo: bool = False
+
+
+@dataclass(frozen=True)
+class Deprecate:
+    """The modules will go: a notice says when, and what to use instead."""
+
+    names: tuple[str, ...]
+    undo: bool = False
+    since: date | None = None  # None: as before, else today
+    until: date | None = None  # the last day on which they load
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Retire:
+    """The modules load no more."""
+
+    names: tuple[str, ...]
+    undo: bool = False
+    since: date | None = None  # None: as before, else today
+    successor: str = ""  # a module to go on with
+    message: str = ""
+
+
+LifeRequest = Default | Hide | Deprecate | Retire
+
+
+def decide_lives(
+    request: LifeRequest, site: Site, reporter: Reporter, decided: Callable[[DecidedModule], None] = lambda _: None
+) -> tuple[DecidedModule, ...]:
+    """Decide about the lives of modules, and refresh Lmod's cache where anything changed; `decided` is given each.
+
+    What is undone need not be installed. Idempotent. Raises ModuleError, OptionError, and what `update_life` raises.
+    """
+    layout = tree(site.prefix)
+    known = live(layout)
+    names: tuple[str, ...]
+    if isinstance(request, Default):
+        names = (_any_of(layout, request.name, known) if request.none else request.name,)
+    else:
+        names = request.names
+    if isinstance(request, Retire) and request.successor:
+        request = replace(request, successor=str(resolve(request.successor, known)))
+    undo = not isinstance(request, Default) and request.undo
+    modules = [resolve(name, (*known, *(_not_installed(layout) if undo else ()))) for name in names]
+    rows = []
+    with changing_prefix(site):
+        for module in modules:
+            done = update_life(layout, module.name, partial(_changed, request, module), site, reporter)
+            rows.append(DecidedModule(module, done.changed, done.life.of_module(module.version), done.changes))
+            decided(rows[-1])
+        if any(row.changed for row in rows):
+            refresh_spider_cache(layout, site, reporter)
+    return tuple(rows)
+
+
+def _changed(request: LifeRequest, module: ModuleName, life: NameLife) -> NameLife:
+    one = life.of(module.version)
+    match request:
+        case Default(none=none):
+            return replace(life, default=None if none else module.version)
+        case Hide(undo=undo):
+            one = replace(one, hidden=not undo)
+        case Deprecate(undo=True):
+            one = replace(one, deprecated=None)
+        case Deprecate(_, _, since, until, message):
+            known = one.deprecated.since if one.deprecated else today()
+            one = replace(one, deprecated=Deprecated(since or known, until, message))
+        case Retire(undo=True):
+            one = replace(one, retired=None)
+        case Retire(_, _, since, successor, message):
+            if str(module) == successor:
+                raise OptionError(f"{module} cannot be its own successor")
+            known = one.retired.since if one.retired else today()
+            one = replace(one, retired=Retired(since or known, successor, message))
+    return life.with_life(module.version, one)
+
+
+def _any_of(layout: Layout, name: str, known: list[ModuleName]) -> str:
+    """Any module with this name; the name itself if there is none."""
+    there = [module for module in known if module.name == name]
+    default = read_life(layout, name).default if there else None
+    return next((str(module) for module in there if module.version == default), str(there[0]) if there else name)
+
+
+def _not_installed(layout: Layout) -> Iterator[ModuleName]:
+    """Modules with decisions that are not installed."""
+    for name in decided_names(layout):
+        for module in (ModuleName(name, version) for version in read_life(layout, name).versions):
+            if live_number(layout, module) is None:
+                yield module
 
 
 class Decided(NamedTuple):
@@ -90,8 +214,7 @@ def forget_life(tree: Tree, module: ModuleName, reporter: Reporter) -> bool:
             with life_lock(tree, module.name) as held:
                 done = write_life(layout, module.name, without, held)
         except FullError as error:
-            why = error.message.partition(";")[0]
-            reporter.say(f"warning: {why}; repeat `sifmod uninstall {module}` when there is space")
+            reporter.say(f"warning: {error.short}; repeat `sifmod uninstall {module}` when there is space")
             return read_life(layout, module.name).default == module.version
     _tell(done, reporter)
     return done.before.default == module.version

@@ -1,6 +1,7 @@
 """log: who changed what in a tree, and when."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
@@ -26,7 +27,7 @@ def record(layout: Layout, done: Done, held: Held, reporter: Reporter) -> None:
     except OSError as error:
         _warn(f"cannot write {layout.log(done.module)}: {error.strerror or error}", reporter)
     except SifmodError as error:
-        _warn(error.message, reporter)
+        _warn(error.short, reporter)
 
 
 def record_beside(tree: Tree, done: Done, reporter: Reporter) -> None:
@@ -39,17 +40,17 @@ def record_beside(tree: Tree, done: Done, reporter: Reporter) -> None:
             with tree.lock(STORE, "the log") as held:
                 record(tree.layout, done, held, reporter)
     except SifmodError as error:
-        _warn(error.message, reporter)
+        _warn(error.short, reporter)
 
 
-def record_layer(layers: Layers, now: Layer | None, before: Layer | None, lease: float, reporter: Reporter) -> None:
+def record_layer(layers: Layers, now: Layer | None, before: Layer | None, tree: Tree, reporter: Reporter) -> None:
     """Log that a layer was made or removed, if its prefix has a log of the module."""
     layer, layout = now or before, Layout(layers.tree)
     if layer and layers.prefix == layers.tree / "layers" and layout.log(layer.module).is_file():
         done = Done("removed", layer.module, before.number if before else None, layer=layer.name)
         if now:
             done = done._replace(what="made", generation=now.number, sha256=now.image, size=now.size)
-        record_beside(Tree(layout, lease, reporter.waiting), done, reporter)
+        record_beside(replace(tree, layout=layout), done, reporter)
 
 
 def record_fetched(tree: Tree, store: Store, reporter: Reporter) -> None:
@@ -76,5 +77,4 @@ def changes(layout: Layout, names: Collection[str] = ()) -> Log:
 
 
 def _warn(why: str, reporter: Reporter) -> None:
-    why = why.partition(";")[0]  # the hint says that nothing was changed
     reporter.warn_once("the log", f"the change is made, but it is not in the log: {why}")

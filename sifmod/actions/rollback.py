@@ -1,19 +1,56 @@
 """rollback: make the previous generation live again, and hold the current one until it is released."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.log import record
 from sifmod.actions.references import release, renew
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.start import installed, resolve
 from sifmod.config.name import ModuleName
+from sifmod.config.site import Site
 from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.generation import module_lock, release_hold, restore, tidy
 from sifmod.tree.history import held_since, previous, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
-from sifmod.tree.receipt import Installation, live_number, numbers, read_receipt
+from sifmod.tree.receipt import Installation, known_modules, live_number, numbers, read_receipt
 from sifmod.tree.state import missing
+
+
+@dataclass(frozen=True)
+class RollbackRequest:
+    """What of a module is to be live, or that what is held is released."""
+
+    name: str  # in full, or the beginning of one
+    to: int | None = None  # a generation; None: the one before
+    release: bool = False  # nothing is switched
+
+
+class RolledBack(NamedTuple):
+    """What is live, and what is held or was until now."""
+
+    installation: Installation
+    held: Mapping[int, float] = {}  # generations, and since when
+    released: tuple[int, ...] = ()
+
+
+def change_live(request: RollbackRequest, site: Site, reporter: Reporter) -> RolledBack:
+    """Roll a module back, or release what a rollback holds. Raises what `rollback` and `release_held` raise."""
+    layout = Layout(site.prefix)
+    module = resolve(request.name, known_modules(layout))
+    with changing_prefix(site):
+        if request.release:
+            released = release_held(reporter.tree(site), module, reporter)
+        else:
+            installation = rollback(reporter.tree(site), module, request.to, reporter)
+    if request.release:
+        return RolledBack(installed(layout, module), released=released)
+    return RolledBack(installation, held_since(read_history(layout, module)))
 
 
 def rollback(tree: Tree, module: ModuleName, to: int | None, reporter: Reporter) -> Installation:

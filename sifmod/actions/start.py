@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError
 from sifmod.tree.durable import check_readable
-from sifmod.tree.layout import Layout
+from sifmod.tree.layout import RECEIPT, Layout
 
 if TYPE_CHECKING:
     from sifmod.config.load_site import LoadedSite
+    from sifmod.tree.receipt import Installation
 
 
 def site_in_force(given: Mapping[str, str]) -> "LoadedSite":
@@ -54,6 +55,23 @@ def live(layout: Layout) -> list[ModuleName]:
     from sifmod.tree.receipt import live_modules
 
     return [module for module, _ in live_modules(layout)]
+
+
+def installed(layout: Layout, module: ModuleName) -> "Installation":
+    """The live installation; raises ModuleError if there is none or its receipt cannot be read."""
+    from sifmod.tree.receipt import live_number, read_receipt
+
+    number = live_number(layout, module)
+    if number is None:
+        raise ModuleError(f"{module} is not installed in {layout.prefix}", "`sifmod list` shows what is")
+    root = layout.generation(module, number)
+    installation = read_receipt(root)
+    if installation is None:
+        raise ModuleError(
+            f"the receipt of {module}, {root / RECEIPT}, is missing or cannot be read",
+            "`sifmod install --rebuild` with its easyconfig makes a new generation",
+        )
+    return installation
 
 
 def resolve(name: str, known: Iterable[ModuleName], look: str = "`sifmod list` shows what is installed") -> ModuleName:

@@ -1,27 +1,30 @@
 """uninstall: remove a module from view; its files stay until gc, the user's own files for good."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from sifmod.actions.garbage import GcPlan, plan_gc
-from sifmod.actions.gc import Candidate, Collected, apply_gc
+from sifmod.actions.changing_prefix import changing_prefix
+from sifmod.actions.garbage import plan_gc
+from sifmod.actions.gc import Candidate, Garbage, apply_gc
 from sifmod.actions.life import forget_life
 from sifmod.actions.log import record
 from sifmod.actions.references import release
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.start import resolve
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
-from sifmod.errors import Error, InstallError, ModuleError, SifmodError
-from sifmod.result import Beside, Described, Number, PathText
+from sifmod.errors import Error, InstallError, ModuleError, SifmodError, as_result
+from sifmod.result import Beside, Described, Internal, Number, PathText
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.history import recorded
 from sifmod.tree.kernelspec import kernels_directory, our_kernelspecs
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
-from sifmod.tree.receipt import live_number, read_receipt, views_of
+from sifmod.tree.receipt import known_modules, live_number, read_receipt, views_of
 
 
 class Uninstalled(NamedTuple):
@@ -43,11 +46,62 @@ class NotUninstalled(NamedTuple):
     error: Beside[Error]
 
 
+@dataclass(frozen=True)
+class UninstallRequest:
+    """The modules that are to go."""
+
+    names: tuple[str, ...]  # each in full, or the beginning of one
+    purge: bool = False  # their space is freed at once
+    ask_jobs: bool = True  # Slurm says which jobs may use what would be freed
+
+
 class Uninstalls(NamedTuple):
     """What `uninstall` did."""
 
     uninstalled: tuple[Uninstalled | NotUninstalled, ...]
-    purged: Annotated[tuple[Candidate, ...], Described("with --purge: what was looked at to free space")]
+    freed: Internal[Garbage | None]  # None: nothing was to be freed
+
+    @property
+    def purged(self) -> Annotated[tuple[Candidate, ...], Described("with --purge: what was looked at to free space")]:
+        return tuple(self.freed.rows) if self.freed else ()
+
+
+def uninstall_modules(
+    request: UninstallRequest,
+    site: Site,
+    reporter: Reporter,
+    ended: Callable[[Uninstalled | NotUninstalled], None] = lambda _: None,
+) -> Uninstalls:
+    """Uninstall each module, whatever becomes of the others, then free the space of those that are gone.
+
+    `ended` is given what became of each. Raises ModuleError where a name means no module or several, and for `purge`
+    what `apply_gc` raises. Idempotent, as `uninstall`.
+    """
+    layout = Layout(site.prefix)
+    known = known_modules(layout)
+    rows: list[Uninstalled | NotUninstalled] = []
+    for module in [resolve(name, known) for name in request.names]:
+        try:
+            rows.append(_uninstalled(module, site, reporter))
+        except SifmodError as error:
+            rows.append(NotUninstalled(module, as_result(error)))
+        ended(rows[-1])
+    gone = [row.module for row in rows if isinstance(row, Uninstalled)]
+    freed = None
+    if request.purge and gone:
+        with changing_prefix(site):
+            freed = _purge(layout, gone, site, reporter, ask_jobs=request.ask_jobs)
+    return Uninstalls(tuple(rows), freed)
+
+
+def uninstall_module(name: str, site: Site, reporter: Reporter) -> Uninstalled:
+    """Uninstall one module, named in full or by its beginning. Raises what `uninstall` raises."""
+    return _uninstalled(resolve(name, known_modules(Layout(site.prefix))), site, reporter)
+
+
+def _uninstalled(module: ModuleName, site: Site, reporter: Reporter) -> Uninstalled:
+    with changing_prefix(site):
+        return uninstall(reporter.tree(site), module, reporter)
 
 
 def uninstall(tree: Tree, module: ModuleName, reporter: Reporter) -> Uninstalled:
@@ -77,9 +131,9 @@ def uninstall(tree: Tree, module: ModuleName, reporter: Reporter) -> Uninstalled
     return Uninstalled(module, before, user_software, layers, default, views_of(layout, module), kernels)
 
 
-def purge(
+def _purge(
     layout: Layout, modules: Collection[ModuleName], site: Site, reporter: Reporter, *, ask_jobs: bool
-) -> tuple[GcPlan, Collected]:
+) -> Garbage:
     """Free the space of uninstalled modules unless it is in use; returns what stays and why, and what was removed.
 
     The age limit of `gc` does not apply; files that a Slurm job may use and users' changes stay.
@@ -103,7 +157,7 @@ def purge(
         ) from error
     with suppress(SifmodError, OSError):  # files that could not be removed; a second purge would not reach this
         tidy(tree)
-    return plan, collected
+    return Garbage(plan, removed=collected)
 
 
 def _check(layout: Layout, module: ModuleName) -> None:

@@ -1,22 +1,25 @@
 """verify: check that an installation matches its receipt byte for byte."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
+from sifmod.actions.inventory import image_of, kept_inventory
+from sifmod.actions.layer.places import found_layers
+from sifmod.actions.start import installed, live, resolve
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
 from sifmod.errors import Error, FetchError, ModuleError, OptionError, PermissionsError, SifmodError, as_result
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.printable import line
 from sifmod.image.signature.signatures import check, signatures
-from sifmod.result import Beside, Described, ModuleText, PathText
+from sifmod.result import Beside, Described, Internal, ModuleText, PathText
 from sifmod.tree.durable import names
 from sifmod.tree.layer import IMAGE, TREE, Layer
-from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, live_number, read_receipt
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import FileRecord, ImageRecord, Installation
 from sifmod.tree.state import additions
 
 Kind = Literal["missing", "changed", "unreadable", "added", "released"]
@@ -48,19 +51,34 @@ class Verified:
         return tuple(finding for finding in self.findings if finding.fault)
 
 
-def installed(layout: Layout, module: ModuleName) -> Installation:
-    """The live installation; raises ModuleError if there is none or its receipt cannot be read."""
-    number = live_number(layout, module)
-    if number is None:
-        raise ModuleError(f"{module} is not installed in {layout.prefix}", "`sifmod list` shows what is")
-    root = layout.generation(module, number)
-    installation = read_receipt(root)
-    if installation is None:
-        raise ModuleError(
-            f"the receipt of {module}, {root / RECEIPT}, is missing or cannot be read",
-            "`sifmod install --rebuild` with its easyconfig makes a new generation",
-        )
-    return installation
+class VerifiedTree(NamedTuple):
+    """What was found in modules, and what of it can be put right how."""
+
+    modules: tuple[Verified, ...]
+    layers: tuple[Layer, ...]  # that have faults
+    own: bool  # modules have faults apart from their layers
+
+
+def verify_modules(layout: Layout, names: Collection[str] = ()) -> VerifiedTree:
+    """Compare the modules that these names mean, or all, with their receipts, whatever is found in one of them.
+
+    Changes nothing. Raises ModuleError where a name means no module or several.
+    """
+    known = live(layout)
+    layers = tuple(found_layers((layout,), os.environ))
+    found = tuple(_verified(layout, module, layers) for module in ([resolve(name, known) for name in names] or known))
+    paths = {Path(fault.path) for one in found for fault in one.faults}
+    of_layers = {layer: {path for path in paths if path.is_relative_to(layer.root)} for layer in layers}
+    return VerifiedTree(
+        found, tuple(layer for layer in layers if of_layers[layer]), bool(paths.difference(*of_layers.values()))
+    )
+
+
+def _verified(layout: Layout, module: ModuleName, layers: Iterable[Layer]) -> Verified:
+    try:
+        return Verified(module, verify(layout, installed(layout, module), layers))
+    except ModuleError as error:
+        return Verified(module, (Finding("unreadable", str(layout.switch(module)), "a receipt", error.message),))
 
 
 def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] = ()) -> tuple[Finding, ...]:
@@ -143,7 +161,6 @@ def _inventory(layout: Layout, sha256: str) -> list[Finding]:
     path = layout.inventory(sha256)
     if not path.exists():
         return []
-    from sifmod.actions.inventory import kept_inventory  # other commands import `installed` from here
     from sifmod.image.inspect.inventory import read_inventory
 
     kept = kept_inventory(layout, sha256)
@@ -179,6 +196,22 @@ class SignedImage:
     path: Path
     signers: Annotated[tuple[str, ...], Described("fingerprint and name")]
     error: Beside[Error | None]
+    given: Internal[Path]  # as it was named
+
+
+def signed_images(layout: Layout, names: Collection[str], keys: tuple[Path, ...]) -> Iterator[SignedImage]:
+    """Whether owners of `keys` signed these SIFs and the images of these modules (of all without names), one by one.
+
+    Raises what `check_image` raises, ModuleError where a name means no module or several, ViewError.
+    """
+    known = live(layout)
+    for name in names or tuple(map(str, known)):
+        if name.endswith(".sif") or ("/" in name and Path(name).is_file()):
+            yield check_image(None, Path(name), keys)
+            continue
+        installation = installed(layout, resolve(name, known))
+        if names or installation.image:
+            yield check_image(str(installation.module), image_of(installation), keys)
 
 
 def check_image(module: str | None, path: Path, keys: tuple[Path, ...]) -> SignedImage:
@@ -199,6 +232,6 @@ def check_image(module: str | None, path: Path, keys: tuple[Path, ...]) -> Signe
             )
         signers = check(path, info, keys)
     except (FetchError, PermissionsError) as error:  # including SignatureError
-        return SignedImage(module, path.absolute(), (), as_result(SifmodError(error.message, error.hint)))
+        return SignedImage(module, path.absolute(), (), as_result(SifmodError(error.message, error.hint)), path)
     signed_by = tuple(f"{signer.fingerprint} {line(signer.name, 200)}".rstrip() for signer in signers)
-    return SignedImage(module, path.absolute(), signed_by, None)
+    return SignedImage(module, path.absolute(), signed_by, None, path)

@@ -1,5 +1,7 @@
 """Examples of each verb, for its `--help` and man page: two at least."""
 
+from itertools import dropwhile
+
 # command, and what it is for; the verb is its second word, or two; each of them is typed in tests/cli/test_help.py
 _OF_VERBS = (
     ("sifmod install PyTorch-2.2.0.yaml", "the variant for this machine"),
@@ -118,7 +120,8 @@ def _examples() -> dict[str, tuple[tuple[str, str], ...]]:
     """Those of each verb, as it is typed: `install`, `site show`; those of sifmod itself under the empty text."""
     found = dict(_OF_GROUPS)
     for command, text in _OF_VERBS:
-        verb, inner, *_ = (*command.partition("sifmod ")[2].split(), "")
+        words = dropwhile(lambda word: not word.endswith("sifmod"), command.split())
+        _, verb, inner, *_ = (*words, "")
         name = f"{verb} {inner}" if verb in _OF_GROUPS else verb
         found[name] = (*found.get(name, ()), (command, text))
     return found

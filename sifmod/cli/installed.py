@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import layout_for, load_facts, reporter, resolve
+from sifmod.cli.context import layout_for, load_facts, reporter
 from sifmod.cli.output import counted, echo, print_json, print_rows, say, show_error
 from sifmod.cli.shared_options import TreeOptions
-from sifmod.errors import SifmodError, as_result
 from sifmod.system import one_line, size_text
-from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
+    from sifmod.actions.gc import Garbage
     from sifmod.actions.uninstall import Uninstalled
     from sifmod.tree.log import Done, Entry
     from sifmod.tree.receipt import Installation
@@ -119,38 +118,23 @@ def rollback_command(given: RollbackOptions) -> None:
     The content that was live is held from then on: `stack apply` skips it and `install` asks, until --release, a
     rollback to it, an install of different content, or `uninstall`.
     """
-    from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.installed import installed_from
-    from sifmod.actions.rollback import release_held, rollback
-    from sifmod.tree.history import held_since, in_words, read_history
-    from sifmod.tree.receipt import known_modules
+    from sifmod.actions.rollback import RollbackRequest, change_live
+    from sifmod.tree.history import in_words
 
     if given.release and given.to is not None:
         raise click.UsageError("--release switches nothing: leave --to out")
-
-    site = load_facts(given.settings).site
-    layout = Layout(site.prefix)
-    module = resolve(given.name, known_modules(layout))
-    if given.release:
-        with changing_prefix(site):
-            telling = reporter()
-            numbers = release_held(telling.tree(site), module, telling)
-        from sifmod.actions.verify import installed
-
-        if given.as_json:
-            print_json(installed_from(installed(layout, module)))
-        else:
-            say(f"{module}: generation {', '.join(map(str, numbers))} is no longer held")
-        return
-    with changing_prefix(site):
-        telling = reporter()
-        installation = rollback(telling.tree(site), module, given.to, telling)
+    request = RollbackRequest(given.name, given.to, given.release)
+    done = change_live(request, load_facts(given.settings).site, reporter())
+    module = done.installation.module
     if given.as_json:
-        print_json(installed_from(installation))
+        print_json(installed_from(done.installation))
+    elif given.release:
+        say(f"{module}: generation {', '.join(map(str, done.released))} is no longer held")
     else:
-        say(f"{module}: generation {installation.generation} is live")
-        if held := held_since(read_history(layout, module)):
-            say(f"{module}: {in_words(held)}; `sifmod rollback --release {module}` releases it")
+        say(f"{module}: generation {done.installation.generation} is live")
+        if done.held:
+            say(f"{module}: {in_words(done.held)}; `sifmod rollback --release {module}` releases it")
 
 
 class UninstallOptions(TreeOptions):
@@ -162,47 +146,33 @@ class UninstallOptions(TreeOptions):
 @command("uninstall", UninstallOptions)
 def uninstall_command(given: UninstallOptions) -> int:
     """Uninstall modules; their files stay for `rollback` and running jobs until `gc`, your own files for good."""
-    from sifmod.actions.changing_prefix import changing_prefix
-    from sifmod.actions.gc import after, candidates
-    from sifmod.actions.uninstall import NotUninstalled, Uninstalled, Uninstalls, uninstall
-    from sifmod.actions.uninstall import purge as free
-    from sifmod.tree.receipt import known_modules
+    from sifmod.actions.uninstall import NotUninstalled, Uninstalled, UninstallRequest, uninstall_modules
 
-    site = load_facts(given.settings).site
-    layout = Layout(site.prefix)
-    known = known_modules(layout)
-    modules = [resolve(name, known) for name in given.names]
-    telling = reporter()
-    rows: list[Uninstalled | NotUninstalled] = []
-    worst, gone = 0, []
-    for module in modules:
-        try:
-            with changing_prefix(site):
-                done = uninstall(telling.tree(site), module, telling)
-        except SifmodError as error:  # continue with the others
-            worst = max(worst, error.exit_code)
-            show_error(error.message, error.hint)
-            rows.append(NotUninstalled(module, as_result(error)))
-            continue
-        gone.append(module)
-        rows.append(done)
-        _report(done, purge=given.purge)
-    purged = []
-    if given.purge and gone:
-        with changing_prefix(site):
-            plan, freed = free(layout, gone, site, telling, ask_jobs=not given.ignore_jobs)
-        purged = after(candidates(plan))
-        for old in plan.generations:
-            if old.keep:
-                say(f"{old.module}: generation {old.number} stays in {old.root}: {old.keep}")
-        for row in purged:
-            if row.keep and row.kind == "image":
-                say(f"{row.path} stays: {row.keep}")
-        kinds = f"{counted(len(freed.generations), 'generation')}, {counted(len(freed.images), 'image')}"
-        say(f"removed {kinds}: {size_text(freed.size)}")
+    def ended(row: Uninstalled | NotUninstalled) -> None:
+        if isinstance(row, NotUninstalled):
+            show_error(row.error.error, row.error.hint)
+        else:
+            _report(row, purge=given.purge)
+
+    request = UninstallRequest(given.names, given.purge, not given.ignore_jobs)
+    done = uninstall_modules(request, load_facts(given.settings).site, reporter(), ended)
+    if done.freed:
+        _report_freed(done.freed)
     if given.as_json:
-        print_json(Uninstalls(tuple(rows), tuple(purged)))
-    return worst
+        print_json(done)
+    return max((row.error.exit_code for row in done.uninstalled if isinstance(row, NotUninstalled)), default=0)
+
+
+def _report_freed(freed: "Garbage") -> None:
+    for old in freed.plan.generations:
+        if old.keep:
+            say(f"{old.module}: generation {old.number} stays in {old.root}: {old.keep}")
+    for row in freed.rows:
+        if row.keep and row.kind == "image":
+            say(f"{row.path} stays: {row.keep}")
+    if gone := freed.removed:
+        kinds = f"{counted(len(gone.generations), 'generation')}, {counted(len(gone.images), 'image')}"
+        say(f"removed {kinds}: {size_text(gone.size)}")
 
 
 def _report(done: "Uninstalled", *, purge: bool) -> None:
@@ -244,31 +214,14 @@ def gc_command(given: GcOptions) -> None:
     names, and files that you added or changed. Your caches and temporary files outside the prefix are listed with the
     command that frees them. A line for each kept generation, image and download gives the reason.
     """
-    from sifmod.actions.changing_prefix import changing_prefix
-    from sifmod.actions.garbage import plan_gc
-    from sifmod.actions.gc import after, apply_gc, candidates
-    from sifmod.actions.room import rooms
+    from sifmod.actions.gc import GcRequest, collect_garbage
 
+    days = 0.0 if given.now else given.days
+    request = GcRequest(days, given.rollbacks, not given.marks, not given.ignore_jobs, rooms=True, remove=given.yes)
     site = load_facts(given.settings).site
-    layout = Layout(site.prefix)
-    days, mark_days = 0.0 if given.now else given.days, 0.0 if given.marks else site.mark_days
-    plan = plan_gc(layout, days, ask_jobs=not given.ignore_jobs, rollbacks=given.rollbacks, mark_days=mark_days)
-    rows = candidates(plan, rooms(site))
-    if not given.as_json:
-        for row in rows:
-            why = f"  ({row.keep})" if row.keep else ""
-            echo(one_line(f"{'keep  ' if row.keep else 'remove'}  {row.text}  {row.path}{why}"))
-    kept = [old.keep for old in plan.generations] + [old.keep for old in plan.images]
-    kept += [old.keep for old in plan.partials]
-    if any(kept) and not (given.now and given.rollbacks):
-        say("what is kept for its age goes with --now, what is kept for `rollback` with --rollbacks")
-    if plan.jobs.unknown:
-        say(f"{plan.jobs.unknown}; where you know that no job uses what would go: --ignore-jobs")
-    if given.yes:
-        with changing_prefix(site):
-            telling = reporter()
-            done = apply_gc(telling.tree(site), plan, telling)
-        rows = after(rows)
+    found = collect_garbage(request, site, reporter(), lambda found: _say_garbage(found, given))
+    rows = found.rows
+    if done := found.removed:
         for row in rows:
             if not row.keep and not row.removed:
                 say(f"{row.text} stays in {row.path}: it came into use since it was looked at")
@@ -280,6 +233,20 @@ def gc_command(given: GcOptions) -> None:
         )
         say(f"removed {', '.join(counted(len(gone), noun) for gone, noun in kinds)}: {size_text(done.size)}")
     else:
-        say(f"{size_text(plan.size)} can be freed: `sifmod gc --yes` does it" if plan.size else "nothing large to free")
+        size = found.plan.size
+        say(f"{size_text(size)} can be freed: `sifmod gc --yes` does it" if size else "nothing large to free")
     if given.as_json:
         print_json(rows)
+
+
+def _say_garbage(found: "Garbage", given: GcOptions) -> None:
+    plan = found.plan
+    if not given.as_json:
+        for row in found.rows:
+            why = f"  ({row.keep})" if row.keep else ""
+            echo(one_line(f"{'keep  ' if row.keep else 'remove'}  {row.text}  {row.path}{why}"))
+    kept = any(old.keep for olds in (plan.generations, plan.images, plan.partials) for old in olds)
+    if kept and not (given.now and given.rollbacks):
+        say("what is kept for its age goes with --now, what is kept for `rollback` with --rollbacks")
+    if plan.jobs.unknown:
+        say(f"{plan.jobs.unknown}; where you know that no job uses what would go: --ignore-jobs")

@@ -31,6 +31,7 @@ class Row(NamedTuple):
     what: str
     accelerator: str
     where: str
+    brief: str = ""  # the same where there is little space
 
 
 class SearchOptions(SiteOptions):
@@ -91,15 +92,17 @@ def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Map
         ((each, found.path) for found in answers for each in found.variants), key=lambda one: order(one[0])
     )
     rows = [
-        Row(each.module, each.description, _ACCELERATORS.get(each.accelerator, each.accelerator), each.where)
+        Row(
+            each.module, each.description, _ACCELERATORS.get(each.accelerator, each.accelerator), each.where, each.brief
+        )
         for each, _ in modules
     ]
     broken = [found.path for found in answers if found.problems]
     rows += [Row(path.stem, "cannot be used", "?", f"sifmod check {shlex.quote(str(path))}") for path in broken]
     rows = [Row(*map(one_line, row)) for row in rows]
-    lines = fitted(rows, _width())
+    lines, cut = fitted(rows, _width())
     echo("\n".join(lines))
-    if not all(line.startswith(row.name) for line, row in zip(lines, rows, strict=True)):
+    if cut:
         say("names are shortened to the width of this terminal; in a pipe they are whole")
     if modules:
         each, path = next((one for one in reversed(modules) if one[0].public), modules[-1])
@@ -119,15 +122,15 @@ def _width() -> int:
     return shutil.get_terminal_size().columns
 
 
-def fitted(rows: "Sequence[Row]", width: int) -> list[str]:
-    """Lines of module, description, accelerator and source, at most `width` wide; 0 means no limit.
+def fitted(rows: "Sequence[Row]", width: int) -> tuple[list[str], bool]:
+    """Lines of module, description, accelerator and source, at most `width` wide (0: no limit); whether names are cut.
 
     Shortens the source first, then the description, and last the middle of the module's name.
     """
-    names, whats, accelerators, wheres = (max(map(len, column)) for column in zip(*rows, strict=True))
+    names, whats, accelerators, wheres, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     middle = names + whats + 2  # a long name takes space from the description
     if width:
-        least = max(len(_short(row.where, _WHERE)) for row in rows)
+        least = max(len(_short(row.where, _WHERE, row.brief)) for row in rows)
         wheres = min(wheres, max(least, width - middle - accelerators - 4))
         middle = min(middle, max(width - accelerators - wheres - 4, _WHERE))
         names = max((len(row.name) for row in rows if len(row.name) + _WHAT + 2 <= middle), default=0)
@@ -137,8 +140,10 @@ def fitted(rows: "Sequence[Row]", width: int) -> list[str]:
         room = middle - max(len(name), names) - 2
         what = _short(row.what, room) if room >= min(len(row.what), _WHAT) else ""
         left = f"{name:{names}}  {what}"[:middle]
-        lines.append(f"{left:{middle}}  {row.accelerator:{accelerators}}  {_short(row.where, wheres)}".rstrip())
-    return lines
+        lines.append(
+            f"{left:{middle}}  {row.accelerator:{accelerators}}  {_short(row.where, wheres, row.brief)}".rstrip()
+        )
+    return lines, any(len(row.name) > middle for row in rows)
 
 
 def _cut(name: str, room: int) -> str:
@@ -150,9 +155,8 @@ def _cut(name: str, room: int) -> str:
     return f"{name[:head]}…{name[head + 1 - room :]}"
 
 
-def _short(text: str, room: int) -> str:
-    """The text, cut to the width."""
+def _short(text: str, room: int, brief: str = "") -> str:
+    """The text, cut to the width, or `brief` where hardly more of it fits."""
     if len(text) <= room:
         return text
-    first, colon, _ = text.partition(": ")
-    return first if colon and room < len(first) + 8 else f"{text[: room - 1].rstrip()}…"
+    return brief if brief and room < len(brief) + 8 else f"{text[: room - 1].rstrip()}…"

@@ -45,7 +45,7 @@ def show(given: ShowOptions) -> None:
     An image is a SIF or a reference (docker://, oras://, oci:, oci-archive:, docker-archive:); its metadata is read
     without starting it and without fetching its layers.
     """
-    from sifmod.actions.verify import installed
+    from sifmod.actions.start import installed
     from sifmod.cli.life import say_life
 
     name = given.name

@@ -1,6 +1,5 @@
 """Options of stack commands; `sifmod stack init`, `outdated`, `lock`, `bundle` and `catalogue`."""
 
-import os
 from collections.abc import Sized
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,17 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import layout_for, load_context, reporter, tree
+from sifmod.cli.context import layout_for, reporter
 from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.shared_options import SiteOptions, TreeOptions
 from sifmod.config.option import in_full
-from sifmod.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sifmod.actions.catalogue.entry import Entry
     from sifmod.actions.stack.stack_options import StackOptions
-    from sifmod.config.load_site import LoadedSite
-    from sifmod.config.stack import Stack
 
 
 class StackFile(SiteOptions):
@@ -163,56 +158,18 @@ def catalogue(given: CatalogueOptions) -> None:
     index.html needs no server and loads nothing from elsewhere. It searches names and packages, and shows for each
     module the commands that load it, a job script, its contents and its changes. --json prints the data.
     """
-    from sifmod.actions.author.check import settings_kind
-    from sifmod.actions.catalogue.catalogue import Catalogue, write_catalogue
-    from sifmod.actions.catalogue.catalogue import catalogue as made
-    from sifmod.actions.catalogue.entry import compared
-    from sifmod.config.stack import load_stack
+    from sifmod.actions.catalogue.make import CatalogueRequest, make_catalogue
 
-    easyconfigs, output = given.easyconfigs, given.output
+    output = given.output
     if not output and not given.as_json:
         raise click.UsageError("missing option: -o DIR, or --json")
-    if given.everything and easyconfigs:
+    if given.everything and given.easyconfigs:
         raise click.UsageError("--all goes without easyconfigs")
-    context = load_context(given.settings)
-    name = "" if context.site.name == "generic" else context.site.name
-    if len(easyconfigs) == 1 and settings_kind(Path(easyconfigs[0])) == "stack":
-        stack = load_stack(Path(easyconfigs[0]))
-        name, entries = stack.name, compared(_of_stack(stack, context, given))
-    else:
-        entries = compared(_entries(easyconfigs, given.everything, context))
-    title = given.title or (f"Modules of {name}" if name else "Modules")
+    directory = Path(output) if output else None
+    site, title = in_full(given.settings), given.title or ""
+    made = make_catalogue(CatalogueRequest(site, given.easyconfigs, given.everything, title, directory), say)
     if output:
-        changed = write_catalogue(made(title, entries), Path(output))
-        say(f"{counted(len(entries), 'module')} in {output}, {counted(changed, 'file')} written")
+        modules = counted(len(made.catalogue.entries), "module")
+        say(f"{modules} in {output}, {counted(made.written, 'file')} written")
     if given.as_json:
-        print_json(Catalogue(title, entries))
-
-
-def _of_stack(stack: "Stack", context: "LoadedSite", given: SiteOptions) -> "tuple[Entry, ...]":
-    from sifmod.actions.catalogue.gather import of_stack
-    from sifmod.actions.install.options import InstallOptions
-    from sifmod.actions.stack.stack_options import Planned
-    from sifmod.actions.stack.stack_plan import plan_stack
-
-    planned = Planned(stack, tree(context.site.prefix), context, in_full(given.settings), InstallOptions())
-    return of_stack(plan_stack(planned), os.environ, say)
-
-
-def _entries(names: tuple[str, ...], everything: bool, context: "LoadedSite") -> "tuple[Entry, ...]":
-    """The entries, where an installed module replaces the one from an easyconfig."""
-    from sifmod.actions.catalogue.gather import installable, installed
-    from sifmod.config.find import easyconfigs
-    from sifmod.config.word import wanted_easyconfig
-
-    def refuse(error: ConfigError) -> None:
-        if names:
-            raise error
-        say(f"warning: {error.problems[0]}; its modules are left out")
-
-    here = {entry.module: entry for entry in installed(tree(context.site.prefix), say)}
-    if not names and not everything:
-        return tuple(here.values())
-    paths = [wanted_easyconfig(name, context.site) for name in names] or easyconfigs(context.site.robot_paths)
-    offered = {entry.module: entry for entry in installable(paths, context, os.environ, refuse)}
-    return tuple((offered | here).values() if everything else (here.get(name, offered[name]) for name in offered))
+        print_json(made.catalogue)

@@ -139,7 +139,7 @@ def summary(outcome: "StackOutcome") -> Iterable[str]:
     for number in sorted(held):
         yield f"  {made.steps[number]}: held, `sifmod rollback --release {made.steps[number]}` releases it"
     for step in ended:
-        yield f"  {step}: left out, {step.why[0].removeprefix('it ')}"
+        yield f"  {step}: left out: {step.why[0]}"
     for number, error in failed.items():
         yield f"  {made.steps[number]}: failed ({error.exit_code}): {error.short}"
     yield f"their logs are in {made.layout.logs / 'stacks' / made.stack.name}"

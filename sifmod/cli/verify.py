@@ -1,25 +1,20 @@
 """`sifmod verify`."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import layout_for, live, load_context, reporter, resolve
+from sifmod.cli.context import layout_for, load_context, reporter
 from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.shared_options import SiteOptions
 from sifmod.config.shown import shown
-from sifmod.errors import ModuleError
 from sifmod.system import one_line
 from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sifmod.actions.verify import Finding
-    from sifmod.tree.layer import Layer
+    from sifmod.actions.verify import VerifiedTree
 
 
 class VerifyOptions(SiteOptions):
@@ -47,55 +42,39 @@ def verify_command(given: VerifyOptions) -> int:
         return _verify_signatures(given, layout)
     if given.keys:
         raise click.UsageError("--keys is for --signature")
-    code = _verify_files(given.names, layout, given.as_json)
+    if file := next((name for name in given.names if name.endswith(".sif")), None):
+        told = f"{shown(file)} has no receipt to be compared with; who signed it is seen with --signature"
+        raise click.UsageError(told)
+    code = _verify_files(given, layout)
     return max(code, _verify_sharing(given.settings, layout))
 
 
-def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> int:
+def _verify_files(given: VerifyOptions, layout: "Layout") -> int:
+    from sifmod.actions.verify import verify_modules
 
-    from sifmod.actions.layer.places import found_layers
-    from sifmod.actions.verify import Finding, Verified, installed, verify
-
-    if file := next((name for name in names if name.endswith(".sif")), None):
-        raise click.UsageError(
-            f"{shown(file)} has no receipt to be compared with; who signed it is seen with --signature"
-        )
-    known = live(layout)
-    modules = [resolve(name, known) for name in names] if names else known
-    report: list[Verified] = []
-    layers = tuple(found_layers((layout,), os.environ))
-    for module in modules:
-        try:
-            report.append(Verified(module, verify(layout, installed(layout, module), layers)))
-        except ModuleError as error:  # continue with the others
-            unreadable = Finding("unreadable", str(layout.switch(module)), "a receipt", error.message)
-            report.append(Verified(module, (unreadable,)))
-    faults = [fault for one in report for fault in one.faults]
-    if as_json:
-        print_json(report)
+    found = verify_modules(layout, given.names)
+    if given.as_json:
+        print_json(found.modules)
     else:
-        if not report:
+        if not found.modules:
             echo("no module is installed here", err=True)
-        for one in report:
+        for one in found.modules:
             echo(f"{one.module}: {counted(len(one.faults), 'fault') if one.faults else 'ok'}")
             for finding in one.findings:
                 where = one_line(f"{finding.kind}: {finding.path}")
                 echo(f"  {where}: expected {finding.expected}, found {finding.found}")
-        _say_what_helps(faults, layers)
-    return 1 if faults else 0
+        _say_what_helps(found)
+    return 1 if found.layers or found.own else 0
 
 
-def _say_what_helps(faults: "list[Finding]", layers: "tuple[Layer, ...]") -> None:
+def _say_what_helps(found: "VerifiedTree") -> None:
     from sifmod.module.quote import shell
 
-    for layer in layers:
-        others = [one for one in faults if not Path(one.path).is_relative_to(layer.root)]
-        if len(others) < len(faults):
-            top = layer.top
-            words = f"--layer {layer.name}{'' if top.name == 'layers' else f' --dir {shell(str(top))}'}"
-            say(f"`sifmod sync {layer.module} {shell(f'{layer.root}/pylock.toml')} {words}` makes the layer anew")
-        faults = others
-    if faults:
+    for layer in found.layers:
+        top = layer.top
+        words = f"--layer {layer.name}{'' if top.name == 'layers' else f' --dir {shell(str(top))}'}"
+        say(f"`sifmod sync {layer.module} {shell(f'{layer.root}/pylock.toml')} {words}` makes the layer anew")
+    if found.own:
         say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
 
 
@@ -131,34 +110,21 @@ def _verify_modes(given: VerifyOptions) -> int:
 
 
 def _verify_signatures(given: VerifyOptions, layout: "Layout") -> int:
-    from sifmod.actions.verify import check_image
+    from sifmod.actions.verify import signed_images
 
-    known = (*map(Path, load_context(given.settings).site.signatures.keys), *map(Path, given.keys))
+    keys = (*map(Path, load_context(given.settings).site.signatures.keys), *map(Path, given.keys))
     report = []
-    for module, path in _images(given.names, layout):
-        report.append(one := check_image(module, path, known))
+    for one in signed_images(layout, given.names, keys):
+        report.append(one)
         if given.as_json:
             continue
-        name, text = module or one_line(str(path)), f"signed by {', '.join(one.signers)}"
-        text = one.error.error if one.error else text
-        echo(text if text.startswith(name) else f"{name}: {text}")
+        if one.error and not one.module:
+            echo(one.error.error)  # it names the file
+        else:
+            text = one.error.error if one.error else f"signed by {', '.join(one.signers)}"
+            echo(f"{one.module or one_line(str(one.given))}: {text}")
         if one.error and one.error.hint:
             echo(f"  {one.error.hint}")
     if given.as_json:
         print_json(report)
     return 1 if any(one.error for one in report) else 0
-
-
-def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str | None, Path]]":
-    """The SIFs for the names: files, or the images of modules (default: all), each with its module."""
-    from sifmod.actions.inventory import image_of
-    from sifmod.actions.verify import installed
-
-    known = live(layout)
-    for name in names or tuple(map(str, known)):
-        if name.endswith(".sif") or ("/" in name and Path(name).is_file()):
-            yield None, Path(name)
-        else:
-            installation = installed(layout, resolve(name, known))
-            if names or installation.image:
-                yield str(installation.module), image_of(installation)

@@ -17,7 +17,8 @@ from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.result import Described, PathText, Sha256
 
 PRESENT = "present"
-OWN_FILES = "files of sifmod"
+OWN_FILES = "files of sifmod"  # one of the facts
+OWN_VARIABLES = "variable "  # in front of the names of the variables among the facts
 DEVICES = (("cuda", "/dev/nvidiactl"), ("rocm", "/dev/kfd"))
 # Lmod sets MODULESHOME too, so its own variables are checked first.
 _SYNTAX_VARIABLES: tuple[tuple[str, Syntax], ...] = (
@@ -142,5 +143,5 @@ def current_facts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     facts["module syntax"] = module_syntax(environ)
     for name, value in environ.items():
         if name in _VARIABLES or (name.startswith("SIFMOD_") and name != "SIFMOD_PREFIX"):
-            facts[f"variable {name}"] = value
+            facts[f"{OWN_VARIABLES}{name}"] = value
     return tuple(sorted(facts.items()))

@@ -18,7 +18,7 @@ from sifmod.config.detect import (
 from sifmod.config.expand import names_in, texts, variables_read
 from sifmod.config.find import shipped
 from sifmod.config.hook import hooks_of
-from sifmod.config.input import OWN_FILES, Input, current_facts, read_input
+from sifmod.config.input import OWN_FILES, OWN_VARIABLES, Input, current_facts, read_input
 from sifmod.config.kinds import RUNTIMES
 from sifmod.config.option import KEYS
 from sifmod.config.option_layers import option_layers
@@ -142,11 +142,11 @@ def _facts(
     now = dict(current_facts(environ))
     if kept is None:
         return tuple(now.items())
-    before = {name: value for name, value in kept.facts.items() if not name.startswith(("variable ", OWN_FILES))}
+    before = {name: value for name, value in kept.facts.items() if not name.startswith((OWN_VARIABLES, OWN_FILES))}
     programs = [f"program {name}" for name in RUNTIMES if runtime in (name, "auto")]
     if not any(before.get(name) for name in programs):
         before |= {name: now[name] for name in programs}
-    site = {"variable SIFMOD_SITE": kept.site} if named is None and "/" in kept.site else {}
+    site = {f"{OWN_VARIABLES}SIFMOD_SITE": kept.site} if named is None and "/" in kept.site else {}
     return tuple(sorted({**now, **before, **site}.items()))
 
 

@@ -68,13 +68,22 @@ class Offered:
         if not self.sources:
             return self.available
         if self.public_source is None:
-            if not self.available and all(source.startswith("build:") for source in self.sources):
+            if self._is_built:
                 return f"built from {', '.join(source.removeprefix('build:') for source in self.sources)}"
             return f"{NOT_PUBLIC}: {' '.join(self.available.split()) or ', '.join(self.sources)}"
         rest = self.public_source.removeprefix("docker://")
         if rest == self.public_source or re.match(r"[^/]*[.:][^/]*/|localhost/", rest):
             return rest
         return f"docker.io/{rest}"
+
+    @property
+    def brief(self) -> str:
+        """The same in two words for an image that is not public, else ""."""
+        return NOT_PUBLIC if self.sources and self.public_source is None and not self._is_built else ""
+
+    @property
+    def _is_built(self) -> bool:
+        return not self.available and all(source.startswith("build:") for source in self.sources)
 
     @property
     def components(self) -> tuple[tuple[str, str], ...]:

@@ -40,6 +40,7 @@ def explain(error: OSError, doing: str) -> SifmodError:
             return FullError(
                 f"{message}; what was installed before is unchanged",
                 "free some space or quota there (`sifmod gc` shows what can go), then repeat the command",
+                short=message,
             )
         case "denied":
             owner = _foreign_owner(os.fsdecode(name)) if isinstance(name, str | bytes) else ""

@@ -57,7 +57,7 @@ def recorded(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
     return ()
 
 
-def _event(generation: object, since: object, held: object = ()) -> Event:
+def _event(generation: object, since: object, held: object) -> Event:
     if generation is not None and (type(generation) is not int or not 0 < generation < _MOST):
         raise ValueError("no generation")
     if not isinstance(since, int | float) or not 0 <= since < _MOST:
@@ -118,8 +118,7 @@ def in_utc(seconds: float) -> str:
 
 
 def _text(events: tuple[Event, ...]) -> str:
-    """The text of an event; without a hold in the format of earlier versions."""
-    return json.dumps([event if event.held else event[:2] for event in events]) + "\n"
+    return json.dumps(events) + "\n"
 
 
 def superseded(events: tuple[Event, ...], generation: int) -> float | None:

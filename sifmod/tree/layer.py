@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +33,7 @@ from sifmod.tree.durable import (
     write,
 )
 from sifmod.tree.layout import Layout, Workplace
-from sifmod.tree.locking import Held, lock
+from sifmod.tree.locking import Held, Tree
 from sifmod.tree.receipt import is_number, live
 
 DEFAULT = "default"
@@ -69,6 +69,11 @@ class Layers(Workplace):
         return above / "software" / module.name / module.version
 
 
+def layers_lock(layers: Layers, module: ModuleName, tree: Tree) -> AbstractContextManager[Held]:
+    """Hold the lock of the layers of a module in this directory, waiting as in the `tree`."""
+    return tree.lock(str(module), f"the layers of {module}", layers)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Layer:
     """One generation of a layer, from its receipt. Sizes in bytes."""
@@ -89,9 +94,9 @@ class Layer:
     size: int = 0
     digest: str = ""  # SHA-256 of the squashfs; "" of a directory
     root: str = ""
-    words: tuple[str, ...] = ()  # of uv: indexes, and which files and versions are used
-    constraints: tuple[str, ...] = ()
-    digests: tuple[tuple[str, tuple[str, ...]], ...] = ()  # SHA-256 of the allowed files, by normalized name
+    words: tuple[str, ...]  # of uv: indexes, and which files and versions are used
+    constraints: tuple[str, ...]
+    digests: tuple[tuple[str, tuple[str, ...]], ...]  # SHA-256 of the allowed files, by normalized name
     made: tuple[tuple[str, str], ...] = ()  # SHA-256 of its lock and commands, by path
 
     @property
@@ -164,6 +169,9 @@ def all_layers(top: Path, module: ModuleName | None = None) -> Iterator[Layer]:
                 added=none,
                 kept=none,
                 packed=packed,
+                words=none,
+                constraints=none,
+                digests=none,
                 root=str(root),
             )
 
@@ -280,13 +288,11 @@ def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[Ol
                 yield OldLayer(module, root, size, keep)
 
 
-def remove_layers(
-    layout: Layout, going: list[OldLayer], lease: float, on_wait: Callable[[str], None]
-) -> list[OldLayer]:
+def remove_layers(tree: Tree, going: list[OldLayer]) -> list[OldLayer]:
     """Remove these generations, unless they are live by now; returns the removed ones."""
-    layers = Layers(layout.prefix / "layers", layout.prefix)
+    layers = Layers(tree.layout.prefix / "layers", tree.layout.prefix)
     for old in going:
-        with lock(layers, str(old.module), lease, on_wait) as held:
+        with layers_lock(layers, old.module, tree) as held:
             if live_generation(old.root.parent) != old.root.name:
                 remove_generation(layers, old.root, held)
     return [old for old in going if not os.path.lexists(old.root)]

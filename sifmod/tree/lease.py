@@ -5,9 +5,8 @@ names the holder, and a lock changes hands by the creation of the next number: m
 NFS included, and includes its text, so that one of several contenders wins and no entry is half-written. The highest
 number stays when the lock is free; numbers are never reused. `N.beat` beside it grows while the holder is alive. On a
 full disk or quota neither uses a block: a text of at most 59 bytes fits in the symlink's inode, and a beat is a hole of
-changing length, longest when the lock is free. Earlier versions of sifmod see such a beat change and wait; they take
-over a free lock after its lease. If no inode is free, a new lease reuses the inode of the last beat, and the holder's
-directory that of its own first beat. Nothing here requires synchronised clocks.
+changing length, longest when the lock is free. If no inode is free, a new lease reuses the inode of the last beat, and
+the holder's directory that of its own first beat. Nothing here requires synchronised clocks.
 """
 
 import json

@@ -44,9 +44,9 @@ class Tree:
     lease: float  # seconds without a sign of life after which a holder counts as gone
     waiting: Callable[[object], Callable[[str], None]]  # says who works on something while its lock is waited for
 
-    def lock(self, name: str, what: object = "") -> AbstractContextManager["Held"]:
-        """Hold the lock `name`: see `lock`. `what`: what is waited for, where that has another name."""
-        return lock(self.layout, name, self.lease, self.waiting(what or name))
+    def lock(self, name: str, what: object = "", place: Workplace | None = None) -> AbstractContextManager["Held"]:
+        """Hold the lock `name` of the tree or of another `place`: see `lock`. `what` is waited for, if not `name`."""
+        return lock(place or self.layout, name, self.lease, self.waiting(what or name))
 
 
 class Held:
@@ -81,11 +81,9 @@ class Held:
                 return
             taker = leases.newest(self._chain).holder
         by = f" by {taker}" if taker and taker.token != self._holder.token else ""
-        raise LockError(
-            f"{self.name} was taken over{by}, because this process gave no sign of life for"
-            f" {self._holder.seconds:g} seconds; this run has changed nothing since",
-            "run the same command again",
-        )
+        why = f"because this process gave no sign of life for {self._holder.seconds:g} seconds"
+        lost = f"{self.name} was taken over{by}, {why}"
+        raise LockError(f"{lost}; this run has changed nothing since", "run the same command again", short=lost)
 
     @contextmanager
     def changing(self, doing: str) -> Iterator[None]:

@@ -89,7 +89,7 @@ def from_data(fields: Mapping[str, Any]) -> Provenance:
     asked, image = fields["asked"], fields["image"]
     if type(asked["checked"]) is not bool or type(image["kept"]) is not bool:
         raise TypeError("neither true nor false")
-    commands, mpi = image["commands"], image.get("mpi")
+    commands, mpi = image["commands"], image["mpi"]
     image = image | {
         "states": tuple([FileState(*state) for state in image["states"]]),
         "directories": tuple(image["directories"]),

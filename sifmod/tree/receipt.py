@@ -132,7 +132,7 @@ def from_json(text: str | bytes, generation: str) -> Installation:
     prefix, name, version, number = _place(generation)
     if (fields["name"], fields["version"], fields["generation"]) != (name, version, number):
         raise ValueError("it is the receipt of another generation")
-    provenance, modules = provenances.from_data(fields["provenance"]), tuple(fields.get("modules", ()))
+    provenance, modules = provenances.from_data(fields["provenance"]), tuple(fields["modules"])
     image = None if modules else _image(fields["image"], prefix)
     files, stubs = _files(fields["files"]), _files(fields["stubs"])
     links = tuple([LinkRecord(path, target) for path, target in fields["links"]])
@@ -152,7 +152,7 @@ def _place(generation: str) -> tuple[str, str, str, int]:
 
 def _image(fields: dict[str, Any], prefix: str) -> ImageRecord:
     sha256, filename, link, size = fields["sha256"], fields["filename"], fields["link"], fields["size"]
-    origin = from_fields(fields["origin"]) if "origin" in fields else NO_ORIGIN
+    origin = from_fields(fields["origin"])
     path = fields["path"] if link == "reference" else f"images/sha256/{sha256}.sif"
     _check_digests([sha256])
     _check_texts([path])

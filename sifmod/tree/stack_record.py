@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar
 
@@ -10,7 +11,7 @@ from sifmod.result import Described, Internal, Sha256, in_json
 from sifmod.tree.change import change
 from sifmod.tree.durable import names, parsed
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held
+from sifmod.tree.locking import Held, Tree
 
 _FORMAT = 1
 Record = TypeVar("Record")
@@ -24,6 +25,11 @@ class Applied(NamedTuple):
     modules: tuple[ModuleName, ...]  # installed by it and still managed
     decided: tuple[str, ...] = ()  # modules, and names with a default, whose lifecycle it decides
     images: tuple[Sha256, ...] = ()  # that its lock names, the one that was last written or applied here
+
+
+def stack_lock(name: str, tree: Tree) -> AbstractContextManager[Held]:
+    """Hold the lock of both records of a stack."""
+    return tree.lock(f"stack-{name}", f"the stack {name}")
 
 
 class Submission(NamedTuple):

@@ -10,7 +10,7 @@ from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.system import not_own
 from sifmod.tree.durable import reported, sync_directory, sync_file
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held, forget_locks, lock
+from sifmod.tree.locking import Held, Tree, forget_locks
 from sifmod.tree.store import Store
 from sifmod.tree.umask import umask
 
@@ -30,13 +30,11 @@ class _Hidden(Layout):
 
 
 @contextmanager
-def target_store(
-    target: Path, lease: float, on_wait: Callable[[str], None], *, replace: bool = False
-) -> Iterator["TargetStore"]:
+def target_store(target: Path, tree: Tree, *, replace: bool = False) -> Iterator["TargetStore"]:
     """An artifact.ImageStore for `target` alone; an existing file is only replaced with `replace`, atomically.
 
-    Incomplete files are kept in a hidden directory of this user beside the target, under a lock for all nodes (see
-    `lock` for `lease` and `on_wait`): the next run resumes a failed download, and removes leftovers of a killed run.
+    Incomplete files are kept in a hidden directory of this user beside the target, under a lock for all nodes that is
+    waited for as in the `tree`: the next run resumes a failed download, and removes leftovers of a killed run.
     Raises FetchError or PermissionsError before anything is written if the target is not writable.
     """
     _check(target)
@@ -45,13 +43,13 @@ def target_store(
     try:
         with (
             umask(target.parent, 0o077) as users,
-            lock(hidden, "fetch", lease, on_wait) as held,
+            tree.lock("fetch", target, hidden) as held,
             umask(target.parent, users),
         ):
             if why := _of_others(hidden.prefix):  # an earlier run may have removed it before this one had the lock
                 raise PermissionsError(why, "repeat the command")
             _check_way(target, replace)  # another run may have created it while this one waited
-            yield TargetStore(target, hidden, held, on_wait, replace=replace)
+            yield TargetStore(target, hidden, held, tree.waiting(target), replace=replace)
     finally:
         with suppress(OSError):
             forget_locks(hidden)

@@ -105,7 +105,7 @@ def test_under_a_clock_that_was_wrong_nothing_goes(layout: Layout) -> None:
     """A node whose clock begins in 1970 has superseded what was live a moment ago."""
     install_several(layout, "ab")
     first, _ = json.loads(layout.history(MODULE).read_text())
-    layout.history(MODULE).write_text(json.dumps([first, [2, 7.5]]))
+    layout.history(MODULE).write_text(json.dumps([first, [2, 7.5, []]]))
     install_several(layout, "c")
     before = names(layout)
     assert kept(plan_gc(layout)).keys() == {1, 2}
@@ -116,7 +116,7 @@ def test_under_a_clock_that_was_wrong_nothing_goes(layout: Layout) -> None:
 def days_ago(layout: Layout, days: float) -> None:
     """Make the history of the module that much older."""
     path = layout.history(MODULE)
-    events = [[number, since - days * 86400] for number, since in json.loads(path.read_text())]
+    events = [[number, since - days * 86400, held] for number, since, held in json.loads(path.read_text())]
     path.write_text(json.dumps(events))
 
 

@@ -179,7 +179,7 @@ def test_of_a_retired_module_the_age_counts_from_what_ended_first(
 ) -> None:
     """Of an old one from when it was replaced, of the live one from the retirement; the log has both removals."""
     history = layout.history(MODULE)
-    events = [[number, time.time() - days * 86400] for number, days in ((1, 40), (2, 30), (3, 20))]
+    events = [[number, time.time() - days * 86400, []] for number, days in ((1, 40), (2, 30), (3, 20))]
     history.write_text(json.dumps(events))
     assert run(["retire", str(MODULE), "--since", "2020-01-01"]) == 0
     day = 86400

@@ -109,7 +109,7 @@ def test_another_user_goes_on(group: Group) -> None:
 
 
 def test_what_another_user_cannot_open_is_removed(group: Group) -> None:
-    """An earlier sifmod made the files 0600."""
+    """Under a umask that no sharing of the site overrides."""
     for file in group.breaks_off(group.ann).iterdir():
         file.chmod(0o600)
     assert group.fetch(group.bob).path.read_bytes() == group.file.content
@@ -118,7 +118,7 @@ def test_what_another_user_cannot_open_is_removed(group: Group) -> None:
 
 
 def test_what_another_user_cannot_enter_is_left_and_worked_around(group: Group) -> None:
-    """An earlier sifmod made the directory 0700."""
+    """Under a umask that no sharing of the site overrides."""
     directory = group.breaks_off(group.ann)
     directory.chmod(0o700)
     before = disk_state(directory)

@@ -86,7 +86,7 @@ def test_without_a_runtime_it_is_said_what_was_not_run(check: Check, kind: str) 
     runtime = Runtime(kind, "")  # type: ignore[arg-type]
     assert check.run(check.plan(paths=("/etc",), runtime=runtime)) == []
     said = check.run(check.plan(commands=("true",), runtime=runtime))
-    assert said == [f"sanity check: no {kind} here, so its commands were not run"]
+    assert said == [f"no {kind} here, so its commands were not run"]
 
 
 def test_files_of_the_current_directory_are_out_of_reach(check: Check) -> None:
@@ -127,7 +127,7 @@ def test_what_is_not_in_the_image(check: Check) -> None:
 def test_an_image_that_cannot_be_started(check: Check, does: str, why: str) -> None:
     check.does = does
     assert check.run(check.plan(paths=("/etc",))) == [
-        f"sanity check: the image could not be started here, its commands were not looked at ({why})"
+        f"the image could not be started here, its commands were not looked at ({why})"
     ]
 
 

@@ -6,7 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
-from sifmod.actions.verify import Finding, Kind, installed, verify
+from sifmod.actions.start import installed
+from sifmod.actions.verify import Finding, Kind, verify
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError

@@ -224,9 +224,9 @@ def test_killed_at_any_step_it_is_rolled_back_and_held_or_neither(here: Path) ->
 
 
 def test_a_hold_that_nobody_wrote_is_none(here: Path) -> None:
-    """Histories of earlier versions hold nothing; what is no list of generations is no history."""
+    """What is no list of generations is no history."""
     history = Layout(here / "prefix").history(ModuleName("App", "1"))
-    history.write_text("[[1, 1780000000.0], [2, 1780000001.0], [1, 1780000002.0]]\n")
+    history.write_text("[[1, 1780000000.0, []], [2, 1780000001.0, []], [1, 1780000002.0, []]]\n")
     assert run(["rollback", "--release", "App/1"]) == 24
     assert run([*APPLY, "--fail-on-held"]) == 0
     assert generation(here) == 3

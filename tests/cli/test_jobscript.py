@@ -228,6 +228,9 @@ def test_lightning_in_a_layer(
         image = "f" * 64 if stale else there.image_sha256
         added = (("lightning", "2.5"),)
         made = Layer(
+            words=(),
+            constraints=(),
+            digests=(),
             module=module,
             name=name,
             image=image,

@@ -14,7 +14,7 @@ PYTHON = """#!/bin/sh
 case ${SIFMOD_LAYER-default} in
   default | notes) exit 0 ;;
   none) printf 'Tools/1: there is no layer none of it\\n' >&2; exit 24 ;;
-  lost) printf 'Tools/1: there is no apptainer\\n\\nhint: install it\\n' >&2 ;;
+  lost) printf '\\036Tools/1: there is no apptainer\\037install it\\036\\n' >&2 ;;
   *) echo "ModuleNotFoundError: No module named '${2#import }'" >&2 ;;
 esac
 exit 1

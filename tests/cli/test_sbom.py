@@ -92,6 +92,9 @@ def test_the_users_layers_are_components_with_their_packages(here: Path) -> None
     root.mkdir(parents=True)
     (root / "pylock.toml").write_text("lock-version = '1.0'\n")
     layer = Layer(
+        words=(),
+        constraints=(),
+        digests=(),
         module=ModuleName("Tiny", "1.0"),
         name="default",
         image="0" * 64,

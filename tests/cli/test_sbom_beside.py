@@ -52,6 +52,9 @@ def add(layout: Layout, name: str, layer: str, text: str, image: str = "") -> La
         (directory / "tree").mkdir(parents=True)
         (directory / "pylock.toml").write_text(text)
         made = Layer(
+            words=(),
+            constraints=(),
+            digests=(),
             module=module,
             name=layer,
             image=image or there.image_sha256,

@@ -28,7 +28,7 @@ LUMI = (
     "On LUMI in /appl/local/containers/easybuild-sif-images, which the site lumi-g looks in; there is no public source."
 )
 ROWS = [
-    Row(AS_VARIANT, WHAT, "rocm", f"not public: {LUMI}"),
+    Row(AS_VARIANT, WHAT, "rocm", f"not public: {LUMI}", "not public"),
     Row("PyTorch/2.4.1-cuda-12.4-cudnn-9", WHAT, "cuda", "docker.io/pytorch/pytorch:2.4.1-cuda12.4-cudnn9-runtime"),
     Row(f"App/1-{'a' * 60}-end", "It", "cpu", "x"),
 ]
@@ -45,30 +45,31 @@ def test_a_line_for_each_module_in_full_in_a_pipe(capfd: pytest.CaptureFixture[s
 
 
 def test_lines_fit_the_terminal() -> None:
-    assert fitted(ROWS[:2], 60) == [
+    assert fitted(ROWS[:2], 60)[0] == [
         "PyTorch/2.2.0…10-singularity-20240209  rocm  not public",
         "PyTorch/2.4.1-cuda-12.4-cudnn-9        cuda  docker.io/pyto…",
     ]
-    assert fitted(ROWS[:2], 80) == [
+    assert fitted(ROWS[:2], 80)[0] == [
         "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240209  rocm  not public",
         "PyTorch/2.4.1-cuda-12.4-cudnn-9  PyTorch, a machine lear…  cuda  docker.io/pyto…",
     ]
-    assert fitted(ROWS[:2], 200) == [
+    assert fitted(ROWS[:2], 200)[0] == [
         f"{AS_VARIANT}  {WHAT}  rocm  not public: {LUMI[:65]}…",
         f"{ROWS[1].name:57}  {WHAT}  cuda  {ROWS[1].where}",
     ]
     alike = [Row(f"PyTorch/2.2.2-rocm-5.6.1{more}-singularity-20240404", WHAT, "rocm", "x") for more in ("", "-vllm")]
-    assert fitted(alike, 50) == [
+    assert fitted(alike, 50)[0] == [
         "PyTorch/2.2.2…-5.6.1-singularity-20240404  rocm  x",
         "PyTorch/2.2.2…1-vllm-singularity-20240404  rocm  x",
     ]
-    assert fitted(ROWS[2:], 0) == [f"{ROWS[2].name}  It  cpu  x"]
+    assert fitted(ROWS[2:], 0)[0] == [f"{ROWS[2].name}  It  cpu  x"]
 
 
 @pytest.mark.parametrize("width", [40, *range(60, 260, 20)])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     for rows in (ROWS, ROWS[:1], ROWS[1:2], ROWS[2:]):
-        lines = fitted(rows, width)
+        lines, cut = fitted(rows, width)
+        assert cut == any(row.name not in line for line, row in zip(lines, rows, strict=True))
         assert len(lines) == len(rows)
         for line, row in zip(lines, rows, strict=True):
             assert len(line) <= width

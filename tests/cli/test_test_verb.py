@@ -159,7 +159,7 @@ def test_without_a_fabric_tcp_is_no_failure(node: Node, capfd: pytest.CaptureFix
 
 
 def test_each_step_fails_by_itself(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
-    node.prints("gpu-check", "echo 'gpu-check: no GPU is visible' >&2; echo 'hint: run it elsewhere' >&2; exit 1\n")
+    node.prints("gpu-check", "printf '\\036gpu-check: no GPU is visible\\037run it elsewhere\\036\\n' >&2; exit 1\n")
     node.prints("does", "printf '\\033[31m[rank1]: torch.DistError: \\001<broken>\\n'; exit 1\n")
     (node.directory / "Gpu-1.0.yaml").unlink()  # the copy in the module is asked
     report = node.directory / "report.xml"

@@ -59,7 +59,7 @@ def test_unsigned_a_strangers_key_and_tampered_are_told_apart(
     lines = [line for line in capfd.readouterr().out.splitlines() if not line.startswith("  ")]
     unsigned, stranger, changed, fine = lines
     assert unsigned == f"{sif} is not signed"
-    assert stranger.startswith(str(evil))
+    assert str(evil) in stranger
     assert f"by the key {eve.fingerprint}, which is not among those that are trusted" in stranger
     assert changed.startswith(f"{tampered} was changed after {ann.user}")
     assert fine == f"{good}: signed by {ann.fingerprint} {ann.user}"

@@ -41,6 +41,9 @@ def add(layout: Layout, top: Path, module: ModuleName, name: str, packed: bool) 
             (directory / "layer.squashfs").write_bytes(PACKED)
         sha256 = installed.own_image.sha256
         made = Layer(
+            words=(),
+            constraints=(),
+            digests=(),
             module=module,
             name=name,
             image=sha256,

@@ -6,10 +6,11 @@ import pytest
 
 from sifmod.image.fetch import fetch_image
 from sifmod.module.plan import ImagePlan, Runtime
+from sifmod.tree.layout import Layout
 from sifmod.tree.target_store import target_store
 from support.command import run
 from support.oci import Entry, layer, write_layout
-from support.tree import LEASE, nobody
+from support.tree import tree_of
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,6 @@ def test_far_away(tmp_path: Path, created: str, year: str) -> None:
     layout = write_layout(tmp_path / "layout", (layer((Entry("etc/x", b"x"),)),), created=created)
     target = tmp_path / "x.sif"
     image = ImagePlan("x.sif", (f"oci:{layout}",), (), None, None, "amd64", "copy", offline=True)
-    with target_store(target, LEASE, nobody) as store:
+    with target_store(target, tree_of(Layout(target.parent))) as store:
         fetch_image(image, Runtime("apptainer", ""), store)
     assert f"{year}-" in run(("siftool", "info", "1", target)).ok().stdout

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from plans import Published, plan, publish
+from sifmod.actions.script_output import AS_FIELDS, said
 from sifmod.config.name import ModuleName
+from sifmod.image.child import Ended
 from sifmod.module.plan import Activation, Bind, Plan, Runtime, Wrapper
 from support.command import Result, run
 
@@ -211,6 +213,13 @@ def test_the_runtime_is_looked_for_on_path_where_it_was_is_no_more(place: Path, 
         127,
         "PyTorch/2.2.0-rocm-5.6.1: neither apptainer nor singularity is installed here\n\n"
         "hint: sifmod doctor says what is missing\n",
+    )
+    as_fields = launch(published, PATH=str(tmp_path / "path"), **AS_FIELDS)
+    assert said(Ended(as_fields.code, as_fields.stderr.encode())) == (
+        (
+            "PyTorch/2.2.0-rocm-5.6.1: neither apptainer nor singularity is installed here",
+            "sifmod doctor says what is missing",
+        ),
     )
     (tmp_path / "path" / "singularity").symlink_to(runtime)
     assert told(published, PATH=str(tmp_path / "path")).words[:2] == ["-q", "exec"]

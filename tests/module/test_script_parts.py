@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 import sifmod.module
+from sifmod.actions.script_output import said
+from sifmod.image.child import Ended
 from support.gpus import Machine
 
 PARTS = Path(sifmod.module.__file__).parent / "templates" / "runscripts" / "parts"
@@ -138,6 +140,15 @@ def test_an_image_for_nvidia_on_a_machine_without_any(machine: Machine) -> None:
         "gpu-check: no GPU is visible: there is no NVIDIA driver\n\n"
         "hint: run it on a node with GPUs: srun --gpus=1 ... gpu-check\n",
     )
+
+
+def test_a_program_reads_a_failure_as_fields(machine: Machine) -> None:
+    found = machine.check(_SIFMOD_FIELDS="1")
+    why, hint = (
+        "gpu-check: no GPU is visible: there is no NVIDIA driver",
+        "run it on a node with GPUs: srun --gpus=1 ... gpu-check",
+    )
+    assert said(Ended(found.code, f"one\n{found.stderr}two\n".encode())) == (("one", None), (why, hint), ("two", None))
 
 
 def test_an_image_for_amd_on_a_machine_without_any(tmp_path: Path) -> None:

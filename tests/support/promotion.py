@@ -44,6 +44,9 @@ class Promotion:
             (directory / "layer.squashfs").write_bytes(PACKED)
             (directory / "layer.squashfs").chmod(0o664)
             made = Layer(
+                words=(),
+                constraints=(),
+                digests=(),
                 module=GOOD,
                 name="site",
                 image=found.image_sha256,

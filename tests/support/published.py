@@ -25,6 +25,9 @@ def published(
         (directory / "tree" / "file").write_bytes(b"12345")
         (directory / "pylock.toml").write_text("lock\n")
         made = Layer(
+            words=(),
+            constraints=(),
+            digests=(),
             module=module,
             name=name,
             image=image,

@@ -128,7 +128,7 @@ def test_a_module_of_an_earlier_sifmod_and_a_damaged_one(here: Path, capfd: pyte
     receipt.unlink()
     receipt.write_text(json.dumps(fields))
     history = here / "prefix/software/Tiny/.generations/1.0/history.json"
-    history.write_text("[[2, 1e17]]")
+    history.write_text("[[2, 1e17, []]]")
     (one,) = answer(capfd, ("stack", "catalogue", "-o", "out"))["entries"]
     assert (one["version"], one["installed_at"], one["site"]) == ("1.0", None, "\x1b</script>")
     assert "\\x1b&lt;/script&gt;" in (here / "out/index.html").read_text()

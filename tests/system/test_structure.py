@@ -152,19 +152,23 @@ def test_cheap_verbs_import_nothing_heavy() -> None:
     assert result.stdout.strip() == "[]"
 
 
+_SENTENCES = ("message", "hint", "told", "why")
+_TAKEN_APART = ("startswith", "endswith", "partition", "rpartition", "split", "removeprefix", "removesuffix", "find")
+
+
 def _reads_a_sentence(node: ast.AST) -> bool:
-    """Whether an expression looks into the message or the hint of an error."""
+    """Whether an expression looks into a sentence, as the message or the hint of an error."""
     match node:
         case ast.Compare(ops=[ast.In() | ast.NotIn() | ast.Eq() | ast.NotEq()], comparators=[right]):
             looked_into = [right] if isinstance(node.ops[0], ast.In | ast.NotIn) else [node.left, right]
-        case ast.Call(func=ast.Attribute(value=value, attr="startswith" | "endswith")):
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _TAKEN_APART:
             looked_into = [value]
         case ast.Call(func=ast.Attribute(value=ast.Name(id="re")), args=[_, text, *_]):
             looked_into = [text]
         case _:
             return False
     inner = [each for one in looked_into for each in ast.walk(one)]
-    return any(isinstance(each, ast.Attribute) and each.attr in ("message", "hint", "told") for each in inner)
+    return any(isinstance(each, ast.Attribute) and each.attr in _SENTENCES for each in inner)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -172,3 +176,87 @@ def test_no_code_reads_a_sentence_of_ours(path: Path) -> None:
     """An error's facts are fields (errors.py): a reworded message changes no behaviour."""
     nodes = ast.walk(ast.parse(path.read_text("utf-8")))
     assert [node.lineno for node in nodes if isinstance(node, ast.expr) and _reads_a_sentence(node)] == []
+
+
+# words that code looks for, and that stand in a text of ours too: whose words they are
+_OF_OTHERS = {
+    " installed": "dpkg",
+    "GPU Direct RDMA": "NCCL",
+    "Root-Is-Purelib: false": "wheels",
+    "$(printf '\\r')": "the shell",
+    "import ": "Python",
+    "\nsifmod_set_host() {": "the launcher's program, which `diff` reads, and no sentence",
+    "sifmod stack catalogue": "the generator of a page, one constant for both sides",
+    "sifmod: ": "a mark with JSON behind it, one constant for both sides",
+}
+
+
+def _looked_for(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """The texts that a file looks for in others, where they have two words, or one and what is around it."""
+    named = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=attr), args=[first, *_]) if attr in _TAKEN_APART:
+                needle: ast.AST = first
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re")), args=[first, *_]):
+                needle = first
+            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()]):
+                needle = left
+            case _:
+                continue
+        for each in ast.walk(needle):
+            if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                yield each, each.value
+            elif isinstance(each, ast.Name) and each.id in named:
+                yield named[each.id], str(named[each.id].value)
+
+
+def _texts(tree: ast.Module, looked_for: set[int]) -> Iterator[str]:
+    """What a file writes: its texts, without docstrings and what it looks for."""
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs | looked_for:
+            yield node.value
+
+
+def sentences_looked_for(files: dict[str, str], templates: str) -> set[tuple[str, str]]:
+    """The files, and the words in each which look like a sentence and stand in another text of ours too."""
+    trees = {name: ast.parse(text) for name, text in files.items()}
+    needles = {name: list(_looked_for(tree)) for name, tree in trees.items()}
+    written = [templates]
+    for name, tree in trees.items():
+        written += _texts(tree, {id(node) for node, _ in needles[name]})
+    found = set()
+    for name, some in needles.items():
+        for _, needle in some:
+            is_sentence = re.search(r"[A-Za-z]{2}[:;,.]? | [A-Za-z]{2}", needle.replace("\n", " "))
+            if is_sentence and any(needle.strip("\n") in text for text in written):
+                found.add((name, needle))
+    return found
+
+
+def test_no_words_of_a_sentence_of_ours_are_looked_for() -> None:
+    """Nor those of scripts and templates: what other code decides by is a field."""
+    files = {str(path.relative_to(PACKAGE)): path.read_text("utf-8") for path in FILES}
+    scripts = (path for path in PACKAGE.rglob("templates/**/*") if path.is_file())
+    found = sentences_looked_for(files, "\n".join(path.read_text("utf-8") for path in scripts))
+    assert {one for one in found if one[1] not in _OF_OTHERS} == set()
+
+
+@pytest.mark.parametrize(
+    ("file", "template"),
+    [
+        ('said, _, hint = text.partition("\\nhint: ")', "printf '%s\n\nhint: %s\n'"),
+        ('HINT = "hint: "\nfound = [line for line in lines if line.startswith(HINT)]', "printf 'hint: %s'"),
+        ('raise Error(f"{name} is full")\nif "is full" in str(error): pass', ""),
+        ('say(f"sanity check: {why}")\nwhy = said[0].removeprefix("sanity check: ")', ""),
+    ],
+)
+def test_such_words_are_found(file: str, template: str) -> None:
+    assert sentences_looked_for({"one.py": file}, template) != set()

@@ -384,7 +384,7 @@ def test_the_switch_is_believed_when_the_history_lags(layout: Layout) -> None:
     text = layout.history(MODULE).read_text()
     layout.history(MODULE).unlink()
     assert [event.generation for event in read_history(layout, MODULE)] == [2]
-    layout.history(MODULE).write_text("[[1, 5.0]]")
+    layout.history(MODULE).write_text("[[1, 5.0, []]]")
     events = read_history(layout, MODULE)
     assert [event.generation for event in events] == [1, 2]
     assert events[1].time == layout.switch(MODULE).lstat().st_mtime

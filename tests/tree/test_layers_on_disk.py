@@ -25,6 +25,7 @@ from sifmod.tree.log import Done, append, entry, read_log
 from support.disk_state import disk_state
 from support.images import Images
 from support.published import IMAGE, LEASE, MODULE, published, quiet
+from support.tree import tree_of
 
 
 def test_one_whose_receipt_cannot_be_read_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -91,9 +92,9 @@ def test_what_was_replaced_goes_and_what_is_live_stays(tmp_path: Path) -> None:
     assert "another image than the installed one" in rows["2"].keep  # and its lock is what `--onto` needs
     assert all(old.keep for old in old_layers(layout, lambda since: "young" if since > time.time() - 60 else ""))
     going = [old for old in rows.values() if not old.keep]
-    assert remove_layers(layout, going, LEASE, quiet) == going
+    assert remove_layers(tree_of(layout), going) == going
     assert not os.path.exists(first.root)
-    assert remove_layers(layout, [rows["2"]], LEASE, quiet) == []  # live after all
+    assert remove_layers(tree_of(layout), [rows["2"]]) == []  # live after all
     assert disk_state(Path(second.root)) == before
 
 
@@ -122,7 +123,7 @@ def test_a_layer_of_a_module_that_is_gone_can_be_removed(tmp_path: Path, capfd: 
     assert [layer.name for layer in all_layers(tmp_path / "layers")] == [kept.name]
     (row,) = (old for old in old_layers(Layout(tmp_path), lambda _: "") if not old.keep)
     assert row.root == Path(stale.root)
-    assert remove_layers(Layout(tmp_path), [row], LEASE, quiet) == [row]
+    assert remove_layers(tree_of(Layout(tmp_path)), [row]) == [row]
     assert not (tmp_path / "layers" / str(MODULE) / "default").exists()
 
 
@@ -199,7 +200,7 @@ def test_one_of_two_with_a_name_is_used_and_that_is_said(tmp_path: Path) -> None
 
 def test_one_in_a_projects_directory_is_withdrawn_there(tmp_path: Path) -> None:
     layer = published(tmp_path)
-    withdrawn(layer, LEASE, Reporter(quiet))
+    withdrawn(layer, tree_of(Layout(tmp_path)), Reporter(quiet))
     assert list(found_layers((), {"SIFMOD_LAYERS": str(tmp_path / "layers"), "HOME": str(tmp_path)})) == []
     assert image_key(IMAGE) == Path(layer.root).parent.name
 
@@ -213,7 +214,7 @@ def test_one_elsewhere_is_no_change_of_the_tree(tmp_path: Path) -> None:
         (Layers(tmp_path / "project/layers", layout.prefix), project),
         (Layers(layout.prefix / "layers", layout.prefix), own),
     ):
-        record_layer(layers, layer, None, LEASE, Reporter(quiet))
-        record_layer(layers, None, layer, LEASE, Reporter(quiet))
+        record_layer(layers, layer, None, tree_of(layout), Reporter(quiet))
+        record_layer(layers, None, layer, tree_of(layout), Reporter(quiet))
     told = [(one.done.what, one.done.layer) for one in read_log(layout, MODULE).entries]
     assert told == [("installed", None), ("made", "default"), ("removed", "default")]

@@ -95,21 +95,21 @@ def test_what_became_live_is_written_down_by_the_next_run(tmp_path: Path) -> Non
     layout = Layout(tmp_path)
     install(layout, "a")
     install(layout, "b")
-    layout.history(MODULE).write_text("[[1, 5.0]]")
+    layout.history(MODULE).write_text("[[1, 5.0, []]]")
     with module_lock(tree_of(layout), MODULE):
         assert [event.generation for event in recorded(layout, MODULE)] == [1, 2]
-    assert json.loads(layout.history(MODULE).read_text())[0] == [1, 5.0]
+    assert json.loads(layout.history(MODULE).read_text())[0] == [1, 5.0, []]
     assert [event.generation for event in read_history(layout, MODULE)] == [1, 2]
     layout.switch(MODULE).unlink()
-    layout.history(MODULE).write_text("[[1, 5.0]]")
+    layout.history(MODULE).write_text("[[1, 5.0, []]]")
     with module_lock(tree_of(layout), MODULE):
-        assert layout.history(MODULE).read_text() == "[[1, 5.0]]"
+        assert layout.history(MODULE).read_text() == "[[1, 5.0, []]]"
 
 
 def test_a_number_that_the_history_knows_is_not_given_again(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     layout.history(MODULE).parent.mkdir(parents=True)
-    layout.history(MODULE).write_text("[[7, 5.0], [null, 6.0]]")
+    layout.history(MODULE).write_text("[[7, 5.0, []], [null, 6.0, []]]")
     assert install(layout, "a").generation == 8
     (layout.generations(MODULE) / "11").mkdir()
     assert install(layout, "b").generation == 12

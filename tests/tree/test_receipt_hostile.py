@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sifmod.module.image_origin import NO_ORIGIN
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import live, read_receipt
 from support.disk_state import disk_state
@@ -14,6 +15,7 @@ from support.tree import MODULE, install
 
 OUT = "../../../../../home/ann/.bashrc"
 IMAGE = {"sha256": "0" * 64, "size": 1, "source": "", "arch": "amd64", "link": "reference", "filename": "x.sif"}
+FULL = IMAGE | {"origin": NO_ORIGIN.as_data()}
 WRONG: dict[str, Any] = {
     "stub outside": ("stubs", 0, 0, OUT),
     "absolute stub": ("stubs", 0, 0, "/etc/profile"),
@@ -57,8 +59,8 @@ WRONG: dict[str, Any] = {
     "state without a path": ("provenance", "image", "states", [["x"]]),
     "directory that is a number": ("provenance", "image", "directories", [1]),
     "commands that are a number": ("provenance", "image", "commands", ["x", 1]),
-    "image's path outside": ("image", IMAGE | {"path": OUT}),
-    "image's path that is a number": ("image", IMAGE | {"path": 1}),
+    "image's path outside": ("image", FULL | {"path": OUT}),
+    "image's path that is a number": ("image", FULL | {"path": 1}),
 }
 
 

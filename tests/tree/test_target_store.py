@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError, PermissionsError
+from sifmod.tree.layout import Layout
 from sifmod.tree.target_store import TargetStore, target_store
 from support.command import SIFMOD, User
 from support.disk_state import disk_state, file_state
@@ -17,7 +18,7 @@ from support.hosts import on_host
 from support.identity import call_as
 from support.images import Images
 from support.steps import some
-from support.tree import LEASE, nobody
+from support.tree import tree_of
 from support.user import OrdinaryUser
 from support.victim import Outcome, Victim
 
@@ -33,7 +34,7 @@ KEY = "0123456789abcdef"
 
 def at(target: Path, *, replace: bool = False) -> AbstractContextManager[TargetStore]:
     """The store of this file, for which nobody else is waited."""
-    return target_store(target, LEASE, nobody, replace=replace)
+    return target_store(target, tree_of(Layout(target.parent)), replace=replace)
 
 
 def put(store: TargetStore, content: bytes) -> Path:

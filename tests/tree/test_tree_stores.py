@@ -17,7 +17,7 @@ from sifmod.tree.partial import Partial, discard_partial, lock_name, open_partia
 from sifmod.tree.removal import remove_tree
 from sifmod.tree.store import Store, discard, entries, pinned
 from sifmod.tree.target_store import TargetStore, target_store
-from support.tree import LEASE, image_bytes, nobody, put_image
+from support.tree import LEASE, image_bytes, nobody, put_image, tree_of
 from support.user import ONLY_ROOT
 
 KEY = "0123abcd"
@@ -245,7 +245,7 @@ def test_what_failed_because_the_lock_was_lost_says_so(place: Path) -> None:
 
 
 def fetch(target: Path, content: bytes = b"image", *, replace: bool = False) -> Path:
-    with target_store(target, LEASE, nobody, replace=replace) as store, store.incoming() as incoming:
+    with target_store(target, tree_of(Layout(target.parent)), replace=replace) as store, store.incoming() as incoming:
         incoming.write_bytes(content)
         return store.add(incoming, "0" * 64)
 
@@ -253,7 +253,7 @@ def fetch(target: Path, content: bytes = b"image", *, replace: bool = False) -> 
 def test_a_store_of_one_file_keeps_nothing(place: Path) -> None:
     target = place / "x.sif"
     target.write_bytes(b"there")
-    with target_store(target, LEASE, nobody, replace=True) as store:
+    with target_store(target, tree_of(Layout(target.parent)), replace=True) as store:
         assert isinstance(store, TargetStore)
         assert store.find("0" * 64) is None
         assert store.find_made("docker://x", "sha256:i") == ()
@@ -367,7 +367,7 @@ def test_a_partial_of_another_user_beside_the_target_is_worked_around(
     theirs.mkdir(parents=True)
     (theirs / "blob").touch()
     closed(monkeypatch, KEY)
-    with target_store(place / "x.sif", LEASE, nobody) as store, store.partial(KEY) as path:
+    with target_store(place / "x.sif", tree_of(Layout(place))) as store, store.partial(KEY) as path:
         assert path == theirs.with_name(own_key(KEY))
         assert path.is_dir()
     assert not path.exists()

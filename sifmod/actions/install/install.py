@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -105,59 +106,83 @@ def _restored(mine: HeldModule, there: Compared, reporter: Reporter) -> bool:
     return True
 
 
+class _Chosen(NamedTuple):
+    """What a generation is made of, once its image is there and was looked into."""
+
+    decision: Decision
+    plan: Plan
+    image: ChosenImage | None  # None for a view
+    notes: tuple[str, ...]
+
+
 def _new_generation(mine: HeldModule, before: Installation | None, decision: Decision, reporter: Reporter) -> Outcome:
-    plan, options, site, layout = decision.plan, decision.options, decision.site.site, mine.layout
+    options, site, layout = decision.options, decision.site.site, mine.layout
     run_hooks(site, "before_install", decision.hooked, reporter.say)
     if site.hooks:
         decision = replace(decision)  # they may have brought files of the image, which are looked at now
-    waiting = reporter.waiting(plan.image.filename if plan.image else plan.module)
+    waiting = reporter.waiting(decision.plan.image.filename if decision.plan.image else mine.module)
     store = Store(layout, mine.held, waiting, others=(*options.stores, *site.stores))
-    image: ChosenImage | None = None
-    if plan.image:
-        image = kept_image(before, decision, store, reporter) or fetched_image(decision, mine.tree, store, reporter)
-        if image.choice.request != decision.image.request and not image.choice.kept:
-            decision = replace(decision)  # hooks have brought other files
-        decision = with_image(decision, image.artifact)
-        found, image, said = find_in_image(decision.plan, before, image)
-        plan = decision.plan_with(found)
-        check_hold(layout, before, decision, plan, image.artifact.sha256)
-        notes = (*(f"quirk {quirk}" for quirk in decision.loaded.quirks), *said)
-    else:
-        notes = check_modules(decision, layout, os.environ)
+    decision, plan, image, notes = chosen = _chosen(mine, before, decision, store, reporter)
     another = before and options.if_different not in (None, before.generation)
     if another and before and before.provenance.site == site.name and not difference(before, plan):
         return Outcome(before, "unchanged")  # another run installed it while this one waited
     for note in notes:
         reporter.say(note)
-    own = own_files(plan, decision, image.artifact.sha256 if image else "")
-    if decision.locked:
-        check_files(decision.locked, plan, own, decision.differing)
     # where its user released the image (see choose_image.kept_image) the site's copy stays in use
     gone = image and options.module_only and before and released(before, plan)
     path = image.artifact.path if image and not gone else None
+    own = own_files(plan, decision, image.artifact.sha256 if image else "")
+    if decision.locked:
+        check_files(decision.locked, plan, own, decision.differing)
     if path and not path.is_file():
         raise FetchError(f"{path} was removed by a gc meanwhile", "repeat the command")
-    kept = image_record(plan, image.artifact) if image else None
     with referring(layout, plan.module, path, reporter) as mark:
         with staged_generation(mine) as stage:
-            stage.write((*render(plan, stage.number), *own))
-            stage.write_stubs(render_stub(plan))
-            if image:
-                stage.link(plan.own_image.filename, image.artifact.path)
-                if mark:
-                    stage.link(LINK, mark)
-                stage.link_user_software()
-            _carry_over(stage, reporter)
-            made = decision.provenance._replace(image=image.choice if image else decision.image)
-            installation = stage.record(made, kept, plan.modules)
+            installation = _write(stage, chosen, own, mark, reporter)
             if image and not path:
                 stage.unlink(plan.own_image.filename)
         if options.asked.checked and path:
             with store.workspace() as workspace:
                 known = Known(PastChecks(options.checked_since), options.beside)
-                sanity_check(installation, plan, workspace, reporter.say, known=known)
+                skipped = partial(_say_skipped, reporter)
+                sanity_check(installation, plan, workspace, skipped, known=known)
         _publish(mine, before, installation, decision, reporter)
     return Outcome(installation, "installed", before)
+
+
+def _chosen(
+    mine: HeldModule, before: Installation | None, decision: Decision, store: Store, reporter: Reporter
+) -> _Chosen:
+    """The image, and the plan with what was found in it. Raises HeldError for content that was rolled back."""
+    if decision.plan.image is None:
+        return _Chosen(decision, decision.plan, None, check_modules(decision, mine.layout, os.environ))
+    image = kept_image(before, decision, store, reporter) or fetched_image(decision, mine.tree, store, reporter)
+    if image.choice.request != decision.image.request and not image.choice.kept:
+        decision = replace(decision)  # hooks have brought other files
+    decision = with_image(decision, image.artifact)
+    found, image, said = find_in_image(decision.plan, before, image)
+    plan = decision.plan_with(found)
+    check_hold(mine.layout, before, decision, plan, image.artifact.sha256)
+    return _Chosen(decision, plan, image, (*(f"quirk {quirk}" for quirk in decision.loaded.quirks), *said))
+
+
+def _write(stage: Stage, chosen: _Chosen, own: tuple[File, ...], mark: Path | None, reporter: Reporter) -> Installation:
+    """Write the rendered files and those of its `own`, links and receipt."""
+    decision, plan, image, _ = chosen
+    stage.write((*render(plan, stage.number), *own))
+    stage.write_stubs(render_stub(plan))
+    if image:
+        stage.link(plan.own_image.filename, image.artifact.path)
+        if mark:
+            stage.link(LINK, mark)
+        stage.link_user_software()
+    _carry_over(stage, reporter)
+    made = decision.provenance._replace(image=image.choice if image else decision.image)
+    return stage.record(made, image_record(plan, image.artifact) if image else None, plan.modules)
+
+
+def _say_skipped(reporter: Reporter, why: str) -> None:
+    reporter.say(f"sanity check: {why}")
 
 
 def _publish(

@@ -20,6 +20,7 @@ from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.workers import in_order
 from sifmod.config.detect import KEPT
+from sifmod.config.input import OWN_VARIABLES
 from sifmod.config.load_site import Kept, LoadedSite, Sites
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
@@ -179,7 +180,7 @@ def _decision(installation: Installation, asked: Reapplying) -> Decision:
         )
     given, options = _options(installation, asked)
     facts = dict(made.facts)
-    variable = facts.get("variable SIFMOD_SITE", "")  # for a site file outside the site directories
+    variable = facts.get(f"{OWN_VARIABLES}SIFMOD_SITE", "")  # for a site file outside the site directories
     known = os.path.abspath(variable) if "/" in variable else made.site  # noqa: PTH100 (a link stays one)
     site = asked.sites.of(given, Kept(known, facts))
     decision = decide(str(path), site, options)

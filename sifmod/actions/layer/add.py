@@ -24,8 +24,7 @@ from sifmod.image.packages.resolve import Resolved, followed, resolve
 from sifmod.image.packages.wanted import Wanted, name_of, project, words_of
 from sifmod.image.program import Program, ask, limits
 from sifmod.module.scripts import PROTECTED
-from sifmod.tree.layer import DEFAULT, Layer, Layers, live_layer, publish_layer, remove_old, withdraw_layer
-from sifmod.tree.locking import lock
+from sifmod.tree.layer import DEFAULT, Layer, Layers, layers_lock, live_layer, publish_layer, remove_old, withdraw_layer
 from sifmod.tree.receipt import Installation
 
 Became = Literal["made", "unchanged", "removed"]
@@ -61,13 +60,14 @@ def make_layer(
     it cannot be written.
     """
     module, image = installation.module, installation.own_image.sha256
-    with lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held:
+    tree = reporter.tree(site)
+    with layers_lock(layers, module, tree) as held:
         before = live_layer(layers, module, change.name, image)
         if _is_empty(_wanted(before, change), change):
             if before is None:
                 raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layers` lists those that there are")
             withdraw_layer(layers, before, held)
-            record_layer(layers, None, before, site.lock_lease, reporter)
+            record_layer(layers, None, before, tree, reporter)
             return before, "removed"
         directory = held.path("layer")
         with held.changing(f"cannot make the layer {change.name} of {module}"):
@@ -75,7 +75,7 @@ def make_layer(
         if made is before:
             return made, "unchanged"
         layer = publish_layer(layers, made, directory, held)
-        record_layer(layers, layer, before, site.lock_lease, reporter)
+        record_layer(layers, layer, before, tree, reporter)
         remove_old(layers, layer, _KEPT_GENERATIONS, held)
         return layer, "made"
 

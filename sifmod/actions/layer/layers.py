@@ -118,7 +118,7 @@ def _remove_stale(change: LayerChange, site: Site, reporter: Reporter) -> LayerO
         )
     for one in going:
         with changing_prefix(for_layers(site, one.top)):
-            withdrawn(one, site.lock_lease, reporter)
+            withdrawn(one, reporter.tree(site), reporter)
     return LayerOutcome(module, going, "withdrawn", module in modules)
 
 

@@ -18,10 +18,21 @@ from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, ModuleError, ViewError
 from sifmod.module.quote import shell
 from sifmod.tree.durable import READ_ONLY, regular
-from sifmod.tree.layer import IMAGE, LIVE, LOCK, Layer, Layers, all_layers, live_layer, publish_layer, withdraw_layer
+from sifmod.tree.layer import (
+    IMAGE,
+    LIVE,
+    LOCK,
+    Layer,
+    Layers,
+    all_layers,
+    layers_lock,
+    live_layer,
+    publish_layer,
+    withdraw_layer,
+)
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life, retirement, today
-from sifmod.tree.locking import lock
+from sifmod.tree.locking import Tree
 from sifmod.tree.receipt import Installation, live, live_modules
 
 if TYPE_CHECKING:
@@ -122,13 +133,13 @@ def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
     return f"it is used in the place of the layer {layer.name} in {there[1]}" if there[1:] else ""
 
 
-def withdrawn(layer: Layer, lease: float, reporter: Reporter) -> None:
-    """Take a layer out of use, in any tree. Raises InstallError, PermissionsError or LockError."""
+def withdrawn(layer: Layer, tree: Tree, reporter: Reporter) -> None:
+    """Take a layer out of use, wherever it is. Raises InstallError, PermissionsError or LockError."""
     top = layer.top
     layers = Layers(top, top.parent)
-    with lock(layers, str(layer.module), lease, reporter.waiting(f"the layers of {layer.module}")) as held:
+    with layers_lock(layers, layer.module, tree) as held:
         withdraw_layer(layers, layer, held)
-        record_layer(layers, None, layer, lease, reporter)
+        record_layer(layers, None, layer, tree, reporter)
 
 
 def own_layers(layout: Layout, installation: Installation) -> dict[str, tuple[str, str]]:
@@ -173,25 +184,23 @@ def bring_layers(
         if own.get(name) == (digest, whole):
             continue
         there = [
-            (layer, tree)
-            for tree in trees
-            for layer in _layers_of(installation, tree / "layers")
+            (layer, place)
+            for place in trees
+            for layer in _layers_of(installation, place / "layers")
             if (layer.name, layer.digest) == (name, digest)
         ]
-        with (
-            changing_prefix(for_layers(site, layers.prefix)),
-            lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held,
-        ):
+        tree = reporter.tree(site)
+        with changing_prefix(for_layers(site, layers.prefix)), layers_lock(layers, module, tree) as held:
             before, directory = live_layer(layers, module, name, key), held.path("layer")
             with held.changing(f"cannot bring the layer {name} of {module}"):
-                source = next((layer for layer, tree in there if _copied(layer, tree, whole, directory)), None)
+                source = next((layer for layer, place in there if _copied(layer, place, whole, directory)), None)
             if source is None:
                 raise InstallError(
                     f"the layer {name} of {module} is not as the lock says, and no tree has it",
                     "`--from PREFIX` names the tree where it was made; `sifmod sync` makes it of its own lock",
                 )
             made = publish_layer(layers, source, directory, held)
-            record_layer(layers, made, before, site.lock_lease, reporter)
+            record_layer(layers, made, before, tree, reporter)
 
 
 def _copied(layer: Layer, tree: Path, whole: str, directory: Path) -> bool:

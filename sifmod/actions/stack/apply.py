@@ -137,7 +137,7 @@ class _Apply:
         submitted, tests = None, tuple[Tested, ...]()
         if jobs := self.run.jobs:
             jobs = jobs._replace(together=needed.together) if needed else jobs
-            found = submit_stack(plan, jobs, site, reporter.waiting(f"the stack {plan.stack.name}"))
+            found = submit_stack(plan, jobs, site, reporter.tree(site))
             self.tell(submitted := Submitted(*found, self.run.wait))
             tests = self._wait(submitted.jobs, applying) if self.run.wait and submitted.jobs else ()
         else:
@@ -188,8 +188,7 @@ class _Apply:
         plan, planned, site, reporter = applying.plan, self.planned, self.planned.site.site, self.reporter
         _write_down(plan, decided, planned.lock, site, reporter)
         stale = bool(decided and decided.changes)
-        waiting = reporter.waiting(f"the stack {plan.stack.name}")
-        last = is_last(plan, site, waiting) if self.run.options.only else None
+        last = is_last(plan, site, reporter.tree(site)) if self.run.options.only else None
         if last is not None:  # an element of a job
             stale = last
             if last and self.run.then_decide:  # nothing is submitted that would do it later

@@ -7,7 +7,7 @@ takes minutes.
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -19,8 +19,8 @@ from sifmod.actions.stack.stack_plan import StackPlan, Step, to_do
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import OptionError
-from sifmod.tree.locking import lock
-from sifmod.tree.stack_record import Submission, read_submissions, write_submissions
+from sifmod.tree.locking import Tree
+from sifmod.tree.stack_record import Submission, read_submissions, stack_lock, write_submissions
 
 _MODULES = 200  # most modules per element without a fetch
 _COMMENT = 1000  # characters; Slurm refuses more than 1024
@@ -64,14 +64,14 @@ class Element(NamedTuple):
 
 
 def submit_stack(
-    plan: StackPlan, options: JobOptions, site: Site, on_wait: Callable[[str], None]
+    plan: StackPlan, options: JobOptions, site: Site, tree: Tree
 ) -> tuple[tuple[Submission, ...], tuple[Submission, ...]]:
     """Submit pending modules that no job covers yet; returns the unfinished earlier jobs and the new ones.
 
     Raises OptionError if Slurm rejects them or does not answer, LockError, InstallError.
     """
     name = plan.stack.name
-    with changing_prefix(site), lock(plan.layout, f"stack-{name}", site.lock_lease, on_wait) as held:
+    with changing_prefix(site), stack_lock(name, tree) as held:
         before = read_submissions(plan.layout, name)
         earlier, new = _queued(before), list[Submission]()
         taken = {module for job in earlier if job.what == "apply" for element in job.elements for module in element}
@@ -86,7 +86,7 @@ def submit_stack(
     return tuple(earlier), tuple(new)
 
 
-def is_last(plan: StackPlan, site: Site, on_wait: Callable[[str], None]) -> bool | None:
+def is_last(plan: StackPlan, site: Site, tree: Tree) -> bool | None:
     """Whether this process is the last element of the stack's install jobs; None if it is not an element.
 
     Removes its modules from the record, so that of two elements that end together one sees the other. If Slurm does not
@@ -95,7 +95,7 @@ def is_last(plan: StackPlan, site: Site, on_wait: Callable[[str], None]) -> bool
     if (mine := os.environ.get("SLURM_ARRAY_JOB_ID")) is None:
         return None
     name, number = plan.stack.name, os.environ.get("SLURM_ARRAY_TASK_ID")
-    with changing_prefix(site), lock(plan.layout, f"stack-{name}", site.lock_lease, on_wait) as held:
+    with changing_prefix(site), stack_lock(name, tree) as held:
         before = read_submissions(plan.layout, name)  # submissions write under the same lock
         if mine not in [one.job for one in before]:
             return None

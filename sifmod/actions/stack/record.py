@@ -21,7 +21,7 @@ from sifmod.config.stack import Stack
 from sifmod.errors import InstallError
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live
-from sifmod.tree.stack_record import Applied, read_applied, write_applied
+from sifmod.tree.stack_record import Applied, read_applied, stack_lock, write_applied
 
 
 def change_record(
@@ -33,7 +33,7 @@ def change_record(
     if wanted == before or (before is None and not wanted.modules and not wanted.images):
         return
     tree = reporter.tree(site)
-    with site_umask(site), tree.lock(f"stack-{name}", f"the stack {name}") as held:
+    with site_umask(site), stack_lock(name, tree) as held:
         write_applied(layout, change(read_applied(layout, name)), held)  # another run may have changed it meanwhile
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from shutil import which
 from typing import Annotated, Any, Literal
 
+from sifmod.actions.script_output import AS_FIELDS, FIELDS, said
 from sifmod.errors import OptionError, SanityCheckError
 from sifmod.image.child import LATE, Ended, run_child
 from sifmod.result import Described, Size
 
 _LAUNCH = 'sifmod_bin=$1; shift; . "${sifmod_bin%/bin}/share/launch.sh"; launch "$@"'
-_ERROR = re.compile(r"(?:\[rank\d+\]:\s*)?(?!.*ChildFailed)(?:[\w.]+Error\b|FATAL|gpu-check: |the sum over)")
-_HINT = "hint: "  # the exit code of sifmod's own scripts
+# of Python and of the runtime
+_ERROR = re.compile(r"(?:\[rank\d+\]:\s*)?(?!.*ChildFailed)(?:[\w.]+Error\b|FATAL)")
 _KEPT = 1 << 24  # bytes: NCCL logs some hundred lines per node
 # variables of an outer job or launcher, or of another job step
 _LEFT_OUT = (
@@ -43,6 +44,7 @@ class Place:
             count = (f"--nodes={self.nodes}", f"--ntasks={self.nodes * tasks}", f"--ntasks-per-node={tasks}")
             srun = (which("srun") or "srun", "--quiet", "--overlap", "--overcommit", "--kill-on-bad-exit=1", *count)
         launch = (*srun, "/bin/sh", "-c", _LAUNCH, "sh", f"{self.root}/bin", *words)
+        environment |= AS_FIELDS
         return run_child(launch, cwd=Path("/"), env={**environment, **(env or {})}, limit=self.limit, kept=_KEPT)
 
 
@@ -65,18 +67,19 @@ def check_ended(ended: Ended, limit: float) -> None:
     """Raise SanityCheckError for a failed command: the reason in the first line, its output in the others."""
     if ended.code == 0:
         return
-    hints = [line.removeprefix(_HINT) for line in ended.lines if line.startswith(_HINT)]
+    lines = said(ended)
+    hints = [line.hint for line in lines if line.hint]
     why = f"exit code {ended.code}"
     if ended.code == LATE:
         why = f"not done after {limit:.0f} s"
         hints.append("`--timeout SECONDS` gives each command more time")
     hint = "".join(hints[:1])
-    lines = [line for line in ended.lines if not line.startswith(_HINT)]
     if not lines:
         raise SanityCheckError(f"{why}, and it said nothing", hint)
-    errors = [number for number, line in enumerate(lines) if _ERROR.match(line)]
+    errors = [number for number, line in enumerate(lines) if line.hint is not None or _ERROR.match(line.text)]
     at = errors[-1] if errors else len(lines) - 1
-    raise SanityCheckError("\n".join((f"{why}: {lines[at].strip()}", *lines[max(0, at - 9) : at + 1])), hint)
+    output = (line.text for line in lines[max(0, at - 9) : at + 1])
+    raise SanityCheckError(f"{why}: {lines[at].text.strip()}", hint, output)
 
 
 _MARK = "sifmod: "  # marks the output of sifmod's own programs
@@ -85,6 +88,9 @@ import json, os, socket
 def tell(**found):
     found["node"] = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     os.write(1, ("\\n{_MARK}" + json.dumps(found) + "\\n").encode())  # at once: others write there too
+def fail(why):
+    os.write(2, {FIELDS!r}.format(why, "").encode())
+    raise SystemExit(1)
 """
 _LOOK = f"""{_TELL}
 import importlib.util, shutil, sys
@@ -117,7 +123,7 @@ ranks = torch.full((1024,), rank + 1.0, device=device)
 dist.all_reduce(ranks)
 wanted = world * (world + 1) / 2
 if not bool((ranks == wanted).all()):
-    raise SystemExit(f"the sum over {{world}} ranks is {{ranks[0].item()}} and not {{wanted}}")
+    fail(f"the sum over {{world}} ranks is {{ranks[0].item()}} and not {{wanted}}")
 data = torch.ones(size // 4, device=device)
 for number in range(times + 3):  # the first three warm up
     if number == 3:
@@ -194,7 +200,7 @@ def read_perf(lines: Sequence[str], ranks: int) -> Bandwidth:
     """The out-of-place bandwidth of the largest size in the table of all_reduce_perf. Raises SanityCheckError."""
     rows = [match for match in map(_PERF_ROW.match, lines) if match]
     if not rows:
-        raise SanityCheckError("\n".join(("all_reduce_perf printed no table", *lines[-20:])))
+        raise SanityCheckError("all_reduce_perf printed no table", output=lines[-20:])
     return Bandwidth("all_reduce_perf", ranks, int(rows[-1][1]), float(rows[-1][2]), float(rows[-1][3]))
 
 
@@ -205,5 +211,5 @@ def _told(ended: Ended, number: int) -> list[dict[str, Any]]:
         with suppress(ValueError):  # a line garbled by another process
             told += [json.loads(text)] if mark else []
     if len(told) != number:
-        raise SanityCheckError("\n".join((f"{len(told)} of {number} processes answered", *ended.lines[-20:])))
+        raise SanityCheckError(f"{len(told)} of {number} processes answered", output=ended.lines[-20:])
     return told

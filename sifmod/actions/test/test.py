@@ -118,8 +118,8 @@ class _Run:
         except _SkippedError as why:
             step = Step(name, "skipped", str(why), 0)
         except SifmodError as error:
-            text, *said = error.message.split("\n")
-            step = Step(name, "failed", text, 0, tuple(filter(None, said)), error.hint or None)
+            output = error.output if isinstance(error, SanityCheckError) else ()
+            step = Step(name, "failed", error.short, 0, tuple(filter(None, output)), error.hint or None)
         except OSError as error:
             step = Step(name, "failed", str(error), 0)
         self.steps.append(replace(step, seconds=round(time.monotonic() - began, 3)))
@@ -128,7 +128,8 @@ class _Run:
         try:
             plan, self.site = planned(self.installation)
         except (SifmodError, OSError) as error:
-            raise _SkippedError(f"its easyconfig cannot be read: {str(error).partition(chr(10))[0]}") from error
+            why = error.short if isinstance(error, SifmodError) else error
+            raise _SkippedError(f"its easyconfig cannot be read: {why}") from error
         if not Path(self.installation.root, self.installation.own_image.filename).exists():
             raise _SkippedError("the module has no image of its own")  # `start` checks the site's copy
         said: list[str] = []
@@ -136,9 +137,9 @@ class _Run:
             try:
                 sanity_check(self.installation, plan, Path(workspace), said.append, self.wanted.limit)
             except SanityCheckError as error:  # the hint is for an install, not for a test
-                raise SanityCheckError(error.message) from error
+                raise SanityCheckError(error.short, output=error.output) from error
         if said:
-            raise _SkippedError(said[0].removeprefix("sanity check: "))
+            raise _SkippedError(said[0])
         checks = plan.sanity_check
         counts = (("wrapper", plan.wrappers), ("path", checks.paths), ("command", checks.commands))
         texts = [f"{len(of)} {word}{'' if len(of) == 1 else 's'}" for word, of in counts if of]
@@ -201,7 +202,7 @@ class _Run:
         network = read_log(self.ended.lines)
         advice = "\n".join(network.reasons)
         if not network.name:
-            raise SanityCheckError("\n".join(("no network was chosen", *self.ended.lines[-20:])), advice)
+            raise SanityCheckError("no network was chosen", advice, self.ended.lines[-20:])
         self.network = network
         # a site has a fabric if it sets NCCL_NET to something other than TCP
         fabric = dict((*self.site.host_env, *self.site.env, *self.site.runscript_env)).get("NCCL_NET", "Socket")
@@ -275,7 +276,7 @@ def _answer(file: Path, log: Path, number: str) -> Tested:
     except (OSError, ValueError, RecursionError) as error:
         lines = log.read_text(errors="replace").splitlines()[-20:] if log.exists() else []
         why = f"job {number} ended without an answer; {log.absolute()} is its log"
-        raise SanityCheckError("\n".join((why, *lines))) from error
+        raise SanityCheckError(why, output=lines) from error
     finally:
         file.unlink(missing_ok=True)
     if "error" in data:

@@ -204,14 +204,14 @@ def told(python: ImagePython, resolved: Resolved) -> Iterator[str]:
     stays = f"the image keeps {first.name} {first.version}{others}; " if first else ""
     count = len(resolved.added)
     yield f"{stays}{count} package{' is' if count == 1 else 's are'} added"
-    strangers = []
+    strangers: dict[str, str] = {}
     for key, version in resolved.added.items():
         if held := python.distributions.get(key):
             yield f"{key} {version}".rstrip() + f" is used in the place of the image's {held.version}"
         elif python.is_protected_name(key):
-            strangers.append(f"{key} {version}")
+            strangers[key] = f"{key} {version}"
     if strangers:
-        of = next((one for one in strangers if one.startswith("torch ")), strangers[0])
+        of = strangers.get("torch") or next(iter(strangers.values()))
         more = f" and {len(strangers) - 1} more of its kind" if len(strangers) > 1 else ""
         fits = f"the image's {first.name} {first.version}" if first else "the drivers and libraries of this machine"
         are = "are" if len(strangers) > 1 else "is"

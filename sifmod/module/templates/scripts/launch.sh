@@ -462,8 +462,12 @@ sifmod_set_path() {
   export SINGULARITYENV_PREPEND_PATH="$sifmod_path$1" APPTAINERENV_PREPEND_PATH="$sifmod_path$1"
 }
 
-# sifmod_fail MESSAGE HINT [CODE]
+# sifmod_fail MESSAGE HINT [CODE]: as fields where a program of sifmod reads it (script_output.py).
 sifmod_fail() {
-  printf '%s: %s\n\nhint: %s\n' "$sifmod_module" "$1" "$2" >&2
+  if [ -n "${_SIFMOD_FIELDS-}" ]; then
+    printf '\036%s: %s\037%s\036\n' "$sifmod_module" "$1" "$2" >&2
+  else
+    printf '%s: %s\n\nhint: %s\n' "$sifmod_module" "$1" "$2" >&2
+  fi
   exit "${3:-127}"
 }

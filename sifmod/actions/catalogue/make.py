@@ -1,0 +1,74 @@
+"""stack catalogue: the pages from which users choose a module, of what is installed, of a stack, or of easyconfigs."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.actions.author.check import settings_kind
+from sifmod.actions.catalogue.catalogue import Catalogue, write_catalogue
+from sifmod.actions.catalogue.catalogue import catalogue as pages
+from sifmod.actions.catalogue.entry import Entry, compared
+from sifmod.actions.catalogue.gather import installable, installed, of_stack
+from sifmod.actions.stack.stack_options import StackOptions, read_stack
+from sifmod.actions.stack.stack_plan import plan_stack
+from sifmod.actions.start import site_in_force, tree
+from sifmod.config.find import easyconfigs
+from sifmod.config.load_site import LoadedSite
+from sifmod.config.word import wanted_easyconfig
+from sifmod.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class CatalogueRequest:
+    """What a catalogue is made of, and where it is written."""
+
+    site: Mapping[str, str] = field(default_factory=dict)  # what is true of this machine, by key of the site
+    names: tuple[str, ...] = ()  # easyconfigs, or one stack; (): what is installed
+    everything: bool = False  # every easyconfig on the easyconfig path too
+    title: str = ""
+    directory: Path | None = None  # None: no page is written
+
+
+class MadeCatalogue(NamedTuple):
+    """A catalogue, and how many of its files were not there as they are."""
+
+    catalogue: Catalogue
+    written: int
+
+
+def make_catalogue(request: CatalogueRequest, say: Callable[[str], None]) -> MadeCatalogue:
+    """Collect the entries and write the pages. What cannot be read is reported and left out. Idempotent.
+
+    Raises ConfigError for an easyconfig that was named, EasyconfigNotFoundError, OptionError for a directory that is
+    no catalogue's, InstallError, PermissionsError.
+    """
+    site = site_in_force(request.site)
+    name = "" if site.site.name == "generic" else site.site.name
+    if len(request.names) == 1 and settings_kind(Path(request.names[0])) == "stack":
+        planned = read_stack(Path(request.names[0]), StackOptions(request.site))
+        name, found = planned.stack.name, of_stack(plan_stack(planned), os.environ, say)
+    else:
+        found = _entries(request, site, say)
+    entries = compared(found)
+    title = request.title or (f"Modules of {name}" if name else "Modules")
+    written = write_catalogue(pages(title, entries), request.directory) if request.directory else 0
+    return MadeCatalogue(Catalogue(title, entries), written)
+
+
+def _entries(request: CatalogueRequest, site: LoadedSite, say: Callable[[str], None]) -> tuple[Entry, ...]:
+    """The entries, where an installed module replaces the one from an easyconfig."""
+    names, everything = request.names, request.everything
+
+    def refuse(error: ConfigError) -> None:
+        if names:
+            raise error
+        say(f"warning: {error.problems[0]}; its modules are left out")
+
+    here = {entry.module: entry for entry in installed(tree(site.site.prefix), say)}
+    if not names and not everything:
+        return tuple(here.values())
+    paths = [wanted_easyconfig(name, site.site) for name in names] or easyconfigs(site.site.robot_paths)
+    offered = {entry.module: entry for entry in installable(paths, site, os.environ, refuse)}
+    return tuple((offered | here).values() if everything else (here.get(name, offered[name]) for name in offered))
