@@ -255,7 +255,7 @@ def _stale_layers(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
             "stale layers",
             "note",
             text,
-            "`sifmod layers` names each, with the command that removes it; then `sifmod gc --yes --now`",
+            "`sifmod layer list` names each, with the command that removes it; then `sifmod gc --yes --now`",
         )
 
 

@@ -222,7 +222,7 @@ def _report(done: "Uninstalled", *, purge: bool) -> None:
     if done.user_software:
         say(f"{module}: what you added stays in {done.user_software}")
     if done.user_layers:
-        say(f"{module}: its layers stay in {done.user_layers}; `sifmod remove {module} --stale` removes them")
+        say(f"{module}: its layers stay in {done.user_layers}; `sifmod layer remove {module} --stale` removes them")
     for removal in done.kernels:
         say(f"{module}: Jupyter still lists a kernel of it; `{removal}` removes it")
 

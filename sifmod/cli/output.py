@@ -84,6 +84,20 @@ def ask(about: str, question: str) -> bool | None:
         return None
 
 
+def choose(about: str, question: str, choices: Sequence[str]) -> str | None:
+    """Print a text and ask which of several; None without a terminal."""
+    if not sys.stdin.isatty():
+        return None
+    say(f"{about} {', '.join(choices)}")
+    try:
+        chosen: str = click.prompt(question, type=click.Choice(choices), err=True)
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except OSError:  # the question would not be visible
+        return None
+    return chosen
+
+
 def print_json(data: object) -> None:
     """Print a program's data on standard output; errors are printed there only if no data was."""
     click.get_current_context().obj.answered = True  # it may be written in part

@@ -53,6 +53,11 @@ def search(given: SearchOptions) -> None:
     is built here from a definition or a local file, "not public" that it has no source on a network. Lines are cut to
     the width of a terminal; in a pipe nothing is shortened.
     """
+    list_found(given)
+
+
+def list_found(given: SearchOptions) -> None:
+    """Print the modules that match."""
     from sifmod.actions.search import ask, find_all
     from sifmod.config.find import quick_robot_paths
 

@@ -93,7 +93,7 @@ def _say_what_helps(faults: "list[Finding]", layers: "tuple[Layer, ...]") -> Non
         if len(others) < len(faults):
             top = layer.top
             words = f"--layer {layer.name}{'' if top.name == 'layers' else f' --dir {shell(str(top))}'}"
-            say(f"`sifmod sync {layer.module} {shell(f'{layer.root}/pylock.toml')} {words}` makes the layer anew")
+            say(f"`sifmod layer sync {layer.module} {shell(f'{layer.root}/pylock.toml')} {words}` makes the layer anew")
         faults = others
     if faults:
         say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
