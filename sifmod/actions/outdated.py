@@ -70,12 +70,17 @@ def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:
 
 
 def _later(installation: Installation, found: Sequence[Found], site: LoadedSite, there: set[str]) -> Iterator[Newer]:
-    """The easyconfig with the latest version of the same module, if it is later and not installed."""
+    """The easyconfig with the latest version of the same module, if it is later and not installed.
+
+    Of several modules of that version it is the one for the same accelerator with the same variant, if there is one.
+    """
     module, made = installation.module, installation.provenance
     those = (one for one in releases(found, module.name) if one.offer.accelerator == made.accelerator)
-    latest = next(iter(available(tuple(those), site.site)), None)
-    if latest is None or version_key(latest.offer.version) <= version_key(made.version):
+    fit = available(tuple(those), site.site)
+    if not fit or version_key(fit[0].offer.version) <= version_key(made.version):
         return
+    same = (one for one in fit if (one.offer.version, one.offer.variant) == (fit[0].offer.version, made.variant))
+    latest = next(same, fit[0])
     if latest.offer.module not in there:
         note = f"{latest.path.name} has version {latest.offer.version}"
         yield Newer(module, "easyconfig", made.version, str(latest.path), note, latest.offer.variant)

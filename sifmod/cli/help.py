@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import click
 
 from sifmod.cli.command import Options, argument, command
-from sifmod.cli.output import write
+from sifmod.cli.output import echo
 from sifmod.cli.verbs import EXIT_CODES, TOPICS, VERBS
 
 
@@ -19,10 +19,10 @@ def help_command(given: HelpOptions) -> int | None:
     from sifmod.cli.main import cli
 
     if given.words == ("exit-codes",):
-        write("\n".join(f"{code:4}  {text}" for code, text in EXIT_CODES))
+        echo("\n".join(f"{code:4}  {text}" for code, text in EXIT_CODES))
         return None
     if len(given.words) == 1 and given.words[0] in TOPICS:
-        write("\n".join(_topic(given.words[0])))
+        echo("\n".join(_topic(given.words[0])))
         return None
     words = [*given.words, "--help"]
     obj = click.get_current_context().obj

@@ -46,7 +46,7 @@ def list_command(given: ListOptions) -> None:
             (
                 str(listed.module),
                 _size(listed.installation),
-                f"generation {listed.generation}",
+                str(listed.generation),
                 "; ".join(
                     filter(
                         None,
@@ -55,7 +55,8 @@ def list_command(given: ListOptions) -> None:
                 ),
             )
             for listed in found
-        ]
+        ],
+        ("MODULE", "SIZE", "GENERATION", "STATE"),
     )
     if not found:
         pattern = given.pattern

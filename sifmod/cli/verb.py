@@ -2,7 +2,7 @@
 
 import click
 
-from sifmod.cli.output import write
+from sifmod.cli.output import echo
 from sifmod.config.option import option_of
 from sifmod.errors import OptionError
 from sifmod.system import one_line
@@ -28,7 +28,7 @@ class Helped(click.Command):
 
 def _print_help(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        write(ctx.get_help())
+        echo(ctx.get_help())
         ctx.exit()
 
 

@@ -53,6 +53,11 @@ def is_bare(name: str) -> bool:
     return _BARE.fullmatch(name) is not None
 
 
+def ours(name: str) -> str:
+    """A name as EasyBuild has it (`PyTorch-2.2.0.eb`) without its ending, unless there is such a file."""
+    return name.removesuffix(".eb") if name.endswith(".eb") and not _exists(Path(name)) else name
+
+
 def name_of(path: Path, robot_paths: tuple[Path, ...]) -> str:
     """The argument for an easyconfig: its name if that is enough, else its path."""
     found = (place for directory in robot_paths for place in _candidates(directory, path.stem) if _exists(place))
@@ -112,11 +117,8 @@ def _exists(path: Path) -> bool:
 
 
 def _candidates(directory: Path, name: str) -> Iterator[Path]:
-    """`PyTorch-2.2.0` → `PyTorch-2.2.0.yaml`, `PyTorch/PyTorch-2.2.0.yaml`; a name may hold `-` itself.
-
-    It may be written as EasyBuild has it: `PyTorch-2.2.0.eb`.
-    """
-    stem = name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".eb")
+    """`PyTorch-2.2.0` → `PyTorch-2.2.0.yaml`, `PyTorch/PyTorch-2.2.0.yaml`; a name may hold `-` itself."""
+    stem = ours(name).removesuffix(".yaml").removesuffix(".yml")
     parts = stem.split("-")
     names = [stem] if len(parts) == 1 else ["-".join(parts[:count]) for count in range(1, len(parts))]
     for parent in (directory, *(directory / part for part in names if part not in ("", ".", ".."))):

@@ -124,7 +124,7 @@ def test_an_earlier_name_goes_on_working_and_is_not_listed(alias: str, capfd: py
     assert f"  {alias} " not in capfd.readouterr().out
 
 
-def test_layers_by_both_names(prefix: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_layers_by_both_names(capfd: pytest.CaptureFixture[str]) -> None:
     for words in (["layers"], ["layer", "list"]):
         assert run(words) == 0
         assert capfd.readouterr().err == "there is no layer; `sifmod add MODULE PACKAGE` makes one\n"

@@ -223,7 +223,7 @@ def test_the_place_is_that_of_the_first_problem(here: Path, capfd: pytest.Captur
 
 def test_words_that_are_no_command(capfd: pytest.CaptureFixture[str]) -> None:
     for words, hint in (
-        (["instal", "--json"], "`sifmod --help` explains it"),
+        (["instal", "--json"], "did you mean `sifmod install`?"),
         (["init", "--json"], "`sifmod init --help` explains it"),
     ):
         assert run(words) == 2

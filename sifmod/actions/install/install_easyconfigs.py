@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.unchanged import find_unchanged
 from sifmod.actions.start import layout_for, site_in_force
+from sifmod.config.find import ours
 from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
 from sifmod.config.option import deciding
@@ -70,6 +71,7 @@ class Installer:
 
     def targets(self, easyconfig: str, variants: tuple[str, ...] = ()) -> Iterator[Target]:
         """Each variant of one that is asked for; where `all` cannot be answered, installing it says why."""
+        easyconfig = ours(easyconfig)
         names: tuple[str | None, ...] = tuple(dict.fromkeys(variants)) or (None,)
         if "all" in names:
             from sifmod.actions.install.decision import variants_here

@@ -11,6 +11,7 @@ from sifmod.actions.outdated import Newer
 from sifmod.config.find import name_of
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.name import ModuleName
+from sifmod.config.option import KEYS
 from sifmod.tree.receipt import Installation
 
 
@@ -44,12 +45,12 @@ def upgrades(
     for module, one in found.items():
         installed = made[module].provenance
         recorded = {name[2:].replace("-", "_"): value for name, value in installed.asked.options}
-        source = recorded.pop("source", None)
+        of_site = {key: text for key, text in recorded.items() if key in KEYS}
         if one.what == "easyconfig":
             target, own = Target(name_of(Path(one.now), site.site.robot_paths), one.variant), options
         else:
             target = Target(installed.easyconfig, installed.variant)
-            own = replace(options, source=source, rebuild=True, force=True)
+            own = replace(options, source=recorded.get("source"), rebuild=True, force=True)
         if (target, own.force) not in seen:
             seen.add((target, own.force))
-            yield Upgrade(module, target, Installer({**recorded, **given}, own))
+            yield Upgrade(module, target, Installer({**of_site, **given}, own))
