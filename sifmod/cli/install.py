@@ -10,7 +10,7 @@ from sifmod.actions.batch import Done, worst
 from sifmod.cli.batch import Told, result_of, summary, told_batch
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_context, reporter
-from sifmod.cli.output import choose, echo, print_json, quiet, say
+from sifmod.cli.output import choose, counted, echo, print_json, quiet, say
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 from sifmod.config.find import is_bare
 from sifmod.config.shown import shown
@@ -95,7 +95,8 @@ def install_command(given: InstallCommand) -> int:
     ended = told_batch(asked, each, fail_fast=given.fail_fast)
     code = worst([one for _, one in ended])
     if given.missing_modules:
-        say(f"{sum(isinstance(one, Done) and one.result.missing for _, one in ended)} of {len(ended)} are missing")
+        gone = sum(isinstance(one, Done) and one.result.missing for _, one in ended)
+        say(f"missing: {gone} of {counted(len(ended), 'module')}")
     elif len(ended) > 1 and (code or not (given.only_shows or given.quiet)):
         for line in summary(ended):
             say(line)

@@ -177,7 +177,7 @@ def test_what_is_missing(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["install", "-M", "Tool-1.9", "Tool-1.10.eb"]) == 0
     out, err = capfd.readouterr()
     assert [line.partition(" (module: ")[2] for line in out.splitlines()] == ["Tool/1.10-cpu)"]
-    assert err == "== 1 of 2 are missing\n"
+    assert err == "== missing: 1 of 2 modules\n"
     assert run(["install", "--missing-modules", "Tool-1.9", "--json"]) == 0
     assert [row["mark"] for row in json.loads(capfd.readouterr().out)] == ["x"]
     assert run(["install", "-M", "Tool-1.9", "nosuch"]) == 4
