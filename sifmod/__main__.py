@@ -5,7 +5,7 @@ import sys
 
 def main() -> int:
     """Run the command line and return the exit code."""
-    if sys.argv[1:] == ["--version"]:
+    if sys.argv[1:] in (["--version"], ["-V"]):
         from sifmod import __version__
 
         try:

@@ -19,6 +19,7 @@ from sifmod.config.site import Site
 from sifmod.errors import ConfigError, FetchError, RuntimeMissingError, SifmodError
 from sifmod.image.builder import dockerfile_builder, way_to_build
 from sifmod.image.program import ask, limits
+from sifmod.image.trial_start import cannot_start
 from sifmod.module.quote import shell
 from sifmod.result import Hint, OrNull
 from sifmod.system import size_text
@@ -43,7 +44,7 @@ class Finding:
 
 
 def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Check this machine before an install; no file is written and no image is started."""
+    """Check this machine before an install; the runtime is started once, with a program that ends at once."""
     return tuple(
         finding
         for part in (
@@ -85,7 +86,11 @@ def _runtime(site: Site) -> Iterator[Finding]:
         hint = "modules can be installed from a SIF but not run; install Apptainer, or load the site's module for it"
         yield Finding("runtime", "missing", missing, hint)
         return
-    yield Finding("runtime", "ok", f"{program.said}, {program.installed} ({site.runtime_path})")
+    told = f"{program.said}, {program.installed} ({site.runtime_path})"
+    if why := cannot_start(site.runtime_path, site.arch):
+        yield Finding("runtime", "missing", f"{told} starts no container: {why.text}", why.hint)
+    else:
+        yield Finding("runtime", "ok", f"{told}; it starts a container")
     if program.unbound:
         yield Finding("binds", "note", program.unbound, "ask the administrator to allow it")
     for limit in limits(program):
@@ -207,8 +212,11 @@ def _modulefiles(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
 def _slurm() -> Iterator[Finding]:
     srun = shutil.which("srun")
     version = _first_line(srun, "--version") if srun else "not on PATH"
-    hint = "Slurm is installed but not configured here" if "error" in version else ""
-    yield Finding("Slurm", "note" if hint or not srun else "ok", version, hint)
+    if srun and "error" in version:
+        hint = "on a machine that belongs to no cluster that is as it should be; else ask for its slurm.conf"
+        yield Finding("Slurm", "note", f"installed, but not configured here ({version})", hint)
+    else:
+        yield Finding("Slurm", "ok" if srun else "note", version)
 
 
 def _space(site: Site) -> Iterator[Finding]:
@@ -255,7 +263,7 @@ def _stale_layers(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
             "stale layers",
             "note",
             text,
-            "`sifmod layers` names each, with the command that removes it; then `sifmod gc --yes --now`",
+            "`sifmod layer list` names each, with the command that removes it; then `sifmod gc --yes --now`",
         )
 
 

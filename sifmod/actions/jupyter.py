@@ -149,7 +149,7 @@ def _check(
     add = f"sifmod add {named} {package}{f' --layer {layer}' if layer else ''}"
     if layer and ended.code == NO_LAYER:
         none = f"{module}: there is no layer {layer} of it"
-        raise ModuleError(none, f"`{add}` makes it; `sifmod layers {named}` lists those that there are")
+        raise ModuleError(none, f"`{add}` makes it; `sifmod layer list {named}` lists those that there are")
     if f"No module named '{package}'" not in "".join(ended.lines[-1:]):
         raise ModuleError(f"{package} of {module} cannot be used: {' '.join(line.text for line in lines[-3:])}", hint)
     if layer == "":

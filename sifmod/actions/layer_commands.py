@@ -50,7 +50,7 @@ def commands_of(layer: Layer) -> list[str]:
     if wrong := [name for name in found if not is_command(name)]:
         raise InstallError(
             f"{wrong[0]!r} cannot be the name of a command of the layer {layer.name} of {layer.module}",
-            f"`sifmod sync {layer.module}` makes the layer again",
+            f"`sifmod layer sync {layer.module}` makes the layer again",
         )
     return found
 

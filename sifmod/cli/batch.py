@@ -15,6 +15,7 @@ class Told(NamedTuple):
 
     state: str
     result: Any = None
+    missing: bool = False  # not installed yet, of one that was only looked at
 
 
 class Teller:

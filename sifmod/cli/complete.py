@@ -101,6 +101,12 @@ def _sites(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG00
         yield from sorted(path.stem for path in (directory / "sites").glob("*.yaml"))
 
 
+def _explained(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
+    from sifmod.cli.verbs import TOPICS, VERBS
+
+    yield from (*VERBS, *TOPICS, "exit-codes")
+
+
 # parameter, or command and parameter → the function for its candidates
 _WORDS: dict[str, _Find] = {
     "site": _sites,
@@ -117,6 +123,8 @@ _WORDS: dict[str, _Find] = {
     "verify names": _live,
     "uninstall names": _live,
     "add onto": _live,
+    "layer add onto": _live,
+    "help words": _explained,
     "sbom name": _live,
     "push name": _live,
     "export name": _live,

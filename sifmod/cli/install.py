@@ -2,20 +2,24 @@
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from sifmod.actions.batch import worst
+from sifmod.actions.batch import Done, worst
 from sifmod.cli.batch import Told, result_of, summary, told_batch
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import reporter
-from sifmod.cli.output import echo, print_json, quiet, say
-from sifmod.cli.shared_options import ConversionOptions
+from sifmod.cli.context import load_context, reporter
+from sifmod.cli.output import choose, counted, echo, print_json, quiet, say
+from sifmod.cli.shared_options import ConversionOptions, SiteOptions
+from sifmod.config.find import is_bare
 from sifmod.config.shown import shown
+from sifmod.errors import SifmodError
 from sifmod.system import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sifmod.actions.install.decision import Decision
     from sifmod.actions.install.install_easyconfigs import Installer, InstallOutcome, Target
     from sifmod.actions.install.options import InstallOptions
@@ -34,6 +38,9 @@ class InstallCommand(ConversionOptions):
     dry_run_short: bool = False
     dry_run: bool = False
     extended_dry_run: bool = False
+    search: bool = False
+    missing_modules: bool = False
+    sanity_check_only: bool = False
     robot: bool = False
     rebuild: bool = False
     force: bool = False
@@ -51,20 +58,23 @@ class InstallCommand(ConversionOptions):
     @property
     def only_shows(self) -> bool:
         """Whether nothing is to be changed."""
-        return self.dry_run_short or self.dry_run or self.extended_dry_run
+        return self.dry_run_short or self.dry_run or self.extended_dry_run or self.missing_modules
 
 
 @command("install", InstallCommand)
 def install_command(given: InstallCommand) -> int:
     """Install the modules of one or more easyconfigs.
 
-    FILE is a path; a NAME such as PyTorch-2.2.0 is searched on the easyconfig path. Unchanged modules are not installed
+    FILE is a path; a NAME such as PyTorch-2.2.0 is searched on the easyconfig path, and one without a version
+    (pytorch) is the newest that fits this machine and whose image can be had. Unchanged modules are not installed
     again. The commands to type next go to standard output, everything else to standard error. If one of several
     easyconfigs fails, the others are still installed; a summary lists the results. `--module-only` without a FILE
     applies a changed site, preset or quirk to everything that is installed.
     """
     if given.installed and (given.easyconfigs or not given.module_only):
         raise click.UsageError("--installed goes with --module-only, and without easyconfigs")
+    if given.search:
+        return _search(given)
     if given.module_only and not given.easyconfigs:
         from sifmod.cli.reapply import reapply
 
@@ -74,18 +84,93 @@ def install_command(given: InstallCommand) -> int:
     from sifmod.actions.install.install_easyconfigs import Installer
 
     installer = Installer(given.settings, _options(given), locked=given.locked)
-    do = _dry_run if given.only_shows else _fetch if given.fetch else _install
-    targets = [one for name in given.easyconfigs for one in installer.targets(name, given.variants)]
-    ended = told_batch(targets, lambda target: do(installer, target, given), fail_fast=given.fail_fast)
+    do = dry_run if given.only_shows else _fetch if given.fetch else _check if given.sanity_check_only else install
+    asked = [one for name in given.easyconfigs for one in _asked(installer, name, given)]
+
+    def each(one: "_Asked") -> Told:
+        if one.problem:
+            raise one.problem
+        return do(installer, one.target, given)
+
+    ended = told_batch(asked, each, fail_fast=given.fail_fast)
     code = worst([one for _, one in ended])
-    if len(ended) > 1 and (code or not (given.only_shows or given.quiet)):
+    if given.missing_modules:
+        gone = sum(isinstance(one, Done) and one.result.missing for _, one in ended)
+        say(f"missing: {gone} of {counted(len(ended), 'module')}")
+    elif len(ended) > 1 and (code or not (given.only_shows or given.quiet)):
         for line in summary(ended):
             say(line)
     if given.as_json:
         from sifmod.actions.install.row import Row
 
-        print_json([Row(shown(one.easyconfig), one.variant, result_of(end)) for one, end in ended])
+        print_json([Row(shown(one.target.easyconfig), one.target.variant, result_of(end)) for one, end in ended])
     return code
+
+
+class _Asked(NamedTuple):
+    """An easyconfig to install, or why the name that was typed is none."""
+
+    target: "Target"
+    problem: SifmodError | None = None
+
+    def __str__(self) -> str:
+        return str(self.target)
+
+
+def _asked(installer: "Installer", name: str, given: InstallCommand) -> "Iterator[_Asked]":
+    """What a typed word is: the easyconfig of this name, else the newest release of a program that is called so."""
+    from sifmod.actions.install.install_easyconfigs import Target
+
+    try:
+        words = _newest(name, given) if is_bare(name) else None
+    except SifmodError as problem:
+        yield _Asked(Target(name), problem)
+        return
+    easyconfig, *variant = words or (name,)
+    yield from map(_Asked, installer.targets(easyconfig, given.variants or tuple(variant[1:])))
+
+
+def _newest(name: str, given: InstallCommand) -> tuple[str, ...] | None:
+    """What to type for the newest release of a program; None where no program is called so."""
+    from sifmod.actions.install.newest import CPU, Undecided, newest, others_in_words
+
+    site = load_context(given.settings)
+    found = newest(name, site, given.variants)
+    if isinstance(found, Undecided):
+        kinds = {CPU if kind == "none" else kind: kind for kind in found.newest}
+        if given.as_json or not (chosen := choose(f"{name} is for", "Which accelerator has the machine", tuple(kinds))):
+            raise found.error()
+        found = newest(name, site, given.variants, kinds[chosen])
+    if found is None or isinstance(found, Undecided):
+        return None
+    if not given.quiet:
+        say(f"{name}: the newest for this machine is {found.release.offer.module}: {found.command}")
+        if others := others_in_words(found):
+            say(f"{name}: there are also {others}; `sifmod search {name}` lists all")
+    return found.words
+
+
+def _search(given: InstallCommand) -> int:
+    """`-S`, as EasyBuild has it."""
+    from sifmod.cli.search import SearchOptions, list_found
+
+    shared = {name: value for name, value in vars(given).items() if name in vars(SiteOptions())}
+    list_found(SearchOptions(words=given.easyconfigs, **shared))
+    return 0
+
+
+def _check(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
+    """Check an installed module again."""
+    installation = installer.check_again(target, reporter(quiet if given.quiet else say))
+    told = f"{installation.module}: generation {installation.generation} passed the sanity check"
+    if given.as_json:
+        from sifmod.actions.install.row import InstallDone
+        from sifmod.actions.installed import installed_from
+
+        return Told(told, InstallDone(**vars(installed_from(installation)), changed=False, outgoing_layers=()))
+    if not given.quiet:
+        say(told)
+    return Told(told)
 
 
 def _options(given: InstallCommand) -> "InstallOptions":
@@ -123,7 +208,7 @@ def _fetch(installer: "Installer", target: "Target", given: InstallCommand) -> T
     return Told(f"{module}: the image {state}", FetchedFor(module, artifact.path, artifact.sha256))
 
 
-def _install(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
+def install(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
     """Install an easyconfig, or find it installed and unchanged, and print the commands that load its module."""
     found = installer.unchanged(target)
     installation, state, layers = (found, "unchanged", ()) if found else _installed(installer, target, given)
@@ -147,7 +232,8 @@ def _installed(installer: "Installer", target: "Target", given: InstallCommand) 
     def begin(decision: "Decision") -> None:
         for note in decision.notes:
             speak(note)
-        speak(f"{decision.plan.module}: installing from {decision.loaded.path}")
+        variant = f", variant {decision.loaded.variant}" if decision.loaded.variant else ""
+        speak(f"{decision.plan.module}: installing from {decision.loaded.path}{variant}")
 
     with progress(not given.quiet) as update:
         outcome = installer.install(target, reporter(speak, update), begin)
@@ -173,10 +259,13 @@ def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLay
         echo(line)
 
 
-def _dry_run(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
+def dry_run(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
     """Show what an install would do."""
-    found = installer.preview(target, quick=given.dry_run_short and not given.extended_dry_run)
-    told = Told(f"{found.module} [{found.mark}]")
+    quick = (given.dry_run_short or given.missing_modules) and not given.extended_dry_run
+    found = installer.preview(target, quick=quick)
+    told = Told(f"{found.module} [{found.mark}]", missing=found.missing)
+    if given.missing_modules and not found.missing and not given.as_json:
+        return told
     if given.as_json:
         from sifmod.actions.install.row import DryRun
 
@@ -186,7 +275,7 @@ def _dry_run(installer: "Installer", target: "Target", given: InstallCommand) ->
         return told
     from sifmod.actions.install.current import overview, texts
 
-    for line in () if given.dry_run_short else overview(found.decision):
+    for line in () if quick else overview(found.decision):
         echo(one_line(f"       {line}"))
     for path, text in texts(found.decision) if given.extended_dry_run else ():
         echo(f"\n--- {path}\n{text}")

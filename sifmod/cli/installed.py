@@ -45,7 +45,7 @@ def list_command(given: ListOptions) -> None:
             (
                 str(listed.module),
                 _size(listed.installation),
-                f"generation {listed.generation}",
+                str(listed.generation),
                 "; ".join(
                     filter(
                         None,
@@ -54,7 +54,8 @@ def list_command(given: ListOptions) -> None:
                 ),
             )
             for listed in found
-        ]
+        ],
+        ("MODULE", "SIZE", "GENERATION", "STATE"),
     )
     if not found:
         pattern = given.pattern
@@ -192,7 +193,7 @@ def _report(done: "Uninstalled", *, purge: bool) -> None:
     if done.user_software:
         say(f"{module}: what you added stays in {done.user_software}")
     if done.user_layers:
-        say(f"{module}: its layers stay in {done.user_layers}; `sifmod remove {module} --stale` removes them")
+        say(f"{module}: its layers stay in {done.user_layers}; `sifmod layer remove {module} --stale` removes them")
     for removal in done.kernels:
         say(f"{module}: Jupyter still lists a kernel of it; `{removal}` removes it")
 

@@ -1,11 +1,11 @@
-"""`sifmod layers`, `add`, `remove` and `sync`."""
+"""`sifmod add`, and `sifmod layer`: list, add, remove and sync."""
 
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sifmod.cli.command import argument, command
+from sifmod.cli.command import argument, command, group
 from sifmod.cli.context import layout_for, load_facts, reporter
 from sifmod.cli.output import echo, print_json, print_rows, say
 from sifmod.cli.shared_options import LayerOptions, TreeOptions
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from sifmod.config.site import Site
     from sifmod.tree.layer import Layer
 
-_UNREADABLE = "used, but its layer.json cannot be read; `sifmod sync` with its pylock.toml makes it again"
+_UNREADABLE = "used, but its layer.json cannot be read; `sifmod layer sync` with its pylock.toml makes it again"
 
 
 class LayersOptions(TreeOptions):
     module: str = argument(default="")
 
 
-@command("layers", LayersOptions)
-def layers_command(given: LayersOptions) -> None:
+@command("layer list", LayersOptions)
+def list_command(given: LayersOptions) -> None:
     """List the layers of packages: their module, size, content, and whether their image is still in use."""
     from sifmod.actions.layer.layers import list_layers
     from sifmod.actions.layer.shown_layer import shown_layer
@@ -66,8 +66,8 @@ def _about(one: "ListedLayer") -> str:
         return ", ".join(layer.requirements)
     named = "" if layer.name == "default" else f" --layer {layer.name}"
     if not one.is_installed:
-        return f"its module is not installed; `sifmod remove {layer.module} --all{named}` removes it"
-    return f"for an earlier image; `sifmod remove {layer.module} --stale{named}` removes it"
+        return f"its module is not installed; `sifmod layer remove {layer.module} --all{named}` removes it"
+    return f"for an earlier image; `sifmod layer remove {layer.module} --stale{named}` removes it"
 
 
 def changed(change: "LayerChange", given: LayerOptions, *, no_build_isolation: bool = False, pre: bool = False) -> None:
@@ -178,7 +178,7 @@ class RemoveOptions(LayerOptions):
     stale: bool = False
 
 
-@command("remove", RemoveOptions)
+@command("layer remove", RemoveOptions)
 def remove_command(given: RemoveOptions) -> None:
     """Remove packages and their unused dependencies from a module's layer; the image's own packages reappear."""
     from sifmod.actions.layer.add import LayerChange
@@ -198,7 +198,7 @@ class SyncOptions(LayerOptions):
     no_import: bool = False
 
 
-@command("sync", SyncOptions)
+@command("layer sync", SyncOptions)
 def sync_command(given: SyncOptions) -> None:
     """Create a layer from a lock (the pylock.toml that each layer has beside it): the same bytes on every machine.
 
@@ -214,3 +214,8 @@ def sync_command(given: SyncOptions) -> None:
     else:
         change = replace(change, add=asked(files=(path,), all_hashed=True), replaces=True)
     changed(change, given)
+
+
+layer_command = group(
+    "layer", "List, change and rebuild layers of packages.", list_command, add_command, remove_command, sync_command
+)

@@ -9,11 +9,12 @@ import click
 
 from sifmod.cli.command import argument, command, group
 from sifmod.cli.context import layout_for, load_context, load_facts
-from sifmod.cli.output import echo, print_json, print_origins, say, write
+from sifmod.cli.output import echo, hanging, print_json, print_origins, say, terminal_width, write
 from sifmod.cli.shared_options import JsonOption, PrefixOption, SiteOptions
 from sifmod.config.option import KEYS
 
 if TYPE_CHECKING:
+    from sifmod.actions.doctor import Finding
     from sifmod.config.load_site import LoadedSite
     from sifmod.config.origin import Origin
 
@@ -146,13 +147,20 @@ def doctor_command(given: SiteOptions) -> int:
     if given.as_json:
         print_json(findings)
     else:
-        width = max(len(finding.subject) for finding in findings)
-        marks = {"ok": "[ok]", "note": "[--]", "missing": "[!!]"}
-        for finding in findings:
-            echo(f"{marks[finding.status]} {finding.subject.ljust(width)}  {finding.text}")
-            if finding.hint:
-                echo(f"     {' ' * width}  {finding.hint}")
+        for line in in_order_of_need(findings, terminal_width()):
+            echo(line)
     return 1 if any(finding.status == "missing" for finding in findings) else 0
+
+
+def in_order_of_need(findings: "tuple[Finding, ...]", width: int) -> Iterator[str]:
+    """What is missing first, then notes, then what is well; lines at most `width` wide have a hanging indent."""
+    subjects = max(len(finding.subject) for finding in findings)
+    for status, mark in (("missing", "[!!]"), ("note", "[--]"), ("ok", "[ok]")):
+        for finding in (one for one in findings if one.status == status):
+            start = f"{mark} {finding.subject.ljust(subjects)}  "
+            yield from hanging(start, finding.text, width)
+            if finding.hint:
+                yield from hanging(" " * len(start), f"=> {finding.hint}", width)
 
 
 COMPLETION = {

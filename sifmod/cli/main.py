@@ -11,48 +11,13 @@ from types import FrameType
 import click
 
 from sifmod.cli.output import echo, json_text, lost_output, show_error, write
-from sifmod.cli.verb import Helped, write_examples
-from sifmod.errors import BUG, BUG_REPORT, SifmodError, as_result, explained, with_code
+from sifmod.cli.verb import Helped
+from sifmod.cli.verbs import ALIASES, TOGETHER, TOPICS, VERBS
+from sifmod.errors import BUG, BUG_REPORT, OptionError, SifmodError, as_result, explained, with_code
+from sifmod.system import one_line
 
-# command → (its file, first line of its help), so that `sifmod --help` imports none of them
-VERBS = {
-    "install": ("install", "Install the modules of one or more easyconfigs."),
-    "fetch": ("fetch", "Fetch an image by its reference, verified, into the store or a file."),
-    "push": ("subject", "Push an image to a registry, as a SIF or as an OCI image."),
-    "export": ("subject", "Write an image for other tools: enroot, podman, docker; or its files."),
-    "new": ("author", "Write a first easyconfig for an image."),
-    "import": ("author", "Turn EasyBuild, singularity-hpc and NGC files into easyconfigs."),
-    "add": ("layers", "Add Python packages to a module, in a layer over its image."),
-    "remove": ("layers", "Take packages out of a module's layer."),
-    "layers": ("layers", "List the layers of packages."),
-    "sync": ("layers", "Make a layer as a lock says, the same bytes everywhere."),
-    "stack": ("stack", "Publish many modules from one file."),
-    "lock": ("author", "Write down what is installed, to install exactly that elsewhere."),
-    "jobscript": ("use", "Print a Slurm job script for a module, right for this site."),
-    "jupyter": ("use", "Make a module a kernel of Jupyter, or start JupyterLab in it."),
-    "list": ("installed", "List the installed modules."),
-    "show": ("show", "Show an installed module, an easyconfig as it would be installed, or an image."),
-    "search": ("search", "Search the easyconfigs on the easyconfig path."),
-    "verify": ("verify", "Compare installed images and files with their receipts, or check signatures."),
-    "sbom": ("subject", "Print the packages of a module or an image as a CycloneDX document."),
-    "diff": ("subject", "Show what changed between two modules, generations or images."),
-    "test": ("use", "Show whether an installed module works here."),
-    "uninstall": ("installed", "Remove modules; what the user added stays."),
-    "rollback": ("installed", "Switch a module back to its previous generation."),
-    "default": ("life", "Make a module the one that its name alone loads."),
-    "hide": ("life", "Leave modules out of `module avail`."),
-    "deprecate": ("life", "Have modules say at each load that they go, and until when."),
-    "retire": ("life", "End modules: hidden, and not loadable."),
-    "log": ("installed", "Show what was changed, when, by whom and on which host."),
-    "gc": ("installed", "Remove old generations and unused images (shows them unless --yes)."),
-    "check": ("author", "Validate easyconfigs and render what they would install."),
-    "schema": ("author", "Print the JSON Schema of an easyconfig."),
-    "config": ("machine", "Show the configuration and where each value came from."),
-    "site": ("machine", "Name, show or write the facts of this machine."),
-    "doctor": ("machine", "Look at this machine: runtime, module tool, GPUs, Slurm, space."),
-    "init": ("machine", "Print the shell lines that make modules and completion available."),
-}
 ANEW = frozenset({"test"})  # commands that keep nothing of an interrupted run
+_MORE = "-V shows the version. `sifmod help` explains a COMMAND, or one of these topics:\n"
 
 
 class Terminated(SystemExit):
@@ -90,7 +55,7 @@ class Verbs(Helped, click.Group):
         """Import one command; None if there is no such command."""
         if cmd_name not in VERBS:
             return None
-        there = vars(importlib.import_module(f"sifmod.cli.{VERBS[cmd_name][0]}")).values()
+        there = vars(importlib.import_module(f"sifmod.cli.{VERBS[cmd_name].file}")).values()
         command = next(each for each in there if isinstance(each, click.Command) and each.name == cmd_name)
         if ctx.resilient_parsing:
             from sifmod.cli.complete import completing
@@ -98,33 +63,30 @@ class Verbs(Helped, click.Group):
             return completing(command, cmd_name)
         return command
 
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """A short description of sifmod, and the first steps."""
-        super().format_help_text(ctx, formatter)
-        write_examples("", formatter, "Begin with")
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Where to read more, including the installed tutorial."""
-        super().format_epilog(ctx, formatter)
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """One page, by what people do, without importing a command."""
+        formatter.write(f"Usage: sifmod COMMAND [ARGUMENTS]...\n\n  {self.help}\n")
+        for topic in TOPICS.values():
+            formatter.write(f"\n{topic.title}:\n")
+            for row in topic.rows:
+                formatter.write(f"  {', '.join(row):17}  {TOGETHER.get(row) or VERBS[row[0]].text}\n")
+        topics = ", ".join((*TOPICS, "exit-codes"))
+        formatter.write(f"\n{_MORE}{topics}\n")
         tutorial = os.path.join(sys.prefix, "share", "doc", "sifmod", "tutorial.md")  # noqa: PTH118
         if os.path.exists(tutorial):  # noqa: PTH110 (pathlib would be imported for it)
-            formatter.write(f"\n  `man sifmod`, and a tutorial of ten minutes:\n  {tutorial}\n")
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+            formatter.write(f"Ten minutes: {tutorial}\n")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Like click, with a suggestion for a misspelt command."""
+        """Like click, with earlier names, and a suggestion for an unknown command."""
+        if args[:1] and args[0] in ALIASES:
+            args = [*ALIASES[args[0]].split(), *args[1:]]
         if args and not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in VERBS:
-            import difflib
+            from sifmod.cli.suggestion import meaning_of
 
-            close = difflib.get_close_matches(args[0], VERBS, n=1)
-            suggestion = f", did you mean `{close[0]}`?" if close else ""
-            raise click.UsageError(f"there is no command `{args[0]}`{suggestion}", ctx)
+            hint = meaning_of(args[0], (*VERBS, *ALIASES)) or "`sifmod help` lists the commands"
+            raise OptionError(f"there is no command `{one_line(args[0])}`", hint)
         return super().resolve_command(ctx, args)
 
 
@@ -136,14 +98,9 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
         ctx.exit()
 
 
-@click.group(
-    cls=Verbs,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="`sifmod VERB --help` explains a verb. Exit codes are EasyBuild 5's: 0 ok, 1 failure, 2 bad option,"
-    " 5 bad easyconfig, 10 no image, 18 the tree could not be changed, 24 no such module, 25 permissions.",
-)
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."
+    "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="The version."
 )
 def cli() -> None:
     """Install container images as environment modules, from one YAML file each."""
@@ -174,6 +131,8 @@ def _run(arguments: list[str], typed: CommandLine) -> int:
         _failed(with_code(f"terminated{typed.again}", "", int(str(end.code))), typed)
         raise
     except click.ClickException as problem:
+        if hint := _of_another_tool(problem):
+            return _failed(with_code(problem.format_message(), hint, problem.exit_code), typed)
         error = _likely(problem)
         usage = io.StringIO()
         error.show(usage)
@@ -198,6 +157,15 @@ def _failed(error: SifmodError, typed: CommandLine, file: object = None) -> int:
     """Report the error to people and programs; returns its exit code."""
     show_error(error.text, error.hint)
     return _answer(error, typed, file)
+
+
+def _of_another_tool(error: click.ClickException) -> str:
+    """What to type for an option before any command, as `eb` has it; "" for other errors."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None or error.ctx.command is not cli:
+        return ""
+    from sifmod.cli.suggestion import OTHER_OPTIONS
+
+    return OTHER_OPTIONS.get(error.option_name, "options stand behind a command: `sifmod install FILE|NAME [OPTIONS]`")
 
 
 def _likely(error: click.ClickException) -> click.ClickException:

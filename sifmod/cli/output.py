@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _below: list[Callable[[], AbstractContextManager[None]]] = []
 LONG = 60  # characters; longer values get their own line
+_PLAIN = str.maketrans({"…": "...", "→": "->", "·": "*", "⁹": "9", "–": "-", "—": "-", "’": "'"})  # noqa: RUF001
 _lost: list[OSError] = []  # why standard output can no longer be written
 
 
@@ -30,9 +31,20 @@ def texts_go_above(line: Callable[[], AbstractContextManager[None]]) -> Iterator
         _below.remove(line)
 
 
+def plain_signs() -> bool:
+    """Whether the user asks for ASCII, by the locale C; Python itself writes UTF-8 then."""
+    locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "")
+    return locale in ("C", "POSIX")
+
+
+def in_locale(text: str, *, err: bool) -> str:
+    """A text for people with signs that their locale has. A pipe gets paths as they are."""
+    return text.translate(_PLAIN) if plain_signs() and (err or sys.stdout.isatty()) else text
+
+
 def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
     """Print a text on standard output or standard error, with control characters escaped."""
-    write(harmless(str(text)), nl=nl, err=err)
+    write(in_locale(harmless(str(text)), err=err), nl=nl, err=err)
 
 
 def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None = None) -> None:
@@ -84,6 +96,20 @@ def ask(about: str, question: str) -> bool | None:
         return None
 
 
+def choose(about: str, question: str, choices: Sequence[str]) -> str | None:
+    """Print a text and ask which of several; None without a terminal."""
+    if not sys.stdin.isatty():
+        return None
+    say(f"{about} {', '.join(choices)}")
+    try:
+        chosen: str = click.prompt(question, type=click.Choice(choices), err=True)
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except OSError:  # the question would not be visible
+        return None
+    return chosen
+
+
 def print_json(data: object) -> None:
     """Print a program's data on standard output; errors are printed there only if no data was."""
     click.get_current_context().obj.answered = True  # it may be written in part
@@ -100,17 +126,38 @@ def json_text(data: object) -> str:
 def show_error(message: str, hint: str = "") -> None:
     """Print a message and, after a blank line, its hint to standard error; coloured on a terminal without NO_COLOR."""
     color = False if os.environ.get("NO_COLOR") else None
-    write(f"{click.style('error:', fg='red', bold=True)} {harmless(message)}", err=True, color=color)
+    text = in_locale(harmless(message), err=True)
+    write(f"{click.style('error:', fg='red', bold=True)} {text}", err=True, color=color)
     if hint:
-        write(f"\n{click.style('hint:', fg='cyan')} {harmless(hint)}", err=True, color=color)
+        write(f"\n{click.style('hint:', fg='cyan')} {in_locale(harmless(hint), err=True)}", err=True, color=color)
 
 
-def print_rows(rows: Sequence[Sequence[str]]) -> None:
-    """Print rows as aligned columns on standard output, without trailing blanks."""
-    rows = [[one_line(cell) for cell in row] for row in rows]
+def print_rows(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> None:
+    """Print rows as aligned columns on standard output, without trailing blanks; above them what the columns are."""
+    rows = [[one_line(cell) for cell in row] for row in ([header, *rows] if header and rows else rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
     for row in rows:
         echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def terminal_width() -> int:
+    """The width of the terminal; 0 if standard output is not a terminal."""
+    if not sys.stdout.isatty():
+        return 0
+    import shutil  # long contents
+
+    return shutil.get_terminal_size().columns
+
+
+def hanging(start: str, text: str, width: int) -> list[str]:
+    """The lines of a text behind `start`, at most `width` wide with words whole; 0 means one line."""
+    if not width:
+        return [start + one_line(text)]
+    import textwrap
+
+    below = " " * (len(start) if 2 * len(start) <= width else 5)
+    wrapper = textwrap.TextWrapper(width, start, below, break_long_words=False, break_on_hyphens=False)
+    return wrapper.wrap(one_line(text))
 
 
 def print_origins(origins: "Iterable[Origin]") -> None:

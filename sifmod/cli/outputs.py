@@ -28,13 +28,13 @@ from sifmod.actions.layer.shown_layer import ShownLayer
 from sifmod.actions.life import DecidedModule
 from sifmod.actions.list import Listed
 from sifmod.actions.lock import WrittenLock
+from sifmod.actions.outdated import Outdated
 from sifmod.actions.push import Pushed
 from sifmod.actions.sbom import Sbom
 from sifmod.actions.search import Found
 from sifmod.actions.sharing import Wrong
 from sifmod.actions.stack.bundle import WrittenBundle
 from sifmod.actions.stack.init import WrittenStack
-from sifmod.actions.stack.outdated import Outdated
 from sifmod.actions.stack.report import StackReport
 from sifmod.actions.test.test import Tested
 from sifmod.actions.uninstall import Uninstalls
@@ -55,14 +55,17 @@ OUTPUTS: dict[str, Any] = {
     "new": Drafted,
     "import": list[ImportedFile],
     "jobscript": JobScript,
+    "outdated": Outdated,
+    "upgrade": list[Row],
     "list": list[Listed],
     "show": Installed | ShownEasyconfig | list[Origin] | ImageDescription,
     "search": list[Found],
     "stack catalogue": Catalogue,
     "add": ShownLayer,
-    "remove": ShownLayer | list[ShownLayer],
-    "layers": list[ShownLayer],
-    "sync": ShownLayer,
+    "layer add": ShownLayer,
+    "layer list": list[ShownLayer],
+    "layer remove": ShownLayer | list[ShownLayer],
+    "layer sync": ShownLayer,
     "stack plan": StackReport,
     "stack apply": StackReport,
     "stack init": WrittenStack,

@@ -85,6 +85,16 @@ def figures(done: int, total: int | None, rate: float | None) -> str:
     return ", ".join(parts)
 
 
+def fitting(what: str, done: int, total: int | None, rate: float | None, columns: int) -> str:
+    """The figures that leave room for the name of the file: without the amounts, then without the rate."""
+    whole = figures(done, total, rate)
+    parts = [part for part in whole.split(", ") if part]
+    shorter = [", ".join(part for part in parts if " of " not in part)]
+    shorter.append(", ".join(part for part in parts if part.endswith((" %", " left"))))
+    room = columns - 3 - _cells(" ".join(harmless(what).split())) - _SHORTEST_BAR - 2
+    return next((text for text in (whole, *shorter) if len(text) <= room), shorter[-1] or whole)
+
+
 def _clock(seconds: int) -> str:
     hours, minutes = divmod(seconds // 60, 60)
     return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"
@@ -93,13 +103,21 @@ def _clock(seconds: int) -> str:
 def bar_line(what: str, done: int, total: int | None, beside: str, columns: int) -> str:
     """One line of at most `columns` - 1 cells: the title, a bar if there is space, and all of `beside`."""
     room = columns - 1 - len(beside) - 2 * bool(beside)
-    label = _cut(" ".join(harmless(what).split()), room if room < 2 * _SHORTEST_BAR else room - _SHORTEST_BAR - 2)
+    most = room if room < 2 * _SHORTEST_BAR else room - _SHORTEST_BAR - 2
+    label = _cut_before_file(" ".join(harmless(what).split()), most)
     length = min(room - _cells(label) - 2, _LONGEST_BAR)
     bar = ""
     if total and length >= _SHORTEST_BAR:
         filled = length * min(done, total) // total
         bar = f"  {'━' * filled}{'─' * (length - filled)}"
     return _cut(f"{label}{bar}  {beside}" if beside else label, columns - 1)
+
+
+def _cut_before_file(label: str, room: int) -> str:
+    """The label, shortened before its last word, the file, as long as that fits."""
+    before, _, file = label.rpartition(" ")
+    left = room - _cells(file) - 1
+    return label if _cells(label) <= room else f"{_cut(before, left)} {file}" if left > 1 else _cut(file, room)
 
 
 def _cells(text: str) -> int:
@@ -126,7 +144,8 @@ def _bar() -> Iterator[Show]:
 
     def write(text: str) -> None:
         encoding = sys.stderr.encoding or "ascii"
-        plain = text if encoding.lower().startswith("utf") else text.translate(_PLAIN)
+        utf = encoding.lower().startswith("utf") and not output.plain_signs()
+        plain = text if utf else text.translate(_PLAIN)
         sys.stderr.write(plain.encode(encoding, "replace").decode(encoding))
         sys.stderr.flush()
 
@@ -137,7 +156,7 @@ def _bar() -> Iterator[Show]:
             if drawn[0] == what and done != total and now - drawn[1] < _SAMPLE:
                 return
             columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            write(f"\r\x1b[K{bar_line(what, done, total, figures(done, total, rate), columns)}")
+            write(f"\r\x1b[K{bar_line(what, done, total, fitting(what, done, total, rate, columns), columns)}")
             drawn = (what, now)
 
     @contextmanager

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_facts
-from sifmod.cli.output import echo, print_json, say
+from sifmod.cli.output import echo, print_json, say, terminal_width
 from sifmod.cli.shared_options import SiteOptions
+from sifmod.config.offered import NOT_PUBLIC
 from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sifmod.actions.search import Found
     from sifmod.config.load_site import LoadedSite
 
-_WHERE, _WHAT = 15, 16  # minimum width of these columns, if names allow
+_NAME, _WHAT, _WHERE = 15, 16, 24  # minimum width of these columns
 _ACCELERATORS = {"none": "cpu"}
 
 
@@ -54,6 +54,11 @@ def search(given: SearchOptions) -> None:
     is built here from a definition or a local file, "not public" that it has no source on a network. Lines are cut to
     the width of a terminal; in a pipe nothing is shortened.
     """
+    list_found(given)
+
+
+def list_found(given: SearchOptions) -> None:
+    """Print the modules that match."""
     from sifmod.actions.search import ask, find_all
     from sifmod.config.find import quick_robot_paths
 
@@ -100,7 +105,7 @@ def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Map
     broken = [found.path for found in answers if found.problems]
     rows += [Row(path.stem, "cannot be used", "?", f"sifmod check {shlex.quote(str(path))}") for path in broken]
     rows = [Row(*map(one_line, row)) for row in rows]
-    lines, cut = fitted(rows, _width())
+    lines, cut = fitted(rows, terminal_width())
     echo("\n".join(lines))
     if cut:
         say("names are shortened to the width of this terminal; in a pipe they are whole")
@@ -113,26 +118,20 @@ def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Map
         say(f"for example: {shlex.join(words)}")
 
 
-def _width() -> int:
-    """The width of the terminal; 0 if standard output is not a terminal."""
-    if not sys.stdout.isatty():
-        return 0
-    import shutil  # long contents
-
-    return shutil.get_terminal_size().columns
-
-
 def fitted(rows: "Sequence[Row]", width: int) -> tuple[list[str], bool]:
     """Lines of module, description, accelerator and source, at most `width` wide (0: no limit); whether names are cut.
 
-    Shortens the source first, then the description, and last the middle of the module's name.
+    Shortens the source first; where little of it would be left, only what is not public is marked. Then the
+    description, and last the middle of the module's name.
     """
     names, whats, accelerators, wheres, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     middle = names + whats + 2  # a long name takes space from the description
+    if width and wheres > len(NOT_PUBLIC) and width - middle - accelerators - 4 < min(wheres, _WHERE):
+        rows = [row._replace(where=row.brief) for row in rows]
+        wheres = max(len(row.where) for row in rows)
     if width:
-        least = max(len(_short(row.where, _WHERE, row.brief)) for row in rows)
-        wheres = min(wheres, max(least, width - middle - accelerators - 4))
-        middle = min(middle, max(width - accelerators - wheres - 4, _WHERE))
+        wheres = min(wheres, max(len(NOT_PUBLIC), width - middle - accelerators - 4))
+        middle = min(middle, max(width - accelerators - wheres - 4, _NAME))
         names = max((len(row.name) for row in rows if len(row.name) + _WHAT + 2 <= middle), default=0)
     lines = []
     for row in rows:

@@ -65,20 +65,25 @@ def outdated(given: StackFile) -> None:
 
     Nothing is changed. `sifmod install --force` fetches the image that a tag names now.
     """
-    from sifmod.actions.stack.outdated import outdated as find
+    from sifmod.actions.outdated import outdated as find
+    from sifmod.actions.stack.stack_options import read_stack
+    from sifmod.actions.stack.stack_plan import plan_stack
+    from sifmod.tree.receipt import live
 
-    found = find(given.file, installed_stack(given))
+    planned = read_stack(given.file, installed_stack(given))
+    plan = plan_stack(planned)
+    there = [live(plan.layout, step.module) for step in plan.steps if step.module and step.generation]
+    found = find([one for one in there if one], planned.site)
     if given.as_json:
         print_json(found)
-    else:
-        for one in found.newer:
-            echo(f"{one.module}: {one.note}")
-        if not found.newer:
-            there = any(step.generation for step in found.plan.steps)
-            prefix = found.plan.layout.prefix
-            say("nothing newer was found" if there else f"none of its modules is installed in {prefix}")
+        return
+    for one in found.newer:
+        echo(f"{one.module}: {one.note}")
     for note in found.notes:
         say(f"warning: {note}")
+    if not found.newer:
+        none = f"none of its modules is installed in {plan.layout.prefix}"
+        say("nothing newer was found" if found.looked_at else none)
 
 
 class LockOptions(StackFile):

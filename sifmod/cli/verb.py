@@ -2,8 +2,10 @@
 
 import click
 
-from sifmod.cli.output import write
+from sifmod.cli.output import echo
 from sifmod.config.option import option_of
+from sifmod.errors import OptionError
+from sifmod.system import one_line
 
 ORDER = ("What", "Where", "How", "Slurm", "Output")
 _IN_FULL = ("install", "config show")  # whose help explains the options of a site
@@ -26,7 +28,7 @@ class Helped(click.Command):
 
 def _print_help(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        write(ctx.get_help())
+        echo(ctx.get_help())
         ctx.exit()
 
 
@@ -51,6 +53,17 @@ class Verb(Helped):
 class VerbGroup(Verb, click.Group):
     """A group of commands: `site show`, `site new`."""
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Like click, with a suggestion for an unknown command."""
+        if args and not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in self.commands:
+            from sifmod.cli.suggestion import meaning_of
+
+            hint = meaning_of(args[0], self.commands, words(ctx)) or f"`{ctx.command_path} --help` lists the commands"
+            raise OptionError(f"there is no command `{words(ctx)} {one_line(args[0])}`", hint)
+        return super().resolve_command(ctx, args)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, then the options."""
         with formatter.section("Commands"):
@@ -58,12 +71,12 @@ class VerbGroup(Verb, click.Group):
         super().format_options(ctx, formatter)
 
 
-def write_examples(verb: str, formatter: click.HelpFormatter, title: str = "Examples") -> None:
+def write_examples(verb: str, formatter: click.HelpFormatter) -> None:
     """Write the examples of a command, each with its purpose."""
     from sifmod.cli.examples import EXAMPLES
 
     if examples := EXAMPLES.get(verb):
-        with formatter.section(title):
+        with formatter.section("Examples"):
             width = max(len(command) for command, text in examples if text)
             for command, text in examples:
                 formatter.write(f"  {command.ljust(width)}  {text}".rstrip() + "\n")

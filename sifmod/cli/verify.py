@@ -73,7 +73,7 @@ def _say_what_helps(found: "VerifiedTree") -> None:
     for layer in found.layers:
         top = layer.top
         words = f"--layer {layer.name}{'' if top.name == 'layers' else f' --dir {shell(str(top))}'}"
-        say(f"`sifmod sync {layer.module} {shell(f'{layer.root}/pylock.toml')} {words}` makes the layer anew")
+        say(f"`sifmod layer sync {layer.module} {shell(f'{layer.root}/pylock.toml')} {words}` makes the layer anew")
     if found.own:
         say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
 

@@ -1,6 +1,7 @@
 """Find easyconfigs, and resolve a name to one of them. Imports neither pydantic nor a YAML parser."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from sifmod.errors import EasyconfigNotFoundError
 from sifmod.system import one_line
 
 SUFFIXES = (".yaml", ".yml")
+_BARE = re.compile(r"[A-Za-z](?!.*-v?[0-9])[A-Za-z0-9_+-]*")
 _NOT_EASYCONFIGS = ("presets", "sites", "quirks", "mpi")
 
 
@@ -44,6 +46,16 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
 def is_path(name: str) -> bool:
     """Whether `name` is a path, rather than a name on the easyconfig path."""
     return "/" in name or (name.endswith(SUFFIXES) and _exists(Path(name)))
+
+
+def is_bare(name: str) -> bool:
+    """Whether `name` may be that of a program, without a version: `pytorch`."""
+    return _BARE.fullmatch(name) is not None
+
+
+def ours(name: str) -> str:
+    """A name as EasyBuild has it (`PyTorch-2.2.0.eb`) without its ending, unless there is such a file."""
+    return name.removesuffix(".eb") if name.endswith(".eb") and not _exists(Path(name)) else name
 
 
 def name_of(path: Path, robot_paths: tuple[Path, ...]) -> str:
@@ -106,7 +118,7 @@ def _exists(path: Path) -> bool:
 
 def _candidates(directory: Path, name: str) -> Iterator[Path]:
     """`PyTorch-2.2.0` → `PyTorch-2.2.0.yaml`, `PyTorch/PyTorch-2.2.0.yaml`; a name may hold `-` itself."""
-    stem = name.removesuffix(".yaml").removesuffix(".yml")
+    stem = ours(name).removesuffix(".yaml").removesuffix(".yml")
     parts = stem.split("-")
     names = [stem] if len(parts) == 1 else ["-".join(parts[:count]) for count in range(1, len(parts))]
     for parent in (directory, *(directory / part for part in names if part not in ("", ".", ".."))):

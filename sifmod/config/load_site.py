@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sifmod.config.detect import (
     EXPANDED,
+    FALLBACK,
     BaseSite,
     detected_site,
     kept_site,
@@ -66,6 +67,15 @@ class LoadedSite:
         if self.left_out:
             raise ConfigError(self.left_out)
         return read_quirks(self.quirk_directories, os.environ)
+
+    @property
+    def says_accelerator(self) -> bool:
+        """Whether the accelerator is known: it is set, found, or that of a site which was named or recognised."""
+        said = self.tree.at("accelerator")
+        if said.text == "auto":
+            return any(there for name, there in self.facts if name.startswith("device "))
+        fallback = str(shipped() / "sites" / f"{FALLBACK}.yaml")
+        return self.tree.at("site").value is not None or said.mark.file != fallback
 
     def without_quirks(self) -> "LoadedSite":
         """The same for callers that do not need the quirks."""

@@ -87,6 +87,9 @@ TABLE = (
     how("--link", ("copy", "hardlink", "reference"), "How a local SIF is taken in.", key=True, decides=True),
     what("--module-only", "flag", "Render modulefile and scripts again, keep the installed image."),
     what("--installed", "flag", "With --module-only: all that is installed. No FILE means the same."),
+    what("-S --search", "flag", "Only search for the names, as `sifmod search` does."),
+    what("-M --missing-modules", "flag", "Only show which of them are not installed."),
+    what("--sanity-check-only", "flag", "Only check installed modules again: their commands, paths and checks."),
     what("--fetch", "flag", "Only fetch the images into the store; install nothing."),
     what("--locked", "flag", "Exactly what the lock says, or nothing."),
     what(
@@ -109,6 +112,7 @@ TABLE = (
     what("--onto MODULE", "text", "Make the layer of MODULE anew for this module or its new image."),
     what("-U --upgrade", "flag", "Take newer versions of all that the layer holds."),
     what("--all", "flag", "The whole layer.", "everything"),
+    what("--all", "flag", "All installed modules.", "everything", "upgrade"),
     what("--all", "flag", "Also what can be installed from the easyconfig path.", "everything", "stack catalogue"),
     what("--stale", "flag", "The layers for images that are no longer installed."),
     what("--layer LAYER", "text", "Another one than `default`."),

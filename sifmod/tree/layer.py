@@ -45,7 +45,9 @@ MODULE = "module"
 RECEIPT = "layer.json"
 _FORMAT = 1
 _KEY = re.compile("[0-9a-f]{16}")
-_STALE = "for another image than the installed one; `sifmod add --onto` reads it, `sifmod remove {} --stale` ends it"
+_STALE = (
+    "for another image than the installed one; `sifmod add --onto` reads it, `sifmod layer remove {} --stale` ends it"
+)
 
 
 def image_key(sha256: str) -> str:

@@ -13,14 +13,18 @@ import pytest
 
 from sifmod.actions import doctor
 from sifmod.actions.doctor import Finding, diagnose, diagnose_settings
+from sifmod.cli.machine import in_order_of_need
 from sifmod.cli.main import run
 from sifmod.config.site import Site
 from sifmod.image.program import Program
+from sifmod.image.trial_start import NOT_RUN, NoStart, cannot_start
 from support.config import Configuration, write
 from support.images import Images
+from support.runtime import RUNTIME
 
 APPTAINER = Program("apptainer", (1, 4), "apptainer version 1.4.2", setuid=True, kernel_zstd=True)
 GB = 10**9
+NO_CLUSTER = "on a machine that belongs to no cluster that is as it should be; else ask for its slurm.conf"
 
 
 class Machine:
@@ -34,6 +38,8 @@ class Machine:
         (root / "bin").mkdir()
         monkeypatch.setenv("PATH", str(root / "bin"))
         monkeypatch.setattr(doctor, "Path", self._path)
+        self.no_start: NoStart | None = None
+        monkeypatch.setattr(doctor, "cannot_start", lambda *_: self.no_start)
         monkeypatch.setattr(doctor, "ask", lambda path: self.program if path else None)
         monkeypatch.setattr(os, "access", self._access)
         monkeypatch.setattr(shutil, "disk_usage", self._usage)
@@ -104,7 +110,7 @@ def test_a_machine_on_which_all_is_well(machine: Machine) -> None:
     machine.has("/proc/driver/nvidia/version", "NVRM version: 550\nGCC version: 12\n")
     machine.has("/sys/module/amdgpu/version", b"6.7\xff\n")
     assert without_builders(diagnose(machine.site, {"LMOD_VERSION": "8.7", "MODULESHOME": "/m"})) == (
-        Finding("runtime", "ok", "apptainer version 1.4.2, with setuid (/usr/bin/apptainer)"),
+        Finding("runtime", "ok", "apptainer version 1.4.2, with setuid (/usr/bin/apptainer); it starts a container"),
         Finding("user namespaces", "ok", "open to ordinary users"),
         Finding("mksquashfs", "ok", "mksquashfs version 4.6"),
         Finding("NVIDIA GPUs", "ok", "2 (NVRM version: 550)"),
@@ -172,7 +178,9 @@ def test_a_kernel_that_may_not_mount_what_a_setuid_runtime_gives_it(
 def test_what_a_version_of_the_runtime_cannot_do(machine: Machine) -> None:
     machine.program = Program("apptainer", (1, 3), "apptainer version 1.3.9")
     first, second = (one for one in diagnose(machine.site, {}) if one.subject == "runtime")
-    assert first == Finding("runtime", "ok", "apptainer version 1.3.9, without setuid (/usr/bin/apptainer)")
+    assert first == Finding(
+        "runtime", "ok", "apptainer version 1.3.9, without setuid (/usr/bin/apptainer); it starts a container"
+    )
     assert (second.status, second.text) == (
         "note",
         "Apptainer 1.3 without setuid refuses an image whose squashfs is compressed with zstd",
@@ -216,7 +224,7 @@ def test_a_program_that_cannot_be_started(machine: Machine) -> None:
 def test_what_is_said_on_standard_error_alone(machine: Machine) -> None:
     machine.runs("srun", "echo 'srun: error: no slurm.conf' >&2; echo more >&2; exit 1")
     assert machine.findings()["Slurm"] == Finding(
-        "Slurm", "note", "srun: error: no slurm.conf", "Slurm is installed but not configured here"
+        "Slurm", "note", "installed, but not configured here (srun: error: no slurm.conf)", NO_CLUSTER
     )
 
 
@@ -371,6 +379,54 @@ def test_site_files_and_quirks_that_cannot_be_used(tmp_path: Path) -> None:
     assert third.text.startswith(f"{worse}:5:1: envs: unknown key")
 
 
+def test_a_runtime_that_starts_no_container(machine: Machine) -> None:
+    machine.program, machine.no_start = APPTAINER, NoStart("FATAL: no", "try this")
+    found = machine.findings()["runtime"]
+    assert (found.status, found.hint) == ("missing", "try this")
+    assert found.text.endswith("(/usr/bin/apptainer) starts no container: FATAL: no")
+
+
+def test_what_is_missing_is_printed_first_with_hanging_indents(machine: Machine) -> None:
+    """On a terminal of 60 columns; words stay whole."""
+    machine.program, machine.no_start = APPTAINER, NoStart("FATAL: " + "because " * 20, "do " * 20)
+    rows = diagnose(machine.site, {})
+    lines = list(in_order_of_need(rows, 60))
+    marks = [line[:4] for line in lines if line.startswith("[")]
+    assert marks == sorted(marks, key=["[!!]", "[--]", "[ok]"].index)
+    assert len(marks) == len(rows)
+    below = " " * (lines[0].index("apptainer version"))
+    assert lines[1].startswith(f"{below}container: FATAL: because ") or lines[1].startswith(below)
+    assert lines[[line.strip().startswith("=> do do") for line in lines].index(True)].startswith(f"{below}=> do do ")
+    assert all(len(line) <= 60 or "/" in line for line in lines)
+    told = "".join("".join(lines).split())
+    assert all("".join(row.text.split()) in told for row in rows)
+    assert [line[:4] for line in in_order_of_need(rows, 0) if line.startswith("[")] == marks
+
+
+def test_the_runtime_is_started_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runtime of this machine; then programs in its place that do not start anything, or only in one way."""
+    for name, value in RUNTIME.userns.items():
+        monkeypatch.setenv(name, value)
+    arch = Configuration(tmp_path).site(site="generic").site.arch
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    assert cannot_start(RUNTIME.path, arch) is None
+    program = write(
+        tmp_path / "apptainer", f"#!/bin/sh\necho 'FATAL:   no way' >&2\necho run >>{tmp_path}/runs\nexit 255\n"
+    )
+    program.chmod(0o755)
+    assert cannot_start(str(program), arch) == NoStart("FATAL:   no way", NOT_RUN)
+    assert len((tmp_path / "runs").read_text().split()) == 1  # the variables are set already
+    for name in RUNTIME.userns:
+        monkeypatch.delenv(name)
+    wants = f'[ "${{APPTAINER_USERNS-}}" = 1 ] && exec {RUNTIME.path} "$@"'
+    program.write_text(f"#!/bin/sh\n{wants}\nexit 3\n")
+    found = cannot_start(str(program), arch)
+    assert found == NoStart("exit code 3", "with a user namespace it does: export APPTAINER_USERNS=1")
+    assert list(scratch.iterdir()) == []
+
+
 @pytest.mark.parametrize("well", [True, False])
 def test_what_is_printed(
     machine: Machine, well: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -386,8 +442,8 @@ def test_what_is_printed(
     lines = capfd.readouterr().out.splitlines()
     blank = " " * len("user namespaces")
     assert "[ok] user namespaces  open to ordinary users" in lines
-    at = lines.index("[--] Slurm            srun: error: no slurm.conf")
-    assert lines[at + 1] == f"     {blank}  Slurm is installed but not configured here"
+    at = lines.index("[--] Slurm            installed, but not configured here (srun: error: no slurm.conf)")
+    assert lines[at + 1] == f"     {blank}  => {NO_CLUSTER}"
     assert ("[ok] module tool      Lmod 8.7" in lines) == well
     assert ("[!!] module tool      `module` is not set up in this shell" in lines) != well
     assert lines[-1] == "[ok] settings         0 site files, quirks and MPI profiles beside the shipped ones"

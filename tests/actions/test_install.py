@@ -319,7 +319,7 @@ def test_origins_are_an_easyconfigs(easyconfig: Path, prefix: Path, capfd: pytes
         (["install", "{easyconfig}", "--prefix", "/tmp/a,b"], 2, "','"),
         (["uninstall", "Tiny"], 24, "no module is called `Tiny`"),
         (["rollback", "Tiny"], 24, "no module is called `Tiny`"),
-        (["instal"], 2, "did you mean `install`?"),
+        (["instal"], 2, "did you mean `sifmod install`?"),
     ],
 )
 def test_bad_input_has_its_code_and_changes_nothing(

@@ -95,7 +95,7 @@ def test_the_verbs(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
     decided = Life(hidden=True, deprecated=Deprecated(date(2026, 1, 2), date(2999, 3, 31), "use 2.0"))
     assert read_life(layout, "Tiny") == NameLife("2.0", {"1.0": decided})
     assert verb(layout, "list") == 0
-    first, second = capfd.readouterr().out.splitlines()
+    _, first, second = capfd.readouterr().out.splitlines()
     assert first.endswith("hidden, retires 2999-04-01, deprecated")
     assert second.endswith("default")
     assert verb(layout, "retire", "Tiny/1.0", "--successor", "Tiny/2.0") == 0

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.actions.list import list_modules
+from sifmod.cli.main import run
 from sifmod.config.name import ModuleName, fits
 from sifmod.tree.layout import RECEIPT, Layout
 from support.disk_state import disk_state
@@ -60,3 +61,15 @@ def test_a_damaged_module_is_listed_with_what_is_wrong(layout: Layout) -> None:
     (listed,) = list_modules(layout)
     assert (listed.module, listed.generation, listed.installation) == (MODULE, 1, None)
     assert "receipt" in listed.problems[0]
+
+
+def test_a_header_above_the_columns(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["list", "--prefix", str(layout.prefix)]) == 0
+    assert capfd.readouterr().out == ""
+    for version in ("2.2.0", "2.13.0"):
+        install(layout, "a", ModuleName("PyTorch", version))
+    assert run(["list", "--prefix", str(layout.prefix)]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].split() == ["MODULE", "SIZE", "GENERATION", "STATE"]
+    assert [line.split()[0] for line in lines[1:]] == ["PyTorch/2.13.0", "PyTorch/2.2.0"]
+    assert [line[lines[0].index("GENERATION")] for line in lines[1:]] == ["1", "1"]

@@ -97,4 +97,4 @@ def test_stale_layers_are_named_with_their_size(temporary: Path, capfd: pytest.C
     run(["doctor", "--json"])
     (found,) = (row for row in json.loads(capfd.readouterr().out) if row["subject"] == "stale layers")
     assert found["text"].startswith("2 layers for images that are not installed any more take ")
-    assert "`sifmod layers`" in found["hint"]
+    assert "`sifmod layer list`" in found["hint"]

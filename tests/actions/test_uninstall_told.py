@@ -56,7 +56,8 @@ def test_what_is_said(layout: Layout, purge: bool, capfd: pytest.CaptureFixture[
             "== Tiny/1.0: it was the default; `sifmod default` makes another module of Tiny so",
             "== Tiny/1.0: One/1 loads it, and can be loaded no more",
             f"== Tiny/1.0: what you added stays in {software}",
-            f"== Tiny/1.0: its layers stay in {prefix}/layers/Tiny/1.0; `sifmod remove Tiny/1.0 --stale` removes them",
+            f"== Tiny/1.0: its layers stay in {prefix}/layers/Tiny/1.0; "
+            "`sifmod layer remove Tiny/1.0 --stale` removes them",
             f"== {kernel} `sifmod jupyter Tiny/1.0 --remove` removes it",
             f"== {kernel} `sifmod jupyter Tiny/1.0 --layer mine --remove` removes it",
         ]

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from sifmod import __version__
-from sifmod.cli.main import VERBS, run
+from sifmod.cli.main import run
 from sifmod.cli.outputs import hook_schema
+from sifmod.cli.verbs import VERBS
 from sifmod.config.site import SiteFile
 from support.config import write
 from support.identity import call_as
@@ -120,7 +121,7 @@ def test_config_show_has_every_key(monkeypatch: pytest.MonkeyPatch, capfd: pytes
 def test_help_points_to_what_is_there(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     out = capfd.readouterr().out
-    assert "sifmod VERB --help" in out
+    assert "`sifmod help`" in out
     assert "docs/" not in out.replace(sys.prefix, "")
     assert run(["new", "--help"]) == 0
     out = capfd.readouterr().out

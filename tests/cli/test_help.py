@@ -10,9 +10,11 @@ import pytest
 from click.shell_completion import BashComplete
 
 from plans import plan, publish
+from sifmod import errors
 from sifmod.cli.examples import EXAMPLES
-from sifmod.cli.main import VERBS, cli, run
+from sifmod.cli.main import cli, run
 from sifmod.cli.verb import ORDER
+from sifmod.cli.verbs import TOPICS, VERBS
 from sifmod.config.name import ModuleName
 from support.command import ROOT
 
@@ -56,11 +58,54 @@ def test_an_example_can_be_typed(example: str) -> None:
 def test_sifmod_alone_leads_to_three_commands(capfd: pytest.CaptureFixture[str]) -> None:
     assert run([]) == 2
     shown = capfd.readouterr().err.splitlines()
-    at = shown.index("Begin with:")
-    assert [line.split("  ")[1].split()[1] for line in shown[at + 1 : at + 4]] == ["doctor", "search", "install"]
-    assert at < shown.index("Commands:")
+    at = shown.index("Start here:")
+    assert [line.split()[0] for line in shown[at + 1 : at + 4]] == ["doctor", "search", "install"]
     tutorial = Path(sys.prefix, "share", "doc", "sifmod", "tutorial.md")
-    assert (f"  {tutorial}" in shown) is tutorial.exists()
+    assert (f"Ten minutes: {tutorial}" in shown) is tutorial.exists()
+
+
+def test_the_help_is_one_page_with_every_command(capfd: pytest.CaptureFixture[str]) -> None:
+    pages = []
+    for words in (["--help"], ["-h"], ["help"]):
+        assert run(words) == 0
+        pages.append(capfd.readouterr().out)
+    assert pages == 3 * pages[:1]
+    lines = pages[0].splitlines()
+    assert len(lines) <= 50
+    assert max(len(line) for line in lines if not line.startswith("Ten minutes: ")) <= 80
+    listed = [name for topic in TOPICS.values() for row in topic.rows for name in row]
+    assert listed == list(VERBS)
+    rows = [line[2:19].strip() for line in lines if line.startswith("  ") and not line.startswith("   ")]
+    assert ", ".join(rows[1:]) == ", ".join(listed)
+    assert all(f"\n{topic.title}:\n" in pages[0] for topic in TOPICS.values())
+
+
+@pytest.mark.parametrize("verb", verbs())
+def test_help_of_a_command_is_its_help(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([*verb.split(), "--help"]) == 0
+    expected = capfd.readouterr()
+    assert run(["help", *verb.split()]) == 0
+    assert capfd.readouterr() == expected
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_help_of_a_topic_has_an_example_of_each_command(topic: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", topic]) == 0
+    out = capfd.readouterr().out
+    for verb in (verb for row in TOPICS[topic].rows for verb in row):
+        assert f"\n  {verb}: {VERBS[verb].text}\n    {EXAMPLES[verb][0][0]}" in out
+
+
+def test_help_of_exit_codes_has_those_that_there_are(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "exit-codes"]) == 0
+    shown = {int(line.split()[0]) for line in capfd.readouterr().out.splitlines()}
+    kinds = (kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.SifmodError))
+    assert {kind.exit_code for kind in kinds} <= shown
+
+
+def test_help_of_what_is_no_command_suggests_one(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "rm"]) == 2
+    assert "`sifmod uninstall MODULE` removes a module" in capfd.readouterr().err
 
 
 def offered(line: str) -> list[str]:
@@ -89,6 +134,14 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("sifmod uninstall ", ["PyTorch/2.2.0-rocm-5.6.1"]),
         ("sifmod uninstall PyTorch/2.2.0-rocm-5.6.1 ", []),
+        ("sifmod upgrade P", ["PyTorch/2.2.0-rocm-5.6.1"]),
+        ("sifmod layer remove P", ["PyTorch/2.2.0-rocm-5.6.1"]),
+        ("sifmod remove P", ["PyTorch/2.2.0-rocm-5.6.1"]),
+        ("sifmod layer add P", ["PyTorch/2.2.0-rocm-5.6.1"]),
+        ("sifmod lay", ["layer"]),
+        ("sifmod layer s", ["sync"]),
+        ("sifmod help ins", ["install"]),
+        ("sifmod help rec", ["recipes"]),
         ("sifmod rollback P", ["PyTorch/2.2.0-rocm-5.6.1", "PyTorch/2.3.0"]),
         ("sifmod install M", ["Mine-1.yaml"]),
         ("sifmod install PyTorch-2.2.0.", ["PyTorch-2.2.0.yaml"]),

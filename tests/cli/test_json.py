@@ -10,8 +10,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from sifmod.cli.main import VERBS, run
+from sifmod.cli.main import run
 from sifmod.cli.outputs import OUTPUTS, output_schema
+from sifmod.cli.verbs import VERBS
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
 from support.answer import answer, held
@@ -154,9 +155,10 @@ FAILS = {
     "new": (("/no/such.sif",), 10),
     "import": (("none.eb",), 4),
     "add": (("nothing", "numpy"), 24),
-    "remove": (("nothing", "numpy"), 24),
-    "layers": (("--prefix", "Tiny-1.0.yaml"), 2),
-    "sync": (("nothing", "Tiny-1.0.yaml"), 2),
+    "layer add": (("nothing", "numpy"), 24),
+    "layer remove": (("nothing", "numpy"), 24),
+    "layer list": (("--prefix", "Tiny-1.0.yaml"), 2),
+    "layer sync": (("nothing", "Tiny-1.0.yaml"), 2),
     "jobscript": (("nothing",), 24),
     "jupyter": (("nothing",), 24),
     "stack plan": (("none.yaml",), 5),
@@ -166,6 +168,8 @@ FAILS = {
     "stack lock": (("none.yaml",), 5),
     "stack bundle": (("none.yaml", "-o", "none.tar"), 5),
     "lock": (("none.yaml",), 4),
+    "outdated": (("nothing",), 24),
+    "upgrade": (("nothing",), 24),
     "list": (("--prefix", "Tiny-1.0.yaml"), 2),
     "show": (("nothing",), 4),
     "search": (("--site", "nowhere", "x"), 2),
@@ -219,7 +223,7 @@ def test_the_place_is_that_of_the_first_problem(here: Path, capfd: pytest.Captur
 
 def test_words_that_are_no_command(capfd: pytest.CaptureFixture[str]) -> None:
     for words, hint in (
-        (["instal", "--json"], "`sifmod --help` explains it"),
+        (["instal", "--json"], "did you mean `sifmod install`?"),
         (["init", "--json"], "`sifmod init --help` explains it"),
     ):
         assert run(words) == 2
@@ -278,7 +282,7 @@ def test_the_schema_of_a_verb_and_of_all(capfd: pytest.CaptureFixture[str]) -> N
     assert json.loads(capfd.readouterr().out) == schemas()
     assert run(["schema", "--output", "init"]) == 2
     assert "expected one of install, fetch, " in capfd.readouterr().err
-    assert {verb.split()[0] for verb in OUTPUTS} == set(VERBS) - {"schema", "init"}
+    assert {verb.split()[0] for verb in OUTPUTS} == set(VERBS) - {"schema", "init", "help"}
 
 
 @cache

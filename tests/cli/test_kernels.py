@@ -84,7 +84,7 @@ def test_a_kernel_that_cannot_start_is_refused(
 def test_the_hint_of_a_module_is_its_own(capfd: pytest.CaptureFixture[str]) -> None:
     assert error(capfd, "Tools", "--layer", "none") == (
         "Tools/1: there is no layer none of it",
-        "`sifmod add Tools/1 ipykernel --layer none` makes it; `sifmod layers Tools/1` lists those that there are",
+        "`sifmod add Tools/1 ipykernel --layer none` makes it; `sifmod layer list Tools/1` lists those that there are",
     )
     message = "ipykernel of Tools/1 cannot be used: Tools/1: there is no apptainer"
     assert error(capfd, "Tools", "--layer", "lost") == (message, "install it")

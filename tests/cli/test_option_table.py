@@ -15,8 +15,9 @@ import sifmod
 from sifmod.cli import use
 from sifmod.cli.command import Argument, fields, typed_again
 from sifmod.cli.installed import GcOptions, UninstallOptions
-from sifmod.cli.main import VERBS, cli, run
+from sifmod.cli.main import cli, run
 from sifmod.cli.stack import ApplyOptions
+from sifmod.cli.verbs import VERBS
 from sifmod.config.option import TABLE, VARIABLES, option_of
 
 CLI = Path(sifmod.__file__).parent / "cli"

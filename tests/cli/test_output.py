@@ -1,12 +1,17 @@
 """What is printed: sizes, names that others gave, and what becomes of output that cannot be written."""
 
+import os
+import pty
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from sifmod.cli.main import run
+from sifmod.cli.output import say
 from sifmod.system import harmless, one_line, size_text
+from support.command import SIFMOD
 from support.config import write
 
 FULL = "error: the output cannot be written: No space left on device"
@@ -84,3 +89,34 @@ def test_a_name_cannot_forge_a_line(
         assert "forged" in said
         assert "\u061c" not in said
         assert "\n== \\u061cforged" not in said
+
+
+@pytest.mark.parametrize(("locale", "plain"), [("C", True), ("POSIX", True), ("C.UTF-8", False), ("", False)])
+def test_the_locale_c_has_ascii(
+    locale: str, plain: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    if locale:
+        monkeypatch.setenv("LC_ALL", locale)
+        monkeypatch.setenv("LANG", "de_DE.UTF-8")  # the other one goes before it
+    assert run(["fetch", "docker://127.0.0.1:9/x…y"]) != 0
+    assert run(["--no-such…option"]) == 2
+    say("the image 0123… → here")
+    err = capfd.readouterr().err
+    assert err.isascii() is plain
+    assert ("== the image 0123... -> here" in err) is plain
+
+
+@pytest.mark.parametrize(
+    "words", [["install", "--help"], ["schema", "--help"], ["doctor"], ["search", "pytorch", "2.2"]]
+)
+def test_a_terminal_of_the_locale_c_has_ascii(words: list[str]) -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "LC_ALL": "C"}
+    with open(theirs, "wb") as terminal:
+        subprocess.run([*SIFMOD, *words], stdout=terminal, stderr=subprocess.DEVNULL, env=environment, check=False)
+        shown = os.read(ours, 1 << 16)
+    os.close(ours)
+    assert shown
+    assert shown.isascii()

@@ -8,7 +8,7 @@ import termios
 
 import pytest
 
-from sifmod.cli.progress import Pace, bar_line, figures, log_lines, progress
+from sifmod.cli.progress import Pace, bar_line, figures, fitting, log_lines, progress
 
 LABEL = "copying a[b]c [bold]x.sif"
 
@@ -105,7 +105,7 @@ def test_at_any_width_all_figures_are_there_and_it_is_one_line(what: str, column
     line = bar_line(what, 1, 2, beside, columns)
     assert line.endswith(f"  {beside}")
     assert sum(2 if each in "漢字" else 1 for each in line) < columns
-    assert line.startswith(what[:3])
+    assert line.startswith((what[:3], what.split()[-1][:3]))
     if columns > 60:
         assert line.count("━") == line.count("─") > 4 or line.count("━") + 1 == line.count("─")
     assert len(bar_line(what, 1, 2, beside, 20)) < 20
@@ -169,3 +169,27 @@ print("then", file=sys.stderr, flush=True)
     sent = sent_to_a_terminal(code)
     assert sent.startswith("\r\x1b[Kcopying x.sif  ")
     assert sent.endswith(" 10 %, 1 B of 10 B\r\x1b[Kthen\r\n")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_what_matters_is_there_at_any_width(columns: int) -> None:
+    """The file, how much is done and how long it takes; the amounts and the rate as long as there is room."""
+    for what in ("copying PyTorch-2.13.0.sif", "downloading and converting PyTorch-2.13.0.sif"):
+        beside = fitting(what, 10**9, 4 * 10**9, None, columns)
+        line = bar_line(what, 10**9, 4 * 10**9, beside, columns)
+        assert "PyTorch-2.13.0.sif  " in line
+        assert " 25 %" in line
+        assert len(line) < columns
+    beside = fitting(what, 10**9, 4 * 10**9, 2e6, columns)
+    assert "25 %, " in beside
+    assert beside.endswith("25:00 left")
+    assert ("2.0 MB/s" in beside, "1.0 GB of 4.0 GB" in beside) == (columns > 80, columns > 80)
+    assert bar_line("copying a-very-long-name-of-a-file.sif", 1, 2, "x", 24).startswith("a-very-…  ")
+
+
+def test_a_bar_in_the_locale_c_is_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    code = "from sifmod.cli.progress import progress\nwith progress(True) as show: show('copying x.sif', 1, 4)"
+    shown = sent_to_a_terminal(code)
+    assert "copying x.sif  ###" in shown
+    assert shown.isascii()

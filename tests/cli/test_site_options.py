@@ -17,6 +17,7 @@ WORDS = {
     "stack lock": "stack.yaml", "stack outdated": "stack.yaml", "stack plan": "stack.yaml",
     "lock": "Tiny-1.0.yaml", "show": "Tiny-1.0.yaml", "search": "tiny", "verify": "--modes", "check": "Tiny-1.0.yaml",
     "config show": "", "site show": "", "doctor": "",
+    "outdated": "", "upgrade": "--all",
 }  # fmt: skip
 BAD = (
     ("--runtime", "nonsense", "--runtime: expected auto, apptainer, singularity or an absolute path, got 'nonsense'"),

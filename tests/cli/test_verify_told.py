@@ -89,7 +89,7 @@ def test_a_damaged_layer_is_its_modules_alone(
         assert out[out.index(f"{layer.module}: 1 fault") + 1].startswith(
             f"  {'changed' if packed else 'missing'}: {damaged}: expected "
         )
-        assert err == [f"== `sifmod sync {layer.module} {lock_file} {option}` makes the layer anew"]
+        assert err == [f"== `sifmod layer sync {layer.module} {lock_file} {option}` makes the layer anew"]
         if packed:
             damaged.write_bytes(PACKED)
         else:

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 from sifmod import __version__
-from sifmod.cli import main as verbs
+from sifmod.cli import verbs
 
 ROOT = Path(__file__).parents[2]
 VERBS = ("", *(f"-{verb}" for verb in verbs.VERBS), "-config-show", "-site-new")

@@ -104,7 +104,7 @@ def codes(row: Row) -> tuple[int, ...]:
     if row.who not in row.readers:
         return (CLOSED,)
     if command.own_layer and row.who != "publisher":  # a layer of the user's own, who had none
-        return (0,) if command.verb in ("add", "sync") and "--upgrade" not in command.options else NO_LAYER
+        return (0,) if command.verb != "layer remove" and "--upgrade" not in command.options else NO_LAYER
     if row.who in row.writers or command.writes != "prefix":
         return (normal,)
     return NOTHING_TO_DO.get(command.words, (CLOSED,))

@@ -50,7 +50,7 @@ class Command:
     def verb(self) -> str:
         """`install`, or `stack apply`."""
         first, second, *_ = (*self.words.split(), "")
-        return f"{first} {second}" if first in ("stack", "site", "config") else first
+        return f"{first} {second}" if first in ("stack", "site", "config", "layer") else first
 
     @property
     def needs_no_tree(self) -> bool:
@@ -60,7 +60,7 @@ class Command:
     @property
     def own_layer(self) -> bool:
         """Whether it makes or takes away a layer of packages."""
-        return self.verb in ("add", "remove", "sync")
+        return self.verb in ("add", "layer add", "layer remove", "layer sync")
 
     @property
     def options(self) -> set[str]:
@@ -79,6 +79,7 @@ NO_TREE = (
     "init",
     "doctor",
     "search",
+    "help",
 )
 
 
@@ -147,15 +148,22 @@ decided prefix   retire Tiny/1.0 --undo
 layer   prefix   add {LAYER} helper --no-index --find-links {{wheels}}
 layer   prefix   add {LAYER} helper --no-index --find-links {{wheels}} --layer second --unpacked
 layer   output   add {LAYER} helper --no-index --find-links {{wheels}} --dir {{out}}
+layer   prefix   layer add {LAYER} helper --no-index --find-links {{wheels}}
 layered prefix   add {LAYER} --upgrade --no-index --find-links {{wheels}}
-layered prefix   remove {LAYER} demo --no-index --find-links {{wheels}}
-layered prefix   remove {LAYER} --all
-stale   prefix   remove {LAYER} --stale
-layer   prefix   sync {LAYER} {{pylock}} --no-index --find-links {{wheels}}
-layered nothing  layers {LAYER}
+layered prefix   layer remove {LAYER} demo --no-index --find-links {{wheels}}
+layered prefix   layer remove {LAYER} --all
+stale   prefix   layer remove {LAYER} --stale
+layer   prefix   layer sync {LAYER} {{pylock}} --no-index --find-links {{wheels}}
+layered nothing  layer list {LAYER}
 layered home     jupyter {LAYER}
 kernel  home     jupyter {LAYER} --remove
 modules registry push Tiny/1.0 docker://{{registry}}/tiny:1
+modules nothing  install -S Tiny
+modules nothing  install {{a}} --missing-modules
+modules cache    install {{c}} --sanity-check-only
+modules nothing  outdated
+modules nothing  upgrade --all --dry-run-short
+modules nothing  help install
 modules nothing  list
 modules nothing  show Tiny/1.0
 modules nothing  search Pair --robot-paths {{stacks}}

@@ -136,7 +136,7 @@ def test_a_lock_gives_the_same_bytes_elsewhere_without_an_index(
     if (packed := elsewhere.live() / "layer.squashfs").exists():
         packed.chmod(0o644)
         packed.write_bytes(packed.read_bytes()[:-1])
-    assert f"`sifmod sync {NAME} {elsewhere.live().resolve()}/pylock.toml" in elsewhere.sifmod("verify").stderr
+    assert f"`sifmod layer sync {NAME} {elsewhere.live().resolve()}/pylock.toml" in elsewhere.sifmod("verify").stderr
     elsewhere.sifmod(*words).ok()
     assert content(machine.live()) == content(elsewhere.live())
     elsewhere.sifmod("remove", NAME, "--all").ok()

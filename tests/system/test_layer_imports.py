@@ -47,13 +47,13 @@ def test_what_was_built_for_something_else_is_refused(machine: Machine, name: st
     assert f"error: {name} 1.0 was built for something else than the image's pip " in refused.stderr
     assert "--no-import adds it as it is" in refused.stderr
     where = ("--no-index", "--find-links", str(machine.wheels))
-    machine.sifmod("add", NAME, name, "--no-import", *where).ok()
+    machine.sifmod("layer", "add", NAME, name, "--no-import", *where).ok()
     lock = write(machine.top / "pylock.toml", (machine.live() / "pylock.toml").read_text())
     machine.sifmod("remove", NAME, "--all").ok()
     before = machine.listing()
-    assert machine.sifmod("sync", NAME, str(lock), *where).code == 2
+    assert machine.sifmod("layer", "sync", NAME, str(lock), *where).code == 2
     assert machine.listing() == before
-    machine.sifmod("sync", NAME, str(lock), "--no-import", *where).ok()
+    machine.sifmod("layer", "sync", NAME, str(lock), "--no-import", *where).ok()
 
 
 def test_what_may_be_right_elsewhere_is_told(machine: Machine) -> None:

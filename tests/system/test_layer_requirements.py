@@ -222,7 +222,7 @@ def test_all_that_cannot_be_taken_is_said_at_once(machine: Machine) -> None:
     assert said == [str(number) for number in range(1, 14) if number != 5], refused.stderr
     assert "secret" not in refused.stderr
     locked = machine.sifmod("add", NAME, "-r", "pylock.toml")
-    assert "`sifmod sync MODULE LOCK` follows a lock" in locked.stderr
+    assert "`sifmod layer sync MODULE LOCK` follows a lock" in locked.stderr
 
 
 def test_what_is_upgraded_may_be_newer_than_in_the_image(machine: Machine) -> None:

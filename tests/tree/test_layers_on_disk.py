@@ -79,7 +79,7 @@ def test_a_stale_one_is_shown_as_such(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert sifmod(["layers", "--prefix", str(tmp_path)]) == 0
     words = capfd.readouterr().out
     assert "default (stale)" in words
-    assert f"its module is not installed; `sifmod remove {MODULE} --all` removes it" in words
+    assert f"its module is not installed; `sifmod layer remove {MODULE} --all` removes it" in words
 
 
 def test_what_was_replaced_goes_and_what_is_live_stays(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_all_of_a_module_that_was_uninstalled_goes_and_no_other_module_is_meant(
     assert sifmod(["add", "App/1", "six", *prefix]) == 24
     said = capfd.readouterr().err
     assert "App/1 is not installed" in said
-    assert "`sifmod remove App/1 --all`" in said
+    assert "`sifmod layer remove App/1 --all`" in said
     assert sifmod(["remove", "App/1", "--all", *prefix]) == 0
     said = capfd.readouterr().err
     assert said == "== layer default of App/1, which is not installed: removed; `sifmod gc` frees its space\n"

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.unchanged import find_unchanged
 from sifmod.actions.start import layout_for, site_in_force
+from sifmod.config.find import ours
 from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
 from sifmod.config.option import deciding
 from sifmod.config.shown import shown
-from sifmod.errors import HeldError, SifmodError
+from sifmod.errors import HeldError, ModuleError, SifmodError
+from sifmod.system import scratch_directory
 from sifmod.tree.receipt import Installation, live
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class InstallPreview(NamedTuple):
     mark: Literal[" ", "x", "R", "F"]
     outgoing: "tuple[OutgoingLayer, ...]" = ()
     decision: "Decision | None" = None  # None where it is unchanged, and was not decided
+    missing: bool = False  # no generation of it is live
 
 
 @dataclass
@@ -68,6 +71,7 @@ class Installer:
 
     def targets(self, easyconfig: str, variants: tuple[str, ...] = ()) -> Iterator[Target]:
         """Each variant of one that is asked for; where `all` cannot be answered, installing it says why."""
+        easyconfig = ours(easyconfig)
         names: tuple[str | None, ...] = tuple(dict.fromkeys(variants)) or (None,)
         if "all" in names:
             from sifmod.actions.install.decision import variants_here
@@ -114,6 +118,24 @@ class Installer:
         layers = outgoing(before, installation.image_sha256, os.environ) if before and outcome.changed else ()
         return InstallOutcome(installation, outcome.done, layers)
 
+    def check_again(self, target: Target, reporter: "Reporter") -> Installation:
+        """Check the installed module of an easyconfig as an install does; it is not changed.
+
+        Raises ModuleError where it is not installed, SanityCheckError.
+        """
+        from sifmod.actions.install.reapply import planned
+        from sifmod.actions.install.sanity_check import sanity_check
+        from sifmod.tree.layout import Layout
+
+        module, prefix = (decided := self.decide(target).plan).module, Path(decided.prefix)
+        installation = live(Layout(prefix), module)
+        if installation is None:
+            raise ModuleError(f"{module} is not installed in {prefix}", "leave --sanity-check-only out to install it")
+        if installation.image:
+            with scratch_directory() as workspace:
+                sanity_check(installation, planned(installation)[0], workspace, reporter.say)
+        return installation
+
     def fetch(self, target: Target, reporter: "Reporter") -> "tuple[ModuleName, Artifact]":
         """Fetch the image of its module into the store, and install nothing."""
         decision = self.decide(target)
@@ -137,7 +159,7 @@ class Installer:
         mark, module = status_sign(decision), decision.plan.module
         before = live(Layout(Path(decision.plan.prefix)), module)
         layers = outgoing_layers(before, decision) if mark != "x" else ()
-        return InstallPreview(str(decision.loaded.path), module, mark, layers, decision)
+        return InstallPreview(str(decision.loaded.path), module, mark, layers, decision, before is None)
 
     def decide(self, target: Target) -> "Decision":
         """What is to be installed of it. Raises what `decide` raises, InstallError for what is not as the lock says."""

@@ -65,7 +65,9 @@ def make_layer(
         before = live_layer(layers, module, change.name, image)
         if _is_empty(_wanted(before, change), change):
             if before is None:
-                raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layers` lists those that there are")
+                raise ModuleError(
+                    f"{module} has no layer {change.name}", "`sifmod layer list` lists those that there are"
+                )
             withdraw_layer(layers, before, held)
             record_layer(layers, None, before, tree, reporter)
             return before, "removed"
@@ -195,7 +197,7 @@ def _there(paths: Iterable[str]) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(path for path in paths if "://" not in path))
     if gone := next((path for path in found if not Path(path).exists()), ""):
         raise OptionError(
-            f"{gone}, which the layer is to hold, is gone", "bring it back, or `sifmod remove` the package first"
+            f"{gone}, which the layer is to hold, is gone", "bring it back, or `sifmod layer remove` the package first"
         )
     return found
 
@@ -246,7 +248,7 @@ def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> Lay
     """
     models = [layer for layer in there if layer.image and (layer.module, layer.name) == (module, change.name)]
     if not models:
-        raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layers` lists those that there are")
+        raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layer list` lists those that there are")
     model = max(models, key=lambda one: Path(one.root).stat().st_mtime)
     return replace(change, add=_wanted(model, change))
 

@@ -88,7 +88,7 @@ def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOu
         return _remove_stale(replace(change, module=str(module)), site, reporter)
     retired = after_retired(module, trees)[0]
     if module in left:
-        hint = f"install it again, or remove its layers: `sifmod remove {module} --all`"
+        hint = f"install it again, or remove its layers: `sifmod layer remove {module} --all`"
         raise ModuleError(f"{module} is not installed", retired or hint)
     if retired:
         reporter.say(f"warning: {retired}")
@@ -114,7 +114,8 @@ def _remove_stale(change: LayerChange, site: Site, reporter: Reporter) -> LayerO
     going = tuple(one for one in stale if one.module == module)
     if not going:
         raise ModuleError(
-            f"{module} has no layer {change.name} for an earlier image", "`sifmod layers` lists those that there are"
+            f"{module} has no layer {change.name} for an earlier image",
+            "`sifmod layer list` lists those that there are",
         )
     for one in going:
         with changing_prefix(for_layers(site, one.top)):

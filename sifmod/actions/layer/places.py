@@ -197,7 +197,7 @@ def bring_layers(
             if source is None:
                 raise InstallError(
                     f"the layer {name} of {module} is not as the lock says, and no tree has it",
-                    "`--from PREFIX` names the tree where it was made; `sifmod sync` makes it of its own lock",
+                    "`--from PREFIX` names the tree where it was made; `sifmod layer sync` makes it of its own lock",
                 )
             made = publish_layer(layers, source, directory, held)
             record_layer(layers, made, before, tree, reporter)

@@ -191,7 +191,7 @@ def asked(
     for path in files:
         if path.suffix == ".toml":
             raise OptionError(
-                f"{path} is a lock or a project", "`sifmod sync MODULE LOCK` follows a lock; -e adds a project"
+                f"{path} is a lock or a project", "`sifmod layer sync MODULE LOCK` follows a lock; -e adds a project"
             )
         found.read(path)
     for path in limits:

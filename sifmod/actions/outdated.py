@@ -1,22 +1,20 @@
-"""stack outdated: newer versions of what is installed."""
+"""outdated: what is newer than the installed modules: images that tags name now, and easyconfigs of later versions."""
 
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
+from sifmod.actions.releases import available, releases
 from sifmod.actions.search import Found, find_all
-from sifmod.actions.stack.stack_options import StackOptions, read_stack
-from sifmod.actions.stack.stack_plan import StackPlan, plan_stack
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.name import ModuleName
 from sifmod.config.version import version_key
 from sifmod.errors import SifmodError
 from sifmod.image.sources.source_kinds import parse
 from sifmod.result import Described, Internal, Notes
-from sifmod.tree.receipt import Installation, live
+from sifmod.tree.receipt import Installation
 
 _AT_ONCE = 8  # concurrent requests
 
@@ -29,28 +27,27 @@ class Newer(NamedTuple):
     was: Annotated[str, Described("a digest, or a version")]
     now: Annotated[str, Described("a digest, or the path of an easyconfig")]
     note: Annotated[str, Described("for people")]
+    variant: Internal[str | None] = None  # of the easyconfig
 
 
 class Outdated(NamedTuple):
     """What is newer, and which servers could not be asked."""
 
-    plan: Internal[StackPlan]
+    looked_at: Internal[int]  # installed modules
     newer: tuple[Newer, ...]
     notes: Notes
 
 
-def outdated(file: Path, options: StackOptions) -> Outdated:
+def outdated(installations: Sequence[Installation], site: LoadedSite) -> Outdated:
     """Tags of installed images that moved, and easyconfigs with later versions."""
-    planned = read_stack(file, options)
-    plan, site = plan_stack(planned), planned.site
-    found_live = (live(plan.layout, step.module) for step in plan.steps if step.module and step.generation)
-    there = tuple(installation for installation in found_live if installation)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        moved = tuple(threads.map(lambda one: _moved(one, site), there))
+        moved = tuple(threads.map(lambda one: _moved(one, site), installations))
     found = find_all(site.site.robot_paths, lambda: site, os.environ)
     newer = [one for one in moved if isinstance(one, Newer)]
-    newer += [one for installation in there for one in _later(installation, found)]
-    return Outdated(plan, tuple(sorted(newer)), tuple(dict.fromkeys(one for one in moved if isinstance(one, str))))
+    there = {str(one.module) for one in installations}
+    newer += [one for installation in installations for one in _later(installation, found, site, there)]
+    notes = tuple(dict.fromkeys(one for one in moved if isinstance(one, str)))
+    return Outdated(len(installations), tuple(sorted(newer, key=lambda one: one[:5])), notes)
 
 
 def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:
@@ -72,15 +69,18 @@ def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:
     return Newer(installation.module, "image", was, digest, f"{reference.shown} is {digest} now, and was {was}")
 
 
-def _later(installation: Installation, found: Sequence[Found]) -> Iterator[Newer]:
-    """The easyconfig with the latest version of the same module, if it is later."""
+def _later(installation: Installation, found: Sequence[Found], site: LoadedSite, there: set[str]) -> Iterator[Newer]:
+    """The easyconfig with the latest version of the same module, if it is later and not installed.
+
+    Of several modules of that version it is the one for the same accelerator with the same variant, if there is one.
+    """
     module, made = installation.module, installation.provenance
-    offers = [
-        (version_key(one.version), one.version, each.path)
-        for each in found
-        for one in each.variants
-        if one.name == module.name and one.accelerator == made.accelerator
-    ]
-    if offers and (latest := max(offers))[0] > version_key(made.version):
-        note = f"{latest[2].name} has version {latest[1]}"
-        yield Newer(module, "easyconfig", made.version, str(latest[2]), note)
+    those = (one for one in releases(found, module.name) if one.offer.accelerator == made.accelerator)
+    fit = available(tuple(those), site.site)
+    if not fit or version_key(fit[0].offer.version) <= version_key(made.version):
+        return
+    same = (one for one in fit if (one.offer.version, one.offer.variant) == (fit[0].offer.version, made.variant))
+    latest = next(same, fit[0])
+    if latest.offer.module not in there:
+        note = f"{latest.path.name} has version {latest.offer.version}"
+        yield Newer(module, "easyconfig", made.version, str(latest.path), note, latest.offer.variant)

@@ -1,0 +1,89 @@
+"""install NAME: the newest release of a name that fits this machine."""
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from sifmod.actions.releases import Release, available, releases
+from sifmod.actions.search import find_all
+from sifmod.config.find import find_easyconfig
+from sifmod.config.load_site import LoadedSite
+from sifmod.errors import EasyconfigNotFoundError, OptionError, VariantError
+
+CPU = "cpu"  # how people call the accelerator `none`
+_SHOWN = 5  # releases that are named
+
+
+class Newest(NamedTuple):
+    """The release to install, and the others that fit, newest first."""
+
+    release: Release
+    words: tuple[str, ...]  # what is typed after `sifmod install` for it
+    command: str
+    others: tuple[Release, ...]
+
+
+class Undecided(NamedTuple):
+    """Nothing says for which accelerator; the newest release for each."""
+
+    name: str
+    newest: Mapping[str, Release]  # by accelerator
+    commands: Mapping[str, str]
+
+    def error(self) -> OptionError:
+        """What to type instead."""
+        lines = [
+            f"  {CPU if one == 'none' else one:4}  {self.newest[one].offer.module}: {self.commands[one]}"
+            for one in self.commands
+        ]
+        return OptionError(
+            f"{self.name} is there for several accelerators, and neither the site nor this machine says which\n"
+            + "\n".join(lines),
+            "type one of these, or say it once for all: `accelerator` in ~/.config/sifmod/config.yaml, or "
+            "SIFMOD_ACCELERATOR=cuda, rocm or none",
+        )
+
+
+def newest(
+    name: str, site: LoadedSite, variants: tuple[str, ...] = (), accelerator: str | None = None
+) -> Newest | Undecided | None:
+    """The newest release of `name` for this machine, or for `accelerator`; None where no name is called so.
+
+    Its image can be had. With `variants` it is one that has such a variant. Raises VariantError where none fits.
+    """
+    paths = site.site.robot_paths
+    try:
+        find_easyconfig(name, paths)
+        return None
+    except EasyconfigNotFoundError:
+        every = releases(find_all(paths, lambda: site, os.environ), name)
+    if not every:
+        return None
+    there = available(every, site.site)
+    if wanted := set(variants) - {"all"}:
+        fit = tuple(one for one in there if one.offer.variant in wanted)
+        why = f"a variant {' or '.join(sorted(wanted))}"
+    else:
+        kinds = {one.offer.accelerator: one for one in reversed(there)}
+        if accelerator is None and len(kinds) > 1 and not site.says_accelerator:
+            return Undecided(name, kinds, {kind: one.command(paths) for kind, one in sorted(kinds.items())})
+        known = accelerator or (
+            site.site.accelerator if site.says_accelerator or len(kinds) != 1 else next(iter(kinds))
+        )
+        fit = tuple(one for one in there if one.offer.accelerator == known)
+        why = f"accelerator {known} and architecture {site.site.arch}"
+    if not fit:
+        raise VariantError(
+            f"no {every[0].offer.name} has {why}, and an image that can be had here",
+            f"`sifmod search {name}` lists the {len(every)} that there are",
+        )
+    chosen = fit[0]
+    return Newest(chosen, chosen.words(paths), chosen.command(paths), fit[1:])
+
+
+def others_in_words(found: Newest) -> str:
+    """The other versions that fit, in one line; "" without any."""
+    versions = dict.fromkeys(one.offer.version for one in found.others)
+    versions.pop(found.release.offer.version, None)
+    more = f" and {len(versions) - _SHOWN} more" if len(versions) > _SHOWN else ""
+    return ", ".join([*versions][:_SHOWN]) + more

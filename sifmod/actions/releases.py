@@ -1,0 +1,67 @@
+"""The releases of a name that easyconfigs can install, newest first, and which of them fit a machine."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.actions.search import Found
+from sifmod.config.find import name_of
+from sifmod.config.offered import Offered
+from sifmod.config.site import Site
+from sifmod.config.version import version_key
+from sifmod.errors import FetchError
+from sifmod.module.quote import shell
+
+_DATE = re.compile("[12][0-9]{7}")  # a build date (20240918) is not newer than 2.4
+
+
+class Release(NamedTuple):
+    """A module that can be installed: an easyconfig, and the variant of it."""
+
+    path: Path
+    offer: Offered
+
+    def words(self, robot_paths: tuple[Path, ...]) -> tuple[str, ...]:
+        """What is typed after `sifmod install` for exactly this one."""
+        variant = ("--variant", self.offer.variant) if self.offer.variant else ()
+        return (name_of(self.path, robot_paths), *variant)
+
+    def command(self, robot_paths: tuple[Path, ...]) -> str:
+        """The command that installs exactly this one."""
+        return " ".join(("sifmod", "install", *map(shell, self.words(robot_paths))))
+
+
+def releases(found: Iterable[Found], name: str) -> tuple[Release, ...]:
+    """Those of a name, in any case of letters, newest first; of one version the one with the shortest file name."""
+    wanted = name.casefold()
+    those = [Release(one.path, offer) for one in found for offer in one.variants if offer.name.casefold() == wanted]
+    return tuple(sorted(those, key=_newest_first, reverse=True))
+
+
+def _newest_first(one: Release) -> tuple[object, ...]:
+    version, suffix = one.offer.version, one.offer.versionsuffix
+    return not _DATE.match(version), version_key(version), -len(one.path.stem), version_key(suffix)
+
+
+def available(those: Sequence[Release], site: Site) -> tuple[Release, ...]:
+    """Those for this architecture whose image can be had here: it is on a network, in a file here, or a view has none.
+
+    An image that a Dockerfile or a definition makes is left out: a builder may be missing, and it takes long.
+    """
+    return tuple(one for one in those if one.offer.arch in ("", site.arch) and _can_be_had(one.offer, site))
+
+
+def _can_be_had(offer: Offered, site: Site) -> bool:
+    if not offer.sources or offer.public:
+        return True
+    from sifmod.image.sources.source_kinds import parse
+
+    for source in (each for each in offer.sources if not each.startswith("build:")):
+        try:
+            reference = parse(source)
+            if any(Path(place).exists() for place in reference.kind.watched(reference, site.image_dirs)):
+                return True
+        except (FetchError, OSError):
+            continue
+    return False

@@ -1,0 +1,43 @@
+"""`sifmod help`."""
+
+from collections.abc import Iterator
+
+import click
+
+from sifmod.cli.command import Options, argument, command
+from sifmod.cli.output import echo
+from sifmod.cli.verbs import EXIT_CODES, TOPICS, VERBS
+
+
+class HelpOptions(Options):
+    words: tuple[str, ...] = argument("[COMMAND|TOPIC]...", default=(), many=True)
+
+
+@command("help", HelpOptions)
+def help_command(given: HelpOptions) -> int | None:
+    """Explain a command like its --help, or a topic: start, use, change, recipes, admin, exit-codes."""
+    from sifmod.cli.main import cli
+
+    if given.words == ("exit-codes",):
+        echo("\n".join(f"{code:4}  {text}" for code, text in EXIT_CODES))
+        return None
+    if len(given.words) == 1 and given.words[0] in TOPICS:
+        echo("\n".join(_topic(given.words[0])))
+        return None
+    words = [*given.words, "--help"]
+    obj = click.get_current_context().obj
+    ended: int | None = cli.main(args=words, prog_name="sifmod", standalone_mode=False, obj=obj)
+    return ended
+
+
+def _topic(name: str) -> Iterator[str]:
+    """Each command of a topic, with its first examples."""
+    from sifmod.cli.examples import EXAMPLES
+
+    topic = TOPICS[name]
+    yield topic.title
+    for verb in (verb for row in topic.rows for verb in row):
+        yield f"\n  {verb}: {VERBS[verb].text}"
+        for example, purpose in EXAMPLES[verb][:3]:
+            yield f"    {example}{f'  # {purpose}' if purpose else ''}"
+    yield "\n`sifmod help COMMAND` has every option."

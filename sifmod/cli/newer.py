@@ -1,0 +1,120 @@
+"""`sifmod outdated` and `sifmod upgrade`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from sifmod.cli.command import argument, command
+from sifmod.cli.context import load_facts, resolve, tree
+from sifmod.cli.output import counted, echo, print_json, say
+from sifmod.cli.shared_options import ConversionOptions, SiteOptions
+
+if TYPE_CHECKING:
+    from sifmod.actions.install.upgrade import Upgrade
+    from sifmod.actions.outdated import Outdated
+    from sifmod.cli.batch import Told
+    from sifmod.config.name import ModuleName
+    from sifmod.tree.layout import Layout
+    from sifmod.tree.receipt import Installation
+
+
+class OutdatedOptions(SiteOptions):
+    modules: tuple[str, ...] = argument("[NAME|MODULE]...", default=(), many=True)
+
+
+@command("outdated", OutdatedOptions)
+def outdated_command(given: OutdatedOptions) -> None:
+    """Show which installed modules have something newer: a later version, or another image under their tag.
+
+    A later version is one of an easyconfig for the same accelerator whose image can be had here. NAME means all of its
+    versions. Nothing is changed; `sifmod upgrade` installs it.
+    """
+    from sifmod.actions.outdated import outdated
+
+    site = load_facts(given.settings)
+    found = outdated(_installed(tree(site.site.prefix), given.modules), site)
+    if given.as_json:
+        print_json(found)
+        return
+    for one in found.newer:
+        echo(f"{one.module}: {one.note}")
+    say_outdated(found, "`sifmod upgrade MODULE` installs it, beside what is there")
+
+
+def say_outdated(found: "Outdated", hint: str) -> None:
+    """Say what there is to do, and which servers could not be asked."""
+    for note in found.notes:
+        say(f"warning: {note}")
+    if not found.looked_at:
+        say("no module is installed here")
+    elif found.newer:
+        say(f"{counted(len(found.newer), 'newer thing')} for {counted(found.looked_at, 'module')}: {hint}")
+    else:
+        say(f"nothing newer was found for {counted(found.looked_at, 'module')}")
+
+
+class UpgradeCommand(ConversionOptions):
+    modules: tuple[str, ...] = argument("[NAME|MODULE]...", default=(), many=True)
+    everything: bool = False
+    dry_run_short: bool = False
+
+
+@command("upgrade", UpgradeCommand)
+def upgrade_command(given: UpgradeCommand) -> int:
+    """Install what is newer than MODULE, or than all installed modules, with the options of their installs.
+
+    A later version is a module of its own: the earlier one stays, for jobs and for whoever loads it by its version.
+    Another image under the same tag becomes a new generation, and `sifmod rollback` switches back.
+    """
+    if bool(given.modules) == given.everything:
+        raise click.UsageError("name modules, or give --all; `sifmod outdated` shows what is newer")
+    from sifmod.actions.batch import worst
+    from sifmod.actions.install.options import InstallOptions
+    from sifmod.actions.install.upgrade import upgrades
+    from sifmod.actions.outdated import outdated
+    from sifmod.cli.batch import result_of, summary, told_batch
+    from sifmod.config.shown import shown
+
+    site = load_facts(given.settings)
+    there = _installed(tree(site.site.prefix), given.modules)
+    found = outdated(there, site)
+    options = InstallOptions(offline=given.offline, into_home=given.yes)
+    todo = tuple(upgrades(there, found.newer, site, given.settings, options))
+    if not given.quiet and not todo:
+        say_outdated(found, "")
+    ended = told_batch(todo, lambda one: _upgrade(one, given))
+    code = worst([one for _, one in ended])
+    if len(ended) > 1 and (code or not (given.dry_run_short or given.quiet)):
+        for line in summary(ended):
+            say(line)
+    if given.as_json:
+        from sifmod.actions.install.row import Row
+
+        print_json([Row(shown(one.target.easyconfig), one.target.variant, result_of(end)) for one, end in ended])
+    return code
+
+
+def _upgrade(one: "Upgrade", given: UpgradeCommand) -> "Told":
+    """Install it, as `sifmod install` does, or show that."""
+    from sifmod.cli.install import InstallCommand, dry_run, install
+
+    shared = {name: value for name, value in vars(given).items() if name in vars(ConversionOptions())}
+    asked = InstallCommand(easyconfigs=(one.target.easyconfig,), dry_run_short=given.dry_run_short, **shared)
+    if given.dry_run_short:
+        return dry_run(one.installer, one.target, asked)
+    if not given.quiet:
+        say(f"{one.module}: upgrading to {one.target}")
+    return install(one.installer, one.target, asked)
+
+
+def _installed(layout: "Layout", names: tuple[str, ...]) -> "tuple[Installation, ...]":
+    """What is live, of these names or modules. Raises ModuleError for a name of none."""
+    from sifmod.tree.receipt import live, live_modules
+
+    known = [module for module, _ in live_modules(layout)]
+    wanted = {module for name in names for module in _meant(name, known)} if names else set(known)
+    return tuple(one for module in known if module in wanted and (one := live(layout, module)))
+
+
+def _meant(name: str, known: "list[ModuleName]") -> "list[ModuleName]":
+    return [module for module in known if module.name.casefold() == name.casefold()] or [resolve(name, known)]

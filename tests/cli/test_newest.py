@@ -1,0 +1,201 @@
+"""`sifmod install pytorch`: the newest that fits and whose image can be had; and what people who know `eb` type."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from support.answer import answer
+from support.config import write
+from support.disk_state import disk_state
+from support.images import Images
+
+SKIP = "--skip-sanity-check"
+
+
+@pytest.fixture
+def robot(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Releases of Tool, of which the newest cannot be had, and others are for other machines."""
+    here = f"image: {{sources: ['{images.tiny_sif}']}}\nwrappers: [sh]\n"
+    gone = "image: {sources: [/no/such/place/x.sif]}\n"
+    top = tmp_path / "the easyconfigs"
+    both = f"variants: {{cuda: {{versionsuffix: -cuda, {here.splitlines()[0]}}}, cpu: {{versionsuffix: -cpu}}}}\n"
+    write(top / "Tool-1.9.yaml", f"name: Tool\nversion: '1.9'\n{here}{both}")
+    write(top / "Tool-1.10.yaml", f"name: Tool\nversion: '1.10'\n{here}{both}")
+    write(top / "Tool-1.11-rocm.yaml", f"name: Tool\nversion: '1.11'\nversionsuffix: -rocm\naccelerator: rocm\n{here}")
+    write(top / "Tool-1.12.yaml", f"name: Tool\nversion: '1.12'\naccelerator: none\n{gone}")
+    arm = here.replace("}", ", arch: arm64}")
+    write(top / "Tool-1.13.yaml", f"name: Tool\nversion: '1.13'\naccelerator: none\n{arm}")
+    write(top / "Tool-20240801.yaml", f"name: Tool\nversion: '20240801'\naccelerator: none\n{here}")
+    write(top / "Only-3.yaml", f"name: Only\nversion: '3'\naccelerator: cuda\n{here}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "tree"))
+    monkeypatch.setenv("SIFMOD_ROBOT_PATHS", str(top))
+    return top
+
+
+def said(capfd: pytest.CaptureFixture[str]) -> list[str]:
+    return [line for line in capfd.readouterr().err.splitlines() if line.startswith(("== tool: ", "== TOOL: "))]
+
+
+@pytest.mark.parametrize("word", ["tool", "TOOL"])
+def test_the_newest_that_fits_is_installed(word: str, robot: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", word, SKIP, "--accelerator", "none"]) == 0
+    out, err = capfd.readouterr()
+    assert out.splitlines()[-1] == "module load Tool/1.10-cpu"
+    first = f"== {word}: the newest for this machine is Tool/1.10-cpu: sifmod install Tool-1.10 --variant cpu"
+    assert err.splitlines()[:2] == [
+        first,
+        f"== {word}: there are also 1.9, 20240801; `sifmod search {word}` lists all",
+    ]
+    assert f"Tool/1.10-cpu: installing from {robot}/Tool-1.10.yaml, variant cpu\n" in err
+    before = disk_state(robot.parent / "tree")
+    assert run(["install", word, SKIP, "--accelerator", "none"]) == 0
+    assert "Tool/1.10-cpu: already installed, nothing to do" in capfd.readouterr().err
+    assert disk_state(robot.parent / "tree") == before
+
+
+@pytest.mark.parametrize(
+    ("words", "module"),
+    [
+        (("--accelerator", "rocm"), "Tool/1.11-rocm"),
+        (("--accelerator", "cuda"), "Tool/1.10-cuda"),
+        (("--site", "generic"), "Tool/1.10-cpu"),  # it was named
+        (("--variant", "cuda"), "Tool/1.10-cuda"),
+    ],
+)
+@pytest.mark.usefixtures("robot")
+def test_which_one(words: tuple[str, ...], module: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", "tool", *words, "-D"]) == 0
+    assert f"(module: {module})" in capfd.readouterr().out
+
+
+@pytest.mark.usefixtures("robot")
+def test_what_is_there_for_one_accelerator_only_needs_no_answer(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", "only", "-D"]) == 0
+    assert "(module: Only/3)" in capfd.readouterr().out
+
+
+COMMANDS = """\
+  cpu   Tool/1.10-cpu: sifmod install Tool-1.10 --variant cpu
+  cuda  Tool/1.10-cuda: sifmod install Tool-1.10 --variant cuda
+  rocm  Tool/1.11-rocm: sifmod install Tool-1.11-rocm
+"""
+
+
+def test_nothing_says_which_accelerator(robot: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """On a login node, without a terminal: all of them are listed, and none is installed."""
+    for words in ((), ("--accelerator", "auto"), ("-q",)):
+        assert run(["install", "tool", SKIP, *words]) == 2
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert err.startswith("error: tool is there for several accelerators, and neither the site nor this machine")
+        assert sorted(err.splitlines()[1:4]) == COMMANDS.splitlines()
+        assert "SIFMOD_ACCELERATOR=" in err
+    assert not (robot.parent / "tree").exists()
+    assert answer(capfd, ("install", "tool"), 2)[0]["exit_code"] == 2
+
+
+@pytest.mark.parametrize(("typed", "module"), [("cuda", "Tool/1.10-cuda"), ("cpu", "Tool/1.10-cpu")])
+@pytest.mark.usefixtures("robot")
+def test_on_a_terminal_it_is_asked(
+    typed: str, module: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def prompt(question: str, *, type: object, err: bool) -> str:  # noqa: A002
+        asked.append((question, list(type.choices), err))  # type: ignore[attr-defined]
+        return typed
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("click.prompt", prompt)
+    assert run(["install", "tool", "-D"]) == 0
+    assert f"(module: {module})" in capfd.readouterr().out
+    assert [(question, sorted(choices), err) for question, choices, err in asked] == [
+        ("Which accelerator has the machine", ["cpu", "cuda", "rocm"], True)
+    ]
+
+
+@pytest.mark.usefixtures("robot")
+def test_a_setting_says_it_once_for_all(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(own_home / ".config/sifmod/config.yaml", "accelerator: none\n")
+    assert run(["install", "tool", "-D"]) == 0
+    assert "(module: Tool/1.10-cpu)" in capfd.readouterr().out
+    monkeypatch.setenv("SIFMOD_ACCELERATOR", "rocm")
+    assert run(["install", "tool", "-D"]) == 0
+    assert "(module: Tool/1.11-rocm)" in capfd.readouterr().out
+
+
+def test_none_fits(robot: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", "only", "tool", SKIP, "--accelerator", "none"]) == 5
+    err = capfd.readouterr().err
+    assert "no Only has accelerator none and architecture amd64, and an image that can be had here" in err
+    assert "`sifmod search only` lists the 1 that there are" in err
+    assert "1 of 2 done, exit code 5" in err  # the other is installed all the same
+    assert (robot.parent / "tree/software/Tool/1.10-cpu").exists()
+
+
+def test_a_file_of_that_name_goes_first(robot: Path, images: Images, capfd: pytest.CaptureFixture[str]) -> None:
+    write(robot / "tool.yaml", f"name: Tool\nversion: '0'\nimage: {{sources: ['{images.tiny_sif}']}}\n")
+    assert run(["install", "tool", "-D"]) == 0
+    assert "(module: Tool/0)" in capfd.readouterr().out
+
+
+@pytest.mark.usefixtures("robot")
+def test_a_name_that_is_none(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", "nosuch"]) == 4
+    assert "no easyconfig is called 'nosuch'" in capfd.readouterr().err
+
+
+def test_a_name_as_easybuild_has_it(robot: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", "Tool-1.9.eb", SKIP]) == 0
+    capfd.readouterr()
+    assert run(["install", "Tool-1.9.eb", SKIP]) == 0
+    assert "Tool/1.9-cpu: already installed, nothing to do" in capfd.readouterr().err
+    (robot.parent / "Tool-1.9.eb").write_text("name = 'Tool'\n")  # a file of EasyBuild is another thing
+    assert run(["install", "Tool-1.9.eb", "-D"]) == 4
+    assert "`sifmod import Tool-1.9.eb` makes an easyconfig of it" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("robot")
+def test_a_search_as_easybuild_has_it(capfd: pytest.CaptureFixture[str]) -> None:
+    for words in (("-S", "only"), ("--search", "only", "--json")):
+        assert run(["search", *words[1:]]) == 0
+        expected = capfd.readouterr()
+        assert run(["install", *words]) == 0
+        assert capfd.readouterr() == expected
+    assert run(["install", "-S", "nosuch"]) == 1
+
+
+@pytest.mark.usefixtures("robot")
+def test_what_is_missing(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", "Tool-1.9", SKIP]) == 0
+    capfd.readouterr()
+    assert run(["install", "-M", "Tool-1.9", "Tool-1.10.eb"]) == 0
+    out, err = capfd.readouterr()
+    assert [line.partition(" (module: ")[2] for line in out.splitlines()] == ["Tool/1.10-cpu)"]
+    assert err == "== missing: 1 of 2 modules\n"
+    assert run(["install", "--missing-modules", "Tool-1.9", "--json"]) == 0
+    assert [row["mark"] for row in json.loads(capfd.readouterr().out)] == ["x"]
+    assert run(["install", "-M", "Tool-1.9", "nosuch"]) == 4
+
+
+def test_a_check_alone_changes_nothing(robot: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["install", "Tool-1.9", "--sanity-check-only"]
+    assert run(words) == 24
+    assert "Tool/1.9-cpu is not installed in " in capfd.readouterr().err
+    assert not (robot.parent / "tree").exists()
+    assert run(["install", "Tool-1.9", SKIP]) == 0
+    before = disk_state(robot.parent / "tree")
+    capfd.readouterr()
+    assert run(words) == 0
+    assert capfd.readouterr() == ("", "== Tool/1.9-cpu: generation 1 passed the sanity check\n")
+    assert answer(capfd, (*words[:1], "--json", *words[1:]))[0]["changed"] is False
+    easyconfig = robot / "Tool-1.9.yaml"
+    easyconfig.write_text(easyconfig.read_text().replace("[sh]", "[sh, no-such-command]"))
+    assert run(words) == 22
+    assert "sanity check of Tool/1.9-cpu: not in the image: no-such-command" in capfd.readouterr().err
+    assert disk_state(robot.parent / "tree") == before
