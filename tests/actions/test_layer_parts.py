@@ -342,5 +342,5 @@ def test_what_is_no_file_of_requirements_is_not_waited_for_or_read(tmp_path: Pat
     (tmp_path / "zeros").symlink_to("/dev/zero")
     for name in ("pipe", "zeros"):
         for read in (lambda path: asked(files=(path,)), read_lock):
-            with pytest.raises(OptionError, match="cannot be read: it is no regular file"):
+            with pytest.raises(OptionError, match="cannot be read: it is not a regular file"):
                 read(tmp_path / name)

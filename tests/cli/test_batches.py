@@ -58,7 +58,7 @@ def test_an_install_of_several_goes_on_and_says_what_became_of_each(
     assert "/no/such.sif: cannot read" in gone["error"]
     assert (bad["exit_code"], bad["file"], bad["line"], bad["column"]) == (5, "Bad-1.yaml", 2, 10)
     assert (good["easyconfig"], good["module"], good["changed"]) == ("Good-1.yaml", "Good/1", False)
-    assert (missing["exit_code"], missing["hint"]) == (4, "`sifmod search WORDS` lists what there is")
+    assert (missing["exit_code"], missing["hint"]) == (4, "`sifmod search WORDS` finds easyconfigs")
     assert names(Layout(here / "prefix")) == before
 
 
@@ -74,7 +74,7 @@ def test_a_reader_that_has_gone_ends_nothing(
         assert run(["check", "Good-1.yaml", "Bad-1.yaml"]) == 5
     assert capfd.readouterr().err.splitlines()[-5:] == [
         "== 1 of 3 done, exit code 5",
-        "==   Good-1.yaml --variant a: failed (5): Good-1.yaml has no variants, so none is called 'a'",
+        "==   Good-1.yaml --variant a: failed (5): Good-1.yaml has no variants, so there is no variant 'a'",
         "==   nope --variant a: failed (4): no easyconfig is called 'nope'",
         "==   Many-1.yaml --variant a: Many/1-a installed, generation 1",
         "== 1 of 2 files ok",

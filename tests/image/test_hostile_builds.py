@@ -57,7 +57,7 @@ def test_what_is_no_file(context: Path, kind: str, capfd: pytest.CaptureFixture[
         os.mkfifo(context / ".dockerignore")
     else:
         (context / ".dockerignore").symlink_to("/dev/zero")
-    refused(context.parent, ".dockerignore cannot be read: it is no regular file", capfd)
+    refused(context.parent, ".dockerignore cannot be read: it is not a regular file", capfd)
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 60 + "b", "**/" * 200 + "x", "**/*a*a*a*/" * 40 + "x"])
@@ -95,7 +95,7 @@ def test_a_line_that_builders_read_differently() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("links/*/*/*/*/*/*/*/x /x", "leads to more directories than 5000 (`limits: {pattern_directories: N}`"),
+        ("links/*/*/*/*/*/*/*/x /x", "visits more directories than 5000 (`limits: {pattern_directories: N}`"),
         ("huge /x", "huge has 4.4 TB, of which 0 B are there"),
     ],
 )

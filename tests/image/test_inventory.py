@@ -228,7 +228,7 @@ def test_what_would_take_too_long_or_too_much(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(limits, "_current", own)
         found = inventory(tmp_path, files)
         assert (len(found.packages) < 30, found.complete) == (True, False)
-        assert found.notes == (f"it has more {said} in the settings raises the bound): the rest is not listed",)
+        assert found.notes == (f"it has more {said} in the settings raises the limit): the rest is not listed",)
     monkeypatch.setattr(limits, "_current", Limits())
     with monkeypatch.context() as bound:
         bound.setattr(package, "_LONGEST", 0.0)

@@ -379,7 +379,7 @@ ODD = {
     "\x00": "the character '\\x00' is not allowed here",
     "\x9b": "the character '\\x9b' is not allowed here",
     "\u2028": "the character '\\u2028' is not allowed here",
-    ":~/x": "write the path in full",
+    ":~/x": "write the full path, because",
 }
 
 
@@ -410,6 +410,6 @@ def test_what_a_check_refuses_is_left_out_alone(here: Path, capsys: pytest.Captu
     assert sum(" is left out: " in note for note in notes) == 3 * 6 + 3 * 5 - 2 + 5
     assert (made.conflict, made.family) == (("c",), None)
     assert "conflict: '?' is left out: '?' cannot be used: use a module's name" in err
-    assert "HOME belongs to the runtime or its shell and cannot be set inside from outside" in err
+    assert "HOME belongs to the runtime or its shell and cannot be set from outside the container" in err
     assert "\x1b" not in err + (here / "tool-1.0.yaml").read_text()
     assert run(["check", "tool-1.0.yaml"]) == 0

@@ -233,7 +233,7 @@ def test_new_writes_a_recipe_that_can_be_installed(tmp_path: Path) -> None:
     assert "/opt/env/lib/python3.11/site-packages/demo/__init__.py" in contents(made)
     for asked, message in (
         (("--from", str(sif)), "give an image, or --from BASE with --pip PACKAGE"),
-        (("--from", str(sif), "--pip", "-r x", "-o", "x.yaml"), "--pip: '-r x' is no requirement"),
+        (("--from", str(sif), "--pip", "-r x", "-o", "x.yaml"), "--pip: '-r x' is not a requirement"),
         ((str(sif), "--pip", "six"), "give an image, or --from BASE with --pip PACKAGE"),
     ):
         refused = machine.sifmod("new", *asked)
