@@ -91,7 +91,7 @@ def test_what_can_build_here(machine: Machine) -> None:
     machine.site = replace(machine.site, runtime_path="")
     found = machine.findings()["builds"]
     assert found.status == "note"
-    assert "nothing is built here without apptainer or singularity" in found.text
+    assert "building needs apptainer or singularity" in found.text
     assert "sifmod push" in found.hint
 
 

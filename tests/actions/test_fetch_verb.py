@@ -150,7 +150,7 @@ def test_a_wrong_promise_leaves_nothing(
 ) -> None:
     before = disk_state(tmp_path)
     assert fetch(prefix, images.tiny_sif, "--sha256", "0" * 64, "-o", tmp_path / "x.sif") == 10
-    assert "is not the promised one" in capfd.readouterr().err
+    assert "has a wrong SHA-256" in capfd.readouterr().err
     assert disk_state(tmp_path) == before
 
 

@@ -251,7 +251,7 @@ def test_files_from_elsewhere_among_those_of_a_directory(tmp_path: Path) -> None
     count, _ = pack(top, tmp_path / "1", "gzip", 1, read)
     assert (count, pack(whole, tmp_path / "2", "gzip", 1)[0]) == (5, 5)
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
-    with pytest.raises(ImageError, match="z/in is in a file"):
+    with pytest.raises(ImageError, match="z/in is inside a file"):
         pack(top, tmp_path / "3", "gzip", 1, {**read, "z/in": bytes})
 
 

@@ -749,7 +749,7 @@ def test_gc_keeps_what_the_last_lock_names_until_it_is_forgotten(
     text, before = record.read_text(), disk_state(staging / "images")
     record.write_text(text[:-9])
     assert run(["gc", "--yes", "--now", "--ignore-jobs", "--prefix", str(staging)]) == 0
-    assert f"(what locks name is not known: {record} is no record" in capfd.readouterr().out
+    assert f"(what locks name is not known: {record} is not a readable record" in capfd.readouterr().out
     assert disk_state(staging / "images") == before
     record.write_text(text)
     assert run(["stack", "lock", "stack.yaml", "--forget", "--prefix", str(staging)]) == 0

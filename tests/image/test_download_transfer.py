@@ -174,7 +174,7 @@ def test_the_server_says_when_to_come_back(place: Place, status: int) -> None:
     assert time.monotonic() - began >= 1
     (note,) = outcome.notes
     assert f"answered {status} " in note
-    assert note.endswith("; again in 1 s")
+    assert note.endswith("; retrying in 1 s")
 
 
 def test_a_server_that_wants_us_tomorrow(place: Place) -> None:
@@ -300,7 +300,7 @@ def test_wrong_bytes_of_the_right_length_are_caught(place: Place) -> None:
 def test_another_length_than_promised_is_told_at_once(place: Place, length: int) -> None:
     file = Ranged(content(1, length))
     error = refused(place, file, **BLOB)
-    assert f"announces {length} bytes of x.sif, and {LENGTH} were promised" in error.message
+    assert f"announces {length} bytes of x.sif, expected {LENGTH}" in error.message
     assert file.sent <= 8 << 20
     assert place.left() == []
 
@@ -331,7 +331,7 @@ def test_a_range_that_is_longer_than_it_says(place: Place) -> None:
 def test_nothing_larger_than_announced_is_written(place: Place, faults: list[Fault]) -> None:
     """A manifest that promises less than there is."""
     error = refused(place, Ranged(CONTENT, faults=faults), size=1000, digest=DIGEST, by_digest=True)
-    assert f"announces {LENGTH} bytes of x.sif, and 1000 were promised" in error.message
+    assert f"announces {LENGTH} bytes of x.sif, expected 1000" in error.message
     assert place.left() == []
 
 

@@ -12,7 +12,7 @@ from support.config import write
 from support.images import Images
 
 buildah = pytest.mark.skipif(
-    not (shutil.which("buildah") or shutil.which("podman")), reason="neither buildah nor podman"
+    not (shutil.which("buildah") or shutil.which("podman")), reason="a Dockerfile needs buildah or podman"
 )
 
 

@@ -88,7 +88,7 @@ def test_a_file_is_streamed_into_the_store(web: Web, prefix: Prefix, sif: bytes)
     assert artifact.path == prefix.layout.image(digest)
     assert artifact.path.read_bytes() == sif
     assert (artifact.sha256, artifact.size, artifact.source) == (digest, len(sif), web.url("/a/x.sif"))
-    assert artifact.notes == (f"no digest was promised; to pin this image add to `image:`  sha256: {digest}",)
+    assert artifact.notes == (f"no digest is pinned; to pin this image add to `image:`  sha256: {digest}",)
     seen = [done for _, done, _ in told]
     assert seen == sorted(seen)
     assert told[-1] == ("downloading tiny.sif", len(sif), len(sif))
@@ -140,7 +140,7 @@ def test_a_broken_promise_changes_nothing(web: Web, prefix: Prefix, sif: bytes) 
     with pytest.raises(FetchError) as caught:
         prefix.fetch(plan(web.url("/x.sif"), sha256="0" * 64))
     assert f"expected {'0' * 64}\n    got      {hashlib.sha256(sif).hexdigest()}" in caught.value.message
-    assert "replaced at its source, or damaged on its way" in caught.value.hint
+    assert "replaced at its source or damaged in transit" in caught.value.hint
     assert prefix.state() == before
 
 

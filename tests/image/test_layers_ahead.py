@@ -99,7 +99,7 @@ def test_a_layer_that_is_not_what_the_config_states() -> None:
     with pytest.raises(Malformed) as caught, ReadAhead([other], NOTHING) as ahead, ahead.layer():
         pass
     expected = f"expected the diff_id {sha256(b'x')}, got {sha256(b'y')}"
-    assert str(caught.value) == f"is not what the image's config states: {expected}"
+    assert str(caught.value) == f"does not match the image's config: {expected}"
 
 
 @dataclass(frozen=True)

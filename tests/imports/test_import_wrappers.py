@@ -79,4 +79,4 @@ def test_a_script_that_passes_its_arguments_on_is_a_wrapper(start: str, image: s
 def test_a_script_of_its_own_is_none(line: str) -> None:
     notes: list[str] = []
     made = take_commands((f"cat > %(installdir)s/bin/tool << 'EOF'\n#!/bin/bash\n{line}\nEOF\n",), notes)
-    assert (made.wrappers, notes) == ([], ["bin/tool: a script of its own, not carried over"])
+    assert (made.wrappers, notes) == ([], ["bin/tool: a separate script, not imported"])

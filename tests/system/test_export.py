@@ -182,7 +182,7 @@ def test_the_index_of_an_archive_says_for_which_machine_it_is(variant: str, tmp_
 
 def test_the_squashfs_is_what_enroot_imports(rich: Path, tmp_path: Path, export: Export) -> None:
     told = export(rich, "sqsh", tmp_path / "image.sqsh")
-    assert told["notes"] == ["left out, because a line of enroot's cannot hold it: LINES"]
+    assert told["notes"] == ["left out, because enroot's files cannot express it: LINES"]
     found, before = snapshot(unpacked(tmp_path / "image.sqsh", tmp_path / "found")), contents(rich, tmp_path / "before")
     etc = tmp_path / "found" / "etc"
     assert (etc / "rc").read_text() == RC
@@ -248,7 +248,7 @@ def test_the_directory_of_an_ordinary_user(
     assert sifmod(["export", "-q", str(sif), "--to", "sandbox", "-o", str(tmp_path / "by-root")]) == 0
     capfd.readouterr()
     assert call_as(ordinary_user.user, exported) == 0
-    why = "left out, because this user or file system cannot have them"
+    why = "left out, because this user or file system does not support them"
     assert json.loads(capfd.readouterr().out)["notes"] == [
         f"{why}: attributes trusted.* (1, such as /usr)",
         f"{why}: device nodes (2, such as /block)",
