@@ -199,8 +199,10 @@ def test_user_namespaces_that_are_closed(machine: Machine, name: str, closed: st
 
 def test_a_configuration_that_forbids_binds(machine: Machine) -> None:
     machine.program = replace(APPTAINER, forbids=("enable overlay = no", "enable underlay = no"))
-    text = "its configuration has `enable overlay = no` and `enable underlay = no`: what an image has no place for, "
-    assert machine.findings()["binds"].text == f"{text}such as the physical path of a linked home, is not bound"
+    text = (
+        "its configuration has `enable overlay = no` and `enable underlay = no`: paths that do not exist in the image, "
+    )
+    assert machine.findings()["binds"].text == f"{text}such as the physical path of a linked home, are not bound"
     machine.program = APPTAINER
     assert "binds" not in machine.findings()
 

@@ -226,7 +226,7 @@ def test_the_site_can_require_signatures(
         assert ("is not signed" in capfd.readouterr().err) == (policy != "off")
     settings.write_text(f"signatures: {{policy: require, keys: [{key}]}}\n")
     assert fetch(prefix, f"oci:{images.tiny_layout()}") == 10
-    assert "bears no signature" in capfd.readouterr().err
+    assert "has no signature" in capfd.readouterr().err
 
 
 def test_what_a_killed_run_had_begun_goes_first(images: Images, own_home: Path, tmp_path: Path) -> None:

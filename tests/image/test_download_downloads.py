@@ -192,7 +192,7 @@ def test_blobs_on_this_machine_are_read_where_they_are(directory: Path, tmp_path
         assert [blob.open().read() for blob in downloads.blobs] == [BLOBS[0], BLOBS[3], b"before"]
     assert names(directory) == []
     cut = BlobSource(Descriptor(LAYER, sha256(BLOBS[0]), len(BLOBS[0])), Stored(archive, 10_000_000, len(BLOBS[0])))
-    with pytest.raises(ImageError, match=r"is cut: 2000011 of 3000000 bytes"), Downloads([cut], directory, 4):
+    with pytest.raises(ImageError, match=r"is truncated: 2000011 of 3000000 bytes"), Downloads([cut], directory, 4):
         pass
     damaged = BlobSource(Descriptor(LAYER, sha256(BLOBS[0]), len(BLOBS[0])), Stored(archive, 5, len(BLOBS[0])))
     with pytest.raises(ImageError, match="has a wrong SHA-256"), Downloads([damaged], directory, 4) as downloads:

@@ -67,7 +67,7 @@ def test_when_all_fail_each_source_is_named_with_its_reason(
     lines = error.message.split("\n")
     assert lines[0] == "no source of the image tiny.sif worked; nothing was stored"
     reasons = [
-        "nowhere.sif: no file of this name",
+        "nowhere.sif: no file with this name",
         f"{page}: {page} is not a SIF: it is an HTML page",
         "expected amd64, its header says arm64",
         f"{server.url('/x.sif')}: localhost:{server.server_address[1]} answered 404 Not Found",
@@ -77,7 +77,7 @@ def test_when_all_fail_each_source_is_named_with_its_reason(
     told = [line for line in lines[1:] if not line.startswith("    ")]
     assert len(told) == len(reasons)
     assert all(reason in line for reason, line in zip(reasons, told, strict=True))
-    assert "look whether the file has moved" in error.hint
+    assert "check whether the file has moved" in error.hint
     assert error.exit_code == 10
 
 

@@ -34,7 +34,7 @@ def refused(place: Path, said: str, capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_file_with_holes_in_a_context(context: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(context / "huge", "")
     os.truncate(context / "huge", 1 << 42)
-    refused(context.parent, "huge has 4.4 TB, of which 0 B are there", capfd)
+    refused(context.parent, "huge has 4.4 TB, of which 0 B are allocated", capfd)
 
 
 @buildah
@@ -96,7 +96,7 @@ def test_a_line_that_builders_read_differently() -> None:
     ("line", "said"),
     [
         ("links/*/*/*/*/*/*/*/x /x", "visits more directories than 5000 (`limits: {pattern_directories: N}`"),
-        ("huge /x", "huge has 4.4 TB, of which 0 B are there"),
+        ("huge /x", "huge has 4.4 TB, of which 0 B are allocated"),
     ],
 )
 def test_files_of_a_definition(

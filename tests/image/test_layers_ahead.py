@@ -126,7 +126,7 @@ class Ending(io.RawIOBase):
         view = memoryview(cast(bytearray, buffer))
         data = self.left.read(min(len(view), 50_000))
         if not data:
-            raise ImageError("it is not what was promised")
+            raise ImageError("it has a wrong digest")
         view[: len(data)] = data
         return len(data)
 
@@ -247,7 +247,7 @@ def test_a_damaged_stream_is_read_to_its_end(way: str, at: int) -> None:
         for _ in chunks(Stored(bytes(data)), read.append):
             pass
     assert sum(read) == len(data)
-    with pytest.raises(ImageError, match="not what was promised"):
+    with pytest.raises(ImageError, match="a wrong digest"):
         list(chunks(Unpromised(bytes(data)), read.append))
 
 

@@ -323,7 +323,7 @@ def test_images_that_cannot_be_read(images: Images, tmp_path: Path, export: Expo
     cut.write_bytes(images.tiny_sif.read_bytes()[:-200_000])
     (tmp_path / "to").mkdir()
     for form in ("sqsh", "oci-archive", "sandbox"):
-        assert "are in no squashfs" in str(export(ext3, form, tmp_path / "to" / "x", code=10)["error"])
+        assert "are not in a squashfs" in str(export(ext3, form, tmp_path / "to" / "x", code=10)["error"])
         assert "is truncated" in str(export(cut, form, tmp_path / "to" / "x", code=10)["error"])
     export(cut, "sif", tmp_path / "to" / "x", code=10)
     export(ext3, "sif", tmp_path / "to" / "copy.sif")
