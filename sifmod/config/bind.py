@@ -27,7 +27,7 @@ def _options(value: object) -> object:
 def _not_the_root(target: str) -> str:
     if is_root(target):
         raise ValueError(
-            f"{shown(target)} as target would hide the whole image: bind single directories, or give a target"
+            f"{shown(target)} as the target would hide the whole image: bind single directories, or give a target"
         )
     return target
 
@@ -147,7 +147,7 @@ def lint_binds(tree: Node) -> tuple[Problem, ...]:
         told = (_colon(item), _missing(item, source), _hiding(source, target), _left_out(source))
         messages = [message for message in told if message]
         if (other := first.setdefault(target.rstrip("/"), key)) != key:
-            messages.append(f"its target {target} is that of {other} too, and the first one counts")
+            messages.append(f"its target {target} is also the target of {other}; the first one is used")
         found += [problem_at(item.mark, key, message) for message in messages]
     return tuple(found)
 
@@ -174,8 +174,8 @@ def _colon(item: Node) -> str:
     if not target or ":" in target or target == source or not Path(target).is_dir():
         return ""
     return (
-        f"{target} is a directory of this machine too: if two bind paths are meant, write {source} and {target} as two "
-        f"items, if not, {{source: {source}, target: {target}}}"
+        f"{target} is also a directory on this machine: for two bind paths, write {source} and {target} as two "
+        f"items; otherwise {{source: {source}, target: {target}}}"
     )
 
 
@@ -183,8 +183,16 @@ def _missing(item: Node, source: str) -> str:
     if item.at("optional").value is True:
         return ""
     if is_pattern(source):
-        return "" if matches(source) else f"nothing here fits {source}, and it is not optional: no module can be loaded"
-    return "" if Path(source).exists() else f"{source} is not here and not optional: no module can be loaded"
+        return (
+            ""
+            if matches(source)
+            else f"nothing on this machine matches {source}, and it is not optional: no module can be loaded"
+        )
+    return (
+        ""
+        if Path(source).exists()
+        else f"{source} does not exist on this machine and is not optional: no module can be loaded"
+    )
 
 
 def _hiding(source: str, target: str) -> str:
@@ -201,7 +209,7 @@ def _left_out(source: str) -> str:
     """A warning for matches of a pattern that cannot be written as a bind path."""
     bad = [path for path in matches(source) if not can_be_bound(path)] if is_pattern(source) else []
     return (
-        f"left out, for no bind path can hold what is in the name: {_listed([repr(path) for path in bad])}"
+        f"skipped, because a bind path cannot contain such a name: {_listed([repr(path) for path in bad])}"
         if bad
         else ""
     )

@@ -17,7 +17,7 @@ def read_bounded(path: Path, name: LimitName) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise NotReadError(f"{path} cannot be read: it is no regular file")
+            raise NotReadError(f"{path} cannot be read: it is not a regular file")
         content = file.read(most + 1)
     if len(content) > most:
         raise NotReadError(f"{path} has more bytes than {bound(name)}")

@@ -10,7 +10,7 @@ def matches(pattern: str) -> tuple[str, ...]:
     try:
         return tuple(sorted(found_within_limits(pattern, pattern)))
     except TooMuchError as error:
-        raise PatternError(str(error), "name the places, or fewer of them") from error
+        raise PatternError(str(error), "name the paths, or use a narrower pattern") from error
 
 
 def found_within_limits(pattern: str, word: str, *, recursive: bool = False, hidden: bool = False) -> tuple[str, ...]:

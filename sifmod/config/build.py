@@ -28,9 +28,9 @@ def requirement(text: str) -> str:
     try:
         read = Requirement(text)
     except InvalidRequirement:
-        raise ValueError(f"{shown(text)} is no requirement: write NAME, NAME==VERSION or the like") from None
+        raise ValueError(f"{shown(text)} is not a requirement: write NAME, NAME==VERSION or similar") from None
     if read.url:
-        raise ValueError(f"{shown(text)} names a place: packages come from an index, by name and version")
+        raise ValueError(f"{shown(text)} names a path or URL: packages come from an index, by name and version")
     return text
 
 
@@ -42,7 +42,7 @@ def _beside(text: str) -> str:
 
 def _commands(text: str) -> str:
     if section := re.search(r"(?m)^\s*%\S*", text):
-        raise ValueError(f"a line begins with {shown(section[0].strip())}, which begins a section of a definition file")
+        raise ValueError(f"a line begins with {shown(section[0].strip())}, which starts a section of a definition file")
     return text
 
 
@@ -121,13 +121,13 @@ class Build(Model):
         if len(ways) != 1:
             raise PydanticCustomError("combination", "give one of from, definition and dockerfile")
         if self.pip and (self.requirements or "").endswith(".toml"):
-            raise PydanticCustomError("combination", "a lock pins everything: what pip names goes into it")
+            raise PydanticCustomError("combination", "a lock pins everything: add the packages under pip to it")
         own = ("arguments",) if ways == ["from"] else _UPON_BASE
         for key in own:
             if getattr(self, key):
-                raise PydanticCustomError("combination", f"{key} does not go with {ways[0]}")
+                raise PydanticCustomError("combination", f"{key} cannot be combined with {ways[0]}")
         if ways == ["from"] and not any(getattr(self, key) for key in _UPON_BASE):
-            raise PydanticCustomError("combination", "nothing is built: give pip, files, env or the like")
+            raise PydanticCustomError("combination", "there is nothing to build: give pip, files, env or another key")
         return self
 
 

@@ -67,8 +67,8 @@ def named_site(name: str, by: str, directories: tuple[Path, ...], environ: Mappi
             node, read = _read_site(candidate, environ)
             return BaseSite(node, (read,), f"named by {by}")
     known = sorted({path.stem for directory in directories for path in directory.glob("*.yaml")})
-    short = f"no site is called {name!r}{did_you_mean(name, known)}"
-    raise OptionError(f"{by}: {short}", f"known are {', '.join(known)}", short=short)
+    short = f"there is no site {name!r}{did_you_mean(name, known)}"
+    raise OptionError(f"{by}: {short}", f"known sites are {', '.join(known)}", short=short)
 
 
 def site_names(directories: tuple[Path, ...], environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -107,7 +107,9 @@ def detected_site(directories: tuple[Path, ...], environ: Mapping[str, str]) -> 
     if best is not None:
         return BaseSite(best[1], tuple(inputs), best[2], tuple(left_out))
     if fallback is None:
-        raise OptionError(f"no site is called {FALLBACK!r} in {shipped() / 'sites'}", "is sifmod installed completely?")
+        raise OptionError(
+            f"there is no site {FALLBACK!r} in {shipped() / 'sites'}", "is the installation of sifmod complete?"
+        )
     return BaseSite(fallback, tuple(inputs), "no other site was recognised", tuple(left_out))
 
 

@@ -1,4 +1,4 @@
-"""The easyconfig: what its author wrote, checked."""
+"""The easyconfig as its author wrote it, validated."""
 
 from typing import Annotated, Literal, Self
 
@@ -60,39 +60,41 @@ class Conversion(Model):
     """How the SIF that `image.sha256` promises was made from a docker or oci image; `sifmod fetch` prints it."""
 
     compression: Line
-    """Of the squashfs in it, as --compression takes it."""
+    """Compression of its squashfs, as for --compression."""
     tools: Annotated[Pairs, Items(Name, Line)]
-    """What made it, with versions: the same ones make the same bytes on the same kind of processor."""
+    """The tools and versions that made it: the same ones make the same bytes on the same kind of processor."""
     tree: Sha256
-    """The digest of the files in it, which other versions of the tools must give too."""
+    """The digest of its files, which is the same for other versions of the tools."""
 
 
 class Image(Model):
-    """Which SIF, and where it comes from: `sources` or `build`."""
+    """The SIF, and its origin: `sources` or `build`."""
 
     filename: SifName
     """The SIF's name in the module's directory and in the site's image directories."""
     sources: tuple[NotEmpty, ...] = ()
     """Places to take the image from, tried in order: NAME.sif, a path, https:, oras:, docker:, library:, oci:."""
     build: Spelled = None
-    """How the image is built, instead of sources; a text is a definition file, or a Dockerfile."""
+    """How to build the image, instead of sources; a text is a definition file or a Dockerfile."""
     sha256: Sha256 | None = None
-    """The promise about the SIF: its SHA-256."""
+    """The expected SHA-256 of the SIF."""
     conversion: Conversion | None = None
-    """Of a docker or oci image, beside sha256: how the promised SIF was made."""
+    """For a docker or oci image with sha256: how that SIF was made."""
     arch: Arch
-    """The architecture of the image; the site's when it is not given."""
+    """The architecture of the image (default: the site's)."""
     available: Text = ""
-    """Where the image exists, when it has no public source."""
+    """Where the image is available, if it has no public source."""
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
         if self.build is not None and self.sources:
             raise PydanticCustomError("combination", "give sources or build, not both")
         if self.build is None and not self.sources:
-            raise PydanticCustomError("combination", "expected sources, a list of places to fetch from, or build")
+            raise PydanticCustomError("combination", "expected sources (a list), or build")
         if self.conversion is not None and self.sha256 is None:
-            raise PydanticCustomError("combination", "conversion says how the SIF of sha256 was made: give sha256 too")
+            raise PydanticCustomError(
+                "combination", "conversion describes how the SIF with sha256 was made: give sha256 too"
+            )
         return self
 
 
@@ -102,11 +104,11 @@ class Conda(Model):
     prefix: Absolute
     """Where conda is inside the image, e.g. /opt/miniconda3."""
     env: Name = "base"
-    """The environment's name; `base` is the one of the prefix itself."""
+    """The environment's name; `base` is the prefix itself."""
 
 
 class SanityCheck(Model):
-    """What must hold before the module is published."""
+    """Checks that must pass before the module is published."""
 
     commands: tuple[NotEmpty, ...] = ()
     """Commands that must succeed inside the image."""
@@ -114,7 +116,7 @@ class SanityCheck(Model):
     """Paths that must exist: inside the image, or relative to the module's directory."""
 
 
-# Apptainer's embedded shell warns about these, loses them, or acts on them.
+# Apptainer's embedded shell warns about these, drops them, or interprets them.
 _RUNTIMES_OWN = ["HOME", "PWD", "IFS", "OPTIND", "UID", "EUID", "GID", "PROMPT_COMMAND", "e", "key"]
 _RUNTIMES_PREFIXES = ("__", "APPTAINER_", "SINGULARITY_", "SING_USER_DEFINED_")
 _OWN_VARIABLES = (
@@ -128,22 +130,22 @@ def _container_variable(name: str) -> str:
     if name in ("PATH", "PREPEND_PATH", "APPEND_PATH"):
         raise ValueError(f"{name} is made from the key path: write the directories there")
     if name == "WITH_CONDA":
-        raise ValueError("WITH_CONDA is made from the keys activate, conda and venv: write it there")
+        raise ValueError("WITH_CONDA is made from the keys activate, conda and venv: use these keys")
     if name in _RUNTIMES_OWN or name.startswith(_RUNTIMES_PREFIXES):
-        raise ValueError(f"{name} belongs to the runtime or its shell and cannot be set inside from outside")
+        raise ValueError(f"{name} belongs to the runtime or its shell and cannot be set from outside the container")
     return name
 
 
 def _host_variable(name: str) -> str:
     if name.startswith(("SINGULARITYENV_", "APPTAINERENV_")):
-        raise ValueError(f"write {name.partition('_')[2]} under env: it is handed into the container from there")
+        raise ValueError(f"write {name.partition('_')[2]} under env, which sets it in the container")
     if name in _OWN_VARIABLES or name.startswith(_OWN_PREFIXES):
         raise ValueError(f"{name} belongs to the module itself or to the module system and cannot be set here")
     return name
 
 
 def variable_problem(name: str, *, inside: bool) -> str:
-    """Why a variable of this name cannot be set inside the container, or on the host; empty where it can."""
+    """Why a variable of this name cannot be set in the container, or on the host; empty if it can."""
     try:
         (_container_variable if inside else _host_variable)(name)
     except ValueError as error:
@@ -151,11 +153,11 @@ def variable_problem(name: str, *, inside: bool) -> str:
     return ""
 
 
-AUTO = "auto"  # among the wrappers: those that are found in the image
+AUTO = "auto"  # as a wrapper: all that are found in the image
 
 
 def _items(value: object) -> object:
-    """`auto` alone is a list of it."""
+    """A plain `auto` is a list with `auto`."""
     if isinstance(value, str) and value != AUTO:
         raise ValueError(f"expected a list of commands, or auto, got {value!r}")
     return (AUTO,) if value == AUTO else value
@@ -181,25 +183,25 @@ RunscriptEnv = Annotated[Pairs, Items(EnvName, EnvValue)]
 
 
 class Easyconfig(Model):
-    """One module, with its preset, what it extends, its variant and the command line merged in.
+    """One module, with its preset, the easyconfigs it extends, its variant and the command line merged in.
 
-    Without an image it is a view (config/inheritance.py). Nothing in here says "not decided": `image.filename`,
-    `image.arch` and `accelerator` are filled in by loading. Paths in `image.sources` and `image.build` are absolute; a
-    bare name in `sources` is looked up in image_dirs.
+    Without an image it is a view (config/inheritance.py). No field is undecided: loading fills in `image.filename`,
+    `image.arch` and `accelerator`. Paths in `image.sources` and `image.build` are absolute; a bare name in `sources` is
+    looked up in image_dirs.
     """
 
     name: Name
-    """The module is NAME/VERSION with the versionsuffix behind it."""
+    """The module is NAME/VERSION followed by the versionsuffix."""
     version: Version
-    """Always in quotes."""
+    """The version, always in quotes."""
     versionsuffix: VersionSuffix = ""
     """What tells this build from others of the version, e.g. -rocm-5.6.1-python-3.10."""
     description: Text = ""
-    """What it is, for `module help`."""
+    """A description for `module help`."""
     homepage: Line = ""
     """The home page of the software."""
     docurls: tuple[Line, ...] = ()
-    """Where the documentation is."""
+    """The URLs of the documentation."""
     whatis: tuple[Line, ...] = ()
     """Further lines for `module whatis`, e.g. "Keywords: PyTorch, DeepSpeed"."""
     moduleclass: Name = "base"
@@ -209,52 +211,52 @@ class Easyconfig(Model):
     contents: Annotated[Pairs, Items(Name, Version)] = ()
     """Packages in the image and their versions, for help and `module spider`."""
     accelerator: Accelerator
-    """What the image is built for: an intent that the site resolves to flags or devices."""
+    """The accelerator that the image is built for; the site translates it to flags or devices."""
     image: Image | None = None
-    """Which SIF, and where it comes from; every module has one, but for a view."""
+    """The SIF and its origin; every module except a view has one."""
     modules: tuple[ModuleSpec, ...] = ()
-    """Instead of an image: the modules that this one, a view, loads, in their order."""
+    """Instead of an image: the modules that a view loads, in order."""
     activate: NotEmpty | None = None
-    """A command that bash runs inside before every command; rather give conda or venv, which cost nothing."""
+    """A command that bash runs inside before every command; prefer conda or venv, which cost nothing."""
     conda: Conda | None = None
     """A conda environment inside the image, activated by variables."""
     venv: Absolute | None = None
     """The path of a Python venv inside the image, activated by variables."""
     binds: tuple[BindItem, ...] = ()
-    """Bind paths beside those of the site."""
+    """Bind paths in addition to the site's."""
     env: ContainerEnv = ()
     """Variables inside the container; null removes one."""
     host_env: HostEnv = ()
     """Variables on the host."""
     default_env: HostEnv = ()
-    """Variables on the host that a load sets where the user has none of that name."""
+    """Variables on the host that a load sets unless the user has set them."""
     runscript_env: RunscriptEnv = ()
-    """Variables that conda-python-distributed sets where the user has not."""
+    """Variables that conda-python-distributed sets unless the user has set them."""
     path: tuple[SearchDirectory, ...] = ()
-    """Directories in front of PATH inside."""
+    """Directories to prepend to PATH inside the container."""
     wrapper_items: Annotated[WrapperItems, Field(alias="wrappers")] = ()
-    """Commands of the image that become executables on the host: a name, or name: command line where they differ;
-    `auto` stands for those that are found in it."""
+    """Commands of the image that become executables on the host: a name, or name: command line if they differ; `auto`
+    stands for all commands that are found in the image."""
     verb: Verb = "exec"
-    """How wrappers start the image; `run` goes through its entrypoint."""
+    """How wrappers start the image; `run` uses its entrypoint."""
     user_software: bool = False
-    """Bind what the user has added to the module, a directory or a squashfs, at /user-software."""
+    """Bind the user's additions to the module, a directory or a squashfs, at /user-software."""
     protected: tuple[Package, ...] | None = None
-    """Packages that layers leave as the image has them, in the place of the site's; `*` at the end: any end."""
+    """Packages that layers never replace, instead of the site's list; `*` at the end matches any ending."""
     gpu_selection: GpuSelection | None = None
-    """Who picks the GPU of each task: Slurm, the task's number on its node, or neither; default: the site's."""
+    """What selects the GPU of each task: Slurm, the task's number on its node, or nothing (default: the site's)."""
     mpi: MpiUse | None = None
-    """Whose MPI: the image's, the host's by the site's profile, or the host's where that fits; default: the site's."""
+    """The MPI: the image's, the host's from the site's profile, or the host's if it fits (default: the site's)."""
     runscripts: tuple[Runscript, ...] = ()
-    """Scripts in the directory that is bound at /runscripts."""
+    """Scripts in the directory bound at /runscripts."""
     conflict: tuple[ModuleSpec, ...] = ()
     """Modules that cannot be loaded together with this one."""
     depends_on: tuple[ModuleSpec, ...] = ()
-    """Modules that are loaded with this one."""
+    """Modules that this one loads."""
     family: Family | None = None
-    """Of the modules of one family only one can be loaded."""
+    """Only one module of a family can be loaded."""
     sanity_check: SanityCheck = SanityCheck()
-    """Commands and paths that are tried before the module is published."""
+    """Commands and paths to check before the module is published."""
 
     @property
     def module(self) -> ModuleName:
@@ -263,7 +265,7 @@ class Easyconfig(Model):
 
     @property
     def own_image(self) -> Image:
-        """The image, where there must be one. Raises ViewError for a view."""
+        """The image of a module that must have one. Raises ViewError for a view."""
         if self.image is None:
             raise ViewError(self.module, self.modules)
         return self.image
@@ -275,12 +277,12 @@ class Easyconfig(Model):
 
     @property
     def wrapper_commands(self) -> Pairs:
-        """Those that run another command than their own name: name and command line, split into words as sh does."""
+        """Wrappers whose command differs from their name: name and command line, split into words like sh does."""
         return tuple((name, command) for name, command in self.wrapper_items if command)
 
     @property
     def wrappers_auto(self) -> bool:
-        """Whether wrappers are found in the image, beside those that are named."""
+        """Whether wrappers are found in the image, in addition to the named ones."""
         return (AUTO, "") in self.wrapper_items
 
     @model_validator(mode="after")
@@ -297,17 +299,17 @@ class Easyconfig(Model):
 
 
 class Variant(Easyconfig):
-    """What one of a file's variants may hold."""
+    """The keys of one variant of a file."""
 
     preset: Name | None = None
     """A named set of defaults for this variant, in presets/ beside the easyconfigs."""
 
 
 class EasyconfigFile(Easyconfig):
-    """What a file may hold: an easyconfig's keys, any of them left out, and what loading uses up."""
+    """The keys of a file: an easyconfig's keys, all optional, and those that loading consumes."""
 
     extends: Line = ""
-    """Another easyconfig; the keys given here win."""
+    """Another easyconfig to inherit from; keys given here take precedence."""
     preset: Name | None = None
     """A named set of defaults, in presets/ beside the easyconfigs."""
     variants: Annotated[tuple[tuple[str, Variant], ...], Items(Name, Variant)] = ()

@@ -32,7 +32,7 @@ def settle_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> tuple
                 source = os.path.abspath(source)  # noqa: PTH100 (a link stays a link)
             settled.append(replace(node, value=_settled(source, _directory(node))))
         elif unset:
-            notes.append(f"source {shown(node.raw)} left out: the variable {unset[0]} is not set")
+            notes.append(f"source {shown(node.raw)} skipped: the variable {unset[0]} is not set")
         else:
             settled.append(node)
     return tuple(settled), tuple(notes)

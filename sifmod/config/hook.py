@@ -85,7 +85,7 @@ def _writers(path: str) -> Iterator[str]:
         # sticky: nobody can replace another user's files
         sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & 0o1000
         if status.st_mode & 0o022 and not sticky and not stat.S_ISLNK(status.st_mode):
-            yield f"others may write {place}"
+            yield f"other users can write {place}"
 
 
 def _way(path: str) -> Iterator[Path]:

@@ -109,7 +109,7 @@ class _Reading:
         keys = {base_key(key) for key in node.entries} if node is not None else set()
         strange = apart.problems and path.suffix not in SUFFIXES
         if strange or (node is not None and not keys & EasyconfigFile.model_fields.keys()):
-            self._problem(extends, "extends", f"{shown(str(path))} is no easyconfig")
+            self._problem(extends, "extends", f"{shown(str(path))} is not an easyconfig")
             return None
         self.problems += apart.problems
         self.inputs += apart.inputs
@@ -125,7 +125,7 @@ class _Reading:
                 return () if node is None else (node,)
             self.inputs.append(Input(str(place), None))
         looked = ", ".join(str(place.parent) for place in places)
-        self._problem(named, key, f"no preset is called {shown(named.value)}; looked in {looked}")
+        self._problem(named, key, f"there is no preset {shown(named.value)}; searched in {looked}")
         return ()
 
     def _extended(self, named: Node | None, path: Path, above: tuple[Path, ...]) -> Inherited:
@@ -176,7 +176,7 @@ def checked_view(view: Node) -> tuple[Node, tuple[Problem, ...]]:
     """A view without the keys that need an image, and its problems: each such key, and two modules with one name."""
     entries = view.entries
     found = [
-        problem_at(entries[key].key, key, "a view, which has modules, has no image of its own: leave one of them out")
+        problem_at(entries[key].key, key, "a view (modules) has no image of its own: remove one of the two keys")
         for key in _OF_AN_IMAGE
         if key in entries
     ]
@@ -184,7 +184,7 @@ def checked_view(view: Node) -> tuple[Node, tuple[Problem, ...]]:
     for index, module in enumerate(entries["modules"].items):
         name, _, _ = module.text.partition("/")
         if name in seen:
-            message = f"{module.text} cannot be loaded beside {seen[name]}, which has its name"
+            message = f"{module.text} cannot be loaded together with {seen[name]}, which has the same name"
             found.append(problem_at(module.mark, f"modules[{index}]", message))
         seen.setdefault(name, module.text)
     rest = {key: node for key, node in entries.items() if key not in _OF_AN_IMAGE}

@@ -103,4 +103,4 @@ def bound(name: LimitName) -> str:
 
 def raised(name: LimitName) -> str:
     """How to raise a limit, for a message that has named it."""
-    return f" (`limits: {{{name}: N}}` in the settings raises the bound)"
+    return f" (`limits: {{{name}: N}}` in the settings raises the limit)"

@@ -224,12 +224,12 @@ def _with_files(recipe: Build, node: Node) -> Build:
     for name, target in recipe.files:
         directory = Path(os.path.abspath(written[name].key.file)).parent  # noqa: PTH100 (a link stays a link)
         if not Path(os.path.realpath(directory / name)).is_relative_to(os.path.realpath(directory)):
-            message = f"a link leads out of the directory of the easyconfig, {directory}"
+            message = f"a link leaves the easyconfig's directory, {directory}"
             problems.append(problem_at(written[name].key, join_key("image.build.files", name), message))
         source = f"{directory}/{name}"
         other = places.setdefault(place_in_image(source, target), source)
         if other != source and not (os.path.isdir(other) and os.path.isdir(source)):  # noqa: PTH112 (as above)
-            message = f"{target} is the place of {other} too: give each file a place of its own"
+            message = f"{target} is also the path of {other}: give each file its own path"
             problems.append(problem_at(written[name].key, join_key("image.build.files", name), message))
         files.append((source, target))
     if problems:
@@ -254,7 +254,7 @@ def _base(
     try:
         found = find_easyconfig(base, site.robot_paths)
         if Path(os.path.realpath(found)) in around.above:
-            raise ConfigError((problem_at(mark, "image.build.from", "an easyconfig cannot be built upon itself"),))
+            raise ConfigError((problem_at(mark, "image.build.from", "an easyconfig cannot be its own base"),))
         layers = _layers(found, site, {})
         loaded = _load(found, layers, choose_variant(found, layers, site, None), around)
     except (EasyconfigNotFoundError, VariantError) as error:
@@ -290,7 +290,7 @@ def choose_variant(path: Path, layers: Inherited, site: Site, wanted: str | None
     variants, each with its command.
     """
     if wanted is not None and not layers.variants:
-        raise VariantError(f"{path.name} has no variants, so none is called {wanted!r}", "leave out --variant")
+        raise VariantError(f"{path.name} has no variants, so there is no variant {wanted!r}", "remove --variant")
     if wanted is not None:
         if wanted in layers.variants:
             return wanted
@@ -305,7 +305,7 @@ def choose_variant(path: Path, layers: Inherited, site: Site, wanted: str | None
     raise VariantError(
         f"{path.name} has no variant for this machine: site {site.name} has accelerator {site.accelerator} and "
         f"architecture {site.arch}\nits variants are\n{_list(path, layers, site)}",
-        "`sifmod config show` says where the site's values come from, --site names another site",
+        "`sifmod config show` lists the origin of the site's values; --site selects another site",
     )
 
 

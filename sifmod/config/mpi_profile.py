@@ -50,7 +50,7 @@ class ProfileFile(Model):
     @model_validator(mode="after")
     def _is_known(self) -> Self:
         if self.abi_name not in _NAMES:
-            raise ValueError(f"Open MPI {self.version} has no ABI that sifmod knows: 2 to 5 have")
+            raise ValueError(f"Open MPI {self.version} has no known ABI: versions 2 to 5 are supported")
         return self
 
     @property
@@ -100,7 +100,7 @@ def wanted_mpi(easyconfig: Easyconfig, site: Site, environ: Mapping[str, str]) -
         by = "the easyconfig" if easyconfig.mpi else f"site {site.name}"
         raise OptionError(
             f"{easyconfig.module}: mpi: host in {by}, but site {site.name} has no profile of the host's MPI",
-            "name one by `mpi_profile` in the settings, or say mpi: auto, which takes the image's own without one",
+            "set `mpi_profile` in the settings, or use mpi: auto, which then uses the image's own",
         )
     directories = (shipped(), *settings_directories(environ))
     profile, inputs = read_profile(site.mpi_profile, tuple(place / "mpi" for place in directories), environ)
@@ -125,7 +125,7 @@ def read_profile(
         absent.append(Input(str(path), None))
     looked = ", ".join(str(directory) for directory in directories)
     raise OptionError(
-        f"mpi_profile: no profile is called {name}; looked in {looked}", "sifmod config show says who set it"
+        f"mpi_profile: there is no profile {name}; searched in {looked}", "`sifmod config show` shows where it was set"
     )
 
 

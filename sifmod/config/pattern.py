@@ -42,8 +42,8 @@ def found_by(pattern: str, word: str, most: Most, *, recursive: bool = False, hi
         if has_magic(part):
             for _ in iglob("/".join((*parts[:depth], "")), recursive=recursive, include_hidden=hidden):
                 if (looked_at := looked_at + 1) > most.directories:
-                    raise TooMuchError(f"{word} leads to more directories than {most.directories}", files=False)
+                    raise TooMuchError(f"{word} visits more directories than {most.directories}", files=False)
     found = tuple(islice(iglob(pattern, recursive=recursive, include_hidden=hidden), most.files + 1))
     if len(found) > most.files:
-        raise TooMuchError(f"{word} finds more files than {most.files}", files=True)
+        raise TooMuchError(f"{word} matches more files than {most.files}", files=True)
     return found

@@ -79,11 +79,11 @@ def _umask(file: SiteFile) -> int | None:
         return int(file.umask, 8) if file.umask is not None else None
     if file.umask is not None:
         raise OptionError(
-            f"sharing: {file.sharing} decides the modes, and umask: {file.umask} is given too", "leave one of them out"
+            f"sharing: {file.sharing} decides the modes, but umask: {file.umask} is given too", "remove one of them"
         )
     if file.sharing == "group":
         if file.group is None:
-            raise OptionError("sharing: group does not say whose the prefix is", "add `group: NAME`")
+            raise OptionError("sharing: group needs the group's name", "add `group: NAME`")
         return 0o007
     return 0o022 if file.group is None else 0o002
 
@@ -96,9 +96,9 @@ def _accelerator(
     accelerators: dict[str, Accelerator] = {"cuda": "cuda", "rocm": "rocm"}
     for name, device in DEVICES:
         if facts[f"device {name}"]:
-            how["accelerator"] = f"{device} is there"
+            how["accelerator"] = f"{device} exists"
             return accelerators[name]
-    how["accelerator"] = f"neither {' nor '.join(device for _, device in DEVICES)} is there"
+    how["accelerator"] = f"neither {' nor '.join(device for _, device in DEVICES)} exists"
     return "none"
 
 
@@ -107,7 +107,9 @@ def _arch(wanted: Literal["auto", "amd64", "arm64"], facts: Mapping[str, str], h
         return wanted
     machine = facts["machine"]
     if machine not in _MACHINES:
-        raise OptionError(f"no images exist for a {machine} machine", "SIFMOD_ARCH says for which one to install")
+        raise OptionError(
+            f"there are no images for a {machine} machine", "set SIFMOD_ARCH to the architecture to install for"
+        )
     how["arch"] = f"this is a {machine} machine"
     return _MACHINES[machine]
 

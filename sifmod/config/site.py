@@ -1,4 +1,4 @@
-"""A site: what is true of a machine, as its files say it and as it is resolved."""
+"""A site: the properties of a machine, as configured and as resolved."""
 
 import re
 from contextlib import suppress
@@ -36,14 +36,14 @@ Sharing = Literal["group", "site"]
 MARK_DAYS = 180.0
 
 
-# the keys that decide about a module's files, wherever its tree is: a bundle brings its own
+# the keys that decide a module's files in any tree: a bundle brings its own
 DECIDING = (
     *("name", "description", "accelerator", "accelerators", "binds", "env", "host_env", "runscript_env"),
     *("gpu_selection", "gpus_per_node", "mpi", "mpi_profile", "cpus_per_gpu", "cpu_bind", "cache_directory", "scratch"),
     *("module_syntax", "arch", "extensions", "protected", "stale_layer", "warn_without_version"),
 )
 
-# what an image is chosen for, and what must fit its drivers; `*` at the end: all that begin so
+# the packages that an image is chosen for or that must fit its drivers; `*` at the end: a prefix
 PROTECTED = (
     *("torch", "torchvision", "torchaudio", "triton", "pytorch-triton*", "apex", "flash-attn*", "nvidia-*", "jaxlib"),
     *("jax-cuda*", "jax-rocm*", "tensorflow*", "transformer-engine*", "mpi4py", "cupy*"),
@@ -51,7 +51,7 @@ PROTECTED = (
 
 
 class Accelerators(Model):
-    """What an easyconfig's accelerator becomes here: the runtime's flag, the bare devices, or nothing."""
+    """How this site provides an accelerator: the runtime's flag, bare devices, or nothing."""
 
     rocm: Literal["rocm", "devices", "none"] = "rocm"
     cuda: Literal["nv", "nvccli", "none"] = "nv"
@@ -61,36 +61,36 @@ class StripingKeys(Model):
     """Lustre striping of images."""
 
     count: Annotated[int, Field(ge=-1, le=2000), BeforeValidator(whole_number)] = -1
-    """Over how many targets; -1 for all of them."""
+    """Number of targets; -1 for all."""
     size: Annotated[int, Field(ge=1 << 16, le=1 << 32), BeforeValidator(size_in_bytes)] = 4 << 20
-    """Bytes a stripe: a number, or 4MB and the like."""
+    """Stripe size in bytes: a number, or a text such as 4MB."""
 
 
 class Signatures(Model):
-    """What a site asks of the signatures of images."""
+    """A site's policy for image signatures."""
 
     # YAML reads a bare `off` as false
     policy: Annotated[
         Literal["off", "warn", "require"], BeforeValidator(lambda value: "off" if value is False else value)
     ] = "off"
-    """require: an image without a good signature is not installed; warn: it is, and that is said."""
+    """require: refuse an image without a good signature; warn: install it with a warning."""
     keys: tuple[Line, ...] = ()
-    """Files with OpenPGP public keys of those whose signature counts."""
+    """Files with the OpenPGP public keys of trusted signers."""
 
 
 class SpiderCache(Model):
-    """Lmod's cache of the modules, as its own program `update_lmod_system_cache_files` keeps it."""
+    """Lmod's spider cache, maintained by `update_lmod_system_cache_files`."""
 
     directory: SearchDirectory
-    """Where the cache is (the `dir` of Lmod's scDescriptT)."""
+    """The directory of the cache (`dir` in Lmod's scDescriptT)."""
     timestamp: SearchDirectory
-    """The file of which Lmod looks at the time (its `timestamp`)."""
+    """The file whose time Lmod checks (`timestamp`)."""
     modulepath: tuple[SearchDirectory, ...] = ()
-    """All that the cache is of, where that is more than the modules of the prefix."""
+    """The module directories in the cache, if they are more than the prefix's own."""
 
 
 class Detect(Model):
-    """A site is this one when every path exists; of a pattern, one match."""
+    """The site is recognised if every path exists, or every pattern has a match."""
 
     paths: tuple[Line, ...] = ()
 
@@ -109,7 +109,7 @@ def _umask(text: str) -> str:
     if not (text.isascii() and text.isdigit() and 3 <= len(text) <= 4 and set(text) <= set("01234567")):
         raise ValueError(f"expected three or four octal digits such as '027', got {text!r}")
     if int(text, 8) & 0o700:
-        raise ValueError(f"{text!r} would take their owner's rights from the files that sifmod writes")
+        raise ValueError(f"{text!r} would remove the owner's permissions from files that sifmod writes")
     return text
 
 
@@ -158,14 +158,14 @@ class SiteKeys:
     runscript_env: RunscriptEnv = ()
     gpu_selection: GpuSelection = "slurm"
     gpus_per_node: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole_number)] = 4
-    mpi: MpiUse = "image"  # whose MPI a module has, where its easyconfig does not say
-    cpus_per_gpu: Annotated[int, Field(ge=0, le=1024), BeforeValidator(whole_number)] = 0  # 0: not said
+    mpi: MpiUse = "image"  # the MPI of a module, unless its easyconfig decides
+    cpus_per_gpu: Annotated[int, Field(ge=0, le=1024), BeforeValidator(whole_number)] = 0  # 0: unknown
     cpu_bind: Annotated[Line, _CPU_BIND] = ""  # for srun, one task for each GPU of a node; "" for Slurm's own choice
     cache_directory: Annotated[Line, _CACHE] = ""  # of compilers and kernels, on the node; "": decided at run time
-    scratch: tuple[Annotated[Line, _SCRATCH], ...] = ()  # places of the user's, `$USER` in them
+    scratch: tuple[Annotated[Line, _SCRATCH], ...] = ()  # directories of the user, with `$USER`
     link: Link = "copy"
     lock_lease: Annotated[float, Field(ge=1, le=3600), BeforeValidator(_seconds)] = 30.0
-    sharing: Sharing | None = None  # for whom the prefix is, which decides the umask
+    sharing: Sharing | None = None  # who may use the prefix; decides the umask
     group: Name | None = None
     mark_days: Annotated[float, Field(ge=0, le=36500), BeforeValidator(_seconds)] = MARK_DAYS
     """For which another tree's use of an image here counts after it was last seen."""
@@ -179,7 +179,7 @@ class SiteKeys:
     insecure_registries: tuple[Place, ...] = ()
     token_servers: Annotated[tuple[tuple[str, tuple[Host, ...]], ...], Items(Host, tuple[Host, ...])] = ()
     """Of a registry: which may have a login for it."""
-    protected: tuple[Package, ...] = PROTECTED  # packages that no layer replaces, `*` at the end for all that begin so
+    protected: tuple[Package, ...] = PROTECTED  # packages that no layer replaces; `*` at the end: a prefix
     stale_layer: StaleLayer = "warn"  # unless SIFMOD_STALE_LAYER says otherwise at the load or start
     package_indexes: Annotated[Pairs, Items(LocalVersion, Index)] = ()
     """Beginning of torch's local version: index of packages that are linked against it."""
@@ -187,13 +187,13 @@ class SiteKeys:
     """Packages of contents that `module spider` finds."""
     striping: StripingKeys | None = None
     signatures: Signatures = Signatures()  # noqa: RUF009
-    warn_without_version: bool = False  # at a load that names none, on a terminal
+    warn_without_version: bool = False  # at a load without a version, on a terminal
     spider_cache: SpiderCache | None = None
     limits: Limits = Limits()  # noqa: RUF009
 
 
 class SiteFile(Model, SiteKeys):
-    """What a site file, a settings file, the environment and the command line may say."""
+    """The keys of a site file, a settings file, the environment and the command line."""
 
     site: Line | None = None
     accelerator: Literal["auto", "rocm", "cuda", "none"] = "auto"
@@ -212,21 +212,21 @@ class SiteFile(Model, SiteKeys):
 
 @dataclass(frozen=True, kw_only=True)
 class Site(SiteKeys):
-    """A site with nothing left to find out."""
+    """A fully resolved site."""
 
     accelerator: Accelerator
     runtime_kind: RuntimeKind
     runtime_path: str  # absolute; "" when none was found
     prefix: Path
     prefix_is_default: bool
-    robot_paths: tuple[Path, ...]  # in the order of search; the shipped easyconfigs are the last
-    binds: tuple[BindSpec, ...]  # of every group, in the files' order
-    mpi_profile: str  # the host's; "" for none
+    robot_paths: tuple[Path, ...]  # in search order; the shipped easyconfigs come last
+    binds: tuple[BindSpec, ...]  # of all groups, in the order of the files
+    mpi_profile: str  # the host's profile; "" for none
     module_syntax: tuple[Syntax, ...]
     umask: int | None
-    stores: tuple[Path, ...]  # prefixes in which images are looked for by digest, before anything is fetched
+    stores: tuple[Path, ...]  # prefixes to search for images by digest, before fetching
     arch: Arch
-    hooks: tuple[Hook, ...] = ()  # programs that are run before and after what is done
+    hooks: tuple[Hook, ...] = ()  # programs that run before and after actions
 
 
 def keys_in_order() -> dict[str, FieldInfo]:

@@ -1,4 +1,4 @@
-"""A stack: the easyconfigs of one machine, in one file, each with what is special about it."""
+"""A stack: the easyconfigs of a machine in one file, each with its own options."""
 
 import os
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ class DeprecatedKeys(Model):
     """That a module should not be used any more."""
 
     since: Date
-    """From which day a load says so."""
+    """The day from which a load warns."""
     until: Date | None = None
     """The day on which it is retired."""
     message: Line = ""
@@ -62,11 +62,11 @@ class RetiredKeys(Model):
     """That a module cannot be loaded any more."""
 
     since: Date
-    """From which day."""
+    """The day from which it cannot be loaded."""
     successor: ModuleSpec | None = None
     """The module to use instead."""
     message: Line = ""
-    """What else its users should know."""
+    """A message for its users."""
 
 
 def _entry(value: object) -> object:
@@ -74,24 +74,24 @@ def _entry(value: object) -> object:
 
 
 class Entry(Model):
-    """What a stack says of one easyconfig, or of all that a pattern finds."""
+    """A stack's entry for one easyconfig, or for all that match a pattern."""
 
     easyconfig: NotEmpty
-    """A name, a path, or a pattern of paths such as `easyconfigs/*.yaml`; what is relative is beside the stack."""
+    """A name, a path, or a pattern such as `easyconfigs/*.yaml`, relative to the stack's directory."""
     variants: Literal["all"] | tuple[Name, ...] = ()
-    """Which variants; `all`: of this architecture; without it the one for the site's accelerator."""
+    """The variants; `all`: every one for this architecture; default: the one for the site's accelerator."""
     default: Name | bool = False
-    """The variant that is loaded when no version is given, or `true` where there is one."""
+    """The variant that loads without a version; `true` if there is only one."""
     site: Line | None = None
-    """A site other than that of the machine, by its name or file."""
+    """A site other than the machine's, by name or file."""
     accelerator: Literal["rocm", "cuda", "none"] | None = None
-    """GPUs other than those of the site."""
+    """An accelerator other than the site's."""
     source: Line | None = None
-    """Where the image is taken from instead."""
+    """Another source for the image."""
     labels: Annotated[Pairs, Items(Name, Line)] = ()
-    """What a catalogue can be filtered by."""
+    """Labels for filtering the catalogue."""
     hidden: bool = False
-    """Whether it is listed only to those who ask for hidden modules."""
+    """Whether `module avail` hides it."""
     deprecated: DeprecatedKeys | None = None
     retired: RetiredKeys | None = None
 
@@ -103,28 +103,28 @@ class Entry(Model):
 
 
 class StackFile(Model):
-    """What a stack's file may hold."""
+    """The keys of a stack file."""
 
     name: Name | None = None
-    """Of the stack; its file's name where it is missing."""
+    """The name of the stack (default: the file's name)."""
     sifmod: Annotated[NotEmpty, AfterValidator(_versions)] = ">=0"
-    """The versions of sifmod that it is for."""
+    """The versions of sifmod that it supports."""
     include: tuple[NotEmpty, ...] = ()
-    """Other stacks, beside this one; what they name comes first."""
+    """Other stack files, relative to this one; their easyconfigs come first."""
     easyconfigs: tuple[Annotated[Entry, BeforeValidator(_entry, json_schema_input_type=str | Entry)], ...] = ()
 
 
 class Member(NamedTuple):
-    """An easyconfig of a stack, and what the stack says of it."""
+    """An easyconfig of a stack, and its entry."""
 
-    easyconfig: str  # an absolute path, or a name that is looked for as on the command line
+    easyconfig: str  # an absolute path, or a name as on the command line
     entry: Entry
     mark: Mark
     found: bool = False  # by a pattern
 
     @property
     def site(self) -> str | None:
-        """The site that its entry names: by a name, or the path of a file beside the stack."""
+        """The site of its entry: a name, or the path of a file relative to the stack."""
         site = self.entry.site
         is_file = site and ("/" in site or site.endswith(".yaml"))
         return str(Path(self.mark.file).parent / site) if site and is_file else site
@@ -132,7 +132,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack's file and those that it includes, with patterns followed; nothing of the easyconfigs is read."""
+    """A stack file and its includes, with patterns expanded; easyconfigs are not read."""
 
     path: Path
     name: str
@@ -141,7 +141,7 @@ class Stack:
 
 
 def load_stack(path: Path) -> Stack:
-    """Raises ConfigError with every problem of every file, SifmodError where it is for another sifmod."""
+    """Raises ConfigError with every problem of every file, SifmodError if it needs another version of sifmod."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 (a link stays one)
     read = _read(path, (), count(1))
     problems = [*read.problems, *_twice(read.members)]
@@ -151,19 +151,19 @@ def load_stack(path: Path) -> Stack:
     name = read.name or path.stem
     if is_reserved(name):
         raise SifmodError(
-            f"{path}: a stack cannot be called {name!r}: a tree keeps other files under that name",
+            f"{path}: a stack cannot be named {name!r}: a tree keeps other files under that name",
             "give it another `name:`",
         )
     return Stack(path, name, _named_first(read.members), inputs)
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a tree keeps something else at `stacks/NAME` (tree/stack_record.py), or nothing may be there."""
+    """Whether `stacks/NAME` is reserved for other files of a tree (tree/stack_record.py)."""
     return name in ("jobs", ".", "..") or name.endswith(".json") or not name.isprintable()
 
 
 def stack_of(easyconfigs: tuple[str, ...], variants: tuple[str, ...]) -> Stack:
-    """A stack of what the command line names."""
+    """A stack of the easyconfigs on the command line."""
     only: Literal["all"] | tuple[str, ...] = "all" if "all" in variants else variants
     mark = Mark(os.path.abspath("the command line"), 0, 0)  # noqa: PTH100 (paths are relative to this directory)
     members = (Member(word, Entry(easyconfig=word, variants=only), mark) for word in easyconfigs)
@@ -178,7 +178,7 @@ class _Read(NamedTuple):
 
 
 def bounds() -> Bounds:
-    """Of a file of a stack: ten thousand modules with all their keys are some 200 000 values."""
+    """The bounds of a stack file: ten thousand modules with all keys are about 200 000 values."""
     size = limits().stack_size
     return Bounds(size, size // 5, raised("stack_size"))
 
@@ -191,7 +191,7 @@ def _read(path: Path, above: tuple[Path, ...], included_files: Iterator[int]) ->
     node = document.node
     if not within(__version__, tuple(one.strip() for one in file.sifmod.split(","))):
         raise SifmodError(
-            f"{path} is for sifmod {file.sifmod}, and this is {__version__}", "install such a version of sifmod"
+            f"{path} needs sifmod {file.sifmod}, but this is {__version__}", "install a matching version of sifmod"
         )
     members: list[Member] = []
     inputs: list[Input] = [document.input]
@@ -221,7 +221,7 @@ def _read(path: Path, above: tuple[Path, ...], included_files: Iterator[int]) ->
 
 
 def _members(directory: Path, entry: Entry, item: Node, inputs: list[Input]) -> Iterator[Member]:
-    """The easyconfigs of an entry; what was looked at is added to `inputs`."""
+    """The easyconfigs of an entry; adds to `inputs`."""
     word = entry.easyconfig
     if isinstance(entry.default, str) and entry.variants != "all" and entry.default not in entry.variants:
         raise ValueError(f"the default {entry.default} is not among the variants")
@@ -234,13 +234,13 @@ def _members(directory: Path, entry: Entry, item: Node, inputs: list[Input]) -> 
     stacks = {seen.path for seen in inputs}
     easyconfigs = [name for name in names if name.endswith(SUFFIXES) and name not in stacks]
     if not easyconfigs:
-        raise ValueError(f"no easyconfig is found by {word}")
+        raise ValueError(f"{word} matches no easyconfig")
     for name in easyconfigs:
         yield Member(name, entry, item.mark, found=True)
 
 
 def _named_first(members: tuple[Member, ...]) -> tuple[Member, ...]:
-    """Without what a pattern finds and an entry names: what the entry says counts."""
+    """Without matches of a pattern that have their own entry, which takes precedence."""
     named = {member.easyconfig for member in members if not member.found}
     return tuple(member for member in members if not (member.found and member.easyconfig in named))
 

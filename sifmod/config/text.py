@@ -98,14 +98,16 @@ def _search_directory(text: str) -> str:
 
 def _env_name(text: str) -> str:
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", text):
-        raise ValueError(f"{shown(text)} cannot be a variable's name: use letters, digits and _, no digit first")
+        raise ValueError(
+            f"{shown(text)} is not a valid variable name: use letters, digits and _, not starting with a digit"
+        )
     return text
 
 
 def _no_tilde(text: str) -> str:
     # Environment Modules passes it to the shell unchanged
     if text.startswith("~") or ":~" in text:
-        raise ValueError(f"{shown(text)}: write the path in full, a shell may or may not replace the ~")
+        raise ValueError(f"{shown(text)}: write the full path, because a shell may not replace the ~")
     return text
 
 
@@ -143,7 +145,7 @@ def wrapper_item(value: object) -> tuple[str, str]:
     if not isinstance(name, str):
         raise PydanticCustomError("wrapper", "expected a name, or one name: command")
     if _match(_NAME, _NAME_RULE)(name) in RUNTIMES:
-        raise ValueError(f"a wrapper cannot be called {name}: it would stand in front of the runtime that it starts")
+        raise ValueError(f"a wrapper cannot be named {name}: it would hide the runtime that it starts")
     return name, command
 
 
@@ -152,12 +154,12 @@ def _command_line(text: str) -> None:
     try:
         words = shlex.split(text)
     except ValueError:
-        raise ValueError(f"a quotation mark in {shown(text)} is not closed") from None
+        raise ValueError(f"unclosed quotation mark in {shown(text)}") from None
     if not words or not words[0] or words[0].startswith("-"):
-        raise ValueError(f"expected a command with its first words, got {shown(text)}")
+        raise ValueError(f"expected a command, perhaps with its first arguments, got {shown(text)}")
 
 
-_NAME_RULE = "use letters, digits and . _ + -, a letter or digit first, no '..'"
+_NAME_RULE = "use letters, digits and . _ + -, starting with a letter or digit, without '..'"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 
 Pairs = tuple[tuple[str, str], ...]
@@ -167,7 +169,7 @@ NotEmpty = Annotated[str, Field(min_length=1), AfterValidator(_line)]
 Name = Annotated[str, Field(max_length=100), _matching(_NAME, _NAME_RULE)]
 Version = Annotated[str, Field(max_length=100), _matching(_NAME, _NAME_RULE), AfterValidator(_version)]
 VersionSuffix = Annotated[
-    str, Field(max_length=100), _matching(r"[A-Za-z0-9._+-]*", "use letters, digits and . _ + -, no '..'")
+    str, Field(max_length=100), _matching(r"[A-Za-z0-9._+-]*", "use letters, digits and . _ + -, without '..'")
 ]
 SifName = Annotated[
     str,
@@ -212,5 +214,5 @@ class Items:
 
 Package = Annotated[  # normalized as in PEP 503
     str,
-    expecting(r"[a-z0-9]+(-[a-z0-9]+)*-?\*?", "a package's name in small letters with `-`, `*` at its end at most"),
+    expecting(r"[a-z0-9]+(-[a-z0-9]+)*-?\*?", "a package name in lower case with `-`, and `*` only at its end"),
 ]

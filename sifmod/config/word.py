@@ -40,7 +40,7 @@ def wanted_easyconfig(word: str, site: Site) -> Path:
     path = Path(word)
     if foreign := _IMPORTED.get(path.suffix) or _IMPORTED.get(path.name):
         if _is_file(path):
-            hint = f"`sifmod import {shlex.quote(one_line(word))}` makes an easyconfig of it"
+            hint = f"`sifmod import {shlex.quote(one_line(word))}` converts it to an easyconfig"
             raise EasyconfigNotFoundError(f"{one_line(word)} is {foreign}, not an easyconfig of sifmod", hint)
     elif _IMAGE.match(word) or (path.suffix == ".sif" and _is_file(path)):
         raise _image(word, word)
@@ -102,9 +102,9 @@ def _hint(word: str, name: str, meant: list[Path], site: Site) -> str:
         lines.append(f"and {others} more: `sifmod search {shlex.quote(name)}`")
     match [*here, *lines]:
         case [] if word.endswith(tuple(_IMPORTED)):
-            return "`sifmod import FILE` makes an easyconfig of a file of another tool, once it is here"
+            return "`sifmod import FILE` converts another tool's file to an easyconfig; copy it to this machine first"
         case []:
-            return "`sifmod search WORDS` lists what there is"
+            return "`sifmod search WORDS` finds easyconfigs"
         case [only]:
             return f"did you mean {only}?"
         case several:

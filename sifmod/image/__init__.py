@@ -1,1 +1,1 @@
-"""From a reference to a verified SIF."""
+"""Turn a reference into a verified SIF."""

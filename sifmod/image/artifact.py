@@ -71,7 +71,7 @@ class FetchRequest:
     def build(self) -> "BuildPlan":
         """How it is built. Raises FetchError for an image without `build`."""
         if self.image.build is None:
-            raise FetchError(f"nothing says how {self.image.filename} is built")
+            raise FetchError(f"there is no `build` for {self.image.filename}")
         return self.image.build
 
 

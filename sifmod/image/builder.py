@@ -13,7 +13,7 @@ from sifmod.image.program import Program
 from sifmod.system import subordinate_ids
 
 ELSEWHERE = (
-    "build it where that is there, as on a machine of your own, and bring the SIF here: `sifmod push` it to a "
+    "build it on a machine that has it, for example your own, and bring the SIF here: `sifmod push` it to a "
     "registry, put it into a bundle (`sifmod stack bundle`), or copy it and name its path in `image.sources`"
 )
 
@@ -34,7 +34,7 @@ def way_to_build(program: Program | None) -> Way:
     Raises RuntimeMissingError without a runtime, and FetchError with the missing requirements if there is no method.
     """
     if program is None:
-        raise RuntimeMissingError("nothing is built here without apptainer or singularity", ELSEWHERE)
+        raise RuntimeMissingError("building needs apptainer or singularity", ELSEWHERE)
     why_closed = why_no_namespace()
     if os.geteuid() == 0:
         if why_closed or _has_all_capabilities():
@@ -61,7 +61,7 @@ def dockerfile_builder() -> str:
     """The path of buildah or podman for Dockerfiles. Raises FetchError with the missing requirements."""
     program = _found("buildah") or _found("podman")
     if not program:
-        raise FetchError("neither buildah nor podman is on PATH, and a Dockerfile needs one", ELSEWHERE)
+        raise FetchError("a Dockerfile needs buildah or podman, and neither is on PATH", ELSEWHERE)
     if os.geteuid() != 0 and (missing := why_no_ranges() or why_no_namespace()):
         raise FetchError(f"{Path(program).name} cannot build here: {missing}", ELSEWHERE)
     return program
@@ -85,9 +85,9 @@ def _user() -> str:
 def why_no_namespace() -> str:
     """Why this user cannot create a user namespace, found by trying; "" if it works."""
     if not (unshare := _found("unshare")):
-        return "unshare, which says whether user namespaces are open, is not on PATH"
+        return "unshare, which tests user namespaces, is not on PATH"
     tried = subprocess.run((unshare, "--map-root-user", "true"), capture_output=True, check=False)
-    return "" if tried.returncode == 0 else "user namespaces are closed to this user"
+    return "" if tried.returncode == 0 else "this user cannot create user namespaces"
 
 
 def _found(program: str) -> str:

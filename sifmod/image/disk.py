@@ -17,11 +17,11 @@ from sifmod.system import FILE_LIMIT, meaning, reason, size_text
 _LUSTRE = 0x0BD00BD0  # f_type of statfs(2)
 _LONGEST = 30.0  # seconds for lfs
 _HINT = (
-    "free some space (`sifmod gc` shows what it could remove), or choose another place with --prefix PATH"
-    " or the variable SIFMOD_PREFIX; for a file of its own with -o FILE"
+    "free some space (`sifmod gc` shows what it could remove), or choose another location with --prefix PATH or the "
+    "variable SIFMOD_PREFIX; for a single file use -o FILE"
 )
 NOTHING_WRITTEN = "nothing was written"
-KEPT = "what had arrived is kept"
+KEPT = "downloaded data is kept"
 _KEEP_SIZE = 1  # linux/falloc.h: allocate blocks, keep the size
 _NO_FALLOCATE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV, errno.EPERM)
 
@@ -147,7 +147,7 @@ def writing(path: Path, denied: str = "") -> Iterator[None]:
     except OSError as error:
         message = f"cannot write {path}: {reason(error)}"
         if meaning(error) == "full":
-            raise NoSpaceError(f"{message}; what was written of it was removed", _HINT) from error
+            raise NoSpaceError(f"{message}; the partial file was removed", _HINT) from error
         raise _explained(error, message, denied) from error
 
 

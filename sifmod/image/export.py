@@ -148,7 +148,7 @@ def _configure(section: dict[str, object]) -> tuple[dict[str, str], str, tuple[s
         "rc.local": _RC_LOCAL,
     }
     named = ", ".join(lost)
-    return documents, workdir, (f"left out, because a line of enroot's cannot hold it: {named}",) if lost else ()
+    return documents, workdir, (f"left out, because enroot's files cannot express it: {named}",) if lost else ()
 
 
 def _words(given: object) -> str:
@@ -241,8 +241,8 @@ def _unpack(reader: SquashfsReader, top: bytes, told: Callable[[int], None]) -> 
             left.setdefault(lost, []).append(place[len(top) + 1 :])
     os.chmod(top, reader.root.mode | 0o700)  # noqa: PTH101 (bytes); so that it can be moved into its place
     return tuple(
-        f"left out, because this user or file system cannot have them: {what} ({len(paths)}, such as"
-        f" {one_line(os.fsdecode(b'/' + paths[0]))})"
+        f"left out, because this user or file system does not support them: {what} ({len(paths)}, such as "
+        f"{one_line(os.fsdecode(b'/' + paths[0]))})"
         for what, paths in sorted(left.items())
     )
 

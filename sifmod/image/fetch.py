@@ -109,7 +109,7 @@ def _none_worked(image: ImagePlan, failures: Sequence[Failure]) -> FetchError:
     told = f"no source of the image {image.filename} worked"
     if image.build and image.build.base:
         told = f"the image {image.filename} could not be built"
-    return FetchError(f"{told}, and none was stored\n{reasons}{where}", "\n".join(hints))
+    return FetchError(f"{told}; nothing was stored\n{reasons}{where}", "\n".join(hints))
 
 
 def _promised(request: FetchRequest) -> Artifact | None:
@@ -150,7 +150,7 @@ def _fetch_past_mirrors(request: FetchRequest) -> Artifact:
         except FetchError as second:
             second.message += f"\n    before that, with the mirror {names}: {error.message}"
             raise
-        note = f"taken from {own_place(reference).host}, for with the mirror {names}: {error.message}"
+        note = f"taken from {own_place(reference).host}, since the mirror {names} failed: {error.message}"
         return replace(artifact, notes=(note, *artifact.notes))
 
 
@@ -167,7 +167,7 @@ def _fetched(request: FetchRequest) -> Artifact | None:
     refuse_unsigned_kind(reference, request.settings)
     there = lent(request, image.sha256) or kind.pinned(request)
     if there is None and image.offline and not kind.is_local:
-        raise FetchError("not tried: it needs the network, and --offline was given")
+        raise FetchError("skipped: it needs the network, and --offline was given")
     with ExitStack() as stack:
         resumed = there is None and kind.resumable
         partial = stack.enter_context(store.partial(_key(reference, image))) if resumed else None
@@ -210,9 +210,9 @@ def _check_promise(reference: Reference, image: ImagePlan, fetched: Fetched) -> 
         return ()
     promised = image.conversion
     if reference.kind.ready_made:
-        raise _broken(image, fetched, "the file was replaced at its source, or damaged on its way")
+        raise _broken(image, fetched, "the file was replaced at its source or damaged in transit")
     if promised is None:
-        raise _broken(image, fetched, "a SIF made elsewhere has other bytes; `sifmod fetch` says what to promise")
+        raise _broken(image, fetched, "a SIF made elsewhere has other bytes; `sifmod fetch` prints the digest to pin")
     return _compare(image, promised, fetched)
 
 
@@ -220,29 +220,29 @@ def _compare(image: ImagePlan, promised: ConversionPlan, fetched: Fetched) -> tu
     found = tree_digest(fetched.path)
     if found != promised.tree:
         raise ImageError(
-            f"the files in {image.filename} are not the promised ones, and nothing of it was kept\n"
-            f"    expected {promised.tree}\n    got      {found}",
+            f"the files in {image.filename} differ from the expected ones; the image was discarded\n    expected "
+            f"{promised.tree}\n    got      {found}",
             "the image was replaced at its source; correct `conversion:` only if you know why it changed",
         )
     made = fetched.origin
     same = (made.compression, sorted(made.tools)) == (promised.compression, sorted(promised.tools))
     what = "the same tools on another machine" if same else "other versions of the tools"
-    return (f"{what} made another SIF than the promised one; the files in it are the same",)
+    return (f"{what} made a SIF with another digest than expected; its files are the same",)
 
 
 def _broken(image: ImagePlan, fetched: Fetched, likely: str) -> ImageError:
     return ImageError(
-        f"the SHA-256 of {image.filename} is not the promised one, and nothing of it was kept\n"
-        f"    expected {image.sha256}\n    got      {fetched.sha256}",
+        f"{image.filename} has a wrong SHA-256 and was discarded\n    expected {image.sha256}\n    got      "
+        f"{fetched.sha256}",
         f"{likely}; correct `sha256:` in the easyconfig only if you know why it changed",
     )
 
 
 def _to_pin(reference: Reference, fetched: Fetched) -> tuple[str, ...]:
     if reference.kind.ready_made:
-        return (f"no digest was promised; to pin this image add to `image:`  sha256: {fetched.sha256}",)
+        return (f"no digest is pinned; to pin this image add to `image:`  sha256: {fetched.sha256}",)
     if reference.kind.location == "repository" and not reference.digest:
         digest = fetched.origin.index or fetched.origin.manifest
         pinned = f"{reference.kind.name}://{reference.location}@{digest}"
-        return (f"no digest was promised; to pin this image write its source as  {pinned}",)
+        return (f"no digest is pinned; to pin this image write its source as  {pinned}",)
     return ()

@@ -76,8 +76,8 @@ def find_wrappers(rootfs: Rootfs, described: ImageDescription, search: Search) -
     names = [name for name in dict.fromkeys(wanted) if _is_name(name, search)]
     if len(names) > limits().wrappers:
         raise ImageError(
-            f"the image has {len(names)} commands to make wrappers of, more than {bound('wrappers')}",
-            "name those that are wanted in `wrappers`, instead of auto",
+            f"the image has {len(names)} commands for wrappers, more than {bound('wrappers')}",
+            "list the wanted commands in `wrappers` instead of auto",
         )
     found = [(name, place) for name in names if (place := first_with(name, (*places, *path, *_BASE, *elsewhere)))]
     commands = [

@@ -15,8 +15,8 @@ from sifmod.image.reference import Reference
 from sifmod.image.sources.source_kinds import parse
 
 _UNASKED = frozenset(("torch", "tensorflow", "jax", "paddle"))  # frameworks whose own name an image may have
-_NOTHING = "nothing: the image does not say one"
-CALLED = "what the image is called"
+_NOTHING = "nothing in the image"
+CALLED = "the image's name"
 _SPELLED = {"python": "Python", "julia": "Julia", "r-base": "R", "r-ver": "R"}
 _MODULES = {"PyTorch": "torch", "TensorFlow": "tensorflow", "jax": "jax"}  # that import without a GPU
 _SAYS_NOTHING = (

@@ -18,5 +18,5 @@ def check_holes(paths: Iterable[Path], place: Path, hint: str) -> None:
             status = path.lstat()
         there = status.st_blocks * 512
         if stat.S_ISREG(status.st_mode) and status.st_size > free and there < status.st_size // 2:
-            sizes = f"{size_text(status.st_size)}, of which {size_text(there)} are there"
+            sizes = f"{size_text(status.st_size)}, of which {size_text(there)} are allocated"
             raise FetchError(f"{path} has {sizes}, and {size_text(free)} are free for the image", hint)

@@ -1,16 +1,16 @@
-"""Printable text: what an image says about itself, made harmless to show and small enough to keep."""
+"""Printable text: metadata of an image, safe to print and small enough to store."""
 
 LINE = 4096  # letters of a label, a variable, a word
 TEXT = 1 << 16  # letters of a definition or a script
 
 
 def line(text: str, most: int = LINE) -> str:
-    r"""One line of at most `most` letters of `text`; what no terminal should be sent is spelled: `\x1b`, `\n`."""
+    r"""One line of at most `most` characters of `text`; control characters are escaped: `\x1b`, `\n`."""
     return _printable(text, most, "")
 
 
 def block(text: str, most: int = TEXT) -> str:
-    r"""The same with line ends and tabs as they are."""
+    r"""The same, keeping line ends and tabs."""
     return _printable(text, most, "\n\t")
 
 

@@ -1,4 +1,4 @@
-"""Program: the runtime as it is installed here, asked once a process, and a table of what versions cannot do."""
+"""Program: the installed runtime, probed once per process, and a table of the limitations of versions."""
 
 import gzip
 import os
@@ -22,7 +22,7 @@ Version = tuple[int, int]
 
 @dataclass(frozen=True)
 class Program:
-    """A runtime: by its own word what it is, and how it mounts images."""
+    """A runtime: its version by its own output, and how it mounts images."""
 
     kind: Kind
     version: Version
@@ -34,13 +34,13 @@ class Program:
 
     @property
     def unbound(self) -> str:
-        """What its configuration keeps from being bound, in words; "" where that is nothing."""
+        """The binds that its configuration prevents, in words; "" for none."""
         keys = " and ".join(f"`{key}`" for key in self.forbids)
         return f"its configuration has {keys}: {_UNBOUND}" if keys else ""
 
     @property
     def name(self) -> str:
-        """As a message names it, e.g. `SingularityCE 4.3 without setuid`."""
+        """Its name for messages, e.g. `SingularityCE 4.3 without setuid`."""
         return f"{_NAMES[self.kind]} {'.'.join(map(str, self.version))} {self.installed}"
 
     @property
@@ -50,7 +50,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Limit:
-    """One thing that versions of one kind cannot do, and what helps."""
+    """A limitation of some versions, and its remedy."""
 
     subject: Subject
     kind: Kind
@@ -67,16 +67,22 @@ _NAMES: dict[Kind, str] = {
     "singularity": "Singularity",
     "unknown": "a runtime",
 }
-_UNBOUND = "what an image has no place for, such as the physical path of a linked home, is not bound"
+_UNBOUND = "paths that do not exist in the image, such as the physical path of a linked home, are not bound"
 _NO_ZSTD = "refuses an image whose squashfs is compressed with zstd"
-_GZIP = "sifmod converts images with gzip here; a SIF made elsewhere must have gzip too"
-_DIRECTORY = "keep the directory user-software, which `make-squashfs` leaves as it is"
+_GZIP = "sifmod converts images with gzip here; SIFs made elsewhere must have gzip too"
+_DIRECTORY = "keep the directory user-software, which `make-squashfs` does not change"
 _EXTRACTS = "extracts the whole image before each command"
 LIMITS = (
     Limit("zstd", "apptainer", _NO_ZSTD, _GZIP, before=(1, 4)),
     Limit("zstd", "singularity-ce", _NO_ZSTD, _GZIP),
     Limit("zstd", "singularity", _NO_ZSTD, _GZIP),
-    Limit("lz4", "singularity-ce", f"{_EXTRACTS} where it has lz4 and its squashfuse has not", _GZIP, setuid=False),
+    Limit(
+        "lz4",
+        "singularity-ce",
+        f"{_EXTRACTS} if the image has lz4 and the runtime's squashfuse does not support it",
+        _GZIP,
+        setuid=False,
+    ),
     Limit("mount", "singularity-ce", _EXTRACTS, "install version 4.1 or later, or its setuid form", (4, 1), False),
     Limit("mount", "singularity", _EXTRACTS, "install SingularityCE 4.1 or later, or Apptainer", setuid=False),
     Limit("image bind", "singularity-ce", "cannot bind a squashfs file", _DIRECTORY, setuid=False),
@@ -91,11 +97,11 @@ LIMITS = (
     Limit(
         "variables",
         "singularity-ce",
-        "reads no variable that begins with APPTAINER",
-        "set SINGULARITY_… and SINGULARITYENV_…",
+        "ignores variables that start with APPTAINER",
+        "use SINGULARITY_… and SINGULARITYENV_…",
     ),
 )
-"""What a version cannot do, all of it in this table (docs/runtimes.md says where each was seen)."""
+"""All limitations of versions (docs/runtimes.md says where each was observed)."""
 
 
 def limits(program: Program) -> tuple[Limit, ...]:
@@ -109,9 +115,9 @@ def limits(program: Program) -> tuple[Limit, ...]:
 
 
 def ask(path: str, system: Path = Path("/")) -> Program | None:
-    """What the program at `path` is; None where there is none. `system` is where the kernel's configuration is.
+    """Probe the program at `path`; None if it does not exist. `system` is the root of the kernel's configuration.
 
-    The program is asked, since `singularity` may be a link to either. One that answers something else is unknown.
+    The program is run, since `singularity` may be a link to either. Any other answer gives an unknown runtime.
     """
     if not path or not os.access(path, os.X_OK):
         return None
@@ -135,7 +141,7 @@ def _ask(path: str, _: tuple[int, int, int], system: Path) -> Program:
 
 
 def _answer(path: str, word: str) -> Ended:
-    """What the program says, without a trace of it in the home directory."""
+    """The program's output; nothing is written in the home directory."""
     with tempfile.TemporaryDirectory() as scratch:
         others = {
             name: value for name, value in os.environ.items() if not name.startswith(("SINGULARITY", "APPTAINER"))
@@ -150,7 +156,7 @@ def _package(build: Mapping[str, str]) -> str:
 
 
 def _configuration(file: str) -> dict[str, str]:
-    """What its configuration says, by key; nothing where it cannot be read."""
+    """Its configuration, by key; empty if it cannot be read."""
     try:
         text = Path(file).read_text(errors="replace")
     except OSError:
@@ -167,7 +173,7 @@ def _forbids(configuration: Mapping[str, str], *, setuid: bool) -> tuple[str, ..
 
 
 def _has_setuid(build: Mapping[str, str], configuration: Mapping[str, str]) -> bool:
-    """Whether the build's configuration leads to a starter that is root's and setuid, and which is allowed to be."""
+    """Whether the build's configuration names a starter that is setuid root, and is allowed to be."""
     try:
         starter = Path(build.get("LIBEXECDIR", ""), _package(build), "bin", "starter-suid").stat()
     except OSError:
@@ -178,9 +184,9 @@ def _has_setuid(build: Mapping[str, str], configuration: Mapping[str, str]) -> b
 
 
 def mounts_zstd(system: Path = Path("/")) -> bool | None:
-    """Whether the running kernel reads zstd in a squashfs; None where its configuration cannot be read.
+    """Whether the running kernel reads zstd in a squashfs; None if its configuration cannot be read.
 
-    It is looked for where distributions put it. `system` is where `proc`, `boot` and `lib` are.
+    It searches the paths that distributions use. `system` is the root of `proc`, `boot` and `lib`.
     """
     release = os.uname().release
     for path in ("proc/config.gz", f"boot/config-{release}", f"lib/modules/{release}/config"):

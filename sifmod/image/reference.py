@@ -1,4 +1,4 @@
-"""A Reference: one source of an image, taken apart; and its SourceKind: all that is known of its kind."""
+"""A Reference: a parsed source of an image; and its SourceKind, with all properties of the kind."""
 
 import ipaddress
 import re
@@ -29,8 +29,8 @@ _REPOSITORY = re.compile(f"{_PART}(/{_PART})*")
 class Reference:
     """One source: its kind and its parts.
 
-    `location` is what the kind says: a path or a bare name, a URL, or what stands between `//` and the tag. `tag` and
-    `digest` (`sha256:…`) are empty when not given.
+    `location` depends on the kind: a path or a bare name, a URL, or the text between `//` and the tag. `tag` and
+    `digest` (`sha256:…`) may be empty.
     """
 
     kind: "SourceKind"
@@ -41,7 +41,7 @@ class Reference:
 
     @property
     def shown(self) -> str:
-        """The source as messages and receipts have it."""
+        """The source for messages and receipts."""
         return shown(self.source)
 
     @property
@@ -58,7 +58,7 @@ class Reference:
 
 
 def in_a_registry(text: str) -> str:
-    """A hint for what is no source and may be the name of an image in a registry; "" for what cannot be one."""
+    """A hint for an invalid source that may be the name of an image in a registry; "" for any other."""
     if not text.endswith(".sif") and re.fullmatch(
         f"({_HOST.pattern}/)?{_REPOSITORY.pattern}(:{_TAG.pattern}|@{_DIGEST.pattern})?", text
     ):
@@ -71,7 +71,7 @@ def after_scheme(source: str) -> str:
 
 
 def refused(source: str, what: str, hint: str = "") -> FetchError:
-    """The error for a source; a password in it is not repeated."""
+    """The error for a source, without its password."""
     return FetchError(f"source {shown(source)}: {what}", hint)
 
 
@@ -85,7 +85,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_layout(kind: "SourceKind", source: str) -> Reference:
-    """`PATH`, `PATH:TAG` or `PATH@DIGEST` behind the scheme."""
+    """`PATH`, `PATH:TAG` or `PATH@DIGEST` after the scheme."""
     rest = after_scheme(source)
     path, at, digest = rest.partition("@")
     if at and not _DIGEST.fullmatch(digest):
@@ -99,16 +99,15 @@ def parse_layout(kind: "SourceKind", source: str) -> Reference:
 
 
 def parse_repository(kind: "SourceKind", source: str) -> Reference:
-    """`//REGISTRY/REPOSITORY`, with `:TAG`, `@DIGEST` or both behind it. Of both the digest decides."""
+    """`//REGISTRY/REPOSITORY`, with `:TAG`, `@DIGEST` or both; a digest takes precedence."""
     rest = after_scheme(source)
     if shown(source) != source:
         hint = (
-            "log in with `apptainer registry login` (docker's and podman's logins do as well), and write "
-            f"{kind.name}://"
+            f"log in with `apptainer registry login` (logins of docker and podman also work), and write {kind.name}://"
         )
         raise refused(
             source,
-            "a login (what stands before its @) does not belong in a source",
+            "a source must not contain a login (the text before @)",
             f"{hint}REGISTRY/REPOSITORY without it",
         )
     name, at, digest = rest.removeprefix("//").partition("@")
@@ -127,39 +126,39 @@ def parse_repository(kind: "SourceKind", source: str) -> Reference:
 def _check_name(reference: Reference) -> None:
     repository = reference.location.removeprefix(f"{reference.host}/")
     if not (host := _HOST.fullmatch(reference.host)) or int((host["port"] or ":1")[1:]) not in range(1, 65536):
-        raise refused(reference.source, f"no registry is called {reference.host!r}")
+        raise refused(reference.source, f"{reference.host!r} is not a valid registry name")
     if not _REPOSITORY.fullmatch(repository):
-        hint = "names of repositories are lower-case letters and digits, separated by . _ - and /"
-        raise refused(reference.source, f"no registry has a repository {repository!r}", hint)
+        hint = "repository names have lower-case letters and digits, separated by . _ - and /"
+        raise refused(reference.source, f"{repository!r} is not a valid repository name", hint)
 
 
 Directories = tuple[str, ...]
 
 
 def nothing(*_: object) -> None:
-    """The answer where a kind has none."""
+    """The answer for a kind without one."""
 
 
 def no_files(_reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
-    """No file here says which image it is."""
+    """No local file decides which image it is."""
     return ()
 
 
 def says_nothing(reference: Reference, _arch: str, _settings: "Settings") -> "ImageDescription":
-    """Raise FetchError: only the fetched image can be described."""
+    """Raise FetchError, because only the fetched image can be described."""
     raise FetchError(
-        f"{line(reference.shown)} says nothing about itself before it is fetched",
-        "fetch it, then look at the file: sifmod fetch -o FILE.sif REFERENCE; sifmod show FILE.sif",
+        f"{line(reference.shown)} cannot be described before it is fetched",
+        "fetch it, then show the file: sifmod fetch -o FILE.sif REFERENCE; sifmod show FILE.sif",
     )
 
 
 Location = Literal["path", "url", "repository", "library", "definition", "recipe"]
-"""What the location of a reference is; the runtime alone makes something of a library's and of a definition."""
+"""The type of a reference's location; only the runtime interprets those of a library and of a definition."""
 
 
 @dataclass(frozen=True)
 class SourceKind:
-    """One kind of source, in one value. No field has a default, so that a forgotten one is a type error.
+    """All properties of a kind of source. No field has a default, so that a forgotten one is a type error.
 
     A new kind is one file in sources/ and one line in sources/kinds.py; CONTRIBUTING.md has the recipe.
     """
@@ -178,7 +177,7 @@ class SourceKind:
     fetch: "Callable[[Fetching], Fetched]"  # to `incoming`, or one that is stored; raises FetchError, ImageError
 
     def reference(self, source: str) -> Reference:
-        """`source`, taken apart; raises FetchError."""
+        """Parse `source`; raises FetchError."""
         return self.parse(self, source)
 
     @property
@@ -188,12 +187,12 @@ class SourceKind:
 
     @property
     def ready_made(self) -> bool:
-        """Whether the SIF was made elsewhere: it has the same bytes each time, and can be signed."""
+        """Whether the SIF was made elsewhere: its bytes never change, and it can be signed."""
         return self.open is None and self.location not in ("definition", "recipe")
 
     @property
     def resumable(self) -> bool:
-        """Whether sifmod downloads it: what has arrived stays for the next run."""
+        """Whether sifmod downloads it: a partial download stays for the next run."""
         return self.location in ("url", "repository")
 
     @property
@@ -203,17 +202,17 @@ class SourceKind:
 
 
 def the_location(reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
-    """The file that it names says which image it is."""
+    """The named file decides which image it is."""
     return (reference.location,)
 
 
 def size_of_location(request: "FetchRequest") -> int | None:
-    """Bytes of the file or the directory that it names."""
+    """The size of the named file or directory in bytes."""
     return size_here((request.reference.location,))
 
 
 def size_here(paths: tuple[str, ...]) -> int | None:
-    """Bytes of the first of `paths` that exists, with all files in it; None where none does."""
+    """Bytes of the first of `paths` that exists, with all files in it; None if none exists."""
     found = next((path for path in map(Path, paths) if path.exists()), None)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Settings: how a site and a user want images fetched and converted. None of it decides what a module is."""
+"""Settings: how to fetch and convert images. None of them decides a module's content."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +9,14 @@ Policy = Literal["off", "warn", "require"]
 
 @dataclass(frozen=True)
 class Striping:
-    """Lustre striping of images: over how many targets, and how many bytes a stripe."""
+    """Lustre striping of images: the number of targets, and the bytes per stripe."""
 
     count: int
     size: int  # bytes
 
 
 class SharedBlobs(NamedTuple):
-    """Layers that several images of one run have: those that are there are read, the others kept there."""
+    """A directory for layers that several images of one run share: existing ones are read, others are kept there."""
 
     directory: Path
     digests: frozenset[str]  # sha256:…
@@ -24,7 +24,7 @@ class SharedBlobs(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything about fetching that is not about one image."""
+    """All settings for fetching that do not depend on an image."""
 
     connections: int = 4  # to one server at a time
     processors: int = 1  # threads that compress

@@ -1,7 +1,7 @@
-"""The environment of a SIF for an OCI image: the config's, or what the runtime's shell makes of a definition's scripts.
+"""The environment of a SIF for an OCI image: the config's, or the result of a definition's scripts in the shell.
 
 A SIF whose scripts do more than its config is started twice, contained: without the host's variables, home and network,
-with other homes, PATHs, directories, host names, process numbers and, where that can be, users. What differs belongs to
+with different homes, PATHs, directories, host names, process numbers and, if possible, users. What differs belongs to
 no image.
 """
 
@@ -34,18 +34,18 @@ _LIBRARIES = "/.singularity.d/libs"  # where --nv puts them
 
 @dataclass(frozen=True)
 class SifEnvironment:
-    """Variables by name, and notes about what was left out and why."""
+    """Variables by name, and notes about skipped variables with the reason."""
 
     variables: dict[str, str]
     notes: tuple[str, ...]
 
 
 class _CannotStartError(Exception):
-    """Why the runtime has not said what the environment is."""
+    """The reason why the runtime could not report the environment."""
 
 
 def sif_environment(path: Path, documents: Documents, runtime: Runtime) -> SifEnvironment:
-    """The environment of the SIF at `path`, which says `documents`. Raises what reading it raises."""
+    """The environment of the SIF at `path` with these `documents`. Raises errors of reading."""
     scripted = documents.environment
     read = dict(scripted.variables)
     config = dict(text.partition("=")[::2] for text in (documents.config.env if documents.config else ()))
@@ -54,7 +54,7 @@ def sif_environment(path: Path, documents: Documents, runtime: Runtime) -> SifEn
     try:
         one, two = _of_two_starts(path, runtime)
     except _CannotStartError as error:
-        return SifEnvironment(read, (*scripted.notes, f"{error}: the environment is what its scripts say without it"))
+        return SifEnvironment(read, (*scripted.notes, f"{error}: the environment is read from its scripts"))
     return _agreed(one, two, config, scripted)
 
 
@@ -98,7 +98,7 @@ def _is_text(text: str) -> bool:
 
 
 def _of_two_starts(path: Path, runtime: Runtime) -> tuple[dict[str, str], dict[str, str]]:
-    """The variables in a container of the image, as two users on two hosts have them."""
+    """The variables in a container of the image, for two users on two hosts."""
     if not runtime.path:
         raise _CannotStartError("no runtime was found")
     with open_rootfs(path, read_sif(path)) as rootfs:
@@ -121,7 +121,7 @@ def _of_two_starts(path: Path, runtime: Runtime) -> tuple[dict[str, str], dict[s
 def _started(
     path: Path, runtime: Runtime, words: tuple[str, ...], search: str, command: tuple[str, ...]
 ) -> dict[str, str]:
-    """The variables in one container; where root may not do all that a setuid start asks for, in a user namespace."""
+    """The variables in one container; in a user namespace if root lacks a capability for a setuid start."""
     try:
         return _said(path, runtime, words, search, command)
     except _CannotStartError as error:

@@ -1,7 +1,7 @@
-"""A SIF to an OCI image: one layer of its root file system, or of what it has beyond a base; and its config.
+"""Convert a SIF to an OCI image: a layer of its root file system, or of its difference to a base; and its config.
 
-The layer is a tar stream (PAX) in gzip, the same bytes for the same SIF. It is made anew each time that it is read, so
-that neither memory nor disk is taken for it.
+The layer is a tar stream (PAX) in gzip, the same bytes for the same SIF. It is generated each time it is read, so that
+it needs neither memory nor disk.
 """
 
 import hashlib
@@ -55,7 +55,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Base:
-    """The image that a SIF goes on from: its SIF here, its config, and the layers that a registry has."""
+    """The base image of a SIF: its local SIF, its config, and its layers in a registry."""
 
     path: Path
     config: ImageConfig
@@ -64,7 +64,7 @@ class Base:
 
 @dataclass(frozen=True)
 class Content:
-    """What a layer holds: of the SIF at `path` all, or the paths `changed`; and whiteouts for `gone`."""
+    """The content of a layer: all of the SIF at `path`, or the paths `changed`; and whiteouts for `gone`."""
 
     path: Path
     changed: frozenset[bytes] | None = None
@@ -73,7 +73,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Converted:
-    """An OCI image of a SIF. `layer` is the one that is made of the SIF's `content`, the last of its manifest."""
+    """An OCI image of a SIF. `layer` is made from the SIF's `content`, and is the last of its manifest."""
 
     manifest: bytes
     config: bytes
@@ -86,11 +86,11 @@ class Converted:
 
 
 def convert(path: Path, base: Base | None, runtime: Runtime, take: Callable[[bytes, int], None]) -> Converted:
-    """The OCI image of the SIF at `path`; over a `base` its layer is what was added, changed and removed.
+    """The OCI image of the SIF at `path`; on a `base` its layer has what was added, changed and removed.
 
-    Where a definition made its environment, `runtime` starts it to learn that. Reads all of it; `take` is given each
-    piece of the layer, and how many bytes there are with it. Raises ImageError for a SIF that is damaged or whose file
-    system is no squashfs.
+    If a definition sets its environment, `runtime` starts it to find the variables. Reads all of it; `take` is called
+    with each piece of the layer, and the number of bytes so far. Raises ImageError for a SIF that is damaged or whose
+    file system is no squashfs.
     """
     info = read_sif(path)
     documents = read_documents(path, info)
@@ -119,7 +119,7 @@ def convert(path: Path, base: Base | None, runtime: Runtime, take: Callable[[byt
 
 
 def layer_bytes(content: Content, start: int) -> Iterator[bytes]:
-    """The layer that holds `content`, from the byte `start` on."""
+    """The layer with `content`, from the byte `start` on."""
     for piece in _gzip(_tar(content), lambda _: None):
         if start < len(piece):
             yield piece[start:]
@@ -127,12 +127,12 @@ def layer_bytes(content: Content, start: int) -> Iterator[bytes]:
 
 
 def descriptor_data(descriptor: Descriptor) -> dict[str, object]:
-    """As a manifest has it."""
+    """Its descriptor in a manifest."""
     return {"mediaType": descriptor.media_type, "digest": descriptor.digest, "size": descriptor.size}
 
 
 def json_bytes(content: object) -> bytes:
-    """As short as JSON can be."""
+    """The shortest JSON."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
@@ -147,12 +147,12 @@ def _gzip(pieces: Iterator[bytes], count: Callable[[bytes], object]) -> Iterator
 
 @contextmanager
 def opened(path: Path) -> Iterator[SquashfsReader]:
-    """The file system in a SIF. Raises ImageError where it is no squashfs, and what reading raises."""
+    """The file system in a SIF. Raises ImageError unless it is a squashfs, and errors of reading."""
     info = read_sif(path)
     (system,) = struct.unpack_from("<i", info.primary.extra)
     if system != SQUASHFS:
         raise ImageError(
-            f"the files of {path} cannot be read: they are in no squashfs, or encrypted",
+            f"the files of {path} cannot be read: they are not in a squashfs, or encrypted",
             _AS_SIF,
         )
     with open_rootfs(path, info) as rootfs:
@@ -160,7 +160,7 @@ def opened(path: Path) -> Iterator[SquashfsReader]:
 
 
 def _walk(reader: SquashfsReader) -> Iterator[tuple[bytes, Stat, int]]:
-    """Path, inode and the inode's reference of everything that is not the tools' own."""
+    """Path, inode and the inode's reference for everything except the tools' own files."""
     yield b".", reader.root, -1
     for path, stat, reference in reader.walk():
         of_the_tools = _OF_THE_TOOLS.fullmatch(path) or stat.target.startswith(b".singularity.d/")
@@ -176,7 +176,7 @@ def _unsaid(path: bytes, why: str) -> ImageError:
 
 
 def _difference(path: Path, base: Path) -> Content:
-    """What the SIF has otherwise than its base. Where one name of an inode is in the layer, all are."""
+    """The difference between the SIF and its base. If one name of an inode is in the layer, all are."""
     with opened(path) as reader, opened(base) as below:
         before = {path: stat for path, stat, _ in _walk(below)}
         directories, names, changed = {b""}, dict[int, list[bytes]](), set[bytes]()
@@ -264,7 +264,7 @@ def _header(info: tarfile.TarInfo) -> bytes:
 def _config(
     documents: Documents, environment: SifEnvironment, info: SifInfo, base: Base | None, diff_id: str
 ) -> tuple[dict[str, object], tuple[str, ...]]:
-    """The config of the image, and notes about what an OCI image cannot say."""
+    """The config of the image, and notes about what an OCI image cannot express."""
     said = documents.config
     section, notes = image_section(documents, environment)
     history = json.loads(base.config.raw).get("history") if base else None
@@ -282,7 +282,7 @@ def _config(
 
 
 def image_section(documents: Documents, environment: SifEnvironment) -> tuple[dict[str, object], tuple[str, ...]]:
-    """How the image is to be started, as the `config` of an OCI image says it, and notes about what that cannot say."""
+    """How to start the image, as the `config` of an OCI image, and notes about what it cannot express."""
     said = documents.config
     whole = json.loads(said.raw) if said else {}
     section: dict[str, object] = dict(whole.get("config") or {})
@@ -300,12 +300,12 @@ def image_section(documents: Documents, environment: SifEnvironment) -> tuple[di
 
 
 def _entrypoint(script: str) -> tuple[list[str] | None, tuple[str, ...]]:
-    """A runscript as an entrypoint: its text, for the shell that it names."""
+    """A runscript as an entrypoint: its text, run by the shell that it names."""
     if not script.strip():
         return None, ()
     shell = _SHELL.match(f"{script}\n")
     if not script.startswith("#!"):
         return ["/bin/sh", "-c", script, "runscript"], ()
     if shell is None:
-        return None, ("the runscript is left out: it is for another program than a shell",)
+        return None, ("the runscript is left out: its interpreter is not a shell",)
     return [shell["shell"], "-c", script, "runscript"], ()

@@ -1,7 +1,7 @@
-"""Startable: whether the site's runtime starts a SIF, by the compression of its squashfs; the only place that decides.
+"""Startable: whether the site's runtime can start a SIF, by the compression of its squashfs; decided only here.
 
-What is not known (another file system than squashfs, a runtime that does not say what it is) counts as startable, and
-`auto` then makes what every runtime reads. The architecture is the SIF's header's affair: see sif/header.py.
+If it is unknown (a file system other than squashfs, an unknown runtime), the SIF counts as startable, and `auto`
+chooses a compression that every runtime reads. sif/header.py checks the architecture.
 """
 
 import shlex
@@ -21,7 +21,7 @@ _HEAD = struct.Struct("<4s16xH")  # of a superblock: its magic and the compressi
 
 
 def reads(compression: str, program: Program | None) -> bool | None:
-    """Whether `program` starts an image of this compression; None where that is not known."""
+    """Whether `program` starts an image with this compression; None if unknown."""
     if program is None or program.kind in ("unknown", "singularity-pro"):
         return None if compression != "gzip" else True
     if any(row.subject == compression == "zstd" for row in limits(program)):
@@ -30,34 +30,35 @@ def reads(compression: str, program: Program | None) -> bool | None:
 
 
 def why_not(compression: str, program: Program | None) -> str:
-    """Why `program` does not start an image of this compression; "" where it does, and where that is not known."""
+    """The reason why `program` cannot start an image with this compression; "" if it can, or if unknown."""
     if program is None or reads(compression, program) is not False:
         return ""
     refused = next((row.text for row in limits(program) if row.subject == compression), "")
     return (
-        f"{program.name} {refused}" if refused else f"{program.name} mounts by the kernel, which has no {compression}"
+        f"{program.name} {refused}"
+        if refused
+        else f"{program.name} mounts with the kernel, which does not support {compression}"
     )
 
 
 def slow(compression: str, program: Program | None) -> str:
-    """What starting an image of this compression costs each time, where that is much; "" else."""
+    """The cost of each start of an image with this compression, if it is high; else ""."""
     if program is None:
         return ""
     return next((f"{program.name} {row.text}" for row in limits(program) if row.subject == compression == "lz4"), "")
 
 
 def why_not_here(path: Path, info: SifInfo, runtime: Runtime) -> str:
-    """Why `runtime` does not start the SIF at `path`; "" where it does, and where that is not known."""
+    """The reason why `runtime` cannot start the SIF at `path`; "" if it can, or if unknown."""
     compression = compression_of(path, info)
     why = why_not(compression, ask(runtime.path))
-    return f"its squashfs has {compression}, and {why}" if why else ""
+    return f"its squashfs is compressed with {compression}; {why}" if why else ""
 
 
 def check_startable(path: Path, info: SifInfo, request: FetchRequest) -> tuple[str, ...]:
-    """Hold a SIF against the runtime of `request`: notes about what starting it costs, or that it does not start.
+    """Check a SIF with the runtime of `request`: notes about a slow start, or that it cannot start.
 
-    Raises UnstartableError where it does not and the settings ask for one that does; the hint has the commands that
-    make one.
+    Raises UnstartableError if it cannot start and the settings require it; the hint has the commands that make one.
     """
     source, runtime = request.reference.shown, request.runtime
     if why := why_not_here(path, info, runtime):
@@ -69,7 +70,7 @@ def check_startable(path: Path, info: SifInfo, request: FetchRequest) -> tuple[s
 
 
 def compression_of(path: Path, info: SifInfo) -> str:
-    """gzip, zstd, … or unknown, as the squashfs of the SIF says; "" where its file system is another one."""
+    """The compression of the SIF's squashfs: gzip, zstd, … or unknown; "" for another file system."""
     with reading(path), path.open("rb") as file:
         file.seek(info.primary.offset)
         start = file.read(_HEAD.size)
@@ -84,6 +85,6 @@ def _again(source: str, info: SifInfo, runtime: Runtime) -> str:
     first = "" if local else f"sifmod fetch -o image.sif {shlex.quote(source)} && "
     pack = f"unsquashfs -o {info.primary.offset} -d image.root {file} && {runtime.kind} build image-gzip.sif image.root"
     return (
-        "if a registry has the image, give that as its source (docker://…): sifmod makes a SIF of it that starts here; "
-        f"else pack it anew:\n  {first}{pack}\nand give image-gzip.sif as the source"
+        "if a registry has the image, use that as its source (docker://…): sifmod converts it to a SIF that starts "
+        f"here; otherwise pack it again:\n  {first}{pack}\nand use image-gzip.sif as the source"
     )

@@ -1,4 +1,4 @@
-"""An image that the store holds already: by what gave it, and the digest that it stood for."""
+"""Find an image in the store, by its source and the digest of its content."""
 
 from pathlib import Path
 
@@ -14,13 +14,13 @@ Tools = tuple[tuple[str, str], ...]
 
 
 def stored(request: FetchRequest, digest: str, compression: str = "", tools: Tools = ()) -> Fetched | None:
-    """The SIF that the source of `request` gave for `digest` before, for its architecture; None where there is none.
+    """The stored SIF from the source of `request` with `digest`, for its architecture; None if there is none.
 
-    None too where everything is to be fetched afresh.
+    Also None if everything must be fetched again.
 
-    With a `compression` it is one that was converted with that, by these `tools`, or by ones that differ only in the
-    versions of libraries: its origin names those. But where the easyconfig promises a SIF that `tools` may make, what
-    other ones made will not do. A damaged one is passed over, so that it is fetched again.
+    With a `compression`, the SIF must have been converted with it, by these `tools` or others that only differ in
+    library versions, which its origin records. But if the easyconfig expects a SIF that `tools` may make, only these
+    tools are accepted. A damaged one is skipped, so that it is fetched again.
     """
     if request.settings.fresh:
         return None
@@ -33,7 +33,7 @@ def stored(request: FetchRequest, digest: str, compression: str = "", tools: Too
 
 
 def lent(request: FetchRequest, sha256: str | None) -> Fetched | None:
-    """The SIF of this digest, where another store has it; not with everything fetched afresh."""
+    """The SIF with this digest in another store; None if everything must be fetched again."""
     known = None if sha256 is None or request.settings.fresh else request.store.lent(sha256)
     if known is None or damaged(request.store, known[0]):
         return None
@@ -44,12 +44,12 @@ def lent(request: FetchRequest, sha256: str | None) -> Fetched | None:
 
 
 def to_bring(there: Fetched, request: FetchRequest) -> int:
-    """Bytes that come into the store for what is there: none but those of a copy of another store's."""
+    """Bytes that an existing image adds to the store: 0, except for a copy from another store."""
     return there.size if there.lent and request.image.link != "reference" else 0
 
 
 def damaged(store: ImageStore, path: Path) -> bool:
-    """Whether the stored image at `path` is not what its name says; it is read only where its header is no SIF's."""
+    """Whether the stored image at `path` does not match its digest; it is only read if its header is not a SIF's."""
     try:
         read_sif(path)
     except ImageError:

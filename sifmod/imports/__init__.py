@@ -1,1 +1,1 @@
-"""Other tools' files to what an easyconfig can say of them: read, never run."""
+"""Convert other tools' files to easyconfigs: files are read, never run."""

@@ -1,4 +1,4 @@
-"""What other tools tell a container runtime, by variables and command lines, as keys of an easyconfig."""
+"""Convert a container runtime's variables and command lines, as other tools write them, to keys of an easyconfig."""
 
 import re
 import shlex
@@ -24,13 +24,13 @@ _OWN = re.compile("(SIF|RUNSCRIPTS|EBROOT|EBVERSION|EBDEVEL)[A-Z0-9_]*|CONTAINER
 _ACTIVATES = re.compile(r"(?:source|\.) (/[A-Za-z0-9_./-]+)/bin/activate(?: ([A-Za-z0-9]+(?:[._-][A-Za-z0-9_]+)*))?")
 _EVALUATED = re.compile(r"[$`]")
 _OFF = ("", "0", "false", "False", "no")
-OPTIONAL = "binds: each is optional here, left out where its source is missing"
+OPTIONAL = "binds: all are optional here, skipped if their source is missing"
 _CONDA = ("CONDA_DEFAULT_ENV", "CONDA_EXE", "CONDA_PREFIX")
 
 
 @dataclass(frozen=True)
 class WithOptions:
-    """What options of singularity or apptainer mean."""
+    """Options of singularity or apptainer, translated."""
 
     binds: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()  # of cuda, rocm
@@ -40,34 +40,34 @@ class WithOptions:
 
 
 def is_for_a_shell(command: str) -> bool:
-    """Whether a command line holds more than words, outside single quotes."""
+    """Whether a command line contains shell syntax outside single quotes."""
     return bool(_SHELL.search(re.sub(r"'[^']*'", "", command)))
 
 
 def without_arguments(command: str) -> str:
-    """A command line without the user's own words (`"$@"` or `$*`) at its end."""
+    """A command line without the user's arguments (`"$@"` or `$*`) at its end."""
     command = command.strip()
     ending = next((words for words in ('"$@"', "$@", '"$*"', "$*") if command.endswith(words)), "")
     return command.removesuffix(ending).rstrip()
 
 
 def wrapper(name: str, command: str) -> Value:
-    """The item of `wrappers`; raises ValueError for a command line with a quotation mark that is not closed."""
+    """The item of `wrappers`; raises ValueError for a command line with an unclosed quotation mark."""
     words = shlex.split(command)
     if not words or not words[0] or words[0].startswith("-"):
-        raise ValueError("it does not begin with a command")
+        raise ValueError("it does not start with a command")
     return name if words == [name] else {name: " ".join(command.split()) if "'" not in command else command}
 
 
 def binds_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The bind paths of `a,b:c,d`, and the parts that cannot be one."""
+    """The bind paths of `a,b:c,d`, and the parts that are not valid bind paths."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     good = [part for part in parts if _BIND.fullmatch(part) and not is_root((*part.split(":"), part)[1])]
     return tuple(good), tuple(part for part in parts if part not in good)
 
 
 def options(words: list[str], where: str, before: WithOptions | None = None) -> WithOptions:
-    """The options at the head of `words`, added to those `before`."""
+    """The options at the start of `words`, added to those `before`."""
     before = before or WithOptions()
     binds, gpus, notes = (dict.fromkeys(kept) for kept in (before.binds, before.gpus, before.notes))
     env, rest = list(before.env), list(words)
@@ -85,13 +85,13 @@ def options(words: list[str], where: str, before: WithOptions | None = None) -> 
         elif name == "--env" and assigned and not re.search("[$`,\ue000-\uf8ff]", text):
             env.append((key, text))
         else:
-            notes[f"{where}: the option {name[:40]} is not carried over"] = None
+            notes[f"{where}: the option {name[:40]} is not imported"] = None
     return WithOptions(tuple(binds), tuple(gpus), tuple(env), tuple(notes), len(words) - len(rest))
 
 
 @dataclass
 class Found:
-    """The keys in the making."""
+    """The keys collected so far."""
 
     binds: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Found:
     activate: str = ""  # the command of WITH_CONDA
 
     def bind(self, text: str) -> None:
-        """The bind paths of a list with commas; sifmod's own are left out."""
+        """The bind paths of a comma-separated list, except sifmod's own."""
         good, bad = binds_of(text)
         for one in good:
             if one.endswith(":/runscripts"):
@@ -113,18 +113,18 @@ class Found:
                 self.user_software = True
             elif one not in self.binds:
                 self.binds.append(one)
-        self.notes.extend(f"bind path {one[:80]!r} depends on the user, or is no path" for one in bad)
+        self.notes.extend(f"bind path {one[:80]!r} depends on the user, or is not a path" for one in bad)
 
     def search(self, text: str) -> None:
-        """Directories in front of PATH inside; an empty one is the current directory, which is never meant."""
+        """Directories to prepend to PATH inside; an empty one, the current directory, is dropped."""
         for directory in text.split(":"):
             if not directory.startswith("/") or _EVALUATED.search(directory):
-                self.notes.append(f"PATH inside: {directory[:80]!r} is no directory to look in, and was left out")
+                self.notes.append(f"PATH inside: skipped {directory[:80]!r}, which is not a valid directory")
             elif directory not in ("/runscripts", *self.path):
                 self.path.append(directory)
 
     def set(self, name: str, value: str) -> None:
-        """A variable that the module sets, under the key that means it."""
+        """A variable that the module sets, under the matching key."""
         if _OWN.fullmatch(name):
             return  # every module of sifmod sets these
         if name.removeprefix("SINGULARITYENV_").removeprefix("APPTAINERENV_") == "WITH_CONDA":
@@ -137,28 +137,26 @@ class Found:
             if inside[1] in ("PREPEND_PATH", "PATH", "APPEND_PATH"):
                 self.search(value)
                 if inside[1] == "APPEND_PATH":
-                    self.notes.append(f"PATH inside: {value[:80]!r} goes in front of it here, not behind")
+                    self.notes.append(f"PATH inside: {value[:80]!r} is prepended here, not appended")
             elif _EVALUATED.search(value):
-                self.notes.append(
-                    f"variable {inside[1][:60]}: {value[:80]!r} is evaluated inside, and not carried over"
-                )
+                self.notes.append(f"variable {inside[1][:60]}: {value[:80]!r} is evaluated inside, and is not imported")
             else:
                 self._into(self.env, inside[1], value)
         else:
             self._into(self.host_env, name, value)
 
     def default(self, name: str, value: str) -> None:
-        """A variable that the module sets where the user has not."""
+        """A variable that the module sets unless the user has set it."""
         self._into(self.default_env, name, value)
 
     def _into(self, env: dict[str, str], name: str, value: str) -> None:
         if not _NAME.fullmatch(name) or len(name) > _LONGEST:
-            self.notes.append(f"variable {name[:60]!r}: this cannot be a name")
+            self.notes.append(f"variable {name[:60]!r}: invalid name")
         else:
             env[name] = value
 
     def keys(self) -> dict[str, Value]:
-        """What was found, as keys of an easyconfig."""
+        """The result, as keys of an easyconfig."""
         keys: dict[str, Value] = {}
         conda, path = self._conda()
         if conda:
@@ -179,18 +177,21 @@ class Found:
         return keys
 
     def _activated(self) -> Mapping[str, Value]:
-        """What WITH_CONDA says: an environment of conda where it names one, else the command as it is."""
+        """The value of WITH_CONDA: a conda environment if it activates one, else the unchanged command."""
         found = _ACTIVATES.fullmatch(self.activate)
         if found and found[2]:
             return {"conda": {"prefix": found[1], "env": found[2]}}
         if not self.activate.isprintable():
-            self.notes.append("WITH_CONDA: a value of several lines is not carried over")
+            self.notes.append("WITH_CONDA: a value of several lines is not imported")
             return {}
-        self.notes.append("activate: WITH_CONDA as it was; `conda` or `venv` costs no start of a shell, if it is one")
+        self.notes.append(
+            "activate: WITH_CONDA, unchanged; if it activates conda or a venv, prefer `conda` or `venv`, which start "
+            "no shell"
+        )
         return {"activate": self.activate}
 
     def _conda(self) -> tuple[Mapping[str, Value], list[str]]:
-        """`conda: {prefix, env}` where the three variables of an activation say just that, and the rest of PATH."""
+        """`conda: {prefix, env}` if the three variables of an activation mean exactly that, and the rest of PATH."""
         env, executable, home = (self.env.get(name, "") for name in _CONDA)
         prefix = executable.removesuffix("/bin/conda")
         if not env or prefix == executable or home != (prefix if env == "base" else f"{prefix}/envs/{env}"):
@@ -200,7 +201,7 @@ class Found:
 
 
 def optional(bind: str) -> Value:
-    """A bind path as an item of `binds`; OPTIONAL is the note that goes with it."""
+    """A bind path as an item of `binds`; OPTIONAL is the note for it."""
     source, target, options = (*bind.split(":"), "", "")[:3]
     spelled: dict[str, Value] = {"source": source}
     spelled |= {"target": target} if target not in ("", source) else {}
@@ -208,7 +209,7 @@ def optional(bind: str) -> Value:
 
 
 def vendor(source: str) -> str:
-    """Whose GPUs the name of an image says: cuda, rocm, or nothing."""
+    """The accelerator that an image's name indicates: cuda, rocm, or nothing."""
     if re.search(r"rocm|amdih|\bamd\b", source):
         return "rocm"
     return "cuda" if re.search(r"nvcr\.io|nvidia|cuda", source) else ""

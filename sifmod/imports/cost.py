@@ -1,4 +1,4 @@
-"""How much reading one file may cost: steps, depth and letters, so that no file makes it slow or large."""
+"""Limits for reading one file: steps, depth and length, so that no file takes much time or memory."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ MAX_TEXT = 1 << 20  # of one text
 
 
 class Budget:
-    """What is left of it; each method raises CannotImportError where that is not enough."""
+    """The remaining budget; each method raises CannotImportError when it is exceeded."""
 
     def __init__(self) -> None:
         self._steps = MAX_STEPS
@@ -29,10 +29,10 @@ class Budget:
             raise CannotImportError(f"it takes more than {MAX_STEPS} steps to evaluate")
 
     def letters(self, count: int) -> None:
-        """A text (or a list) of `count` letters (or items) is about to be made."""
+        """Account for a new text (or list) of `count` characters (or items)."""
         self._letters -= count
         if count > MAX_TEXT or self._letters < 0:
-            raise CannotImportError("it makes a text or a list that is too long")
+            raise CannotImportError("it creates a text or a list that is too long")
 
     @contextmanager
     def level(self) -> Iterator[None]:
@@ -46,7 +46,7 @@ class Budget:
 
 
 def read_text(path: Path) -> str:
-    """A file's text; raises CannotImportError for what is no regular file of at most 1 MiB of UTF-8."""
+    """A file's text; raises CannotImportError unless it is a regular file of at most 1 MiB of UTF-8."""
     try:
         if path.exists() and not path.is_file():
             raise CannotImportError("is not a regular file")
@@ -65,10 +65,10 @@ def read_text(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Imported:
-    """An easyconfig in the making: `keys` as in its file (`name`, `version` and `image` at least), in any order.
+    """A converted easyconfig: `keys` as in its file (`name`, `version` and `image` at least), in any order.
 
-    `notes` are one-line sentences: what was not carried over, or only nearly, and what was guessed. `publisher` tells
-    the file from others of the same name and version.
+    `notes` are one-line sentences: what was not imported, or only approximately, and what was guessed. `publisher`
+    distinguishes the file from others with the same name and version.
     """
 
     keys: Mapping[str, Value]
@@ -77,7 +77,7 @@ class Imported:
 
 
 class CannotImportError(SifmodError):
-    """A file, or the part of it that matters, cannot be read for certain without running it."""
+    """A file, or the part of it that matters, cannot be read reliably without running it."""
 
     exit_code = 5
 

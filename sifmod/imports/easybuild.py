@@ -1,4 +1,4 @@
-"""An EasyBuild easyconfig that installs a container, as LUMI's do, to an easyconfig of sifmod."""
+"""Convert an EasyBuild easyconfig that installs a container, such as LUMI's, to an easyconfig of sifmod."""
 
 import re
 import shlex
@@ -44,7 +44,7 @@ _RENAMED = {name.replace("conda-python", "python-conda"): name for name in get_a
 
 @dataclass
 class Scripts:
-    """What the commands install."""
+    """The files that the commands install."""
 
     wrappers: list[str] = field(default_factory=list)
     runscripts: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Scripts:
 
 
 def read_easybuild(path: Path) -> Imported:
-    """The easyconfig of the SIF among the sources; raises CannotImportError with the reason where there is none."""
+    """The easyconfig for the SIF among the sources; raises CannotImportError with the reason if there is none."""
     file = _File(evaluate(read_text(path)))
     commands = file.texts("postinstallcmds", raw=True)
     build, commands = read_build(commands, file.notes)
@@ -63,19 +63,19 @@ def read_easybuild(path: Path) -> Imported:
     if build:
         own = {key: file.filled(value) if isinstance(value, str) else value for key, value in build.items()}
         if own["from"] == filename and "sha256" in image:
-            file.notes.append(f"checksums: {filename} is the base now, whose digest is not promised")
+            file.notes.append(f"checksums: not imported, since {filename} is the base image here")
         image = {"build": own}
     found = Found(notes=file.notes)
     for name, value in file.map("modextravars").items():
         if INSTALLDIR in value and not _OWN.fullmatch(name):
-            file.notes.append(f"modextravars.{name}: a path in EasyBuild's directory is not carried over")
+            file.notes.append(f"modextravars.{name}: a path in EasyBuild's directory is not imported")
         else:
             found.set(name, value)
     conflicts = _footer(file, found)
     found.user_software = found.user_software or scripts.user_software
     inside = [bind for bind in found.binds if INSTALLDIR in bind]
     found.binds = [bind for bind in found.binds if bind not in inside]
-    file.notes.extend(f"bind path {bind}: in EasyBuild's directory, not carried over" for bind in inside)
+    file.notes.extend(f"bind path {bind}: in EasyBuild's directory, not imported" for bind in inside)
     keys = file.described() | file.named_by(path.stem) | found.keys() | {"image": image}
     keys |= _accelerator(file, filename, found.gpus)
     keys |= _conda(file, scripts, keys, filename)
@@ -89,7 +89,7 @@ def read_easybuild(path: Path) -> Imported:
 
 
 class _File:
-    """The constants of a file, with EasyBuild's templates filled in, and the notes made on the way."""
+    """The constants of a file, with EasyBuild's templates expanded, and the notes."""
 
     def __init__(self, constants: Constants) -> None:
         self.constants = constants
@@ -113,7 +113,7 @@ class _File:
         return self.filled(value) if isinstance(value, str) else ""
 
     def filled(self, text: str) -> str:
-        """With the templates that are known; others stay."""
+        """Expand known templates; others stay."""
         self._budget.letters(len(text) + text.count("%(") * max(map(len, self.templates.values())))
         return _TEMPLATE.sub(lambda found: self.templates.get(found[1], found[0]) if found[1] else "%", text)
 
@@ -123,7 +123,7 @@ class _File:
         self._budget.letters(sum(len(item) for item in items if isinstance(item, str)))
         found = tuple(item if raw else self.filled(item) for item in items if isinstance(item, str))
         if len(found) < len(items):
-            self.notes.append(f"{key}: only its texts are read")
+            self.notes.append(f"{key}: only its texts are imported")
         return found
 
     def map(self, key: str) -> Mapping[str, str]:
@@ -135,7 +135,7 @@ class _File:
             if isinstance(name, str) and isinstance(inner, str | int | float):
                 found[name] = self.filled(str(inner).replace("%(installdir)s", INSTALLDIR).replace("//%(", "/%("))
             else:
-                self.notes.append(f"{key}.{str(name)[:60]}: its value is no text")
+                self.notes.append(f"{key}.{str(name)[:60]}: its value is not a text")
         return found
 
     def image(self) -> tuple[str, Mapping[str, Value]]:
@@ -149,7 +149,7 @@ class _File:
         if len(sifs) != 1:
             reason = self.constants.unknown.get("sources", f"expected one SIF, got {len(sifs)}")
             raise CannotImportError(f"sources: {reason}")
-        self.notes.extend(f"sources: {name} is not carried over" for name in names if name and name not in sifs)
+        self.notes.extend(f"sources: {name} is not imported" for name in names if name and name not in sifs)
         urls = tuple(f"{url.rstrip('/')}/{sifs[0]}" for url in self.texts("source_urls"))
         image: dict[str, Value] = {"filename": sifs[0], "sources": (sifs[0], *urls)}
         checksums = self.constants.values.get("checksums", ())
@@ -158,7 +158,7 @@ class _File:
         if isinstance(checksum, str) and re.fullmatch("[0-9a-f]{64}", checksum):
             image["sha256"] = checksum
         else:
-            self.notes.append("the SIF has no checksum; install prints one to add")
+            self.notes.append("the SIF has no checksum; `sifmod install` prints one to add")
         return sifs[0], image
 
     def described(self) -> dict[str, Value]:
@@ -180,31 +180,31 @@ class _File:
         return keys | ({"contents": contents} if contents else {})
 
     def named_by(self, stem: str) -> dict[str, Value]:
-        """The versionsuffix that the file's name says, where the file says another: two of LUMI's give one module."""
+        """The versionsuffix from the file's name if the file has another: two of LUMI's files define one module."""
         own, said = (
             self.text("versionsuffix"),
             stem.removeprefix(f"{self.templates['name']}-{self.templates['version']}"),
         )
         if said in (stem, own) or not re.fullmatch("[-A-Za-z0-9._+]*", said):
             return {}
-        self.notes.append(f"versionsuffix: {said} as in the file's name, for the file says {own or 'none'}")
+        self.notes.append(f"versionsuffix: {said} from the file's name, because the file has {own or 'none'}")
         return {"versionsuffix": said}
 
     def rest(self) -> None:
         for key in self.constants.values:
             if key not in _HOW and not key.startswith("local_"):
-                self.notes.append(f"{key[:60]} is not carried over")
+                self.notes.append(f"{key[:60]} is not imported")
         for key, reason in self.constants.unknown.items():
             if key in _HOW and key not in ("toolchain", "skipsteps", "easyblock"):
                 self.notes.append(f"{key} could not be read: {reason}")
 
 
 def _footer(file: _File, found: Found) -> tuple[str, ...]:
-    """What the Lua at the end of the modulefile adds; gives the modules that conflict."""
+    """Add the Lua at the end of the modulefile; returns the conflicting modules."""
     value = file.constants.values.get("modluafooter", "")
     text = file.filled(value.replace("%(installdir)s", INSTALLDIR)) if isinstance(value, str) else ""
     if not isinstance(value, str):
-        file.notes.append("modluafooter: its value is no text")
+        file.notes.append("modluafooter: its value is not a text")
     conflicts: list[str] = []
     read = read_lua(text, file.templates["name"], file.templates["version"])
     file.notes.extend(f"modluafooter: {what}" for what in read.skipped)
@@ -219,12 +219,12 @@ def _footer(file: _File, found: Found) -> tuple[str, ...]:
         elif call.function in ("setenv", "pushenv", "prepend_path", "append_path") and HOLE not in "".join(texts):
             found.set(texts[0], texts[1] if len(texts) > 1 else "")
         else:
-            file.notes.append(f"modluafooter: {call.function[:60]} is not carried over")
+            file.notes.append(f"modluafooter: {call.function[:60]} is not imported")
     return tuple(dict.fromkeys(conflicts))
 
 
 def _accelerator(file: _File, filename: str, gpus: Collection[str]) -> dict[str, Value]:
-    """Whose GPUs the names say, else the runtime's flags."""
+    """The accelerator that the names indicate, else the runtime's flags."""
     said = f"{filename} {file.text('versionsuffix')} {file.text('name')}".lower()
     if "rocm" in said:
         return {"accelerator": "rocm"}
@@ -232,26 +232,26 @@ def _accelerator(file: _File, filename: str, gpus: Collection[str]) -> dict[str,
         return {"accelerator": "cuda"}
     if len(gpus) == 1:
         return {"accelerator": next(iter(gpus))}
-    file.notes.append("the file does not say for whose GPUs: without `accelerator` the site's is meant")
+    file.notes.append("the file does not name an accelerator: without `accelerator` the site's is used")
     return {}
 
 
 def _conda(file: _File, scripts: Scripts, keys: Mapping[str, Value], filename: str) -> dict[str, Value]:
-    """Where conda is: said by variables, by a script, or guessed for the images of LUMI, which say it inside only."""
+    """The location of conda: from variables, a script, or guessed for LUMI's images, which only define it inside."""
     if "conda" in keys or "activate" in keys or not scripts.uses_conda:
         return {}
     if scripts.conda:
         return {"conda": dict(zip(("prefix", "env"), scripts.conda, strict=True))}
     if not filename.startswith("lumi-"):
-        file.notes.append("the image activates conda by its own WITH_CONDA: write `conda: {prefix: …, env: …}`")
+        file.notes.append("the image activates conda with its own WITH_CONDA: write `conda: {prefix: …, env: …}`")
         return {}
     env = file.text("local_conda_env") or file.templates["namelower"]
-    file.notes.append(f"conda: guessed, /opt/miniconda3 and {env} as in LUMI's images; the file says only WITH_CONDA")
+    file.notes.append(f"conda: guessed /opt/miniconda3 and {env}, as in LUMI's images; the file only has WITH_CONDA")
     return {"conda": {"prefix": "/opt/miniconda3", "env": env}}
 
 
 def take_commands(commands: Iterable[str], notes: list[str]) -> Scripts:
-    """What `postinstallcmds` installs; notes are added to for what has no counterpart."""
+    """The files that `postinstallcmds` installs; appends a note for each command without a counterpart."""
     scripts = Scripts()
     for command in commands:
         scripts.uses_conda = scripts.uses_conda or "$WITH_CONDA" in command
@@ -263,21 +263,21 @@ def take_commands(commands: Iterable[str], notes: list[str]) -> Scripts:
             if linked[1] in scripts.wrappers:
                 scripts.wrappers.append(linked[2])
             else:
-                notes.append(f"bin/{linked[2]}: a link to {linked[1]}, which is no wrapper")
+                notes.append(f"bin/{linked[2]}: a link to {linked[1]}, which is not a wrapper")
         elif "-m venv" in command or "user-software" in command:
-            notes.append("user-software: what EasyBuild puts into it (a venv) is the user's to make once installed")
+            notes.append("user-software: create its content (in EasyBuild a venv) after the installation")
         elif not _SILENT.match(command):
-            notes.append(f"postinstallcmds: {' '.join(command.split())[:80]!r} is not carried over")
+            notes.append(f"postinstallcmds: {' '.join(command.split())[:80]!r} is not imported")
     scripts.wrappers = list(dict.fromkeys(scripts.wrappers))
     scripts.runscripts = list(dict.fromkeys(scripts.runscripts))
     return scripts
 
 
 def read_build(commands: tuple[str, ...], notes: list[str]) -> tuple[dict[str, Value], tuple[str, ...]]:
-    """What `image.build` is where commands build an image upon another one, else {}; and the other commands.
+    """The key `image.build` if commands build an image on another one, else {}; and the other commands.
 
-    What they write for the definition's %files is written by `post`, with the same shell's rules. Raises
-    CannotImportError where the definition is no text of the file.
+    Files that they write for the definition's %files are written by `post`, with the same shell's rules. Raises
+    CannotImportError if the definition is not a text in the file.
     """
     builds = next((one for one in commands if _BUILDS.search(one.partition("<<")[0])), None)
     if builds is None:
@@ -289,7 +289,7 @@ def read_build(commands: tuple[str, ...], notes: list[str]) -> tuple[dict[str, V
     if definition is None:
         name = "".join(path).rpartition("/")[2] or "a definition"
         raise CannotImportError(
-            f"builds an image of its own, for which image.build would need: {name}, in a file beside the easyconfig"
+            f"builds its own image, for which image.build would need {name} in a file beside the easyconfig"
         )
     body = definition.partition("\n")[2].replace("%%", "%")
     if "'EOF'" not in definition.partition("\n")[0]:
@@ -299,7 +299,7 @@ def read_build(commands: tuple[str, ...], notes: list[str]) -> tuple[dict[str, V
     said = dict(zip(sections[1::2], sections[2::2], strict=True))
     base = _BASE.search(sections[0])
     if base is None:
-        raise CannotImportError("builds an image of its own, and does not say upon which")
+        raise CannotImportError("builds its own image, but does not name its base")
     post, used = [], {builds, definition}
     for line in said.pop("files", "").splitlines():
         words = line.split()
@@ -312,14 +312,14 @@ def read_build(commands: tuple[str, ...], notes: list[str]) -> tuple[dict[str, V
             into = f'if [ -d "$to" ]; then to=$to/{shlex.quote(basename(source))}; fi'  # as %files copies
             post.append(f'to={shlex.quote(target)}\n{into}\nmkdir -p "$(dirname "$to")"\n{text}\nchmod a+rx "$to"\n')
         else:
-            notes.append(f"%files {source}: put it beside the easyconfig: `files: {{…: {target}}}` of image.build")
+            notes.append(f"%files {source}: copy it beside the easyconfig: `files: {{…: {target}}}` of image.build")
     post.append(said.pop("post", ""))
     build: dict[str, Value] = {"from": base[1].removeprefix("%(installdir)s/")}
     # blanks at the end of a line would keep YAML from showing the lines
     build["post"] = re.sub(r"(?m)[ \t]+$", "", "".join(post)).rstrip("\n") + "\n"
     if test := said.pop("test", "").strip():
         build["test"] = f"{test}\n"
-    notes.extend(f"%{name} of its definition is not carried over" for name, text in said.items() if text.strip())
+    notes.extend(f"%{name} of its definition is not imported" for name, text in said.items() if text.strip())
     return build, tuple(one for one in commands if one not in used)
 
 
@@ -329,17 +329,17 @@ def _script(scripts: Scripts, place: str, name: str, body: str, notes: list[str]
         if ours:
             scripts.runscripts.append(ours)
         if ours != name:
-            notes.append(f"runscript {name}: {f'here it is {ours}' if ours else 'sifmod has none of this name'}")
+            notes.append(f"runscript {name}: {f'called {ours} here' if ours else 'sifmod has no such runscript'}")
     elif name in _SIFMODS or _PASSES_ON.search(body):
         scripts.wrappers.append(name)
     elif name in _PACKERS:
         scripts.user_software = True
     else:
-        notes.append(f"bin/{name}: a script of its own, not carried over")
+        notes.append(f"bin/{name}: a separate script, not imported")
 
 
 def sanity_commands(commands: Iterable[str], scripts: Scripts, notes: list[str]) -> tuple[str, ...]:
-    """The commands that mean something inside the container, where sifmod runs them."""
+    """The commands that work inside the container, where sifmod runs them."""
     found: list[str] = []
     for command in commands:
         inside = _ANNOUNCED.sub("", command, count=1)
@@ -350,5 +350,5 @@ def sanity_commands(commands: Iterable[str], scripts: Scripts, notes: list[str])
         if (on_host or first in scripts.wrappers) and first not in _SIFMODS and "\n" not in inside:
             found.append(inside)
         elif first not in _SIFMODS:
-            notes.append(f"sanity_check_commands: {' '.join(inside.split())[:80]!r} is not carried over")
+            notes.append(f"sanity_check_commands: {' '.join(inside.split())[:80]!r} is not imported")
     return tuple(dict.fromkeys(found))

@@ -1,8 +1,8 @@
-"""The calls that a Lua modulefile makes when it is loaded, found by reading it: nothing of it is run.
+"""Find the calls that a Lua modulefile makes when it is loaded, by reading it; nothing is run.
 
-A variable of the environment counts as not set, a file as not there, a module as not loaded. Of a condition that only
-a run could decide every branch is read, and its calls are marked. Of the others the calls say what their conditions
-ask, and `untaken` holds the branches that were left out.
+Environment variables count as unset, files as missing, modules as not loaded. If only a run could decide a condition,
+every branch is read and its calls are marked. Other calls record their conditions, and `untaken` has the skipped
+branches.
 """
 
 import re
@@ -48,14 +48,14 @@ from sifmod.imports.lua_syntax import (
 )
 
 _PRIVATE = re.compile("[\ue000-\uf8ff]")  # ours: HOLE and its like
-_NEWER = r"line {}: \x, \u and \z in a text are read as Lua 5.3 does; Lua 5.1 drops the backslash"
+_NEWER = r"line {}: \x, \u and \z in a text are read as in Lua 5.3; Lua 5.1 drops the backslash"
 _COMMANDS = ("set_shell_function", "set_alias")  # whose words may be there on a condition, each for itself
 
 
 def read_lua(text: str, name: str, version: str, given: frozenset[str] = frozenset()) -> Read:
-    """What a modulefile of this name and version does; raises CannotImportError for what is not Lua or too much.
+    """Read a modulefile with this name and version; raises CannotImportError for invalid Lua or an exceeded limit.
 
-    The variables of the environment that are `given` count as set, to a directory that holds what is looked for.
+    The environment variables `given` count as set, to a directory with all files that the modulefile looks for.
     """
     budget = Budget()
     file = _File(budget, ChainMap({"_name": name, "_version": version}), given)
@@ -90,7 +90,7 @@ class _File:
             self.statement(statement)
 
     def block(self, statements: tuple[Statement, ...], names: Mapping[str, Value] | None = None) -> None:
-        """Statements with local variables of their own."""
+        """Statements with their own local variables."""
         outside = self.variables
         self.variables = outside.new_child(dict(names or {}))
         self.run(statements)
@@ -111,12 +111,12 @@ class _File:
                     self.budget.step()
                     self.block(body, dict(zip(names, pair, strict=False)))
             case Skipped(what=what, names=names, line=line, local=local):
-                self.skipped.append(f"line {line}: {what} is not read")
+                self.skipped.append(f"line {line}: {what} is not supported")
                 for name in names:
                     self.scope(name, local)[name] = HOLE
 
     def scope(self, name: str, local: bool) -> dict[str, Value]:
-        """Where a name is set: in this block, in the innermost that has it, or else everywhere."""
+        """The scope of a name: this block, the innermost block with this name, or the global scope."""
         maps = self.variables.maps
         there = maps[:1] if local else (one for one in maps if name in one)
         return cast("dict[str, Value]", next(iter(there), maps[-1]))
@@ -128,7 +128,7 @@ class _File:
         self.scope(name, local)[name] = self.marked(value)
 
     def marked(self, value: Value) -> Value:
-        """A text that is there only on the condition that is being read."""
+        """A text that only exists under the current condition."""
         return MAYBE + value if isinstance(value, str) and not self.sure else value
 
     def conditional(
@@ -152,7 +152,7 @@ class _File:
         self.sure, self.under = before
 
     def condition(self, expression: Expression) -> tuple[bool | None, tuple[Asked, ...]]:
-        """Whether it holds, and what it asks."""
+        """Whether it is true, and what it tests."""
         self.asked = []
         holds = truth(self.value(expression))
         asked = tuple(dict.fromkeys(self.asked))
@@ -182,7 +182,7 @@ class _File:
     def pairs(self, over: Expression, loop: ForEach) -> list[tuple[Value, Value]]:
         table = self.value(over.arguments[0]) if isinstance(over, Call) and over.arguments else None
         if not isinstance(table, Table):
-            self.skipped.append("a loop over something else than a list is not read")
+            self.skipped.append("a loop over anything but a list is not supported")
             for name in sets((loop,)):
                 self.scope(name, local=False)[name] = HOLE
             return []
@@ -216,7 +216,7 @@ class _File:
         return table
 
     def seen(self, value: Value) -> Value:
-        """A value that is used: of a variable of the environment it is noted."""
+        """Use a value; records the use of an environment variable."""
         name = value.name if isinstance(value, Environment) else value.variable if isinstance(value, Default) else ""
         if name:
             self.asked.append(Asked("os.getenv", name))

@@ -1,4 +1,4 @@
-"""Lua's grammar: all of it is read, the part that modulefiles are made of is kept."""
+"""Parse Lua: the whole grammar is accepted, the parts that modulefiles use are kept."""
 
 from contextlib import nullcontext
 
@@ -26,7 +26,7 @@ _CONSTANTS = {"nil": None, "true": True, "false": False}
 
 
 class _Parser:
-    """Reads statements and expressions off a file's tokens."""
+    """Parses a file's tokens into statements and expressions."""
 
     def __init__(self, found: tuple[Token, ...], budget: Budget) -> None:
         self.tokens = found
@@ -106,15 +106,15 @@ class _Parser:
             line = self.peek().line
             if self.accept("."):
                 part = self.next().text
-                found = Name(f"{found.name}.{part}"[:200]) if isinstance(found, Name) else Other("a part of a table")
+                found = Name(f"{found.name}.{part}"[:200]) if isinstance(found, Name) else Other("an index of a table")
             elif self.accept("["):
                 self.expression()
                 self.expect("]")
-                found = Other("a part of a table")
+                found = Other("an index of a table")
             elif self.accept(":"):
                 self.next()
                 self.arguments()
-                found = Other("a method of a text")
+                found = Other("a method call on a text")
             elif self.peek().kind == "text" or (self.peek().kind == "sign" and self.peek().text in ("(", "{")):
                 given = self.arguments()
                 found = Call(found.name, given, line) if isinstance(found, Name) else Other("a call")
@@ -141,7 +141,7 @@ class _Parser:
                 return Constant(_CONSTANTS[token.text])
             case "word" if token.text == "function":
                 self.function_body()
-                return Other("a function of its own")
+                return Other("a function definition")
             case "sign" if token.text == "(":
                 inner = self.expression()
                 self.expect(")")
@@ -199,20 +199,20 @@ class _Parser:
                 while self.accept(".", ":"):
                     name = f"{name}.{self.next().text}"[:200]
                 self.function_body()
-                return Skipped("a function of its own", (name,), token.line)
+                return Skipped("a function definition", (name,), token.line)
             case "local":
                 return self.local(token.line)
             case "return" | "break":
                 if not (self.peek().kind == "end" or self.peek().text in ("end", "else", "elseif", "until", ";")):
                     self.expressions()
-                return Skipped(f"the end of what runs ({token.text})", (), token.line)
+                return Skipped(f"the end of execution ({token.text})", (), token.line)
         raise CannotImportError(f"line {token.line}: not Lua: unexpected {token.text}", line=token.line)
 
     def local(self, line: int) -> Statement:
         if self.accept("function"):
             name = self.next().text
             self.function_body()
-            return Skipped("a function of its own", (name,), line, local=True)
+            return Skipped("a function definition", (name,), line, local=True)
         return Assign(self.names(), self.expressions() if self.accept("=") else (), local=True)
 
     def assignment_or_call(self) -> Statement:
@@ -224,13 +224,13 @@ class _Parser:
             names = tuple(target.name for target in targets if isinstance(target, Name))
             values = self.expressions()
             if len(names) < len(targets):
-                return Skipped("such an assignment", names, line)
+                return Skipped("this kind of assignment", names, line)
             return Assign(names, values, local=False)
         if isinstance(targets[0], Call):
             return targets[0]
         if isinstance(targets[0], Other):
             return Skipped(targets[0].what, (), line)
-        raise CannotImportError(f"line {line}: not Lua: a statement is expected", line=line)
+        raise CannotImportError(f"line {line}: not Lua: expected a statement", line=line)
 
     def conditional(self) -> If:
         branches: list[tuple[Expression, tuple[Statement, ...]]] = []
@@ -276,7 +276,7 @@ def _number(text: str) -> float:
 
 
 def parse(found: tuple[Token, ...], budget: Budget) -> tuple[Statement, ...]:
-    """The statements of a file; raises CannotImportError for what is not Lua or nested too deep."""
+    """The statements of a file; raises CannotImportError for invalid Lua or deep nesting."""
     parser = _Parser(found, budget)
     block = parser.block()
     parser.expect("")

@@ -1,8 +1,8 @@
-r"""The tokens of Lua, the statements and expressions that a modulefile is made of, and what these are worth unrun.
+r"""Lua's tokens, the statements and expressions of modulefiles, and their values without a run.
 
-Lmod runs on Lua 5.1 to 5.4. Where they read a text differently, 5.4's reading counts: of an escape that is new
-(`\x41`, `\u{41}`, `\z`) 5.1 just drops the backslash, as from one that 5.4 refuses (`\q`). What only a run could tell
-(the output of a program) is a hole in a text: a sign of Unicode's private area, which no file may hold.
+Lmod runs on Lua 5.1 to 5.4. If they read a text differently, 5.4 is followed: 5.1 just drops the backslash of newer
+escapes (`\x41`, `\u{41}`, `\z`), and of those that 5.4 rejects (`\q`). A value that only a run could tell (the output
+of a program) is a hole in a text: a character of Unicode's private use area, which no file may contain.
 """
 
 import re
@@ -22,15 +22,15 @@ _UNKNOWN = re.compile(f"[{HOLE}{MAYBE}]")
 
 @dataclass(frozen=True)
 class Environment:
-    """The value of a variable of the environment: not set."""
+    """The value of an environment variable: unset."""
 
     name: str
 
 
 class Default(str):
-    """A text that stands for a variable of the environment that is not set: `os.getenv("X") or "text"`.
+    """The default for an unset environment variable: `os.getenv("X") or "text"`.
 
-    `whole` is false where the text is only a part of it.
+    `whole` is false if the text is only a part of it.
     """
 
     variable: str
@@ -44,7 +44,7 @@ class Default(str):
 
 @dataclass
 class Table:
-    """A list, and the values that have a name, in the file's order."""
+    """A list, and the named values, in the file's order."""
 
     items: list["Value"]
     named: list[tuple["Value", "Value"]] = field(default_factory=list)
@@ -54,9 +54,9 @@ Value = str | int | float | bool | None | Environment | Table
 
 
 def text_of(value: Value) -> str:
-    """A value as `..` joins it; a hole for what is not known.
+    """A value as `..` joins it; a hole for an unknown one.
 
-    That is so of a number that Lua 5.1 and 5.3 write differently: 1.0 is 1 or 1.0, 10¹⁴ 1e+14 or its digits.
+    Numbers that Lua 5.1 and 5.3 print differently are unknown: 1.0 is 1 or 1.0, 10¹⁴ 1e+14 or its digits.
     """
     if isinstance(value, str):
         return value
@@ -67,7 +67,7 @@ def text_of(value: Value) -> str:
 
 
 def certain(value: Value, made: dict[int, Table] | None = None) -> Value:
-    """A value without the signs of conditions in it; a list that is in several others, or in itself, is made once."""
+    """A value without markers of conditions; a list that is in several others, or in itself, is converted once."""
     if isinstance(value, str):
         return value.replace(MAYBE, "") if MAYBE in value else value
     if not isinstance(value, Table):
@@ -81,7 +81,7 @@ def certain(value: Value, made: dict[int, Table] | None = None) -> Value:
 
 
 def is_certain(value: Value, seen: set[int] | None = None) -> bool:
-    """Whether no part of a value stands there on a condition that only a run could decide."""
+    """Whether no part of a value depends on a condition that only a run could decide."""
     if isinstance(value, Table):
         seen = set() if seen is None else seen
         if id(value) in seen:
@@ -92,20 +92,20 @@ def is_certain(value: Value, seen: set[int] | None = None) -> bool:
 
 
 def joined(values: tuple[Value, ...], text: str) -> str:
-    """The text that was made of the values, and hangs on what they hang on."""
+    """The text made from the values, with their conditions."""
     variable = next((value.variable for value in values if isinstance(value, Default)), "")
     return Default(text, variable, whole=False) if variable else text
 
 
 def truth(value: Value) -> bool | None:
-    """Whether a value counts as true; None where only a run could tell."""
+    """Whether a value is true in Lua; None if only a run could tell."""
     if isinstance(value, str) and _UNKNOWN.search(value):
         return None
     return not (value is None or value is False or isinstance(value, Environment))
 
 
 def equal(left: Value, right: Value, wanted: bool) -> Value:
-    """Whether two values are equal, or are not; a hole where only a run could tell."""
+    """Whether two values are equal, or unequal; a hole if only a run could tell."""
     left, right = (None if isinstance(value, Environment) else value for value in (left, right))
     if any(isinstance(value, Table) or (isinstance(value, str) and _UNKNOWN.search(value)) for value in (left, right)):
         return HOLE
@@ -114,22 +114,22 @@ def equal(left: Value, right: Value, wanted: bool) -> Value:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a condition asks: for a variable of the environment by its name, else by a function (isloaded, isDir)."""
+    """What a condition tests: an environment variable by name, or something else by a function (isloaded, isDir)."""
 
     what: str
     name: str = ""
     is_set: bool = False  # it asks just whether the variable is set
 
     def __str__(self) -> str:
-        """As an assumption in a sentence."""
-        return f"{self.name} counts as not set" if self.name else f"{self.what} counts as false"
+        """The assumption, as a clause."""
+        return f"{self.name} counts as unset" if self.name else f"{self.what} counts as false"
 
 
 @dataclass(frozen=True)
 class Made:
-    """One call: function, arguments, line, and whether it hangs on a condition that only a run could decide.
+    """One call: function, arguments, line, and whether it depends on a condition that only a run could decide.
 
-    `asked` is what the conditions asked that were taken to hold.
+    `asked` lists the tests of the conditions that were assumed to be true.
     """
 
     function: str
@@ -145,7 +145,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Untaken:
-    """A branch that was left out for what its condition asks: its line, the functions it calls, the names it sets."""
+    """A branch that was skipped because of its condition: its line, the functions it calls, the names it sets."""
 
     asked: tuple[Asked, ...]
     line: int
@@ -155,7 +155,7 @@ class Untaken:
 
 @dataclass(frozen=True)
 class Read:
-    """A file's calls in order, its variables at the end, every text that one of them had, and what was left out."""
+    """A file's calls in order, its variables at the end, all texts that they had, and the skipped branches."""
 
     calls: tuple[Made, ...]
     variables: dict[str, Value]
@@ -185,7 +185,7 @@ _WORDS = (
 class Token(NamedTuple):
     """A token: its kind (name, word, number, text, sign, end), its text (a string's value) and its line.
 
-    A text is `newer` where Lua 5.1 reads another one.
+    A text is `newer` if Lua 5.1 reads it differently.
     """
 
     kind: str
@@ -203,7 +203,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Name:
-    """A variable; `string.format` is one with a dot in it."""
+    """A variable; `string.format` is one with a dot."""
 
     name: str
 
@@ -218,14 +218,14 @@ class Chain:
 
 @dataclass(frozen=True)
 class Items:
-    """A table: its values, those with a name under an expression that is the name."""
+    """A table: its values; the key of a named value is an expression."""
 
     values: tuple[tuple["Expression | None", "Expression"], ...]
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a function by its name, on its own or within an expression."""
+    """A call of a function by name, as a statement or in an expression."""
 
     function: str
     arguments: tuple["Expression", ...]
@@ -234,7 +234,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Other:
-    """An expression that is skipped: its value stays unknown."""
+    """A skipped expression: its value is unknown."""
 
     what: str
 
@@ -270,7 +270,7 @@ class ForEach:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A statement that is not evaluated: what it is, the names it binds, its line."""
+    """A statement that is not evaluated: its kind, the names it binds, its line."""
 
     what: str
     names: tuple[str, ...]
@@ -282,7 +282,7 @@ Statement = Assign | If | ForEach | Call | Skipped
 
 
 def tokens(text: str) -> tuple[Token, ...]:
-    """All tokens with an `end` behind them; raises CannotImportError for what is not Lua."""
+    """All tokens, followed by an `end`; raises CannotImportError for invalid Lua."""
     found: list[Token] = []
     position, line = 0, 1
     while position < len(text):
@@ -293,7 +293,7 @@ def tokens(text: str) -> tuple[Token, ...]:
         if match := _LONG.match(text, position):
             found.append(Token("text", match[2].replace("\r\n", "\n"), line))
         elif _OPENS.match(text, position):
-            raise CannotImportError(f"line {line}: not Lua: a text or a comment in brackets is not closed", line=line)
+            raise CannotImportError(f"line {line}: not Lua: unclosed text or comment in brackets", line=line)
         elif match := _TOKEN.match(text, position):
             found.append(_token(match, line))
         else:
@@ -318,7 +318,7 @@ def _token(match: re.Match[str], line: int) -> Token:
 
 
 def _escaped(found: re.Match[bytes]) -> bytes:
-    """The bytes that an escape stands for; raises ValueError for what no Lua reads."""
+    """The bytes of an escape; raises ValueError if no version of Lua accepts it."""
     byte, hexadecimal, code, sign = found.groups()
     if code:
         number = int(code, 16)
@@ -331,7 +331,7 @@ def _escaped(found: re.Match[bytes]) -> bytes:
 
 
 def effects(statements: tuple[Statement, ...]) -> Iterator[Call | str]:
-    """The calls in the statements and in their blocks, and the names that they set outside."""
+    """The calls in the statements and their blocks, and the names that they set outside."""
     own = set[str]()
     for statement in statements:
         inner: Iterator[Call | str] = iter(())

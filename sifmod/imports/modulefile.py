@@ -1,4 +1,4 @@
-"""A Lua modulefile that starts a container (NGC's, Biocontainers') to an easyconfig: the calls it makes, as keys."""
+"""Convert a Lua modulefile that starts a container (NGC's, Biocontainers') to an easyconfig: its calls become keys."""
 
 import os
 import re
@@ -30,13 +30,13 @@ _SILENT = (
     *("help", "whatis", "add_property"),
 )
 _TAKEN = (*_ENVIRONMENT, "set_shell_function", "set_alias", "conflict", "family")
-_NO_IMAGE = "starts no container, or the image that it starts cannot be known without running it"
-NO_COMMAND = "no command of it is known: `wrappers: auto` finds those that are in the image"
+_NO_IMAGE = "starts no container, or its image cannot be determined without running it"
+NO_COMMAND = "its commands are unknown: `wrappers: auto` finds those in the image"
 
 
 @dataclass
 class Module:
-    """What the calls of a modulefile do, in the making."""
+    """The effects of a modulefile's calls, collected so far."""
 
     found: Found = field(default_factory=Found)
     wrappers: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -45,13 +45,13 @@ class Module:
     tested: set[str] = field(default_factory=set)  # whose GPUs it looks for: of cuda, rocm
 
     def note(self, text: str) -> None:
-        """A note for the person who imports the file, told once."""
+        """Add a note for the user, once."""
         if text not in self.found.notes:
             self.found.notes.append(text)
 
 
 def take_command(module: Module, name: str, text: str) -> None:
-    """A shell function or alias that starts a container becomes a wrapper."""
+    """Convert a shell function or alias that starts a container to a wrapper."""
     command = without_arguments(text)
     if len(command) > MOST or not NAME.fullmatch(name) or ".." in name:
         module.note(f"function {name[:60].replace(HOLE, '?')!r}: cannot be a wrapper")
@@ -64,10 +64,10 @@ def take_command(module: Module, name: str, text: str) -> None:
         module.wrappers[name] = (*before, *module.wrappers[words[0]], *words[1:])
         return
     if len(words) < 3 or not _RUNTIME.fullmatch(words[0]) or words[1] not in ("run", "exec"):
-        module.note(f"function {name} does not just start a container: not carried over")
+        module.note(f"function {name} does more than start a container: not imported")
         return
     if is_for_a_shell(re.sub(r"\$\w+(?=[/:])", "", command.replace('"$@"', ""))):
-        module.note(f"function {name} is a script of its own: not carried over")
+        module.note(f"function {name} is a script: not imported")
         return
     tested = options([word.lstrip(MAYBE) for word in words[2:] if word.startswith(MAYBE)], name)
     words = [word.lstrip(MAYBE).partition(MAYBE)[0] for word in words]
@@ -83,14 +83,14 @@ def take_command(module: Module, name: str, text: str) -> None:
     for note in given.notes:
         module.note(note.replace(f"{name}: ", "", 1).replace(HOLE, "?"))
     if not rest or HOLE in "".join(rest[1:]):
-        module.note(f"function {name}: its command is known only when it is loaded")
+        module.note(f"function {name}: its command is only known at load time")
         return
     if SOURCE.fullmatch(rest[0]):
         module.sources[rest[0]] = None
     if len(rest) == 1:
-        module.note(f"{name} hands its arguments to the image's entrypoint; the wrapper runs {name} in the image")
+        module.note(f"{name} passes its arguments to the image's entrypoint; the wrapper runs {name} in the image")
     if not (rest[1:] or [name])[0] or rest[-1:] == [""] or "".join(rest[1:2]).startswith("-"):
-        module.note(f"function {name}: no command for a wrapper: it does not begin with a command")
+        module.note(f"function {name}: cannot be a wrapper: it does not start with a command")
         return
     words = rest[1:] or [name]
     if "$@" in words:  # with words behind the user's own
@@ -100,7 +100,7 @@ def take_command(module: Module, name: str, text: str) -> None:
 
 
 def _start(words: list[str]) -> tuple[list[str], list[str]]:
-    """A command line without the `env` that starts it, and that `env` for within the container."""
+    """A command line without a leading `env`, and that `env` for inside the container."""
     if words[:1] != ["env"]:
         return [], words
     before, rest = ["env"], words[1:]
@@ -118,9 +118,9 @@ def _start(words: list[str]) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True)
 class Naming:
-    """Where a module's name comes from: its path below `tree`, or what it says of itself by whatis.
+    """The source of a module's name: its path below `tree`, or its own whatis lines.
 
-    Without a `tree` that is the directory two above each file: users load NAME/VERSION.lua as NAME/VERSION.
+    Without a `tree` it is the directory two levels above each file: users load NAME/VERSION.lua as NAME/VERSION.
     """
 
     by_whatis: bool = False
@@ -131,7 +131,7 @@ BY_PATH = Naming()
 
 
 class Place:
-    """What users type to load a modulefile, and the names of others beside it."""
+    """The name that users load a modulefile by, and the names of the others beside it."""
 
     def __init__(self, path: Path, naming: Naming) -> None:
         path = Path(os.path.abspath(path))  # noqa: PTH100 (a link stays a link)
@@ -148,7 +148,7 @@ class Place:
         self.loaded_as = "/".join((*above, self.version))
 
     def ours(self, spec: str) -> str:
-        """A module of the same tree by the name that it has here, which is the last two parts of its own."""
+        """The name of a module of the same tree in sifmod: the last two parts of its own name."""
         parts = spec.split("/")
         with suppress(OSError, ValueError):  # a text that can be no path
             if len(parts) > 2 and (self.tree / f"{spec}.lua").is_file():
@@ -159,7 +159,7 @@ class Place:
 
 
 def beside(read: Read, place: Place, name: str, notes: list[str]) -> dict[str, Value]:
-    """The modules that it conflicts with, those that it needs, and its family; the check looks at their names."""
+    """Its conflicting modules, its dependencies, and its family; the check validates their names."""
     own = (name, place.name, f"{place.name}/{place.version}")
     conflicts, needed, families = list[str](), list[str](), list[str]()
     for call in read.calls:
@@ -171,19 +171,19 @@ def beside(read: Read, place: Place, name: str, notes: list[str]) -> dict[str, V
             others = [place.ours(text) for text in map(str.strip, texts) if text not in runtimes]
             needed += others
             if others and not call.sure:
-                notes.append(f"line {call.line}: {call.function} hangs on a condition, and is taken without it")
+                notes.append(f"line {call.line}: {call.function} depends on a condition, and is imported without it")
             if runtimes:
-                notes.append(f"{call.function}: the runtime is the one of the site")
+                notes.append(f"{call.function}: the site's runtime is used")
         elif call.function == "family":
             families += texts[:1]
     family, *others = dict.fromkeys(families) or [""]
-    notes += [f"family: {one[:60]} is not carried over, for a module here has one family" for one in others]
+    notes += [f"family: {one[:60]} is not imported, because a module has only one family here" for one in others]
     keys: dict[str, Value] = {"conflict": tuple(dict.fromkeys(conflicts)), "depends_on": tuple(dict.fromkeys(needed))}
     return {key: value for key, value in (*keys.items(), ("family", family)) if value}
 
 
 def described(read: Read, place: Place, notes: list[str]) -> dict[str, Value]:
-    """Name, version, and what the module says about itself; raises CannotImportError where it has no version."""
+    """Name, version and description of the module; raises CannotImportError if it has no version."""
     whatis = [text for call in read.calls if call.function == "whatis" for text in call.texts if HOLE not in text]
     text = next((call.texts[0] for call in read.calls if call.function == "help" and call.texts), "")
     said = {key.strip(): value.strip() for key, colon, value in (line.partition(":") for line in whatis) if colon}
@@ -208,15 +208,15 @@ def _named(said: Mapping[str, str], place: Place, notes: list[str]) -> tuple[str
         name = name if _NAMED.fullmatch(name) else place.name
         return name, version if _NAMED.fullmatch(version) else place.version
     if place.alone and not _NAMED.fullmatch(version):
-        raise CannotImportError(f"is loaded as {place.loaded_as}, without a version, which a module of sifmod has")
+        raise CannotImportError(f"is loaded as {place.loaded_as}, without a version, but sifmod's modules have one")
     name, version = place.name, version if place.alone else place.version
     if place.loaded_as != f"{name}/{version}":
-        notes.append(f"name: {name}/{version} here, for a name has two parts; it was loaded as {place.loaded_as}")
+        notes.append(f"name: {name}/{version} here, because a name has two parts; it was loaded as {place.loaded_as}")
     return name, version
 
 
 def _sections(text: str) -> tuple[str, tuple[str, ...]]:
-    """The body of the section `Description` (all of it where there are none), and the lines with URLs of the rest."""
+    """The section `Description` (the whole text if there are no sections), and the lines with URLs elsewhere."""
     parts = re.split(r"^([A-Z][A-Za-z ]{0,40})\n={3,}\n", text, flags=re.MULTILINE)
     if len(parts) < 3:
         return text.strip(), ()
@@ -227,7 +227,7 @@ def _sections(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
-    """The easyconfig of a modulefile; raises CannotImportError with the reason where there is none."""
+    """The easyconfig for a modulefile; raises CannotImportError with the reason if there is none."""
     text = read_text(path)
     place = Place(path, naming)
     read = read_lua(text, place.full_name, place.version)
@@ -251,14 +251,14 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
         module.note(NO_COMMAND)
     keys |= {"verb": "run"} if module.verbs == {"run"} else {}
     if module.verbs == {"run", "exec"}:
-        module.note("some commands go through the image's entrypoint (run), some do not (exec): all do not here")
+        module.note("some commands use the image's entrypoint (run), others do not (exec): here none does")
     if sources[-1].startswith(("docker:", "oras:")) and "@sha256:" not in sources[-1]:
         module.note("the image has no digest here; install prints one to add")
     return Imported(keys, tuple(dict.fromkeys(notes)), publisher=sources[-1].rpartition("/")[0].rpartition("/")[2])
 
 
 def _taken(read: Read) -> Module:
-    """What the calls of a file do, with a note for each branch that was left out."""
+    """The effects of a file's calls, with a note for each skipped branch."""
     module = Module()
     for call in read.calls:
         _take(module, call)
@@ -267,16 +267,16 @@ def _taken(read: Read) -> Module:
         why = " and ".join(map(str, left.asked))
         where = f"line {left.line}: " if left.line else ""
         if functions:
-            module.note(f"{where}{', '.join(functions)[:80]} is not carried over: {why}")
+            module.note(f"{where}{', '.join(functions)[:80]} is not imported: {why}")
         values = {name: read.variables.get(name) for name in left.names}
         names = [name for name, value in values.items() if value != "" and not SOURCE.fullmatch(text_of(value))]
         if names:
-            module.note(f"{where}another value of {', '.join(names)[:80]} is not carried over: {why}")
+            module.note(f"{where}another value of {', '.join(names)[:80]} is not imported: {why}")
     return module
 
 
 def _sources(module: Module, read: Read) -> tuple[str, ...]:
-    """The image by its file name, for the site's image directories, and where the commands take it from."""
+    """The image's file name, for the site's image directories, and the source that the commands use."""
     texts = [text.strip() for text in read.texts if len(text) < MOST]
     named = [text for text in texts if SOURCE.fullmatch(text) and not _IMAGE_FILE.fullmatch(text)]
     if any(_IMAGE_FILE.fullmatch(text) for text in texts):  # any other URL is that of a page
@@ -288,12 +288,12 @@ def _sources(module: Module, read: Read) -> tuple[str, ...]:
     if {HOLE, SOMEWHERE} & set(used) or used == file:
         used = ""
     if used and not _FETCHED.fullmatch(used):
-        module.note(f"image: {used[:80]} is nothing that sifmod fetches")
+        module.note(f"image: sifmod cannot fetch {used[:80]}")
         if not file:
             raise CannotImportError(f"its image is {used[:80]}, which sifmod cannot fetch")
         used = ""
     if len(module.sources) > 1:
-        module.note(f"the commands are in {len(module.sources)} images, and all are taken for those of {used or file}")
+        module.note(f"the commands are in {len(module.sources)} images; all are assigned to {used or file}")
     sources = tuple(dict.fromkeys(source for source in (file, used) if source))
     if not sources:
         raise CannotImportError(_NO_IMAGE)
@@ -301,7 +301,7 @@ def _sources(module: Module, read: Read) -> tuple[str, ...]:
 
 
 def _gpus(module: Module, sources: tuple[str, ...]) -> dict[str, Value]:
-    """Whose GPUs the image is for: what is certain, else what its name says. A test for a device says neither."""
+    """The image's accelerator: a certain one, else the one in its name. A test for a device indicates neither."""
     certain = sorted(module.found.gpus)
     if len(certain) == 1:
         return {"accelerator": certain[0]}
@@ -311,12 +311,12 @@ def _gpus(module: Module, sources: tuple[str, ...]) -> dict[str, Value]:
     if not certain and (said := vendor(sources[-1])):
         return {"accelerator": said}
     whose = " and ".join({"cuda": "NVIDIA's", "rocm": "AMD's"}[one] for one in tested)
-    module.note(f"the module looks for {whose} GPUs: without `accelerator` the site's is meant")
+    module.note(f"the module looks for {whose} GPUs: without `accelerator` the site's is used")
     return {}
 
 
 def _take(module: Module, call: Made) -> None:
-    """One call; what only a run could decide is taken as if it were so, with a note."""
+    """Convert one call; a condition that only a run could decide is assumed to be true, with a note."""
     texts = tuple(text_of(value) for value in call.arguments)
     unset = {one.name for one in call.asked if one.is_set}
     because = [str(one) for one in call.asked if not (one.is_set and call.function in ("setenv", "pushenv"))]
@@ -326,22 +326,22 @@ def _take(module: Module, call: Made) -> None:
         case "setenv" | "pushenv" if len(texts) >= 2:
             if HOLE in "".join(texts[:2]):
                 what = f"{call.function} {texts[0].replace(HOLE, '?')}"
-                module.note(f"{what}: its value is known only when it is loaded")
+                module.note(f"{what}: its value is only known at load time")
                 return
             because += _set(module, texts[0], texts[1], unset)
         case "prepend_path" | "append_path" if len(texts) >= 2:
             _add(module, call.function, texts)
         case function if function not in (*_SILENT, *_TAKEN, *MODULES):
-            module.note(f"line {call.line}: {function[:60]} is not carried over")
+            module.note(f"line {call.line}: {function[:60]} is not imported")
     if call.function in _TAKEN:
         if not call.sure:
-            module.note(f"line {call.line}: {call.function} hangs on a condition, and is taken without it")
+            module.note(f"line {call.line}: {call.function} depends on a condition, and is imported without it")
         elif because:
-            module.note(f"line {call.line}: {call.function} is taken without its condition: {' and '.join(because)}")
+            module.note(f"line {call.line}: {call.function} is imported without its condition: {' and '.join(because)}")
 
 
 def _add(module: Module, function: str, texts: tuple[str, ...]) -> None:
-    """An item of a list: of one inside, or of one that is then a default; its separator may be named."""
+    """Add an item to a list inside, or to one that becomes a default; its separator may be given."""
     name, value, separator = (*texts, ":")[:3]
     inside = re.match("(?:SINGULARITY|APPTAINER)(?:ENV_(.*)|_BIND)", name)
     appended = function == "append_path"
@@ -353,13 +353,13 @@ def _add(module: Module, function: str, texts: tuple[str, ...]) -> None:
         module.found.set(name, value)
     elif appended and HOLE not in "".join(texts) and not name.endswith("PATH"):
         module.found.default(name, value)
-        module.note(f"append_path {name}: set where you have none, not added to yours")
+        module.note(f"append_path {name}: only set if you have not set it, not appended to yours")
     else:
         module.note(f"{function} {name.replace(HOLE, '?')}: lists of the host are not changed")
 
 
 def _set(module: Module, name: str, value: str, unset: set[str]) -> list[str]:
-    """A variable, or its default; gives what else was assumed."""
+    """Convert a variable, or its default; returns the other assumptions."""
     inside = name.removeprefix("SINGULARITYENV_").removeprefix("APPTAINERENV_")
     own = {name, inside} & unset
     if isinstance(value, Default):
@@ -370,4 +370,4 @@ def _set(module: Module, name: str, value: str, unset: set[str]) -> list[str]:
     else:
         module.found.set(name, str(value))
         own = set()
-    return [f"{one} counts as not set" for one in sorted(unset - own)]
+    return [f"{one} counts as unset" for one in sorted(unset - own)]

@@ -1,7 +1,7 @@
-"""The constants of a file in Python's syntax, evaluated without running it: what EasyBuild's easyconfigs are made of.
+"""Evaluate the constants of a file in Python's syntax, such as an EasyBuild easyconfig, without running it.
 
-Known are literals, f-strings, `%` and `.format`, some methods of texts, concatenation, conditionals, list
-comprehensions. Whatever else stands in the file makes the names it binds unknown, with the reason.
+Supported are literals, f-strings, `%` and `.format`, some text methods, concatenation, conditionals, list
+comprehensions. The names that any other statement binds are unknown, with the reason.
 """
 
 import ast
@@ -17,17 +17,17 @@ _CHANGES = ("append", "extend", "update")  # the methods that change a list or a
 
 
 def evaluate(text: str) -> "Constants":
-    """The constants of a file; raises CannotImportError for what is not Python's syntax, and for what is too much."""
+    """The constants of a file; raises CannotImportError for invalid syntax or an exceeded limit."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes, which EasyBuild takes too
             tree = ast.parse(text)
     except SyntaxError as error:
         raise CannotImportError(
-            f"line {error.lineno or 1}: not Python's syntax: {error.msg}", line=error.lineno or 1
+            f"line {error.lineno or 1}: invalid Python: {error.msg}", line=error.lineno or 1
         ) from None
     except (ValueError, RecursionError, MemoryError):
-        raise CannotImportError("cannot be read: it holds a NUL, or is nested too deep") from None
+        raise CannotImportError("cannot be read: it contains a NUL, or is nested too deep") from None
     file = Constants(Budget())
     try:
         for statement in tree.body:
@@ -39,9 +39,9 @@ def evaluate(text: str) -> "Constants":
 
 @dataclass
 class Constants:
-    """The names of a file with their values, and those whose value is not known, with the reason.
+    """The names of a file with their values, and the names with unknown values, with the reason.
 
-    Lists are tuples here: no two names share one that changes.
+    Lists are tuples here, so that no two names share a mutable one.
     """
 
     budget: Budget
@@ -53,7 +53,7 @@ class Constants:
         if name in self.values:
             return self.values[name]
         if name in self.unknown:
-            raise UnknownError(f"{name} is not known ({self.unknown[name]})"[:200])
+            raise UnknownError(f"{name} is unknown ({self.unknown[name]})"[:200])
         raise UnknownError(f"{name} is not defined in this file")
 
     def value(self, node: ast.expr) -> Python:
@@ -109,7 +109,7 @@ class Constants:
             return (self.value(node),)
         many = self.value(node.value)
         if not isinstance(many, tuple):
-            raise UnknownError("* of something else than a list")
+            raise UnknownError("* of anything but a list")
         self.budget.letters(len(many))
         return many
 
@@ -117,7 +117,7 @@ class Constants:
         if isinstance(node, ast.Constant):
             return str(node.value)
         if not isinstance(node, ast.FormattedValue):
-            raise UnknownError("such a part of an f-string is not evaluated")
+            raise UnknownError("this part of an f-string is not evaluated")
         spec = self.value(node.format_spec) if node.format_spec else ""
         return formatted(scalar(self.value(node.value)), str(spec), chr(node.conversion) if node.conversion > 0 else "")
 
@@ -133,7 +133,7 @@ class Constants:
             return (*left, *right)
         if isinstance(left, int | float) and isinstance(right, int | float):
             return scalar(left + right)
-        raise UnknownError("+ of such values is not evaluated")
+        raise UnknownError("+ of these values is not evaluated")
 
     def _operation(self, op: ast.operator, left: Python, right: Python) -> Python:
         match op, left, right:
@@ -162,22 +162,22 @@ class Constants:
         if isinstance(whole, dict):
             return whole[scalar(self.value(index))]
         if not isinstance(whole, str | tuple):
-            raise UnknownError("such an index is not evaluated")
+            raise UnknownError("this index is not evaluated")
         if isinstance(index, ast.Slice):
             first, last, step = map(self._end, (index.lower, index.upper, index.step))
             self.budget.letters(len(whole))
             return whole[first:last:step]
         number = self.value(index)
-        return whole[number] if isinstance(number, int) else _no("such an index")
+        return whole[number] if isinstance(number, int) else _no("this index")
 
     def _end(self, node: ast.expr | None) -> int | None:
         end = self.value(node) if node else None
-        return end if end is None or isinstance(end, int) else _no("such an index")
+        return end if end is None or isinstance(end, int) else _no("this index")
 
     def _comprehended(self, element: ast.expr, generator: ast.comprehension) -> Iterator[Python]:
         many = self.value(generator.iter)
         if not isinstance(many, tuple) or not isinstance(generator.target, ast.Name):
-            raise UnknownError("such a comprehension is not evaluated")
+            raise UnknownError("this comprehension is not evaluated")
         name = generator.target.id
         outer = {key: self.values[key] for key in (name,) if key in self.values}
         try:
@@ -198,7 +198,7 @@ class Constants:
                     return str(scalar(value))
                 if isinstance(value, str | tuple | dict):
                     return len(value)
-                raise UnknownError("len of such a value is not evaluated")
+                raise UnknownError("len of this value is not evaluated")
             case ast.Attribute(value=of, attr=attr) if attr in METHODS:
                 text = self.value(of)
                 given = tuple(self.value(argument) for argument in arguments)
@@ -223,7 +223,7 @@ class Constants:
         raise UnknownError(f"the comparison {type(op).__name__} is not evaluated")
 
     def run(self, node: ast.stmt) -> None:
-        """One statement; one that cannot be evaluated leaves the names it binds unknown."""
+        """Evaluate a statement; if that fails, the names it binds are unknown."""
         with self.budget.level():
             self.budget.step()
             try:
@@ -269,7 +269,7 @@ class Constants:
                 for inner, item in zip(targets, value, strict=True):
                     self._assign(inner, item)
             case _:
-                raise UnknownError("such an assignment is not evaluated")
+                raise UnknownError("this kind of assignment is not evaluated")
 
     def _change(self, name: str, how: str, by: Python) -> None:
         old = self.name(name)

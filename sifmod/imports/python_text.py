@@ -1,4 +1,4 @@
-"""The methods and formats of Python's texts that constants are made with, none of which can make a huge text."""
+"""The text methods and formats that constants use; none of them can create a huge text."""
 
 import re
 import string
@@ -17,7 +17,7 @@ _PADDED = 1100  # letters that a width and a precision can add
 
 
 class UnknownError(Exception):
-    """A value that cannot be known without running the file; the reason is the text."""
+    """A value is unknown without running the file; the message is the reason."""
 
 
 def scalar(value: "Python") -> Scalar:
@@ -25,7 +25,7 @@ def scalar(value: "Python") -> Scalar:
     if isinstance(value, tuple | dict):
         raise UnknownError("a list or a map where a text or a number is needed is not evaluated")
     if isinstance(value, int | float) and not -MAX_NUMBER < value < MAX_NUMBER:
-        raise UnknownError("such a large number is not evaluated")
+        raise UnknownError("a number this large is not evaluated")
     return value
 
 
@@ -40,7 +40,7 @@ def percent(text: str, value: "Python", spend: Spend) -> str:
     """`text % value`."""
     marks = _PERCENT.findall(text)
     if "%" in _PERCENT.sub("", text):
-        raise UnknownError("such a % format is not evaluated")
+        raise UnknownError("this % format is not evaluated")
     given: Any = value
     spend(ITEM * len(value) if isinstance(value, dict | tuple) else 0)
     if isinstance(value, dict):
@@ -60,7 +60,7 @@ def _replace(spend: Spend, text: str, old: str, new: str) -> str:
 
 def _join(spend: Spend, text: str, parts: tuple[str, ...]) -> str:
     if not isinstance(parts, tuple):
-        raise UnknownError("join of something else than a list is not evaluated")
+        raise UnknownError("join of anything but a list is not evaluated")
     spend(len(parts) * (len(text) + ITEM))
     spend(sum(map(len, parts)))
     return text.join(parts)

@@ -1,4 +1,4 @@
-"""A container.yaml of singularity-hpc to an easyconfig: a map from key to key."""
+"""Convert a container.yaml of singularity-hpc to an easyconfig, key by key."""
 
 import re
 import shlex
@@ -31,15 +31,15 @@ _CARRIED = (
 # what an override's file may replace
 _OVERRIDABLE = ("aliases", "env", "features", "description", "docker_scripts", "singularity_scripts")
 _WHY_NOT = {
-    "filter": "filter chooses the tags of singularity-hpc's own updates",
+    "filter": "filter selects the tags for singularity-hpc's own updates",
     "test": "test is a script for singularity-hpc; write its commands under sanity_check",
-    "docker_scripts": "docker_scripts are for docker",
-    "singularity_scripts": "singularity_scripts stand in files of their own, which are programs",
+    "docker_scripts": "docker_scripts are only for docker",
+    "singularity_scripts": "singularity_scripts are programs in separate files",
 }
 
 
 def read_shpc(path: Path) -> Imported:
-    """The easyconfig of the tag under `latest`; raises CannotImportError with the reason where there is none."""
+    """The easyconfig for the tag under `latest`; raises CannotImportError with the reason if there is none."""
     recipe = _document(path)
     name, tag, source, notes = _image(recipe, path)
     others = [other for other in _entries(recipe, "tags") if other != tag]
@@ -48,7 +48,7 @@ def read_shpc(path: Path) -> Imported:
     if override := _entries(recipe, "overrides").get(tag):
         beside = override.text
         if beside.startswith("/") or ".." in beside.split("/") or not beside:
-            raise CannotImportError(f"the override {beside!r} is no file beside it")
+            raise CannotImportError(f"there is no file {beside!r} beside it, which is named as an override")
         replaced = _document(path.parent / beside)
         recipe |= {key: replaced[key] for key in _OVERRIDABLE if key in replaced}
     keys: dict[str, Value] = {"name": name, "version": tag, "description": _text(recipe, "description")}
@@ -65,12 +65,10 @@ def read_shpc(path: Path) -> Imported:
         keys["binds"] = tuple(map(optional, binds))
         notes.append(OPTIONAL)
     if not made:
-        notes.append(
-            "no aliases, so no wrappers but start-shell: `wrappers: auto` finds the commands that are in the image"
-        )
+        notes.append("no aliases, so start-shell is the only wrapper: `wrappers: auto` finds the commands in the image")
     for key in recipe:
         if key not in (*_CARRIED, "overrides", *(("gh",) if source.startswith("https:") else ())):
-            notes.append(_WHY_NOT.get(key, f"{key[:60]} is no key that sifmod knows"))
+            notes.append(_WHY_NOT.get(key, f"{key[:60]} is an unknown key"))
     place = next((_text(recipe, kind) for kind in _PLACES if _text(recipe, kind)), "")
     publisher = place.rpartition("/")[0].rpartition("/")[2]  # `autamus` of ghcr.io/autamus/samtools
     return Imported(keys, tuple(dict.fromkeys(notes)), publisher=publisher)
@@ -100,36 +98,36 @@ def _image(recipe: dict[str, Node], path: Path) -> tuple[str, str, str, list[str
     """Name, tag, source, and the first notes."""
     kind = next((kind for kind in _PLACES if _text(recipe, kind)), "")
     if not kind:
-        raise CannotImportError(f"names no image: expected one of {', '.join(_PLACES)}")
+        raise CannotImportError(f"has no image: expected one of {', '.join(_PLACES)}")
     latest = _entries(recipe, "latest")
     if len(latest) != 1:
         raise CannotImportError(f"expected one tag under latest, got {len(latest)}")
     tag, node = next(iter(latest.items()))
     digest, place = node.raw.strip(), _text(recipe, kind)
     if not _TAG.fullmatch(tag) or ".." in tag:
-        raise CannotImportError(f"latest: {tag[:60]!r} cannot be a tag and a version")
+        raise CannotImportError(f"latest: {tag[:60]!r} is not valid as a tag and a version")
     if kind == "path":
         return _local(place, tag, digest, path)
     if not _REPOSITORY.fullmatch(place):
-        raise CannotImportError(f"{kind}: {place[:60]!r} cannot be a repository")
+        raise CannotImportError(f"{kind}: {place[:60]!r} is not a valid repository")
     name = place.rpartition("/")[2]
     if kind == "gh":
         release = f"https://github.com/{place}/releases/download/{digest}/{place.replace('/', '-')}.{tag}.sif"
-        return name, tag, release, ["gh: the SIF of a release has no digest here; install prints one to add"]
+        return name, tag, release, ["gh: the SIF of a release has no digest here; `sifmod install` prints one to add"]
     if not _SHA256.fullmatch(digest):
         raise CannotImportError(f"latest.{tag}: expected sha256: and 64 hexadecimal digits, got {digest[:60]!r}")
-    notes = ["version: the tag latest says no version; the digest decides"] if tag == "latest" else []
+    notes = ["version: the tag `latest` is not a version; the digest selects the image"] if tag == "latest" else []
     return name, tag, f"{kind}://{place}:{tag}@{digest}", notes
 
 
 def _local(place: str, tag: str, digest: str, path: Path) -> tuple[str, str, str, list[str]]:
-    """A file whose name is but a digest is for the module of its directory, NAME or NAME/VERSION."""
+    """A file that is named by its digest belongs to the module of its directory, NAME or NAME/VERSION."""
     name = re.sub(r"([-:_]?sha256[-:_][0-9a-f]{64})?\.sif$", "", place.rpartition("/")[2]).removesuffix(f"-{tag}")
     if not name:
         *_, above, name = path.absolute().parent.parts
         if tag == "latest" and name[:1].isdigit():
             name, tag = above, name
-    note = "path: a SIF beside the container.yaml; put the easyconfig there, or its path into image.sources"
+    note = "path: a SIF beside the container.yaml; put the easyconfig there, or write the SIF's path in image.sources"
     if _SHA256.fullmatch(digest):
         note += f" (its digest there: {digest})"
     return name, tag, place if "/" in place else f"./{place}", [note]
@@ -139,14 +137,16 @@ def _accelerator(recipe: dict[str, Node], source: str, notes: list[str]) -> dict
     features = {name: node.value for name, node in _entries(recipe, "features").items()}
     for name, value in features.items():
         if value is True and name in ("home", "x11"):
-            notes.append(f"features.{name}: a directory of singularity-hpc's settings; the runtime binds home and /tmp")
+            notes.append(
+                f"features.{name}: a directory from singularity-hpc's settings; the runtime binds home and /tmp"
+            )
         elif name not in ("gpu", "home", "x11"):
-            notes.append(f"features.{name[:60]} is no feature that sifmod knows")
+            notes.append(f"features.{name[:60]} is an unknown feature")
     if features.get("gpu") is not True:
         return {"accelerator": "none"}
     if said := vendor(source):
         return {"accelerator": said}
-    notes.append("features.gpu does not say for whose GPUs: without `accelerator` the site's is meant")
+    notes.append("features.gpu does not name an accelerator: without `accelerator` the site's is used")
     return {}
 
 
@@ -158,7 +158,7 @@ def _env(recipe: dict[str, Node], notes: list[str]) -> dict[str, Value]:
         if name == "PATH" and value.endswith((":$PATH", ":${PATH}")):
             path = tuple(directory for directory in value.split(":")[:-1] if directory.startswith("/"))
         elif name == "PATH" or "$" in value or "`" in value or node.items or node.entries:
-            notes.append(f"env.{name[:60]}: {shlex.quote(value[:80])} is for a shell to expand; write the value")
+            notes.append(f"env.{name[:60]}: {shlex.quote(value[:80])} needs a shell to expand it; write the value")
         else:
             env[name] = value
     keys: dict[str, Value] = {"env": env} if env else {}
@@ -166,18 +166,18 @@ def _env(recipe: dict[str, Node], notes: list[str]) -> dict[str, Value]:
 
 
 def wrappers(aliases: Node | None, notes: list[str]) -> tuple[tuple[Value, ...], tuple[str, ...]]:
-    """The wrappers of the aliases, and the binds that their options ask for; notes are added to."""
+    """The wrappers of the aliases, and the binds in their options; appends to `notes`."""
     made: dict[str, Value] = {}
     found = WithOptions()
     for name, command, more in _listed(aliases, notes):
         if not NAME.fullmatch(name) or ".." in name or not command.split() or len(command) + len(more) > MOST:
-            notes.append(f"alias {name[:60]!r}: cannot be a wrapper")
+            notes.append(f"alias {name[:60]!r}: cannot be a wrapper's name")
             continue
         try:
             made[name] = wrapper(name, _for_sh(name, command, notes))
             found = options(shlex.split(more), f"alias {name}", found)
         except ValueError as error:
-            notes.append(f"alias {name}: {command[:80]!r} is no command line: {error}")
+            notes.append(f"alias {name}: {command[:80]!r} is not a valid command line: {error}")
     notes.extend(found.notes)
     return tuple(made.values()), found.binds
 
@@ -192,15 +192,15 @@ def _listed(aliases: Node | None, notes: list[str]) -> list[tuple[str, str, str]
         name = entries.get("name", "")
         listed.append((name, entries.get("command", ""), entries.get("singularity_options", "")))
         unknown = [key for key in entries if key not in ("name", "command", "singularity_options")]
-        notes.extend(f"alias {name[:60]}: {key[:60]} is not carried over" for key in unknown)
+        notes.extend(f"alias {name[:60]}: {key[:60]} is not imported" for key in unknown)
     return listed
 
 
 def _for_sh(name: str, command: str, notes: list[str]) -> str:
-    """A command line that needs a shell (`$(…)`, `&&`, a variable) as one that starts one inside the container."""
+    """Wrap a command line that needs a shell (`$(…)`, `&&`, a variable) so that it starts one inside the container."""
     command = without_arguments(command)
     if not is_for_a_shell(command):
         return command
-    notes.append(f"alias {name}: its command line is for a shell; sh inside the container expands it")
+    notes.append(f"alias {name}: its command line needs a shell; sh expands it inside the container")
     script = f'{command} "$@"'
     return f"sh -c {shlex.quote(script)} {name}"

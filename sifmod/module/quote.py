@@ -71,7 +71,7 @@ def _balanced(text: str) -> bool:
 
 def _refuse_nul(text: str) -> None:
     if "\0" in text:
-        raise ModuleError(f"a text holds a NUL character, which no variable or script can hold: {text!r}")
+        raise ModuleError(f"a text contains a NUL character, which variables and scripts cannot contain: {text!r}")
 
 
 SPELLED: Mapping[Syntax, Callable[[str], str]] = {"lua": lua, "tcl": tcl}  # quote a text in a modulefile of this syntax

@@ -144,7 +144,7 @@ def _check(plan: Plan) -> None:
     for name, value in (*host_variables(plan, "/"), *plan.default_env, *plan.container_env):
         _match("[A-Za-z_][A-Za-z0-9_]*", name, "a variable's name")
         if re.search(r"[\x00-\x1f\x7f]", value):
-            raise ModuleError(f"the value of {name} holds a line break or another control character: {value!r}")
+            raise ModuleError(f"the value of {name} contains a line break or another control character: {value!r}")
 
 
 def _match(pattern: str, name: str, what: str) -> None:
@@ -182,7 +182,7 @@ def _templates(syntax: Syntax) -> Environment:
 
 def _only_literals(value: object) -> Literal:
     if not isinstance(value, Literal):
-        raise ModuleError(f"a template prints a value that is not quoted: {value!r}")
+        raise ModuleError(f"a template prints an unquoted value: {value!r}")
     return value
 
 

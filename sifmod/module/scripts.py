@@ -32,7 +32,7 @@ ANY = 10**40  # a placeholder number, in texts that are rendered once for all ge
 PROTECTED = "share/protected"  # one package per line
 NO_LAYER = 24  # the exit code of the launcher where the layer that SIFMOD_LAYER names is nowhere
 # the directory is always bound and set in RUNSCRIPTS
-NO_RUNSCRIPTS = "The easyconfig of this module asks for no runscripts.\n"
+NO_RUNSCRIPTS = "The easyconfig of this module has no runscripts.\n"
 _KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's variables do not reach the container if the plan sets them
 _DEVICES = {"nv": "/dev/nvidiactl", "nvccli": "/dev/nvidiactl", "rocm": "/dev/kfd"}
 _NEEDS = {"conda-python-distributed": "get-master", "torchrun-distributed": "get-master"}  # scripts that call others

@@ -15,9 +15,7 @@ Parsed = TypeVar("Parsed")
 READ_ONLY = 0o444
 READ_ONLY_EXECUTABLE = 0o555
 
-_WRITABLE = (
-    "choose a directory that you may write to with --prefix or SIFMOD_PREFIX, for a file of its own with -o FILE"
-)
+_WRITABLE = "choose a writable directory with --prefix or SIFMOD_PREFIX; for a single file with -o FILE"
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _WAY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # this user may be able to enter it but not list it
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -39,7 +37,7 @@ def explain(error: OSError, doing: str) -> SifmodError:
         case "full":
             return FullError(
                 f"{message}; what was installed before is unchanged",
-                "free some space or quota there (`sifmod gc` shows what can go), then repeat the command",
+                "free some space or quota there (`sifmod gc` shows what it can remove), then repeat the command",
                 short=message,
             )
         case "denied":
@@ -67,7 +65,10 @@ def check_readable(prefix: Path) -> None:
     """Raise PermissionsError if a tree exists that this user cannot read."""
     for place in (prefix, prefix / "software", prefix / "modules"):
         if os.path.isdir(place) and not os.access(place, os.R_OK | os.X_OK):  # noqa: PTH112 (False behind a closed one)
-            hint = "ask its owner, or name another tree with --prefix; `sharing` in the site file opens one to others"
+            hint = (
+                "ask its owner, or use another tree with --prefix; `sharing` in the site file opens a tree to other "
+                "users"
+            )
             raise PermissionsError(f"the tree {prefix} cannot be read: {place} is closed to this user", hint)
 
 
@@ -129,7 +130,7 @@ def _descend(top: Path, names: Sequence[str], *, make: bool) -> int:
         except OSError as error:
             place = top.joinpath(*names[:number])
             if error.errno in (errno.ENOTDIR, errno.ELOOP) and place.is_symlink():
-                raise LinkInPrefixError(f"{place} is a symlink, and inside a prefix none is followed") from error
+                raise LinkInPrefixError(f"{place} is a symlink, which is not followed inside a prefix") from error
             error.filename = str(place)
             raise
         finally:
@@ -164,7 +165,7 @@ def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> 
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-                raise OSError(f"{path} is no regular file of at most {most} bytes")
+                raise OSError(f"{path} is not a regular file of at most {most} bytes")
             return os.read(descriptor, status.st_size)
         finally:
             os.close(descriptor)
@@ -180,7 +181,7 @@ def regular(path: Path, top: Path) -> Iterator[int]:
         descriptor = os.open(path.name, _READ, dir_fd=directory)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
         yield descriptor
     finally:
         os.close(descriptor)

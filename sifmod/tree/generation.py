@@ -125,7 +125,7 @@ def _publication(mine: HeldModule, installation: Installation, same_content: boo
             if sha256_bytes(data := read(copy, top=layout.prefix)) != stub.sha256:
                 raise InstallError(
                     f"{copy} was changed since it was installed, so it is not published",
-                    "install it anew with --rebuild",
+                    "install it again with --rebuild",
                 )
             steps.file(layout.modules / stub.path, data.decode())
     events = read_history(layout, module)
@@ -232,7 +232,7 @@ def _check_switch(layout: Layout, module: ModuleName) -> None:
     switch = layout.switch(module)
     if is_there(switch) and live_number(layout, module) is None:
         raise InstallError(
-            f"{switch} is not a link that sifmod made, so it is not replaced", "move it away, then repeat the command"
+            f"{switch} is not a link made by sifmod, so it is not replaced", "move it away, then repeat the command"
         )
 
 
@@ -252,7 +252,7 @@ def _stubs_in_place(layout: Layout, module: ModuleName, wanted: set[str]) -> tup
             if known:
                 raise InstallError(
                     f"{file} was not written by sifmod, or was changed since, so it is neither replaced nor removed",
-                    f"move it away, then repeat the command; it is in the place of the modulefile of {module}",
+                    f"move it away, then repeat the command; it has the path of {module}'s modulefile",
                 )
     return tuple(there)
 

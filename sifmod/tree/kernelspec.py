@@ -61,7 +61,7 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
     there = is_there(place / _SPEC) or (is_there(place) and not place.is_dir())
     if (there or place.is_symlink()) and _owner(place) != spec:  # or of another module with the same spelling
         raise InstallError(
-            f"{place} is there already, and is not the kernelspec of {spec.display_name}",
+            f"{place} exists already, and is not the kernelspec of {spec.display_name}",
             "`jupyter kernelspec list` shows what it is; move or remove it",
         )
     kernel = {
@@ -103,7 +103,7 @@ def _reported(doing: str) -> Iterator[None]:
     except OSError as error:
         explained = explain(error, doing)
         if meaning(error) in ("denied", "other"):
-            explained.hint = "set JUPYTER_DATA_DIR to a directory that you may write to, for Jupyter as well"
+            explained.hint = "set JUPYTER_DATA_DIR to a writable directory, also when you start Jupyter"
         raise explained from error
 
 

@@ -46,7 +46,8 @@ RECEIPT = "layer.json"
 _FORMAT = 1
 _KEY = re.compile("[0-9a-f]{16}")
 _STALE = (
-    "for another image than the installed one; `sifmod add --onto` reads it, `sifmod layer remove {} --stale` ends it"
+    "for a different image than the installed one; `sifmod add --onto` builds it again, `sifmod layer remove {} "
+    "--stale` removes it"
 )
 
 
@@ -141,7 +142,7 @@ def _layer(root: Path, data: bytes) -> Layer:
 
     fields = json.loads(data)
     if fields["format"] != _FORMAT or image_key(fields["image"]) != root.parts[-2]:
-        raise ValueError("the receipt of another layer")
+        raise ValueError("it is the receipt of another layer")
     place = {"module": ModuleName(*root.parts[-5:-3]), "name": root.parts[-3], "number": root.name, "root": str(root)}
     return TypeAdapter(Layer).validate_python(fields | place)
 

@@ -43,7 +43,7 @@ class Layout(Workplace):
         odd = sorted({letter for letter in text if letter in ",:" or not letter.isprintable()})
         if odd:
             raise OptionError(
-                f"the prefix {text!r} holds {', '.join(map(repr, odd))}, which bind paths and PATH cannot express",
+                f"the prefix {text!r} contains {', '.join(map(repr, odd))}, which bind paths and PATH cannot express",
                 "choose another directory with --prefix or SIFMOD_PREFIX",
             )
         if self.prefix == Path("/"):

@@ -75,7 +75,7 @@ def _holder(fields: Mapping[str, object]) -> Holder:
     if not texts or type(pid) is not int or not isinstance(seconds, int | float):
         raise TypeError("a value of another type")
     if not 0 < pid < _PIDS or not 0 < seconds <= LONGEST:
-        raise ValueError("a number that no process gives")
+        raise ValueError("an impossible number")
     return Holder(str(token), str(host), str(boot), pid, str(start), float(seconds))
 
 

@@ -107,8 +107,8 @@ def read_life(layout: Layout, name: str) -> NameLife:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InstallError(
-            f"{path} cannot be understood: {error}",
-            "move it away, then say anew what is the default, hidden, deprecated or retired",
+            f"{path} is invalid: {error}",
+            "move it away, then set again what is the default, hidden, deprecated or retired",
         ) from error
 
 
@@ -226,11 +226,11 @@ def _retired(*, since: str, successor: str, message: str) -> Retired:
 def checked_text(text: str) -> str:
     """Check a text for terminals and modulefiles. Raises ValueError for an invalid one."""
     if not isinstance(text, str) or not text.isprintable() or len(text) > _LONGEST:
-        raise ValueError(f"a text is to be one line of at most {_LONGEST} characters, got {str(text)[:60]!r}")
+        raise ValueError(f"a text must be one line of at most {_LONGEST} characters, got {str(text)[:60]!r}")
     return text
 
 
 def _part(text: str) -> str:
     if not isinstance(text, str) or not is_part(text):
-        raise ValueError(f"{text!r} is no version")
+        raise ValueError(f"{text!r} is not a version")
     return text

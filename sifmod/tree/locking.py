@@ -76,12 +76,12 @@ class Held:
 
     def check(self) -> None:
         """Raise LockError if another process has taken the lock over."""
-        with reported(f"cannot look at the lock {self.name}"):
+        with reported(f"cannot read the lock {self.name}"):
             if leases.holds(self._chain, self._number) and self.directory.is_dir():
                 return
             taker = leases.newest(self._chain).holder
         by = f" by {taker}" if taker and taker.token != self._holder.token else ""
-        why = f"because this process gave no sign of life for {self._holder.seconds:g} seconds"
+        why = f"because this process did not respond for {self._holder.seconds:g} seconds"
         lost = f"{self.name} was taken over{by}, {why}"
         raise LockError(f"{lost}; this run has changed nothing since", "run the same command again", short=lost)
 

@@ -97,7 +97,7 @@ def append(layout: Layout, made: Entry) -> None:
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-                raise OSError(f"{path} is no regular file with one name")
+                raise OSError(f"{path} is not a regular file with a single name")
             if status.st_size and os.pread(descriptor, 1, status.st_size - 1) != b"\n":
                 line = b"\n" + line
             if os.write(descriptor, line) != len(line):
@@ -178,9 +178,9 @@ def _checked(line: bytes, module: ModuleName | None) -> Entry:
     texts += [text for text in (login, image, layer) if text is not None]
     numbers = [fields[key] for key in ("from", "to", "size") if fields[key] is not None]
     if not all(isinstance(text, str) and text.isprintable() for text in texts):
-        raise TypeError("a text that is none")
+        raise TypeError("a value that is not a text")
     if not all(type(number) is int and 0 <= number < _HUGE for number in (fields["uid"], *numbers)):
-        raise TypeError("a number that is none")
+        raise TypeError("a value that is not a number")
     if not _TIME.fullmatch(fields["time"]) or (image is not None and not _SHA256.fullmatch(image)):
         raise ValueError("no time or no digest")
     if fields["module"] != (str(module) if module else None):

@@ -71,7 +71,7 @@ def leave(layout: Layout, sha256: str, prefix: Path, name: str = "") -> tuple[Pa
     """
     with opened(layout.marks, layout.prefix) as directory:
         if not os.fstat(directory).st_mode & stat.S_ISVTX:
-            raise PermissionError(errno.EPERM, "others could take the mark away", str(layout.marks))
+            raise PermissionError(errno.EPERM, "other users could remove the mark", str(layout.marks))
         for known in _own(directory, sha256, prefix):
             if not name or known == name:
                 os.utime(known, dir_fd=directory, follow_symlinks=False)

@@ -162,7 +162,7 @@ def _image(fields: dict[str, Any], prefix: str) -> ImageRecord:
     _check_inside([filename])
     _check_texts([link, fields["source"], fields["arch"]])
     if "/" in filename or type(size) is not int or not 0 <= size < _HUGE:
-        raise ValueError("no file's name or size")
+        raise ValueError("an invalid file name or size")
     return ImageRecord(sha256, size, fields["source"], fields["arch"], link, filename, path, origin)
 
 
@@ -171,7 +171,7 @@ def _files(records: list[tuple[Any, Any, Any]]) -> tuple[FileRecord, ...]:
     _check_inside([file.path for file in found])
     _check_digests([file.sha256 for file in found])
     if not all([type(file.mode) is int and 0 <= file.mode <= 0o7777 for file in found]):  # noqa: C419 (the quickest)
-        raise TypeError("a mode that is none")
+        raise TypeError("an invalid mode")
     return found
 
 
@@ -190,7 +190,7 @@ def _check_inside(paths: list[str]) -> None:
     """Check that paths stay inside the directory that they are relative to."""
     _check_texts(paths)
     if paths and _OUT.search("\n".join(paths)):
-        raise ValueError("a path that leads out of its place")
+        raise ValueError("a path that leaves its directory")
 
 
 def _check_digests(digests: list[str]) -> None:

@@ -69,7 +69,7 @@ def locked_images(layout: Layout) -> dict[str, list[str]]:
         if not path.is_file():  # bundle files and job records
             continue
         if (applied := read_applied(layout, name)) is None:
-            raise OSError(f"{path} is no record that can be read")
+            raise OSError(f"{path} is not a readable record")
         for sha256 in applied.images:
             found.setdefault(sha256, []).append(name)
     return found

@@ -32,7 +32,7 @@ def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
     if live_number(layout, installation.module) != installation.generation:
         lacks.append(f"generation {installation.generation} is not the live one")
     if _died(layout, installation.module):
-        lacks.append("an earlier run for it died and left something behind; `sifmod gc --yes` removes it")
+        lacks.append("an earlier run for it died and left files behind; `sifmod gc --yes` removes them")
     return tuple(lacks)
 
 

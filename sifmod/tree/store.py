@@ -266,7 +266,7 @@ class Store(Incoming):
                 return path
             if is_there(path) and known is None and not (path.is_file() and sha256_file(path) == sha256):
                 raise InstallError(
-                    f"{path} was not put there by sifmod and is not what its name says, so it is not replaced",
+                    f"{path} was not written by sifmod and does not match its digest, so it is not replaced",
                     "move it away, then repeat the command",
                 )
             there = known or self._lent(sha256)
@@ -282,7 +282,7 @@ class Store(Incoming):
         known = read_stored(self._layout, path.stem)
         if known is None or (noted := given_by(known, origin, source)) == known:
             return
-        with self._held.changing("cannot note what gave the image"):
+        with self._held.changing("cannot record the source of the image"):
             record = self._record(noted)
             os.utime(record, (known.added, known.added))  # as old as its image
 

@@ -68,7 +68,7 @@ def _own_directory(target: Path) -> Path:
             place.mkdir(0o700)
         if not (why := _of_others(place)):
             return place
-    raise PermissionsError(why, "choose another directory with -o, or have that removed")
+    raise PermissionsError(why, "choose another directory with -o, or ask the owner to remove that one")
 
 
 def _of_others(place: Path) -> str:
@@ -114,7 +114,7 @@ def _check(target: Path) -> None:
     if target.exists() and not target.is_file():
         raise FetchError(f"{target} is a device, a pipe or a socket, which a file would replace", "name a file")
     if not target.parent.is_dir():
-        raise FetchError(f"there is no directory {target.parent}", "make it first, or choose another")
+        raise FetchError(f"there is no directory {target.parent}", "create it first, or choose another")
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise PermissionsError(f"cannot write into {target.parent}", "choose another place with -o")
 

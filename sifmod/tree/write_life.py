@@ -147,7 +147,7 @@ def write_life(layout: Layout, name: str, change: Callable[[NameLife], NameLife]
     If it is killed, the first file has the change, and the next run writes the others. On an error nothing has changed.
     Raises InstallError, PermissionsError or LockError, and the errors of `change`.
     """
-    with changed(held, f"cannot write what is decided about {name}") as steps:
+    with changed(held, f"cannot write the lifecycle of {name}") as steps:
         before = read_life(layout, name)
         after = change(before)
         wrong, kept = _compared(layout, name, after)

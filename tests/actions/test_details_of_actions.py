@@ -48,7 +48,7 @@ def test_an_importer_may_give_every_key_but_those_that_are_no_other_tools() -> N
     keys = {field.alias or name for name, field in EasyconfigFile.model_fields.items()} - own | {"path+"}
     text = easyconfig_text(Imported(dict.fromkeys(sorted(keys), "x"), ("a note",)), "some/file.eb")
     assert text.startswith("# Made from some/file.eb by `sifmod import`")
-    assert "\n# Not carried over, or not exactly:\n# - a note\nname: x\nversion: 'x'\n" in text
+    assert "\n# Not imported, or only approximately:\n# - a note\nname: x\nversion: 'x'\n" in text
     assert {line.partition(":")[0] for line in text.splitlines() if line[0] != "#"} == keys
 
 

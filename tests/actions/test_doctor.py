@@ -97,7 +97,7 @@ def test_what_can_build_here(machine: Machine) -> None:
     machine.site = replace(machine.site, runtime_path="")
     found = machine.findings()["builds"]
     assert found.status == "note"
-    assert "nothing is built here without apptainer or singularity" in found.text
+    assert "building needs apptainer or singularity" in found.text
     assert "sifmod push" in found.hint
 
 
@@ -207,8 +207,10 @@ def test_user_namespaces_that_are_closed(machine: Machine, name: str, closed: st
 
 def test_a_configuration_that_forbids_binds(machine: Machine) -> None:
     machine.program = replace(APPTAINER, forbids=("enable overlay = no", "enable underlay = no"))
-    text = "its configuration has `enable overlay = no` and `enable underlay = no`: what an image has no place for, "
-    assert machine.findings()["binds"].text == f"{text}such as the physical path of a linked home, is not bound"
+    text = (
+        "its configuration has `enable overlay = no` and `enable underlay = no`: paths that do not exist in the image, "
+    )
+    assert machine.findings()["binds"].text == f"{text}such as the physical path of a linked home, are not bound"
     machine.program = APPTAINER
     assert "binds" not in machine.findings()
 

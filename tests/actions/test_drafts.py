@@ -225,7 +225,7 @@ def test_an_imported_easyconfig() -> None:
     text = easyconfig_text(Imported(KEYS, ("a note", "word " * 40)), "dir/x\n.eb")
     assert text.splitlines() == [
         r"# Made from dir/x\n.eb by `sifmod import`, which has read it and run nothing.",
-        "# Not carried over, or not exactly:",
+        "# Not imported, or only approximately:",
         "# - a note",
         f"# - {'word ' * 21}word",
         f"#   {('word ' * 18).strip()}",
@@ -267,7 +267,7 @@ def test_an_imported_easyconfig() -> None:
     assert text.endswith("\n")
     again = easyconfig_text(Imported(dict(reversed(KEYS.items())), ("a note", "word " * 40)), "dir/x\n.eb")
     assert again == text
-    assert "Not carried over" not in easyconfig_text(Imported(KEYS, ()), "x")
+    assert "Not imported" not in easyconfig_text(Imported(KEYS, ()), "x")
 
 
 @pytest.mark.parametrize(

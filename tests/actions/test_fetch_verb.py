@@ -150,7 +150,7 @@ def test_a_wrong_promise_leaves_nothing(
 ) -> None:
     before = disk_state(tmp_path)
     assert fetch(prefix, images.tiny_sif, "--sha256", "0" * 64, "-o", tmp_path / "x.sif") == 10
-    assert "is not the promised one" in capfd.readouterr().err
+    assert "has a wrong SHA-256" in capfd.readouterr().err
     assert disk_state(tmp_path) == before
 
 
@@ -226,7 +226,7 @@ def test_the_site_can_require_signatures(
         assert ("is not signed" in capfd.readouterr().err) == (policy != "off")
     settings.write_text(f"signatures: {{policy: require, keys: [{key}]}}\n")
     assert fetch(prefix, f"oci:{images.tiny_layout()}") == 10
-    assert "bears no signature" in capfd.readouterr().err
+    assert "has no signature" in capfd.readouterr().err
 
 
 def test_what_a_killed_run_had_begun_goes_first(images: Images, own_home: Path, tmp_path: Path) -> None:

@@ -311,7 +311,7 @@ def test_origins_are_an_easyconfigs(easyconfig: Path, prefix: Path, capfd: pytes
     [
         (["install", "no-such-easyconfig"], 4, "no easyconfig is called 'no-such-easyconfig'"),
         (["install", "{easyconfig}", "--variant", "rocm"], 5, "variant"),
-        (["install", "{easyconfig}", "--site", "nowhere"], 2, "no site is called 'nowhere'"),
+        (["install", "{easyconfig}", "--site", "nowhere"], 2, "there is no site 'nowhere'"),
         (["install", "{easyconfig}", "--link", "move"], 2, "'move' is not one of"),
         (["install", "{easyconfig}", "--source", "/etc/passwd"], 10, "is not a SIF: it is a text"),
         (["install", "{easyconfig}", "--source", "gopher://x/y"], 2, "--source: "),

@@ -216,7 +216,7 @@ def test_no_profile(
     settings("auto")
     (tmp_path / "etc-sifmod.d" / "mpi" / "here.yaml").unlink()
     assert sifmod(["install", *QUICK, path]) == 2
-    assert "mpi_profile: no profile is called here; looked in" in capfd.readouterr().err
+    assert "mpi_profile: there is no profile here; searched in" in capfd.readouterr().err
     assert not (tmp_path / "prefix").exists()
 
 

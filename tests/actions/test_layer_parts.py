@@ -94,7 +94,7 @@ def test_what_the_image_asks_of_what_is_added() -> None:
     "text", ["", "[]", '["a", "b", [3], []]', '["a", "b", [3, 11, 2], [["x", "1"]]]', "[" * 100_000]
 )
 def test_what_an_image_says_amiss(text: str) -> None:
-    with pytest.raises(ImageError, match="does not say what it holds"):
+    with pytest.raises(ImageError, match="cannot list its packages"):
         image_python(text, PROTECTED)
 
 
@@ -136,14 +136,14 @@ def test_a_lock_without_what_the_image_holds() -> None:
         LOCK.replace('hashes = { sha256 = "aa" }', 'hashes = { md5 = "aa" }'),
         LOCK.partition("wheels")[0],
     ):
-        with pytest.raises(OptionError, match=r"the lock has no SHA-256 for a file of new, so another one could come"):
+        with pytest.raises(OptionError, match=r"the lock has no SHA-256 for a file of new, so it could be"):
             followed(python, without)
     archive = LOCK.replace("sdist", "archive").replace('version = "1.0"\n', "")
     assert pinned(archive.partition("[[packages]]")[2].partition("\n\n")[2]) == (
         "new @ https://x/new.tar.gz --hash=sha256:aa --hash=sha256:bb\n"
     )
     inline = 'packages = [{name = "new", version = "1.0"}]'
-    for text, reason in ((inline, "one after the other"), ("", "names no packages"), ("packages = []", "no packages")):
+    for text, reason in ((inline, "one after the other"), ("", "has no packages"), ("packages = []", "no packages")):
         with pytest.raises(OptionError, match=reason):
             followed(python, text)
     for text in (
@@ -153,7 +153,7 @@ def test_a_lock_without_what_the_image_holds() -> None:
         '[[packages]]\nname = "a"\nversion = "?"',
         '[[packages]]\nversion = "1"',
     ):
-        with pytest.raises(OptionError, match="no lock of PEP 751"):
+        with pytest.raises(OptionError, match="not a PEP 751"):
             versions_of(text)
 
 
@@ -165,13 +165,13 @@ def test_files_of_requirements(tmp_path: Path) -> None:
     assert found == ("A==1 ; python_version > '3'", "b[x]   >=2", "c @ https://host/c.whl#sha256=0a")
     assert [name_of(text) for text in found] == ["a", "b", "c"]
     file.write_text("a\n--index-url nowhere\n")
-    with pytest.raises(OptionError, match=r"requirements.txt:2: --index-url: nowhere is no URL"):
+    with pytest.raises(OptionError, match=r"requirements.txt:2: --index-url: nowhere is not a URL"):
         asked(files=(file,))
     file.write_text("a==1 --hash=md5:aa\n")
-    with pytest.raises(OptionError, match=r"requirements.txt:1: md5:aa is not taken: SHA-256 are"):
+    with pytest.raises(OptionError, match=r"requirements.txt:1: md5:aa is not supported: use SHA-256"):
         asked(files=(file,))
     file.write_text(f"-r {file}\n")
-    with pytest.raises(OptionError, match="name each other"):
+    with pytest.raises(OptionError, match="include each other"):
         asked(files=(file,))
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(OptionError, match=r"there is no file|cannot be read"):
@@ -251,7 +251,7 @@ def test_files_from_elsewhere_among_those_of_a_directory(tmp_path: Path) -> None
     count, _ = pack(top, tmp_path / "1", "gzip", 1, read)
     assert (count, pack(whole, tmp_path / "2", "gzip", 1)[0]) == (5, 5)
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
-    with pytest.raises(ImageError, match="z/in is in a file"):
+    with pytest.raises(ImageError, match="z/in is inside a file"):
         pack(top, tmp_path / "3", "gzip", 1, {**read, "z/in": bytes})
 
 
@@ -342,5 +342,5 @@ def test_what_is_no_file_of_requirements_is_not_waited_for_or_read(tmp_path: Pat
     (tmp_path / "zeros").symlink_to("/dev/zero")
     for name in ("pipe", "zeros"):
         for read in (lambda path: asked(files=(path,)), read_lock):
-            with pytest.raises(OptionError, match="cannot be read: it is no regular file"):
+            with pytest.raises(OptionError, match="cannot be read: it is not a regular file"):
                 read(tmp_path / name)

@@ -85,7 +85,7 @@ def test_a_conda_image_with_pytorch_for_cuda(images: Images) -> None:
     assert made.sanity_check.commands == ('python -c "import torch"',)
     comments = path.read_text()
     assert "# from the package torch\nversion: '2.2.0'" in comments
-    assert "# torch/version.py says cuda 12.1\n" in comments
+    assert "# torch/version.py has cuda 12.1\n" in comments
     assert "1 more" in comments
 
 

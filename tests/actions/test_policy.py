@@ -45,7 +45,7 @@ def test_an_image_that_was_taken_before_the_policy_is_refused_too(
     assert left == {name for name in before if ".locks" not in name}
 
 
-@pytest.mark.parametrize(("keys", "said"), [((), "names no key"), (("gone.asc",), "gone.asc is missing")])
+@pytest.mark.parametrize(("keys", "said"), [((), "has no trusted"), (("gone.asc",), "gone.asc is missing")])
 def test_keys_that_are_missing_are_told_before_the_fetch(
     settings: Path, images: Images, tmp_path: Path, keys: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -156,7 +156,7 @@ def test_a_site_that_is_gone_is_told_with_its_modules(
     before = disk_state(prefix)
     capfd.readouterr()
     assert again() == 2
-    assert f"error: One/1.0, Two/1.0: --site: no site is called '{site}'\n" in capfd.readouterr().err
+    assert f"error: One/1.0, Two/1.0: --site: there is no site '{site}'\n" in capfd.readouterr().err
     assert disk_state(prefix) == before
 
 

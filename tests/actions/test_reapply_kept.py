@@ -104,7 +104,7 @@ def test_a_site_that_a_variable_named(
     capfd.readouterr()
     assert again() == 2
     captured = capfd.readouterr().err
-    assert f"One/1.0, Two/1.0: the site of the install: no site is called '{tmp_path}/mine.yaml'" in captured
+    assert f"One/1.0, Two/1.0: the site of the install: there is no site '{tmp_path}/mine.yaml'" in captured
     assert "--site NAME chooses another" in captured
     assert disk_state(prefix) == before
 
@@ -116,7 +116,7 @@ def test_a_site_that_is_gone(prefix: Path, tmp_path: Path, capfd: pytest.Capture
     assert again() == 2
     captured = capfd.readouterr().err
     assert "== 0 of 2 installed modules change, 2 could not be decided\n" in captured
-    assert "error: One/1.0, Two/1.0: the site of the install: no site is called 'ours'\n" in captured
+    assert "error: One/1.0, Two/1.0: the site of the install: there is no site 'ours'\n" in captured
     assert disk_state(prefix) == before
 
 

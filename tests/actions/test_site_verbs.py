@@ -93,8 +93,8 @@ def lint(text: str) -> list[str]:
 def test_a_colon_for_a_comma() -> None:
     (found,) = lint("binds: {a: ['/usr:/srv', '/usr:/no/such', '/usr:/var:ro', {source: /usr, target: /tmp}]}")
     assert found == (
-        "s.yaml:1:13: binds.a[0]: /srv is a directory of this machine too: if two bind paths are meant, write "
-        "/usr and /srv as two items, if not, {source: /usr, target: /srv}"
+        "s.yaml:1:13: binds.a[0]: /srv is also a directory on this machine: for two bind paths, write /usr and /srv "
+        "as two items; otherwise {source: /usr, target: /srv}"
     )
 
 
@@ -108,15 +108,16 @@ def test_two_paths_in_one_text_are_refused() -> None:
 def test_a_missing_source() -> None:
     not_needed = ", ".join(f"{{source: '{path}', optional: true}}" for path in ("/no/way", "/no/w*"))
     assert lint(f"binds: {{a: [/no/such, '/no/s*', {not_needed}, '/op?']}}") == [
-        "s.yaml:1:13: binds.a[0]: /no/such is not here and not optional: no module can be loaded",
-        "s.yaml:1:23: binds.a[1]: nothing here fits /no/s*, and it is not optional: no module can be loaded",
+        "s.yaml:1:13: binds.a[0]: /no/such does not exist on this machine and is not optional: no module can be loaded",
+        "s.yaml:1:23: binds.a[1]: nothing on this machine matches /no/s*, and it is not optional: no module can be "
+        "loaded",
     ]
 
 
 def test_one_target_twice() -> None:
     assert lint("binds: {a: [/opt, '/etc:/x'], b: [/opt/, {source: /var, target: /x}, /srv]}") == [
-        "s.yaml:1:35: binds.b[0]: its target /opt/ is that of binds.a[0] too, and the first one counts",
-        "s.yaml:1:42: binds.b[1]: its target /x is that of binds.a[1] too, and the first one counts",
+        "s.yaml:1:35: binds.b[0]: its target /opt/ is also the target of binds.a[0]; the first one is used",
+        "s.yaml:1:42: binds.b[1]: its target /x is also the target of binds.a[1]; the first one is used",
     ]
 
 
@@ -125,7 +126,7 @@ def test_the_root_is_no_target(root: str) -> None:
     for item in (f"'/opt:{root}'", f"'{root}'", f"{{source: /opt, target: '{root}'}}", f"{{source: '{root}'}}"):
         for text, model in ((f"binds: {{a: [{item}]}}", SiteFile), (f"binds: [{item}]", EasyconfigFile)):
             (found,) = check_layer(model, parse_yaml(text.encode(), "s.yaml")[0])
-            assert "as target would hide the whole image" in found.message
+            assert "as the target would hide the whole image" in found.message
     assert not check_layer(SiteFile, parse_yaml(f"binds: {{a: ['{root}:/host']}}".encode(), "s.yaml")[0])
 
 
@@ -143,7 +144,7 @@ def test_matches_that_cannot_be_bound_are_named(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     (found,) = lint(f"binds: {{a: ['{tmp_path}/*']}}")
     assert found.endswith(
-        f"left out, for no bind path can hold what is in the name: '{tmp_path}/a,b', '{tmp_path}/c:d'"
+        f"skipped, because a bind path cannot contain such a name: '{tmp_path}/a,b', '{tmp_path}/c:d'"
     )
 
 
@@ -192,7 +193,8 @@ def test_check_takes_sites_and_quirks(tmp_path: Path, capfd: pytest.CaptureFixtu
     wrong = write(tmp_path / "sites/wrong.yaml", "acelerator: rocm\n")
     assert run(["check", str(site), str(quirk)]) == 0
     assert capfd.readouterr().out.splitlines() == [
-        f"{site}:2:13: binds.a[0]: /no/such is not here and not optional: no module can be loaded (warning)",
+        f"{site}:2:13: binds.a[0]: /no/such does not exist on this machine and is not optional: no module can be "
+        "loaded (warning)",
         f"{site}: ok: a site",
         f"{quirk}: ok: a quirk",
     ]
@@ -250,7 +252,10 @@ def test_install_and_show_warn(
     tmp_path: Path, images: Images, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = write(tmp_path / "etc-sifmod.d" / "own.yaml", "binds: {a: [/no/such]}\n")
-    warning = f"== warning: {own}:1:13: binds.a[0]: /no/such is not here and not optional: no module can be loaded\n"
+    warning = (
+        f"== warning: {own}:1:13: binds.a[0]: /no/such does not exist on this machine and is not optional: no module "
+        "can be loaded\n"
+    )
     assert run(["site", "show"]) == 0
     assert capfd.readouterr().err == warning
     monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
@@ -269,9 +274,9 @@ def test_the_binds_of_an_easyconfig_are_looked_at_too(
         f"binds: ['{tmp_path}:/srv', '/no/such:/no/such:ro', '{tmp_path}/no*']\n",
     )
     said = (
-        f"{file}:4:9: binds[0]: /srv is a directory of this machine too",
-        "binds[1]: /no/such is not here and not optional",
-        f"binds[2]: nothing here fits {tmp_path}/no*, and it is not optional",
+        f"{file}:4:9: binds[0]: /srv is also a directory on this machine",
+        "binds[1]: /no/such does not exist on this machine and is not optional",
+        f"binds[2]: nothing on this machine matches {tmp_path}/no*, and it is not optional",
     )
     assert run(["check", str(file)]) == 0
     out = capfd.readouterr().out

@@ -101,7 +101,7 @@ def test_a_directory_in_the_place_of_the_switch_is_not_removed(layout: Layout) -
     install(layout, "a")
     layout.switch(MODULE).unlink()
     layout.switch(MODULE).mkdir()
-    with pytest.raises(InstallError, match="not a link that sifmod made"):
+    with pytest.raises(InstallError, match="not a link made by sifmod"):
         uninstall(tree_of(layout), MODULE, ALONE)
     assert layout.switch(MODULE).is_dir()
 

@@ -177,7 +177,7 @@ def test_nothing_in_the_image_can_steer_a_script(images: Images) -> None:
 
 def test_too_many_are_not_given(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "_current", limits.Limits(wrappers=5))
-    with pytest.raises(ImageError, match="6 commands to make wrappers of, more than 5 "):
+    with pytest.raises(ImageError, match="6 commands for wrappers, more than 5 "):
         found(images, conda("a", "b", "c"), path=PATH)
 
 

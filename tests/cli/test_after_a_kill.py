@@ -47,4 +47,4 @@ def test_other_modules_are_as_they_were(
             assert run(["list"]) == 0
             assert "died" not in "".join(capfd.readouterr())
     assert told
-    assert all("`sifmod gc --yes` removes it" in text or "or `sifmod gc --yes`" in text for text in told)
+    assert all("`sifmod gc --yes` removes them" in text or "or `sifmod gc --yes`" in text for text in told)

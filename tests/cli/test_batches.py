@@ -46,7 +46,7 @@ def test_an_install_of_several_goes_on_and_says_what_became_of_each(
     assert out == f"module use {here}/prefix/modules\nmodule load Good/1\n"
     assert err.splitlines()[-5:] == [
         "== 1 of 4 done, exit code 10",
-        "==   Gone-1.yaml: failed (10): no source of the image Gone-1.sif worked, and none was stored",
+        "==   Gone-1.yaml: failed (10): no source of the image Gone-1.sif worked; nothing was stored",
         "==   Bad-1.yaml: failed (5): Bad-1.yaml:2:10: version: expected text, got the number 1; write version: '1'",
         "==   Good-1.yaml: Good/1 installed, generation 1",
         "==   nope: failed (4): no easyconfig is called 'nope'",
@@ -58,7 +58,7 @@ def test_an_install_of_several_goes_on_and_says_what_became_of_each(
     assert "/no/such.sif: cannot read" in gone["error"]
     assert (bad["exit_code"], bad["file"], bad["line"], bad["column"]) == (5, "Bad-1.yaml", 2, 10)
     assert (good["easyconfig"], good["module"], good["changed"]) == ("Good-1.yaml", "Good/1", False)
-    assert (missing["exit_code"], missing["hint"]) == (4, "`sifmod search WORDS` lists what there is")
+    assert (missing["exit_code"], missing["hint"]) == (4, "`sifmod search WORDS` finds easyconfigs")
     assert names(Layout(here / "prefix")) == before
 
 
@@ -74,7 +74,7 @@ def test_a_reader_that_has_gone_ends_nothing(
         assert run(["check", "Good-1.yaml", "Bad-1.yaml"]) == 5
     assert capfd.readouterr().err.splitlines()[-5:] == [
         "== 1 of 3 done, exit code 5",
-        "==   Good-1.yaml --variant a: failed (5): Good-1.yaml has no variants, so none is called 'a'",
+        "==   Good-1.yaml --variant a: failed (5): Good-1.yaml has no variants, so there is no variant 'a'",
         "==   nope --variant a: failed (4): no easyconfig is called 'nope'",
         "==   Many-1.yaml --variant a: Many/1-a installed, generation 1",
         "== 1 of 2 files ok",
@@ -160,7 +160,7 @@ def test_several_references_are_fetched(here: Path, images: Images, capfd: pytes
     assert out == f"{stored}\n"
     assert err.splitlines()[-3:] == [
         "== 1 of 2 done, exit code 10",
-        "==   /no/such.sif: failed (10): no source of the image such.sif worked, and none was stored",
+        "==   /no/such.sif: failed (10): no source of the image such.sif worked; nothing was stored",
         f"==   {images.tiny_sif}: fetched",
     ]
     assert run([*words, "--json", "--fail-fast", "-q"]) == 10

@@ -114,7 +114,7 @@ def test_a_stack_is_not_called_as_what_a_tree_keeps(
 ) -> None:
     write(tmp_path / f"{name}.yaml", "easyconfigs: []\n")
     assert run(["stack", "plan", str(tmp_path / f"{name}.yaml"), "--prefix", str(tmp_path / "p")]) != 0
-    assert f"a stack cannot be called {name!r}" in capfd.readouterr().err
+    assert f"a stack cannot be named {name!r}" in capfd.readouterr().err
 
 
 def test_an_image_with_holes_that_has_no_room_is_not_read(

@@ -243,7 +243,7 @@ def test_help_explains_the_options_of_a_site_once(capfd: pytest.CaptureFixture[s
         row = "--robot-paths, --image-dirs, --accelerator, --runtime, --module-syntax"
         shown = " ".join(capfd.readouterr().out.split())
         assert (f"{row} As `sifmod config show --help` says." in shown) is short
-        assert ("Where easyconfigs are looked for" in shown) is (verb in ("install", "config show"))
+        assert ("Directories to search for easyconfigs" in shown) is (verb in ("install", "config show"))
 
 
 def test_what_the_examples_are_for_stands_in_one_column(capfd: pytest.CaptureFixture[str]) -> None:

@@ -47,8 +47,8 @@ def test_what_was_found_on_the_machine_is_said(
     [
         ("a: b: c\n", "1:5: a second ': ' in one value: quote the text, or check the indentation"),
         ("a:\n\tb: c\n", "2:1: a tab cannot be used here: indent with spaces"),
-        ("a: @b\n", "1:4: a text that begins with @ must be quoted"),
-        ("a: 1\n---\nb: 2\n", "2:1: a second document begins here: a file holds one"),
+        ("a: @b\n", "1:4: a text that starts with @ must be quoted"),
+        ("a: 1\n---\nb: 2\n", "2:1: a second document starts here: a file must have only one"),
         ("a: [1, 2\n", "2:1: not YAML: did not find expected ',' or ']' while parsing a flow sequence"),
     ],
 )

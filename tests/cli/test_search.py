@@ -185,7 +185,7 @@ def test_settings_that_are_wrong_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["search", "--site", "lumi"]) == 2
-    assert "no site is called 'lumi'" in capfd.readouterr().err
+    assert "there is no site 'lumi'" in capfd.readouterr().err
     monkeypatch.setenv("SIFMOD_ROBOTPATHS", "/x")
     assert run(["search"]) == 2
     assert "SIFMOD_ROBOT_PATHS" in capfd.readouterr().err

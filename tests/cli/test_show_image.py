@@ -116,7 +116,7 @@ def test_modules_and_easyconfigs_are_still_shown(images: Images, here: Path, cap
     ("text", "said"),
     [
         ("./page", "is not a SIF: it is an HTML page"),
-        ("https://host.example/x.sif", "says nothing about itself before it is fetched"),
+        ("https://host.example/x.sif", "cannot be described before it is fetched"),
         ("docker://", "expected docker://"),
         ("dokcer://x/y", "did you mean docker:"),
         ("/none/x.sif", "No such file"),

@@ -215,8 +215,8 @@ def test_config_of_what_is_not_set(capfd: pytest.CaptureFixture[str]) -> None:
     for key, said in {
         "umask": "(not set: yours)",
         "group": "(not set: yours)",
-        "memory": "(not set: a quarter of the machine's or the control group's)",
-        "processors": "(not set: those this process may use, at most 8)",
+        "memory": "(not set: a quarter of the memory of the machine or control group)",
+        "processors": "(not set: all available, at most 8)",
         "mirrors": "(not set)",
     }.items():
         assert rows[key].endswith(f"  {said}")

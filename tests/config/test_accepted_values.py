@@ -100,7 +100,7 @@ HERE = Mark("f.yaml", 1, 1)
 )
 def test_each_variable_of_the_runtime_is_refused_inside_and_taken_by_runscripts(name: str) -> None:
     assert refused(f"env: {{{name}: x}}\n") == (
-        f"env.{name}: {name} belongs to the runtime or its shell and cannot be set inside from outside"
+        f"env.{name}: {name} belongs to the runtime or its shell and cannot be set from outside the container"
     )
     assert easyconfig(f"runscript_env: {{{name}: x}}\n").runscript_env == ((name, "x"),)
 
@@ -134,14 +134,14 @@ def test_variables_with_similar_names_are_taken_on_the_host(name: str) -> None:
 @pytest.mark.parametrize("prefix", ["SINGULARITYENV_", "APPTAINERENV_"])
 def test_each_spelling_of_a_variable_for_inside_is_sent_to_env(prefix: str) -> None:
     assert refused(f"host_env: {{{prefix}X_Y: '1'}}\n") == (
-        f"host_env.{prefix}X_Y: write X_Y under env: it is handed into the container from there"
+        f"host_env.{prefix}X_Y: write X_Y under env, which sets it in the container"
     )
 
 
 @pytest.mark.parametrize("value", ["~", "~/x", "~user", "/a:~", "/a:~/b"])
 def test_a_tilde_that_a_shell_might_replace_is_refused(value: str) -> None:
     assert refused(f"env: {{A: '{value}'}}\n") == (
-        f"env.A: '{value}': write the path in full, a shell may or may not replace the ~"
+        f"env.A: '{value}': write the full path, because a shell may not replace the ~"
     )
 
 
@@ -172,16 +172,15 @@ def test_wrappers_in_their_spellings(spelled: str, items: tuple[tuple[str, str],
     [
         ("[{a: [b]}]", "wrappers[0]: expected 'a': COMMAND, with the command as text"),
         ("[{a: 1}]", "wrappers[0]: expected 'a': COMMAND, with the command as text"),
-        ("[{a: \"it's\"}]", "wrappers[0]: a quotation mark in \"it's\" is not closed"),
-        ("[{a: ''}]", "wrappers[0]: expected a command with its first words, got ''"),
-        ("[{a: ' '}]", "wrappers[0]: expected a command with its first words, got ' '"),
-        ("[{a: '\"\" b'}]", "wrappers[0]: expected a command with its first words, got '\"\" b'"),
-        ("[{a: -m b}]", "wrappers[0]: expected a command with its first words, got '-m b'"),
+        ("[{a: \"it's\"}]", "wrappers[0]: unclosed quotation mark in \"it's\""),
+        ("[{a: ''}]", "wrappers[0]: expected a command, perhaps with its first arguments, got ''"),
+        ("[{a: ' '}]", "wrappers[0]: expected a command, perhaps with its first arguments, got ' '"),
+        ("[{a: '\"\" b'}]", "wrappers[0]: expected a command, perhaps with its first arguments, got '\"\" b'"),
+        ("[{a: -m b}]", "wrappers[0]: expected a command, perhaps with its first arguments, got '-m b'"),
         ('[{a: "b\\nc"}]', r"wrappers[0]: the character '\n' is not allowed here: use a single line of printable text"),
-        ("[{singularity: b}]", "wrappers[0]: a wrapper cannot be called singularity: it would stand in front of the "
-         "runtime that it starts"),
-        ("[apptainer]", "wrappers[0]: a wrapper cannot be called apptainer: it would stand in front of the runtime "
-         "that it starts"),
+        ("[{singularity: b}]", "wrappers[0]: a wrapper cannot be named singularity: it would hide the runtime that "
+                               "it starts"),
+        ("[apptainer]", "wrappers[0]: a wrapper cannot be named apptainer: it would hide the runtime that it starts"),
         ("some", "wrappers: expected a list of commands, or auto, got 'some'"),
     ],
 )  # fmt: skip
@@ -202,12 +201,13 @@ def test_a_command_line_may_hold_anything_but_an_option_first() -> None:
 @pytest.mark.parametrize("target", ["/", "//", "/.", "/a/..", "/../"])
 def test_a_bind_that_hides_the_image_is_refused(target: str) -> None:
     assert refused(f"binds: ['/a:{target}']\n") == (
-        f"binds[0].target: '{target}' as target would hide the whole image: bind single directories, or give a target"
+        f"binds[0].target: '{target}' as the target would hide the whole image: bind single directories, or give a "
+        "target"
     )
 
 
 def test_a_bind_of_the_root_needs_a_target_of_its_own() -> None:
-    assert refused("binds: [/]\n").startswith("binds[0].target: '/' as target would hide the whole image")
+    assert refused("binds: [/]\n").startswith("binds[0].target: '/' as the target would hide the whole image")
     (bind,) = easyconfig("binds: ['/:/host']\n").binds
     assert (bind.source, bind.target) == ("/", "/host")
 
@@ -239,10 +239,10 @@ def test_a_bind_as_a_map_has_its_source_as_target_unless_it_says_otherwise() -> 
     ("image", "message"),
     [
         ("sources: [a], build: b", "image: give sources or build, not both"),
-        ("sources: []", "image: expected sources, a list of places to fetch from, or build"),
+        ("sources: []", "image: expected sources (a list), or build"),
         (
             "sources: [a], conversion: {compression: gzip, tools: {t: '1'}, tree: 'DIGEST'}",
-            "image: conversion says how the SIF of sha256 was made: give sha256 too",
+            "image: conversion describes how the SIF with sha256 was made: give sha256 too",
         ),
     ],
 )
@@ -345,7 +345,7 @@ def test_umasks_that_leave_the_owner_his_rights(umask: str) -> None:
 @pytest.mark.parametrize("umask", ["100", "200", "400", "0700", "777"])
 def test_umasks_that_take_them_are_refused(umask: str) -> None:
     assert refused_of_site(f"umask: '{umask}'\n") == (
-        f"umask: '{umask}' would take their owner's rights from the files that sifmod writes"
+        f"umask: '{umask}' would remove the owner's permissions from files that sifmod writes"
     )
 
 

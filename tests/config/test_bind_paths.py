@@ -150,7 +150,7 @@ def test_a_pattern_that_finds_no_end(links: Path, more: str, capfd: pytest.Captu
     text = f"name: App\nversion: '1'\nimage: {{sources: [x.sif]}}\nbinds: ['{links}/{more}x']\n"
     path = write(links.parent / "App-1.yaml", text)
     assert run(["check", str(path)]) == 5
-    said = f"App-1.yaml:4:8: binds: {links}/{more}x leads to more directories than 5000 (`limits: {{pattern_directories"
+    said = f"App-1.yaml:4:8: binds: {links}/{more}x visits more directories than 5000 (`limits: {{pattern_directories"
     assert said in "".join(capfd.readouterr())
 
 

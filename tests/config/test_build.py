@@ -134,7 +134,7 @@ def test_two_files_with_one_place_are_refused(configuration: Configuration) -> N
     for target in ("/opt/x", "/opt//./x", "/opt/"):
         (told,) = refused(configuration, f"{HEAD}    from: ./base.sif\n    files: {files.format(target)}\n")
         assert told == (
-            f"6:26: image.build.files.b/x: {target} is the place of {here}/a/x too: give each file a place of its own"
+            f"6:26: image.build.files.b/x: {target} is also the path of {here}/a/x: give each file its own path"
         )
     both = f"{HEAD}    from: ./base.sif\n    files: {{a: /opt, b: /opt}}\n"
     assert planned(configuration, both).build  # directories can have other names in them
@@ -154,31 +154,34 @@ def test_of_a_base_with_variants_the_one_of_the_same_accelerator_is_taken(config
     [
         ("pip: [six]", "4:10: image.build: give one of from, definition and dockerfile"),
         ("{definition: a, dockerfile: b}", "4:10: image.build: give one of from, definition and dockerfile"),
-        ("{definition: a.def, pip: [six]}", "4:10: image.build: pip does not go with definition"),
-        ("{from: a.sif, pip: [a], arguments: {A: b}}", "4:10: image.build: arguments does not go with from"),
-        ("{from: a.sif}", "4:10: image.build: nothing is built: give pip, files, env or the like"),
-        ("{from: a.sif, pip: [a], requirements: pylock.toml}", "4:10: image.build: a lock pins everything: what pip"),
+        ("{definition: a.def, pip: [six]}", "4:10: image.build: pip cannot be combined with definition"),
+        ("{from: a.sif, pip: [a], arguments: {A: b}}", "4:10: image.build: arguments cannot be combined with from"),
+        ("{from: a.sif}", "4:10: image.build: there is nothing to build: give pip, files, env or another key"),
+        (
+            "{from: a.sif, pip: [a], requirements: pylock.toml}",
+            "4:10: image.build: a lock pins everything: add the packages under pip",
+        ),
         ("{from: a.sif, pips: [six]}", "4:24: image.build.pips: unknown key; did you mean pip?"),
         ("{from: None-1, pip: [a]}", "4:17: image.build.from: no easyconfig is called 'None-1'; looked in"),
-        ("{from: App-1, pip: [a]}", "4:17: image.build.from: an easyconfig cannot be built upon itself"),
+        ("{from: App-1, pip: [a]}", "4:17: image.build.from: an easyconfig cannot be its own base"),
         ("{from: View-1, pip: [a]}", "4:17: image.build.from: View-1 is a view, which has no image"),
-        ("{from: '${NONE}/a.sif', pip: [a]}", "4:17: image.build.from: source ${NONE}/a.sif left out: the variable"),
-        ("{from: a.sif, pip: [a, -r more.txt]}", "4:33: image.build.pip[1]: '-r more.txt' is no requirement"),
-        ("{from: a.sif, pip: ['--index-url=http://x']}", "4:30: image.build.pip[0]: '--index-url=http://x' is no req"),
-        ("{from: a.sif, pip: [./six]}", "4:30: image.build.pip[0]: './six' is no requirement"),
-        ("{from: a.sif, pip: ['six @ file:///six']}", "4:30: image.build.pip[0]: 'six @ file:///six' names a place"),
-        ("{from: a.sif, pip: ['http://h/six.whl']}", "4:30: image.build.pip[0]: 'http://h/six.whl' is no requirement"),
+        ("{from: '${NONE}/a.sif', pip: [a]}", "4:17: image.build.from: source ${NONE}/a.sif skipped: the variable"),
+        ("{from: a.sif, pip: [a, -r more.txt]}", "4:33: image.build.pip[1]: '-r more.txt' is not a requirement"),
+        ("{from: a.sif, pip: ['--index-url=http://x']}", "4:30: image.build.pip[0]: '--index-url=http://x' is not a "),
+        ("{from: a.sif, pip: [./six]}", "4:30: image.build.pip[0]: './six' is not a requirement"),
+        ("{from: a.sif, pip: ['six @ file:///six']}", "4:30: image.build.pip[0]: 'six @ file:///six' names a path"),
+        ("{from: a.sif, pip: ['http://h/six.whl']}", "4:30: image.build.pip[0]: 'http://h/six.whl' is not a"),
         ("{from: a.sif, files: {../a: /a}}", "4:32: image.build.files.../a: '../a' cannot be used"),
         ("{from: a.sif, files: {b/../../a: /a}}", "4:32: image.build.files.b/../../a: 'b/../../a' cannot be used"),
         ("{from: a.sif, files: {/etc/shadow: /a}}", "4:32: image.build.files./etc/shadow: '/etc/shadow' cannot be"),
-        ("{from: a.sif, files: {out/shadow: /a}}", "4:32: image.build.files.out/shadow: a link leads out of the dir"),
+        ("{from: a.sif, files: {out/shadow: /a}}", "4:32: image.build.files.out/shadow: a link leaves the easyconfig"),
         ("{from: a.sif, files: {a: b}}", "4:35: image.build.files.a: expected an absolute path, got 'b'"),
         ("{from: a.sif, files: {a: /x/../y}}", "4:35: image.build.files.a: '/x/../y' cannot be used: write"),
         ("{from: a.sif, files: {a: /}}", "4:35: image.build.files.a: '/' cannot be used: the runtime has its own"),
         ("{from: a.sif, files: {a: //proc/x}}", "4:35: image.build.files.a: '//proc/x' cannot be used: the runtime"),
         ("{from: a.sif, files: {a: /./dev}}", "4:35: image.build.files.a: '/./dev' cannot be used: the runtime has"),
         ("{from: a.sif, files: {a: /.singularity.d/env/x}}", "4:35: image.build.files.a: '/.singularity.d/env/x' can"),
-        ("{from: a.sif, env: {1A: b}}", "4:30: image.build.env.1A: '1A' cannot be a variable's name: use letters"),
+        ("{from: a.sif, env: {1A: b}}", "4:30: image.build.env.1A: '1A' is not a valid variable name: use letters"),
     ],
 )
 def test_what_cannot_be_built_is_refused_at_its_place(configuration: Configuration, keys: str, problem: str) -> None:

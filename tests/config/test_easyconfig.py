@@ -216,7 +216,7 @@ def test_a_description_holds_no_other_control_character(control: str) -> None:
 @pytest.mark.parametrize("name", ["1A", "A-B", "A B", "", "A=B", "é", "A$(x)", "A\n"])
 def test_what_is_no_variables_name_is_refused(name: str) -> None:
     for key in ("env", "host_env", "runscript_env"):
-        assert "cannot be a variable's name" in refused(**{key: {name: "x"}})
+        assert "is not a valid variable name" in refused(**{key: {name: "x"}})
 
 
 @pytest.mark.parametrize("name", ["PATH", "PREPEND_PATH", "APPEND_PATH", "WITH_CONDA"])
@@ -231,7 +231,7 @@ def test_variables_of_the_module_system_are_refused_in_host_env(name: str) -> No
 
 def test_a_container_variable_in_host_env_is_sent_to_env() -> None:
     assert refused(host_env={"SINGULARITYENV_X": "1"}) == (
-        "host_env.SINGULARITYENV_X: write X under env: it is handed into the container from there"
+        "host_env.SINGULARITYENV_X: write X under env, which sets it in the container"
     )
 
 
@@ -315,7 +315,7 @@ def test_many_conflicts_are_taken() -> None:
 
 def test_keys_that_exclude_each_other() -> None:
     image = {"filename": "a.sif", "arch": "amd64"}
-    assert refused(image=image) == "image: expected sources, a list of places to fetch from, or build"
+    assert refused(image=image) == "image: expected sources (a list), or build"
     assert refused(image={**image, "sources": ("x",), "build": "/x.def"}) == "image: give sources or build, not both"
     assert refused(activate="x", conda={"prefix": "/opt/conda"}) == "give activate, or conda and venv, not both"
     assert refused(activate="x", venv="/opt/venv") == "give activate, or conda and venv, not both"
@@ -356,5 +356,5 @@ def test_text_in_any_key_is_taken_as_it_is_or_refused(text: str) -> None:
 @pytest.mark.parametrize("name", ["HOME", "UID", "IFS", "e", "__x", "APPTAINER_SHELL", "SINGULARITY_NAME"])
 def test_the_runtimes_own_variables_are_refused(name: str) -> None:
     assert problem(f"env: {{{name}: x}}").endswith(
-        f"env.{name}: {name} belongs to the runtime or its shell and cannot be set inside from outside"
+        f"env.{name}: {name} belongs to the runtime or its shell and cannot be set from outside the container"
     )

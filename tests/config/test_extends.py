@@ -47,13 +47,13 @@ def test_what_is_no_easyconfig_is_refused_and_not_shown(
         write(place / "shadow", text)
     said = check(directory, name.format(tmp_path), capfd)
     assert "Tiny-1.0.yaml:3:10: extends: " in said
-    assert said.rstrip().endswith("is no easyconfig")
+    assert said.rstrip().endswith("is not an easyconfig")
     assert len(said.splitlines()) <= 2
 
 
 def test_a_file_of_another_kind_with_the_name_of_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "other.yaml", f"password: {SECRET}\n{SECRET}:\n")
-    assert "is no easyconfig" in check(tmp_path, "other.yaml", capfd)
+    assert "is not an easyconfig" in check(tmp_path, "other.yaml", capfd)
     write(tmp_path / "base.yaml", "wrapers: [python]\nenv: {A: b}\n")
     assert "base.yaml:1:1: wrapers: unknown key; did you mean wrappers?" in check(tmp_path, "base.yaml", capfd)
     write(tmp_path / "base.yaml", "env: {A: b\n")
@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, capfd: pytest.CaptureFix
         file.truncate(5 << 30)
     (tmp_path / "loop").symlink_to("loop")
     for name in (f"{tmp_path}/pipe", "huge", "/dev/zero", f"{tmp_path}"):
-        assert "is no easyconfig" in check(tmp_path, name, capfd)
+        assert "is not an easyconfig" in check(tmp_path, name, capfd)
     for name in ("pipe", "loop", "loop/x", "nothing"):
         assert "there is no" in check(tmp_path, name, capfd)
 
@@ -81,7 +81,7 @@ def test_what_is_closed_is_refused(
     monkeypatch.setenv("HOME", str(ordinary_user.home))
     monkeypatch.setenv("SIFMOD_CONFIG_DIR", str(ordinary_user.home / "none"))
     said = call_as(ordinary_user.user, lambda: check(ordinary_user.home, f"{shared_tmp}/closed", capfd))
-    assert "is no easyconfig" in said
+    assert "is not an easyconfig" in said
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_the_error_names_it_and_raising_it_helps(
     settings = write(here / "con fig/sifmod/config.yaml", f"limits: {{{name}: {low}}}\n")
     capfd.readouterr()
     assert run(words) in (2, 5, 10, 11)
-    assert f"(`limits: {{{name}: N}}` in the settings raises the bound)" in capfd.readouterr().err
+    assert f"(`limits: {{{name}: N}}` in the settings raises the limit)" in capfd.readouterr().err
     settings.write_text(f"limits: {{{name}: 10000000}}\n")
     run(words)
     assert "limits:" not in capfd.readouterr().err

@@ -68,12 +68,12 @@ def test_defaults_can_be_removed_and_replaced(configuration: Configuration) -> N
 
 def test_what_is_missing_is_told_at_the_beginning_of_the_file(configuration: Configuration) -> None:
     assert refused(configuration, "description: x") == [
-        "App-1.0.yaml:1:1: image: expected sources, a list of places to fetch from, or build",
+        "App-1.0.yaml:1:1: image: expected sources (a list), or build",
         "App-1.0.yaml:1:1: name: is missing",
         "App-1.0.yaml:1:1: version: is missing",
     ]
     assert refused(configuration, "name: A\nversion: '1'\nimage:\n  filename: a.sif\n") == [
-        "App-1.0.yaml:4:3: image: expected sources, a list of places to fetch from, or build"
+        "App-1.0.yaml:4:3: image: expected sources (a list), or build"
     ]
 
 
@@ -89,12 +89,12 @@ def test_every_problem_is_told_at_once_with_its_place(configuration: Configurati
         """
     found = refused(configuration, text)
     assert found[:2] == [
-        "App-1.0.yaml:2:9: preset: no preset is called 'absent'; looked in "
+        "App-1.0.yaml:2:9: preset: there is no preset 'absent'; searched in "
         + str(configuration.site().site.robot_paths[0] / "presets"),
         "App-1.0.yaml:3:10: version: expected text, got the number 2.20; write version: '2.20'",
     ]
     assert found[2] == "App-1.0.yaml:5:10: variants.rocm.imaeg: unknown key; did you mean image?"
-    assert found[3].startswith("App-1.0.yaml:6:18: variants.cuda.preset: no preset is called 'absent'")
+    assert found[3].startswith("App-1.0.yaml:6:18: variants.cuda.preset: there is no preset 'absent'")
     assert found[4:] == [
         "Base.yaml:1:1: nam: unknown key; did you mean name?",
         "Base.yaml:2:10: version: expected text, got the number 1.0; write version: '1.0'",
@@ -239,7 +239,7 @@ def test_a_variant_that_is_not_there(configuration: Configuration) -> None:
         "App-1.0.yaml has no variant 'rcom'; did you mean rocm?",
         "its variants are",
     ]
-    with pytest.raises(VariantError, match=r"App-1\.0\.yaml has no variants, so none is called 'rocm'"):
+    with pytest.raises(VariantError, match=r"App-1\.0\.yaml has no variants, so there is no variant 'rocm'"):
         loaded(configuration, BASE, "rocm")
 
 
@@ -301,7 +301,7 @@ def test_a_source_with_a_variable_that_is_not_set_is_left_out_and_told(configura
     text = "name: App\nversion: '1'\nimage: {sources: ['oci:${LAYOUT}', 'docker://x/y']}"
     found = loaded(configuration, text)
     assert found.easyconfig.own_image.sources == ("docker://x/y",)
-    assert found.notes == ("source oci:${LAYOUT} left out: the variable LAYOUT is not set",)
+    assert found.notes == ("source oci:${LAYOUT} skipped: the variable LAYOUT is not set",)
     configuration.variables["LAYOUT"] = "/l"
     assert not Surroundings(configuration.environ).unchanged(found.inputs)
     found = loaded(configuration, text)
@@ -310,7 +310,7 @@ def test_a_source_with_a_variable_that_is_not_set_is_left_out_and_told(configura
 
 def test_when_every_source_needs_a_variable_that_is_not_set_that_is_a_problem(configuration: Configuration) -> None:
     assert refused(configuration, "name: App\nversion: '1'\nimage: {sources: ['${A}/x.sif']}") == [
-        "App-1.0.yaml:3:18: image.sources: source ${A}/x.sif left out: the variable A is not set"
+        "App-1.0.yaml:3:18: image.sources: source ${A}/x.sif skipped: the variable A is not set"
     ]
 
 
@@ -415,7 +415,7 @@ def test_a_default_of_a_variable(configuration: Configuration) -> None:
     text = BASE.replace("[app.sif]", "['/a/${PLACE:-none}/${OTHER:-}x.sif', '/b/${PLACE}.sif']")
     found = loaded(configuration, text)
     assert found.easyconfig.own_image.sources == ("/a/none/x.sif",)
-    assert found.notes == ("source /b/${PLACE}.sif left out: the variable PLACE is not set",)
+    assert found.notes == ("source /b/${PLACE}.sif skipped: the variable PLACE is not set",)
     configuration.variables["PLACE"] = "here"
     assert loaded(configuration, text).easyconfig.own_image.sources == ("/a/here/x.sif", "/b/here.sif")
     assert {"$PLACE", "$OTHER"} <= {seen.path for seen in found.inputs}
@@ -460,9 +460,7 @@ def test_a_problem_of_a_default_stands_at_the_beginning_and_each_is_told_once(co
     with pytest.raises(ConfigError) as caught:
         path = easyconfig(configuration, "name: A\nversion: '1'\nvariants: {a: {}, b: {versionsuffix: -b}}\n")
         all_variants(path, configuration.site(), configuration.environ)
-    assert lines(caught.value) == [
-        "App-1.0.yaml:1:1: image: expected sources, a list of places to fetch from, or build"
-    ]
+    assert lines(caught.value) == ["App-1.0.yaml:1:1: image: expected sources (a list), or build"]
 
 
 def test_what_is_no_text_among_the_sources_is_told(configuration: Configuration) -> None:
@@ -475,18 +473,18 @@ def test_what_is_no_text_among_the_sources_is_told(configuration: Configuration)
 def test_every_source_that_was_left_out_is_told(configuration: Configuration) -> None:
     text = "name: App\nversion: '1'\nimage: {sources: ['${A}/x', '${B}${C}/y']}\n"
     assert refused(configuration, text) == [
-        "App-1.0.yaml:3:18: image.sources: source ${A}/x left out: the variable A is not set; "
-        "source ${B}${C}/y left out: the variable B is not set"
+        "App-1.0.yaml:3:18: image.sources: source ${A}/x skipped: the variable A is not set; source ${B}${C}/y "
+        "skipped: the variable B is not set"
     ]
 
 
 def test_a_view_has_modules_and_no_image(configuration: Configuration) -> None:
     text = "name: App\nversion: '1.0'\nmodules: [A/1, B, A/2, App]\nimage: {sources: [a.sif]}\nverb: run\nfamily: f g\n"
-    without = "a view, which has modules, has no image of its own: leave one of them out"
+    without = "a view (modules) has no image of its own: remove one of the two keys"
     assert refused(configuration, text) == ["App-1.0.yaml:6:9: family: 'f g' cannot be used: use letters, digits and _"]
     assert refused(configuration, text.replace("f g", "f")) == [
-        "App-1.0.yaml:3:19: modules[2]: A/2 cannot be loaded beside A/1, which has its name",
-        "App-1.0.yaml:3:24: modules[3]: App cannot be loaded beside the view itself, which has its name",
+        "App-1.0.yaml:3:19: modules[2]: A/2 cannot be loaded together with A/1, which has the same name",
+        "App-1.0.yaml:3:24: modules[3]: App cannot be loaded together with the view itself, which has the same name",
         f"App-1.0.yaml:4:1: image: {without}",
         f"App-1.0.yaml:5:1: verb: {without}",
     ]

@@ -47,8 +47,8 @@ def test_problems_are_in_the_order_of_the_file() -> None:
         ("variants: {a: {image: {arch: [x]}}}", "1:30: variants.a.image.arch: expected amd64 or arm64, got a list"),
         ("variants: [a]", "1:11: variants: expected keys and values, got a list"),
         ("env: {A: [x]}", "1:10: env.A: expected text, got a list"),
-        ("contents: {'a b': '1'}", "1:12: contents.a b: 'a b' cannot be used: use letters, digits and . _ + -, a "
-         "letter or digit first, no '..'"),
+        ("contents: {'a b': '1'}", "1:12: contents.a b: 'a b' cannot be used: use letters, digits and . _ + -, "
+                                   "starting with a letter or digit, without '..'"),
         ("name: 7", "1:7: name: expected text, got the number 7; write name: '7'"),
     ],
 )  # fmt: skip

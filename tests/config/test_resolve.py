@@ -36,8 +36,8 @@ def test_the_architecture_is_that_of_the_machine(machine: str, arch: str) -> Non
 def test_a_machine_without_images_is_refused_unless_a_setting_says_otherwise() -> None:
     with pytest.raises(OptionError) as caught:
         resolved({"machine": "riscv64"})
-    assert caught.value.message == "no images exist for a riscv64 machine"
-    assert caught.value.hint == "SIFMOD_ARCH says for which one to install"
+    assert caught.value.message == "there are no images for a riscv64 machine"
+    assert caught.value.hint == "set SIFMOD_ARCH to the architecture to install for"
     found = resolved({"machine": "riscv64"}, arch="arm64")
     assert found.site.arch == "arm64"
     assert "arch" not in found.how
@@ -46,10 +46,10 @@ def test_a_machine_without_images_is_refused_unless_a_setting_says_otherwise() -
 @pytest.mark.parametrize(
     ("devices", "accelerator", "how"),
     [
-        ((), "none", "neither /dev/nvidiactl nor /dev/kfd is there"),
-        (("cuda",), "cuda", "/dev/nvidiactl is there"),
-        (("rocm",), "rocm", "/dev/kfd is there"),
-        (("cuda", "rocm"), "cuda", "/dev/nvidiactl is there"),
+        ((), "none", "neither /dev/nvidiactl nor /dev/kfd exists"),
+        (("cuda",), "cuda", "/dev/nvidiactl exists"),
+        (("rocm",), "rocm", "/dev/kfd exists"),
+        (("cuda", "rocm"), "cuda", "/dev/nvidiactl exists"),
     ],
 )
 def test_the_accelerator_is_that_of_the_device(devices: tuple[str, ...], accelerator: str, how: str) -> None:

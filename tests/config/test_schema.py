@@ -149,7 +149,7 @@ def test_no_key_is_required_or_has_a_default_or_a_title() -> None:
 
 def test_every_key_can_be_removed_and_every_list_appended_to() -> None:
     keys = SCHEMA["properties"]
-    assert keys["description"] == {"description": "What it is, for `module help`.", "type": ["string", "null"]}
+    assert keys["description"] == {"description": "A description for `module help`.", "type": ["string", "null"]}
     assert keys["family"]["type"] == keys["activate"]["type"] == ["string", "null"]
     assert "anyOf" not in keys["family"]
     assert keys["user_software"]["type"] == ["boolean", "null"]

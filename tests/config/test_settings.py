@@ -198,7 +198,7 @@ def test_a_relative_prefix_on_the_command_line_is_one_of_this_directory(
         ("lock_lease", "4000", "--lock-lease: expected a number from 1 to 3600, got 4000"),
         ("prefix", "/a:b", "--prefix: a path with : cannot be bound into a container: '/a:b'"),
         ("prefix", "/a\nb", "--prefix: the character '\\n' is not allowed here: use a single line of printable text"),
-        ("site", "lumi", "--site: no site is called 'lumi'; did you mean lumi-g?"),
+        ("site", "lumi", "--site: there is no site 'lumi'; did you mean lumi-g?"),
     ],
 )  # fmt: skip
 def test_options_that_cannot_be_used(configuration: Configuration, key: str, value: str, message: str) -> None:
@@ -292,7 +292,7 @@ def test_a_site_is_named_by_path_or_by_name(configuration: Configuration) -> Non
     assert configuration.site(site=str(nameless)).site.name == "nameless"
     write(configuration.root / "home/.config/sifmod/sites/lumi-g.yaml", "name: lumi-g\naccelerator: none")
     assert configuration.site(site="lumi-g").site.accelerator == "none"
-    with pytest.raises(OptionError, match=r"--site: no site is called '/nowhere\.yaml'"):
+    with pytest.raises(OptionError, match=r"--site: there is no site '/nowhere\.yaml'"):
         configuration.site(site="/nowhere.yaml")
 
 
@@ -425,8 +425,8 @@ def test_sharing_decides_the_umask(configuration: Configuration) -> None:
         user_file(configuration, text)
         assert configuration.site().site.umask == umask
     for text, message in (
-        ("sharing: group", "sharing: group does not say whose the prefix is"),
-        ("sharing: site\numask: '022'", "sharing: site decides the modes, and umask: 022 is given too"),
+        ("sharing: group", "sharing: group needs the group's name"),
+        ("sharing: site\numask: '022'", "sharing: site decides the modes, but umask: 022 is given too"),
     ):
         user_file(configuration, text)
         with pytest.raises(OptionError) as caught:

@@ -70,8 +70,8 @@ def test_without_a_fallback_sifmod_is_not_whole(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", "link: copy\n")
     with pytest.raises(OptionError) as caught:
         detected_site((tmp_path,), {})
-    assert caught.value.message == f"no site is called 'generic' in {shipped() / 'sites'}"
-    assert caught.value.hint == "is sifmod installed completely?"
+    assert caught.value.message == f"there is no site 'generic' in {shipped() / 'sites'}"
+    assert caught.value.hint == "is the installation of sifmod complete?"
 
 
 def test_everything_that_was_looked_at_is_kept(sites: Path, tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_a_name_that_no_site_has(sites: Path) -> None:
     write(sites / "alps.yaml", GENERIC)
     with pytest.raises(OptionError) as caught:
         named_site("alp", "SIFMOD_SITE", (sites,), {})
-    assert caught.value.message == "SIFMOD_SITE: no site is called 'alp'; did you mean alps?"
-    assert caught.value.hint == "known are alps, generic"
+    assert caught.value.message == "SIFMOD_SITE: there is no site 'alp'; did you mean alps?"
+    assert caught.value.hint == "known sites are alps, generic"
 
 
 def test_the_names_of_sites_are_those_of_their_files_and_what_these_say(sites: Path, tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_the_site_of_an_install_is_found_by_what_its_file_says(sites: Path, tmp_
 def test_the_site_of_an_install_that_is_gone(sites: Path) -> None:
     with pytest.raises(OptionError) as caught:
         kept_site("gone", (sites,), {})
-    assert caught.value.message == "the site of the install: no site is called 'gone'"
-    assert caught.value.hint == "--site NAME chooses another; known are generic"
+    assert caught.value.message == "the site of the install: there is no site 'gone'"
+    assert caught.value.hint == "--site NAME chooses another; known sites are generic"
 
 
 def test_problems_of_a_site_are_told_in_the_order_of_the_file(configuration: Configuration) -> None:
@@ -300,6 +300,6 @@ def test_what_the_command_line_says_about_an_easyconfig() -> None:
     with pytest.raises(OptionError) as caught:
         easyconfig_layer({"name": "a b", "verb": "start"})
     assert caught.value.message == (
-        "name: 'a b' cannot be used: use letters, digits and . _ + -, a letter or digit first, no '..'\n"
-        "verb: expected exec or run, got the text 'start'"
+        "name: 'a b' cannot be used: use letters, digits and . _ + -, starting with a letter or digit, without "
+        "'..'\nverb: expected exec or run, got the text 'start'"
     )

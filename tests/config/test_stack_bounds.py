@@ -54,4 +54,4 @@ def test_a_pattern_that_finds_no_end(stack: Path, pattern: str, capfd: pytest.Ca
     stack.write_text(f"easyconfigs: ['{pattern}']\n")
     error = said(stack, capfd)
     assert f"{stack}:1" in error
-    assert f"{pattern} leads to more directories than 5000 (`limits: {{pattern_directories: N}}`" in error
+    assert f"{pattern} visits more directories than 5000 (`limits: {{pattern_directories: N}}`" in error

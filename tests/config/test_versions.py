@@ -93,10 +93,10 @@ def test_what_a_quirk_sets_inside_is_its_only_layer(tmp_path: Path) -> None:
         ("{versions: 2.7}", "4:19: match.versions[0]: expected text, got the number 2.7; write '2.7'"),
         ("{image: 'sha256:A'}", "4:16: match.image: expected sha256: and 64 lower-case hexadecimal digits, got "
          "'sha256:A'"),
-        ("{name: a b}", "4:15: match.name: 'a b' cannot be used: use letters, digits and . _ + -, a letter or "
-         "digit first, no '..'"),
-        ("{site: ['']}", "4:16: match.site[0]: '' cannot be used: use letters, digits and . _ + -, a letter or "
-         "digit first, no '..'"),
+        ("{name: a b}", "4:15: match.name: 'a b' cannot be used: use letters, digits and . _ + -, starting with a "
+                        "letter or digit, without '..'"),
+        ("{site: ['']}", "4:16: match.site[0]: '' cannot be used: use letters, digits and . _ + -, starting with a "
+                         "letter or digit, without '..'"),
     ],
 )  # fmt: skip
 def test_a_match_that_cannot_be(tmp_path: Path, match: str, problem: str) -> None:

@@ -100,7 +100,7 @@ def test_what_ships_is_told_without_reading_it(site: Site, monkeypatch: pytest.M
 
 def test_what_resembles_nothing(site: Site) -> None:
     for word in ("zzz", "", "x" * 5000, "a\0b"):
-        assert missing(word, site)[1] == "`sifmod search WORDS` lists what there is"
+        assert missing(word, site)[1] == "`sifmod search WORDS` finds easyconfigs"
 
 
 @pytest.mark.parametrize(

@@ -92,14 +92,14 @@ def test_an_alias_stands_for_its_value_and_has_a_key_of_its_own() -> None:
         ("---\n", "f.yaml:1:1: the file is empty: expected keys and values such as `name: PyTorch`"),
         ("- a\n", "f.yaml:1:1: expected keys and values such as `name: PyTorch`, got a list"),
         ("\n  7", "f.yaml:2:3: expected keys and values such as `name: PyTorch`, got the number 7"),
-        ("a: 1\n---\nb: 2\n", "f.yaml:2:1: a second document begins here: a file holds one"),
-        ("a: 1\n...\nb: 2\n", "f.yaml:3:1: a second document begins here: a file holds one"),
+        ("a: 1\n---\nb: 2\n", "f.yaml:2:1: a second document starts here: a file must have only one"),
+        ("a: 1\n...\nb: 2\n", "f.yaml:3:1: a second document starts here: a file must have only one"),
         ("a:\n\tb: 1\n", "f.yaml:2:1: a tab cannot be used here: indent with spaces"),
-        ("a: @b\n", "f.yaml:1:4: a text that begins with @ must be quoted"),
-        ("a: `b`\n", "f.yaml:1:4: a text that begins with ` must be quoted"),
+        ("a: @b\n", "f.yaml:1:4: a text that starts with @ must be quoted"),
+        ("a: `b`\n", "f.yaml:1:4: a text that starts with ` must be quoted"),
         ("a: b: c\n", "f.yaml:1:5: a second ': ' in one value: quote the text, or check the indentation"),
         ("a: *b\n", "f.yaml:1:4: *b refers to no earlier &b"),
-        ("a: &b [*b]\n", "f.yaml:1:8: *b refers to a value that it is itself a part of"),
+        ("a: &b [*b]\n", "f.yaml:1:8: *b refers to a value that contains it"),
         ("? [a]\n: b\n", "f.yaml:1:3: a key must be text, got a list"),
         ("a: \x01\n", "f.yaml:1:4: the control character '\\x01' is not allowed in YAML"),
         ("é: 1\nb: \x7f\n", "f.yaml:2:4: the control character '\\x7f' is not allowed in YAML"),
@@ -122,7 +122,7 @@ def test_what_does_not_stop_the_reading_is_all_reported() -> None:
         "f.yaml:2:1: a: duplicate key, first given in line 1",
         "f.yaml:3:22: b.d[0].e: duplicate key, first given in line 3",
         "f.yaml:4:4: f: the tag '!!python/object:os.system' is not allowed: only plain values are read",
-        "f.yaml:5:1: <<: YAML's merge keys are not read: use extends, a preset or variants",
+        "f.yaml:5:1: <<: YAML merge keys are not supported: use extends, a preset or variants",
         "f.yaml:6:4: h: the tag '!!int' is not allowed: only plain values are read",
     ]
 
@@ -161,7 +161,7 @@ def test_what_follows_a_merge_key_is_read() -> None:
     node, found = parse_yaml(b"a: {<<: {b: 1}, c: 2}\nd: 3\n", "f.yaml")
     assert values(node) == {"a": {"c": "2"}, "d": "3"}
     assert [str(problem) for problem in found] == [
-        "f.yaml:1:5: a.<<: YAML's merge keys are not read: use extends, a preset or variants"
+        "f.yaml:1:5: a.<<: YAML merge keys are not supported: use extends, a preset or variants"
     ]
 
 
@@ -214,7 +214,7 @@ def test_an_escape_beyond_unicode_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     [
         ("a: 'b", "f.yaml:1:6: not YAML: found unexpected end of stream while scanning a quoted scalar"),
         ("a: 1\nb: 'c\n", "f.yaml:3:1: not YAML: found unexpected end of stream while scanning a quoted scalar"),
-        ("a: %b", "f.yaml:1:4: a text that begins with % must be quoted"),
+        ("a: %b", "f.yaml:1:4: a text that starts with % must be quoted"),
         ("null", "f.yaml:1:1: expected keys and values such as `name: PyTorch`, got nothing"),
         ("''", "f.yaml:1:1: expected keys and values such as `name: PyTorch`, got the text ''"),
         ("? {a: b}\n: c", "f.yaml:1:3: a key must be text, got keys and values"),
@@ -315,7 +315,7 @@ def test_a_large_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
     path.write_bytes(b"a: 1\n".ljust(MAX_BYTES, b"#"))
     assert load_yaml(path).node.entries["a"].raw == "1"
     path.write_bytes(b"[" * (MAX_BYTES + 1))
-    assert file_refusal(path) == "has more than 1048576 bytes, the most of a configuration file"
+    assert file_refusal(path) == "has more than 1048576 bytes, the limit for a configuration file"
 
 
 PIECES = st.sampled_from(

@@ -102,9 +102,9 @@ def test_commands_run_inside_upon_all_else_of_the_recipe(tmp_path: Path, shell: 
     assert "From: base.sif" in said.definition
     assert str(tmp_path) not in said.definition
     assert json.loads(after["/.singularity.d/build/1/recipe.json"])["post"] == image.build.post  # type: ignore[union-attr]
-    assert any(note.startswith("commands of the recipe ran ") for note in artifact.notes)
+    assert any(note.startswith("the recipe's commands ran ") for note in artifact.notes)
     again = made(prefix, replace(image, filename="other.sif"))
-    assert (again.sha256, again.notes) == (artifact.sha256, ("the same was built before, and is not built again",))
+    assert (again.sha256, again.notes) == (artifact.sha256, ("an earlier build of the same recipe is used",))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_where_nothing_can_build_the_way_out_is_told(tmp_path: Path, shell: Path
     for build in (recipe(shell, post="true"), plan(build=write(tmp_path / "x.def", "Bootstrap: scratch\n")).own_image):
         with prefix.store() as store, pytest.raises(SifmodError) as caught:
             fetch_image(build, Runtime("apptainer", ""), store)
-        assert "nothing is built here without apptainer or singularity" in caught.value.message
+        assert "building needs apptainer or singularity" in caught.value.message
         assert all(way in caught.value.hint for way in ("sifmod push", "sifmod stack bundle", "image.sources"))
         assert prefix.state() == before
 
@@ -191,7 +191,7 @@ def test_arguments_of_a_definition_are_a_part_of_what_it_is(tmp_path: Path, pref
     artifact = made(prefix, image)
     assert contents(artifact.path, "/note") == {"/note": b"mine\n"}
     assert contents(artifact.path, "/who") == {"/who": b"me\n"}
-    assert made(prefix, image).notes[0].startswith("the same definition and files were built before")
+    assert made(prefix, image).notes[0].startswith("an earlier build of the same definition and files is used")
     assert "exit code" in refused(prefix, replace(image, build=BuildPlan(definition=str(definition)))).message
 
 
@@ -251,7 +251,7 @@ def test_a_dockerfile_of_two_stages_is_built_once(tmp_path: Path, prefix: Prefix
     assert image_key(dockerfile) == request
     again = made(prefix, replace(dockerfile, filename="other.sif"))
     assert again.sha256 == artifact.sha256
-    assert again.notes == ("the same definition and files were built before, and are not built again",)
+    assert again.notes == ("an earlier build of the same definition and files is used",)
 
     write(context / "deep/kept.log", "new")
     assert image_key(dockerfile) != request

@@ -175,7 +175,7 @@ def test_a_mirror_that_gives_other_layers(registry: OneImage, layout: Path, tmp_
     finally:
         mirror.stop()
     assert_right(found)
-    assert any("with the mirror" in note for note in found.notes)
+    assert any("since the mirror" in note for note in found.notes)
 
 
 def test_a_token_that_runs_out_and_a_body_that_is_cut(registry: OneImage, tmp_path: Path) -> None:

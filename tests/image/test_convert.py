@@ -126,7 +126,7 @@ def test_a_registry_is_a_source(
     first = one_prefix.fetch(plan(reference))
     assert (variant(first.path), first.source) == ("pushed", reference)
     assert first.notes == (
-        f"no digest was promised; to pin this image write its source as  docker://{registry.address}/tiny@{digest}",
+        f"no digest is pinned; to pin this image write its source as  docker://{registry.address}/tiny@{digest}",
     )
     pinned = one_prefix.fetch(plan(f"{reference}@{digest}"))
     assert (pinned.path, pinned.notes) == (first.path, ())
@@ -227,13 +227,13 @@ def test_another_sif_than_the_promised_one_must_hold_the_same_files(
     older = ConversionPlan(first.origin.compression, (("libzstd", "1.0"),), tree_digest(first.path))
     other = Prefix(tmp_path / "other")
     (note,) = other.fetch(promising(wanted, "0" * 64, older)).notes
-    assert "the files in it are the same" in note
+    assert "its files are the same" in note
     changed = refused(Prefix(tmp_path / "third"), promising(wanted, "0" * 64, replace(older, tree="1" * 64)))
     assert f"expected {'1' * 64}" in changed.message
     same_tools = replace(older, tools=first.origin.tools)
     fourth = Prefix(tmp_path / "fourth")
     (note,) = fourth.fetch(promising(wanted, "0" * 64, same_tools)).notes
-    assert note.startswith("the same tools on another machine made another SIF")
+    assert note.startswith("the same tools on another machine made a SIF")
     broken = refused(Prefix(tmp_path / "fifth"), promising(wanted, "0" * 64, replace(same_tools, tree="1" * 64)))
     assert f"expected {'1' * 64}\n    got      {older.tree}" in broken.message
     assert "replaced at its source" in broken.hint
@@ -242,7 +242,7 @@ def test_another_sif_than_the_promised_one_must_hold_the_same_files(
 def test_a_promise_without_what_made_it_is_held_to_the_byte(images: Images, one_prefix: Prefix) -> None:
     error = refused(one_prefix, plan(f"oci:{images.tiny_layout()}", sha256="0" * 64))
     assert f"expected {'0' * 64}" in error.message
-    assert "`sifmod fetch` says what to promise" in error.hint
+    assert "`sifmod fetch` prints the digest to pin" in error.hint
 
 
 def test_a_digest_that_does_not_exist_is_told(images: Images, one_prefix: Prefix, registry: Registry) -> None:

@@ -177,8 +177,8 @@ def test_a_helper_is_asked_for_its_registry_and_wins_in_its_file(put: Put, helpe
     [
         ("echo 'credentials not found in native keychain'; exit 1", ""),
         (f"echo {SECRET}; echo 'no \033[2J session' >&2; exit 1", "docker-credential-one failed: no [2J session"),
-        (f"echo {SECRET}", "docker-credential-one answered something that is no login"),
-        ("echo '[1]'", "docker-credential-one answered something that is no login"),
+        (f"echo {SECRET}", "docker-credential-one gave an invalid login"),
+        ("echo '[1]'", "docker-credential-one gave an invalid login"),
         ("yes", "docker-credential-one wrote more than 1048576 bytes, and was stopped"),
         ("yes >&2", "docker-credential-one wrote more than 1048576 bytes, and was stopped"),
         ("yes & exec yes >&2", "docker-credential-one wrote more than 1048576 bytes, and was stopped"),
@@ -203,16 +203,16 @@ def test_a_helper_is_a_name_and_no_path(put: Put) -> None:
         put(".docker/config.json", {"credsStore": name})
         logins = Logins(os.environ)
         assert logins.find(Place("ghcr.io", "group/name")) is None
-        assert logins.notes == [f"the credential helper '{name}' is no name of a program"]
+        assert logins.notes == [f"the credential helper '{name}' is not a program's name"]
 
 
 @pytest.mark.parametrize(
     ("content", "note"),
     [
         ("{", "{} could not be read: it is not JSON"),
-        ({"auths": [1]}, "{} is not what docker login writes"),
-        ({"auths": {"ghcr.io": {"auth": "%%%"}}}, "{} is not what docker login writes"),
-        ({"auths": {"ghcr.io": 1}}, "{} is not what docker login writes"),
+        ({"auths": [1]}, "{} is not in the format of `docker login`"),
+        ({"auths": {"ghcr.io": {"auth": "%%%"}}}, "{} is not in the format of `docker login`"),
+        ({"auths": {"ghcr.io": 1}}, "{} is not in the format of `docker login`"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_noted_and_the_next_one_read(put: Put, content: object, note: str) -> None:
@@ -314,7 +314,7 @@ def test_an_entry_that_is_no_login_is_noted(put: Put, auth: str) -> None:
     path = put(".docker/config.json", {"auths": {"ghcr.io": {"auth": auth}}})
     logins = Logins(os.environ)
     assert logins.find(Place("ghcr.io", "group/name")) is None
-    assert logins.notes == [f"{path} is not what docker login writes"]
+    assert logins.notes == [f"{path} is not in the format of `docker login`"]
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_a_sparse_map_that_never_ends() -> None:
 
 def test_a_long_manifest_is_refused_before_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "index.json").write_bytes(b" " * (LARGEST + 1))
-    with pytest.raises(ImageError, match=f"index.json has {LARGEST + 1} bytes, and no manifest or config is so long"):
+    with pytest.raises(ImageError, match=f"index.json has {LARGEST + 1} bytes, too many for a manifest or config"):
         read_json(files_below(tmp_path), "index.json")
     (tmp_path / "index.json").write_bytes(b" " * LARGEST)
     assert len(read_json(files_below(tmp_path), "index.json")) == LARGEST

@@ -117,7 +117,7 @@ def test_a_number_of_bytes_for_people(size: int, text: str) -> None:
         (errno.EACCES, PermissionsError, "Permission denied"),
     ],
 )
-@pytest.mark.parametrize(("content", "done"), [(b"", "nothing was written"), (b"x", "what had arrived is kept")])
+@pytest.mark.parametrize(("content", "done"), [(b"", "nothing was written"), (b"x", "downloaded data is kept")])
 def test_what_the_system_refuses_is_told(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -142,11 +142,11 @@ KNOWN = known(100, '"a"', True, Ranges.GOOD)
 NOTHING = known(None, "", False, Ranges.UNKNOWN)
 TAKE = None
 CHANGED = Restart("the content changed")
-OTHER = Restart("it sends another range than was asked for", True)
-UNNAMED = Restart("it does not say which content it is", True)
+OTHER = Restart("the response has another range than the requested one", True)
+UNNAMED = Restart("the response does not identify its content", True)
 PROMISED = Remote("x.sif", lambda _: nullcontext(requests.Response()), 100, "sha256:x")
-NO_RANGES = Restart("it gives no ranges", True)
-NO_LENGTH = Restart("it does not say how long the whole is", True)
+NO_RANGES = Restart("the server does not support ranges", True)
+NO_LENGTH = Restart("the response does not give the total size", True)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ NO_LENGTH = Restart("it does not say how long the whole is", True)
         (whole(validator='"b"'), FIRST, KNOWN, CHANGED),
         (whole(validator='"b"'), FIRST, known(100, '"a"', False, Ranges.GOOD), TAKE),
         (whole(120, '"b"'), FIRST, known(100, '"a"', False, Ranges.GOOD), CHANGED),
-        (GONE, ASKED, KNOWN, Restart("it has no such range")),
-        (GONE, FIRST, NOTHING, Restart("it has no such range", True)),
+        (GONE, ASKED, KNOWN, Restart("the server has no such range")),
+        (GONE, FIRST, NOTHING, Restart("the server has no such range", True)),
         (Head(416, None, None, None, '"b"', False), ASKED, KNOWN, CHANGED),
     ],
 )
@@ -211,11 +211,11 @@ def test_another_length_of_the_same_content_is_refused(
 ) -> None:
     with pytest.raises(FetchError) as caught:
         why_restart(head, asked, known(100, '"a"', there.coverage.total > 0, Ranges.GOOD, remote(size)))
-    assert caught.value.message == "the server announces 120 bytes of x.sif, and 100 were promised"
+    assert caught.value.message == "the server announces 120 bytes of x.sif, expected 100"
 
 
 @pytest.mark.parametrize("head", [GONE, ranged(0, 16)])
 def test_who_was_asked_for_all_gives_all(head: Head) -> None:
     with pytest.raises(FetchError) as caught:
         why_restart(head, FIRST, known(100, '"a"', False, Ranges.NONE))
-    assert caught.value.message == f"the server answers {head.status} to a request for all of x.sif"
+    assert caught.value.message == f"the server answers a request for all of x.sif with {head.status}"

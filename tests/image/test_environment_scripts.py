@@ -88,7 +88,7 @@ def test_what_only_a_shell_can_compute_is_left_out_and_named(script: str, names:
     found = read(script)
     assert (found.left_out, names) == (names, names)
     assert not set(names) & found.variables.keys()
-    assert found.notes == (f"left out of the environment, for only a shell can compute it: {', '.join(names)}",)
+    assert found.notes == (f"left out of the environment, because only a shell can compute it: {', '.join(names)}",)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_only_a_shell_can_compute_is_left_out_and_named(script: str, names:
 def test_what_is_not_read_is_named(script: str, unread: str) -> None:
     found = read(f"export Z=1\n{script}")
     assert found.unread == (unread,)
-    assert found.notes[-1] == f"what this sets in the environment is not known: {unread}"
+    assert found.notes[-1] == f"the effect on the environment is unknown: {unread}"
     assert ("Z" in found.variables) == (unread != "90-environment.sh")
 
 

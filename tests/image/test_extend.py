@@ -169,12 +169,12 @@ def refuse(base: Path, addition: Addition, to: Path, kind: type[SifmodError] = I
         ("usr", "/usr cannot be added: the base has a directory there"),
         ("lib", "/lib cannot be added: the base has a directory there"),
         ("many/1", "/many/1 cannot be added: the base has a directory there"),
-        ("noise1/x", "/noise1/x cannot be added: what the base has on the way to it is no directory"),
-        ("dangling/x", "/dangling/x cannot be added: what the base has on the way to it is no directory"),
-        ("../x", "'../x' is no path inside an image"),
-        ("usr/../../x", "'usr/../../x' is no path inside an image"),
-        ("/etc/x", "'/etc/x' is no path inside an image"),
-        ("", "'' is no path inside an image"),
+        ("noise1/x", "/noise1/x cannot be added: a parent in the base is not a directory"),
+        ("dangling/x", "/dangling/x cannot be added: a parent in the base is not a directory"),
+        ("../x", "'../x' is not a path inside an image"),
+        ("usr/../../x", "'usr/../../x' is not a path inside an image"),
+        ("/etc/x", "'/etc/x' is not a path inside an image"),
+        ("", "'' is not a path inside an image"),
         ("n" * 256, "a name of 256 bytes is too long for Linux"),
     ],
 )
@@ -206,7 +206,7 @@ def test_what_no_image_takes(small: Path, tmp_path: Path) -> None:
     missing = Addition(files=(("x", tmp_path / "missing"),))
     assert refuse(small, missing, new, FetchError) == f"cannot read {tmp_path}/missing: No such file or directory"
     directory = Addition(files=(("noise1", tmp_path),))
-    assert refuse(small, directory, new).startswith("/noise1 cannot be added: what the base has on the way")
+    assert refuse(small, directory, new).startswith("/noise1 cannot be added: a parent in the base")
 
 
 def changed(base: Path, to: Path, at: int, data: bytes) -> Path:
@@ -223,7 +223,7 @@ def test_bases_that_cannot_be_extended(small: Path, tmp_path: Path) -> None:
     encrypted = changed(small, tmp_path / "encrypted.sif", extra, struct.pack("<i", 5))
     assert refuse(encrypted, Addition(), new) == f"{encrypted} is encrypted: nothing can be added to it"
     ext3 = changed(small, tmp_path / "ext3.sif", extra, struct.pack("<i", 2))
-    assert refuse(ext3, Addition(), new) == f"the file system of {ext3} is no squashfs: nothing can be added to it"
+    assert refuse(ext3, Addition(), new) == f"the file system of {ext3} is not a squashfs: nothing can be added to it"
     lzo = changed(small, tmp_path / "lzo.sif", primary.offset + 20, struct.pack("<H", 3))
     assert "lzo" in refuse(lzo, Addition(), new)
     (tmp_path / "cut.sif").write_bytes(small.read_bytes()[:-5000])
@@ -235,15 +235,15 @@ def test_bases_that_cannot_be_extended(small: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "at", "value", "message"),
     [
-        ("large", -16, 0xFFFFFFF0, "lies outside its data"),
-        ("large", -16, 95, "lies outside its data"),
+        ("large", -16, 0xFFFFFFF0, "is outside of its data"),
+        ("large", -16, 95, "is outside of its data"),
         ("large", -12, 7, "fragment 7 of 2"),
-        ("large", -8, 131072, "bytes at 131072 lie outside their fragment"),
+        ("large", -8, 131072, "bytes at 131072 are outside of their fragment"),
         ("large", -4, 0xFFFFFFFF, "damaged squashfs"),
         ("large", 0, 1 << 25, "a block's size is 0x2000000"),
         ("large", 0, 131073, "a block's size is 0x20001"),
         ("large", 0, 1 << 24, "a block's size is 0x1000000"),
-        ("small", -8, 131070, "4 bytes at 131070 lie outside their fragment"),
+        ("small", -8, 131070, "4 bytes at 131070 are outside of their fragment"),
         ("small", -12, 2, "fragment 2 of 2"),
     ],
 )
@@ -264,7 +264,7 @@ def test_data_that_is_not_where_data_is(tmp_path: Path, name: str, at: int, valu
 
 def test_more_files_than_fit_into_the_memory(small: Path, tmp_path: Path) -> None:
     (tmp_path / "to").mkdir()
-    with pytest.raises(ImageError, match="more files than fit into the memory"):
+    with pytest.raises(ImageError, match="more files than fit in the memory"):
         extend(small, Addition(), tmp_path / "to/new.sif", 1, memory=1 << 20)
     assert list((tmp_path / "to").iterdir()) == []
 

@@ -119,9 +119,9 @@ def test_signatures_and_other_partitions_are_left_out(base: Path, tmp_path: Path
     run(("siftool", "add", "--datatype", "7", "--filename", "notes", sif, more)).ok()
     Signer(tmp_path / "s", "Somebody").sign(sif)
     assert extend(sif, ADDED, tmp_path / "new.sif", 2) == (
-        "the base's partition (object 5) is left out",
-        "the base's data notes (object 6) is left out",
-        "the base's signature is left out, because it is for the base alone: sign the new image if it needs one",
+        "the base's partition (object 5) is not copied",
+        "the base's data notes (object 6) is not copied",
+        "the base's signature is not copied, because it is only valid for the base: sign the new image if necessary",
     )
     found = read_sif(tmp_path / "new.sif")
     assert [entry for entry in found.descriptors if entry.type == PARTITION] == [found.primary]

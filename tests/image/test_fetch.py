@@ -65,19 +65,19 @@ def test_when_all_fail_each_source_is_named_with_its_reason(
     error = refused(prefix, plan(*sources, sha256="0" * 64), mine, page)
     server.stop()
     lines = error.message.split("\n")
-    assert lines[0] == "no source of the image tiny.sif worked, and none was stored"
+    assert lines[0] == "no source of the image tiny.sif worked; nothing was stored"
     reasons = [
-        "nowhere.sif: no file of this name",
+        "nowhere.sif: no file with this name",
         f"{page}: {page} is not a SIF: it is an HTML page",
         "expected amd64, its header says arm64",
         f"{server.url('/x.sif')}: localhost:{server.server_address[1]} answered 404 Not Found",
         f"oci:{tmp_path}: {tmp_path} is not an OCI layout",
-        f"{mine}: the SHA-256 of tiny.sif is not the promised one",
+        f"{mine}: tiny.sif has a wrong SHA-256 and was discarded",
     ]
     told = [line for line in lines[1:] if not line.startswith("    ")]
     assert len(told) == len(reasons)
     assert all(reason in line for reason, line in zip(reasons, told, strict=True))
-    assert "look whether the file has moved" in error.hint
+    assert "check whether the file has moved" in error.hint
     assert error.exit_code == 10
 
 
@@ -112,7 +112,7 @@ def test_the_same_image_again_changes_nothing(prefix: Prefix, mine: Path) -> Non
 
 def test_an_image_without_a_promise_comes_with_its_digest(prefix: Prefix, mine: Path) -> None:
     (note,) = prefix.fetch(plan(mine)).notes
-    assert note == f"no digest was promised; to pin this image add to `image:`  sha256: {digest(mine)}"
+    assert note == f"no digest is pinned; to pin this image add to `image:`  sha256: {digest(mine)}"
 
 
 @pytest.mark.parametrize("source", ["dockr://x", "http://example.org/x.sif", "https://me:secret@host/x.sif"])
@@ -134,10 +134,10 @@ def test_offline_only_local_sources_are_tried(prefix: Prefix, mine: Path, images
     server.answers["/x.sif"] = answer(200, mine.read_bytes())
     remote = (server.url("/x.sif"), f"docker://127.0.0.1:{server.server_address[1]}/x", "library://a/b/c")
     error = refused(prefix, plan(*remote, offline=True))
-    assert error.message.count("not tried: it needs the network, and --offline was given") == len(remote)
+    assert error.message.count("skipped: it needs the network, and --offline was given") == len(remote)
     mine.with_suffix(".def").write_text("Bootstrap: docker\n")
     build = refused(prefix, plan(build=mine.with_suffix(".def"), offline=True))
-    assert "not tried: it needs the network" in build.message
+    assert "skipped: it needs the network" in build.message
     assert prefix.fetch(plan(*remote, mine, offline=True)).source == str(mine)
     layout = f"oci:{images.tiny_layout()}"
     assert prefix.fetch(plan(*remote, layout, offline=True)).source == layout

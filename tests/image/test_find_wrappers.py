@@ -175,7 +175,7 @@ def test_very_many_commands_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(ImageError) as caught:
         found(tmp_path, files, path=("/opt/a/bin",))
     assert caught.value.message == (
-        "the image has 2001 commands to make wrappers of, more than 2000 "
-        "(`limits: {wrappers: N}` in the settings raises the bound)"
+        "the image has 2001 commands for wrappers, more than 2000 (`limits: {wrappers: N}` in the settings raises "
+        "the limit)"
     )
     assert len(found(tmp_path, files, path=("/opt/a/bin",), named=("n1",)).commands) == 2001

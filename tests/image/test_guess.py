@@ -47,7 +47,7 @@ def chosen(tmp_path: Path, files: Files, source: str = "docker://host.example/gr
 def test_an_image_of_a_framework(tmp_path: Path) -> None:
     files = {**VENV, **SYSTEM, **packages(torch="2.7.1+cu126", numpy="2.0.0", six="1.0", ray="2.9")}
     found = guess(tmp_path, files, "docker://host.example/group/pytorch:24.01", labels=(("a", "b"),))
-    assert found.named == Named("PyTorch", "what the image is called", "2.7.1", "the package torch", True, "torch")
+    assert found.named == Named("PyTorch", "the image's name", "2.7.1", "the package torch", True, "torch")
     assert (found.gpu.accelerator, found.gpu.version) == ("cuda", "12.6")
     assert found.contents == (("torch", "2.7.1+cu126"), ("numpy", "2.0.0"), ("ray", "2.9"))
     assert found.wrappers == ("python", "python3", "pip", "start-shell", "list-packages")

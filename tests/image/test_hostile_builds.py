@@ -12,7 +12,7 @@ from support.config import write
 from support.images import Images
 
 buildah = pytest.mark.skipif(
-    not (shutil.which("buildah") or shutil.which("podman")), reason="neither buildah nor podman"
+    not (shutil.which("buildah") or shutil.which("podman")), reason="a Dockerfile needs buildah or podman"
 )
 
 
@@ -34,7 +34,7 @@ def refused(place: Path, said: str, capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_file_with_holes_in_a_context(context: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(context / "huge", "")
     os.truncate(context / "huge", 1 << 42)
-    refused(context.parent, "huge has 4.4 TB, of which 0 B are there", capfd)
+    refused(context.parent, "huge has 4.4 TB, of which 0 B are allocated", capfd)
 
 
 @buildah
@@ -57,7 +57,7 @@ def test_what_is_no_file(context: Path, kind: str, capfd: pytest.CaptureFixture[
         os.mkfifo(context / ".dockerignore")
     else:
         (context / ".dockerignore").symlink_to("/dev/zero")
-    refused(context.parent, ".dockerignore cannot be read: it is no regular file", capfd)
+    refused(context.parent, ".dockerignore cannot be read: it is not a regular file", capfd)
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 60 + "b", "**/" * 200 + "x", "**/*a*a*a*/" * 40 + "x"])
@@ -95,8 +95,8 @@ def test_a_line_that_builders_read_differently() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("links/*/*/*/*/*/*/*/x /x", "leads to more directories than 5000 (`limits: {pattern_directories: N}`"),
-        ("huge /x", "huge has 4.4 TB, of which 0 B are there"),
+        ("links/*/*/*/*/*/*/*/x /x", "visits more directories than 5000 (`limits: {pattern_directories: N}`"),
+        ("huge /x", "huge has 4.4 TB, of which 0 B are allocated"),
     ],
 )
 def test_files_of_a_definition(

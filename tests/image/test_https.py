@@ -88,7 +88,7 @@ def test_a_file_is_streamed_into_the_store(web: Web, prefix: Prefix, sif: bytes)
     assert artifact.path == prefix.layout.image(digest)
     assert artifact.path.read_bytes() == sif
     assert (artifact.sha256, artifact.size, artifact.source) == (digest, len(sif), web.url("/a/x.sif"))
-    assert artifact.notes == (f"no digest was promised; to pin this image add to `image:`  sha256: {digest}",)
+    assert artifact.notes == (f"no digest is pinned; to pin this image add to `image:`  sha256: {digest}",)
     seen = [done for _, done, _ in told]
     assert seen == sorted(seen)
     assert told[-1] == ("downloading tiny.sif", len(sif), len(sif))
@@ -140,7 +140,7 @@ def test_a_broken_promise_changes_nothing(web: Web, prefix: Prefix, sif: bytes) 
     with pytest.raises(FetchError) as caught:
         prefix.fetch(plan(web.url("/x.sif"), sha256="0" * 64))
     assert f"expected {'0' * 64}\n    got      {hashlib.sha256(sif).hexdigest()}" in caught.value.message
-    assert "replaced at its source, or damaged on its way" in caught.value.hint
+    assert "replaced at its source or damaged in transit" in caught.value.hint
     assert prefix.state() == before
 
 
@@ -171,7 +171,7 @@ def test_a_redirect_to_http_is_refused(
     plain.answers["/x.sif"] = answer(200, sif)
     web.answers["/x.sif"] = answer(301, headers={"Location": plain.url("/x.sif?secret=1")})
     error = refused(prefix, web.url("/x.sif"))
-    assert f"redirects to {plain.url('/x.sif')}, and only https is followed" in error.message
+    assert f"redirects to {plain.url('/x.sif')}, which is not https" in error.message
     assert plain.asked == []
 
 
@@ -215,12 +215,12 @@ def test_credentials_come_from_netrc_and_stay_with_their_host(
     [
         (401, {"WWW-Authenticate": "Basic"}, "~/.netrc"),
         (403, {}, "ask the owner for access"),
-        (404, {}, "look whether the file has moved"),
+        (404, {}, "check whether the file has moved"),
         (410, {}, "the file was withdrawn"),
-        (429, {"Retry-After": "777"}, "limits how often it is asked"),
-        (429, {"Retry-After": "777"}, "again in 777 seconds"),
-        (500, {}, "the server has trouble"),
-        (503, {"Retry-After": "0"}, "again in 0 seconds"),
+        (429, {"Retry-After": "777"}, "limits the request rate"),
+        (429, {"Retry-After": "777"}, "retry in 777 seconds"),
+        (500, {}, "the server has a problem"),
+        (503, {"Retry-After": "0"}, "retry in 0 seconds"),
         (204, {}, "check the URL"),
         (418, {}, "check the URL"),
     ],
@@ -284,7 +284,7 @@ def test_a_chunk_that_breaks_off_is_refused(web: Web, prefix: Prefix, sif: bytes
 def test_an_answer_that_is_no_http_is_refused(web: Web, prefix: Prefix) -> None:
     web.answers["/x.sif"] = raw(b"\0\1\2 hello\r\n\r\n")
     error = refused(prefix, web.url("/x.sif"))
-    assert "cannot be reached or broke off" in error.message
+    assert "cannot be reached or closed the connection" in error.message
     assert error.message.isprintable()
 
 
@@ -292,7 +292,7 @@ def test_an_answer_that_is_no_http_is_refused(web: Web, prefix: Prefix) -> None:
 def test_a_server_that_hangs_is_given_up(web: Web, prefix: Prefix, sif: bytes, sent: str) -> None:
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(sif)}\r\n\r\n".encode()
     web.answers["/x.sif"] = raw(*((head, sif[: 3 << 20]) if sent == "half" else ()), hang=True)
-    assert "stopped answering" in refused(prefix, web.url("/x.sif")).message
+    assert "stopped responding" in refused(prefix, web.url("/x.sif")).message
 
 
 def test_a_server_that_is_not_there_is_told(prefix: Prefix) -> None:
@@ -300,7 +300,7 @@ def test_a_server_that_is_not_there_is_told(prefix: Prefix) -> None:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         error = refused(prefix, f"https://{address}/x.sif")
-    assert error.message == f"{address} cannot be reached or broke off: Connection refused (2 attempts)"
+    assert error.message == f"{address} cannot be reached or closed the connection: Connection refused (2 attempts)"
     assert "network" in error.hint
 
 

@@ -150,7 +150,7 @@ def test_a_sif_in_a_registry(registry: Registry, images: Images) -> None:
     assert found.sha256 == hashlib.sha256(images.tiny_sif.read_bytes()).hexdigest()
     assert found.size == images.tiny_sif.stat().st_size
     layout = registry.push_layout(images.tiny_layout(), "no-sif:1")
-    with pytest.raises(FetchError, match="holds no SIF but"):
+    with pytest.raises(FetchError, match="but no SIF"):
         described(layout.replace("docker:", "oras:"))
 
 

@@ -257,17 +257,17 @@ def test_what_is_too_much_to_read_is_left_out_and_named(tmp_path: Path) -> None:
     files = {f"{HOME}/env/{number:03d}.sh": f"export A{number}=1" for number in range(101)}
     found = described(tmp_path, files)
     assert len(found.config.environment) == 100
-    assert found.notes == ("what this sets in the environment is not known: 100.sh",)
+    assert found.notes == ("the effect on the environment is unknown: 100.sh",)
     text = "export A=1\n"
     files = {f"{HOME}/env/90.sh": text + "#" * ((1 << 18) - len(text)), f"{HOME}/env/91.sh": "#" * ((1 << 18) + 1)}
     found = described(tmp_path, files)
     assert (found.config.environment, found.notes) == (
         (("A", "1"),),
-        ("what this sets in the environment is not known: 91.sh",),
+        ("the effect on the environment is unknown: 91.sh",),
     )
     grows = "export A=xxxxxxxx\n" + "export A=$A$A\n" * 15
     assert described(tmp_path, {f"{HOME}/env/90.sh": grows}).notes == (
-        "left out of the environment, for only a shell can compute it: A",
+        "left out of the environment, because only a shell can compute it: A",
     )
 
 

@@ -11,7 +11,7 @@ from support.inside import Files, rootfs
 
 LIBRARY = "/venv/lib/python3.12/site-packages"
 NOTHING: dict[str, str] = {}
-SILENT = Gpu("none", "", "nothing in the image speaks of CUDA or ROCm")
+SILENT = Gpu("none", "", "nothing in the image indicates CUDA or ROCm")
 
 
 def gpu(
@@ -45,7 +45,7 @@ def test_nothing_speaks_of_a_gpu(tmp_path: Path) -> None:
 )
 def test_the_word_of_pytorch(tmp_path: Path, text: str, expected: Gpu | None) -> None:
     found = gpu(tmp_path, {f"{LIBRARY}/torch/version.py": text}, {})
-    assert found == (expected._replace(why=f"torch/version.py says {expected.why}") if expected else SILENT)
+    assert found == (expected._replace(why=f"torch/version.py has {expected.why}") if expected else SILENT)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_the_first_word_counts_and_the_longest_version_of_rocm(tmp_path: Path) -
         "/usr/local/cuda-12.4.1": None,
     }
     found = gpu(tmp_path, files, {}, {"CUDA_VERSION": "11.8.0.0"})
-    assert found == Gpu("rocm", "6.2.4", "torch/version.py says hip 6.2.41133")
+    assert found == Gpu("rocm", "6.2.4", "torch/version.py has hip 6.2.41133")
 
 
 def test_the_longest_version_is_not_the_largest(tmp_path: Path) -> None:

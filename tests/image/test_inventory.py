@@ -211,7 +211,7 @@ def read_rpms(data: bytes) -> Inventory:
 
 def test_a_database_that_is_none_or_runs_for_ever(tmp_path: Path) -> None:
     cannot = "the rpm packages cannot be read: "
-    assert read_rpms(b"x" * 600).notes == (f"{cannot}their database has a form that is not known here",)
+    assert read_rpms(b"x" * 600).notes == (f"{cannot}their database has an unknown format",)
     path = tmp_path / "view"
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS blob FROM n"
     with sqlite3.connect(path) as database:
@@ -228,7 +228,7 @@ def test_what_would_take_too_long_or_too_much(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(limits, "_current", own)
         found = inventory(tmp_path, files)
         assert (len(found.packages) < 30, found.complete) == (True, False)
-        assert found.notes == (f"it has more {said} in the settings raises the bound): the rest is not listed",)
+        assert found.notes == (f"it has more {said} in the settings raises the limit): the rest is not listed",)
     monkeypatch.setattr(limits, "_current", Limits())
     with monkeypatch.context() as bound:
         bound.setattr(package, "_LONGEST", 0.0)

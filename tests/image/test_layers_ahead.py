@@ -99,7 +99,7 @@ def test_a_layer_that_is_not_what_the_config_states() -> None:
     with pytest.raises(Malformed) as caught, ReadAhead([other], NOTHING) as ahead, ahead.layer():
         pass
     expected = f"expected the diff_id {sha256(b'x')}, got {sha256(b'y')}"
-    assert str(caught.value) == f"is not what the image's config states: {expected}"
+    assert str(caught.value) == f"does not match the image's config: {expected}"
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Ending(io.RawIOBase):
         view = memoryview(cast(bytearray, buffer))
         data = self.left.read(min(len(view), 50_000))
         if not data:
-            raise ImageError("it is not what was promised")
+            raise ImageError("it has a wrong digest")
         view[: len(data)] = data
         return len(data)
 
@@ -247,7 +247,7 @@ def test_a_damaged_stream_is_read_to_its_end(way: str, at: int) -> None:
         for _ in chunks(Stored(bytes(data)), read.append):
             pass
     assert sum(read) == len(data)
-    with pytest.raises(ImageError, match="not what was promised"):
+    with pytest.raises(ImageError, match="a wrong digest"):
         list(chunks(Unpromised(bytes(data)), read.append))
 
 

@@ -197,7 +197,7 @@ def test_a_malformed_extended_header(data: bytes, at: int) -> None:
 def test_names_in_records_hold_no_zero_byte(key: str) -> None:
     body = f" {key}=a".encode() + b"\0b\n"
     data = b"%d" % (len(body) + 2) + body
-    assert refusal(parse, data) == f"is damaged: a PAX {key} holds a zero byte: a\\x00b"
+    assert refusal(parse, data) == f"is damaged: a PAX {key} contains a zero byte: a\\x00b"
     assert parse(b"8 k=a\0b\n") == {b"k": b"a\0b"}
 
 
@@ -335,7 +335,7 @@ def test_a_map_must_fit_its_file() -> None:
     assert check((), 10, 0) == ()
     for extents in (((0, 11),), ((5, 1), (5, 1)), ((5, -1),), ((0, 5), (4, 1)), ((-1, 1),)):
         message = refusal(check, extents, 10, 1)
-        assert message == "is damaged: a sparse map is out of order or leads out of its file"
+        assert message == "is damaged: a sparse map is out of order or exceeds its file"
     assert refusal(check, ((0, 5),), 10, 4) == "is damaged: a sparse map has 5 bytes of data, but 4 are stored"
     assert refusal(pax_map, {b"GNU.sparse.map": b"1"}, blocks()).endswith("an offset without a length")
 
@@ -353,7 +353,7 @@ def test_a_stream_is_a_window_that_moves_forward() -> None:
     assert [bytes(view) for view in stream.pieces(4, 4)] == [b"efg", b"h"]
     assert stream.take(7, 5) == b"h"
     assert stream.take(8, 1) == b""
-    assert refusal(list, stream.pieces(7, 4)) == "is cut: it ends 3 bytes before the end of a file"
+    assert refusal(list, stream.pieces(7, 4)) == "is truncated: it ends 3 bytes before the end of a file"
     assert [bytes(view) for view in Stream(pieces()).rest(2)] == [b"c", b"defg", b"h"]
 
 
@@ -374,7 +374,7 @@ def test_a_path_is_cleaned(path: bytes, parts: tuple[bytes, ...]) -> None:
 
 def test_a_name_that_is_too_long() -> None:
     message = refusal(cleaned, b"a/" + b"x" * 256)
-    assert message.startswith("has a name of 256 bytes; Linux takes 255: a/xxx")
+    assert message.startswith("has a name of 256 bytes; the limit of Linux is 255: a/xxx")
 
 
 def test_marks_tell_paths_apart() -> None:
@@ -391,7 +391,7 @@ def test_what_is_white_out() -> None:
     assert whited_out(b".wh..a") == b".a"
     assert whited_out(b".wh....") == b"..."
     for name in (b".wh.", b".wh..", b".wh..."):
-        assert refusal(whited_out, name) == f"is damaged: it has a whiteout of no name: {name.decode()}"
+        assert refusal(whited_out, name) == f"is damaged: it has a whiteout without a name: {name.decode()}"
 
 
 def test_names_in_messages_are_short_and_printable() -> None:

@@ -72,5 +72,5 @@ def test_an_image_that_is_too_large_for_the_sites_memory_leaves_nothing(tmp_path
     env = {**os.environ, "SIFMOD_PREFIX": str(prefix.path), "SIFMOD_MEMORY": "256MB"}
     done = run((*SIFMOD, "fetch", "-q", f"oci:{layout}"), env=env)
     assert (done.code, prefix.images()) == (10, [])
-    assert f"more files than fit into the memory that a conversion may take, {size_text(LEAST)}" in done.stderr
+    assert f"more files than fit in the memory limit of a conversion, {size_text(LEAST)}" in done.stderr
     assert prefix.state() == before

@@ -86,7 +86,7 @@ def test_a_name_that_is_nowhere_says_where_it_was_looked_for(prefix: Prefix, tmp
     before = prefix.state()
     with pytest.raises(FetchError) as caught:
         prefix.fetch(plan("x.sif", image_dirs=(tmp_path / "a", tmp_path / "b")))
-    assert f"x.sif: no file of this name; looked in: {tmp_path / 'a'}, {tmp_path / 'b'}" in caught.value.message
+    assert f"x.sif: no file with this name; searched in: {tmp_path / 'a'}, {tmp_path / 'b'}" in caught.value.message
     with pytest.raises(FetchError) as caught:
         prefix.fetch(plan("x.sif"))
     assert "no image_dirs are set" in caught.value.message

@@ -46,8 +46,8 @@ def test_its_own_registry_is_asked(images: Images, registry: Registry, tmp_path:
     with mirror(registry, tmp_path / "other", good.origin.layers[0]) as other:
         found = prefix.fetch(plan(source), settings=Settings(mirrors=((registry.address, (other.address,)),)))
     assert found.sha256 == good.sha256
-    (note,) = (note for note in found.notes if "with the mirror" in note)
-    assert note.startswith(f"taken from {registry.address}, for with the mirror {other.address}/mirrored")
+    (note,) = (note for note in found.notes if "since the mirror" in note)
+    assert note.startswith(f"taken from {registry.address}, since the mirror {other.address}/mirrored")
     assert good.origin.layers[0].removeprefix("sha256:") in note
     assert prefix.images() == [f"{good.sha256}.sif"]
 

@@ -105,7 +105,7 @@ def test_frameworks_that_an_image_is_about_unasked(package: str, name: str) -> N
     assert find_name(parse("./image.sif"), {package: "1.0"}, {}).name == name
 
 
-UNKNOWN = "nothing: the image does not say one"
+UNKNOWN = "nothing in the image"
 
 
 @pytest.mark.parametrize(

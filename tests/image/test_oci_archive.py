@@ -93,7 +93,7 @@ def test_nothing_is_written_for_an_archive_that_is_not_compressed(images: Images
 
 def test_a_compressed_archive_needs_a_workspace(images: Images, tmp_path: Path) -> None:
     run(("tar", "-czf", tmp_path / "x.tar", "-C", images.tiny_layout(), ".")).ok()
-    with pytest.raises(FetchError, match="is compressed, and there is no place to unpack it to"):
+    with pytest.raises(FetchError, match="is compressed, and there is no directory to unpack it to"):
         open_archive(tmp_path / "x.tar", None)
 
 
@@ -197,8 +197,8 @@ def test_what_a_docker_archive_does_not_have_is_told(saved: Path) -> None:
     assert caught.value.message == f"{saved} has no image name:3.0; it has: {have}"
     with pytest.raises(FetchError) as caught:
         docker(saved)
-    assert caught.value.message == f"{saved} holds 2 images ({have}), and the source does not say which"
-    assert caught.value.hint == f"name one: docker-archive:{saved}:NAME:TAG"
+    assert caught.value.message == f"{saved} contains 2 images ({have}), and the source does not select one"
+    assert caught.value.hint == f"add its name: docker-archive:{saved}:NAME:TAG"
 
 
 def test_the_only_image_needs_no_name(images: Images, tmp_path: Path) -> None:
@@ -235,14 +235,14 @@ def test_a_compressed_layer_in_a_docker_archive_has_no_digest(tmp_path: Path) ->
         ("{}", "it has no usable manifest.json"),
         ("[1]", "it has no usable manifest.json"),
         ("[" * 10_000, "it has no usable manifest.json"),
-        ("[]", "holds 0 images"),
+        ("[]", "contains 0 images"),
         ([{"RepoTags": 1}], "is not complete: it has no"),
         ([{"Config": ["c"]}], "Config is not a string"),
         ([{"Config": "none.json"}], "is not complete: it has no none.json"),
         ([{"Config": "../../etc/passwd"}], "is not complete: it has no ../../etc/passwd"),
-        ([{"Config": "c.json"}], "has 0 layers where its config speaks of 1"),
+        ([{"Config": "c.json"}], "has 0 layers, but its config has 1"),
         ([{"Config": "c.json", "Layers": ["none"]}], "is not complete: the layer none is missing"),
-        ([{"Config": f"{ZEROS}.json", "Layers": []}], "is not what was promised"),
+        ([{"Config": f"{ZEROS}.json", "Layers": []}], "has a wrong digest"),
     ],
 )
 def test_a_docker_archive_that_is_damaged_is_refused(tmp_path: Path, manifest: object, said: str) -> None:

@@ -154,5 +154,5 @@ def test_a_login_that_would_be_sent_in_the_clear_is_withheld(make: Make) -> None
     url = "http://registry.test/v2/x"
     assert not authority.renew(refused("Basic", url), "")
     hint = authority.refused(refused("Basic", url)).hint
-    assert "was not sent, for registry.test was asked over plain http" in hint
+    assert "was not sent, because the connection to registry.test is plain http" in hint
     assert "did not accept" not in hint

@@ -92,10 +92,10 @@ def test_what_others_wrote_cannot_steer_a_terminal(text: str, expected: str) -> 
     ("raw", "said"),
     [
         (b"", "x is not JSON: it is empty"),
-        (b"{" + b"a" * 50, f"x is not JSON: it begins with '{{{'a' * 39}'"),
-        (b"\xff", "x is not JSON: it begins with '\ufffd'"),
-        (b'"text"', "x is not a JSON object: it begins with '\"text\"'"),
-        (b"null", "x is not a JSON object: it begins with 'null'"),
+        (b"{" + b"a" * 50, f"x is not JSON: it starts with '{{{'a' * 39}'"),
+        (b"\xff", "x is not JSON: it starts with '\ufffd'"),
+        (b'"text"', "x is not a JSON object: it starts with '\"text\"'"),
+        (b"null", "x is not a JSON object: it starts with 'null'"),
     ],
 )
 def test_what_is_no_object_is_told_with_its_beginning(raw: bytes, said: str) -> None:

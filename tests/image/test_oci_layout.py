@@ -137,7 +137,7 @@ def test_a_damaged_manifest_is_refused(images: Images, tmp_path: Path, blob: byt
     manifest.unlink() if blob is None else manifest.write_bytes(blob)
     message = refused(f"oci:{layout}", layout).message
     assert str(layout) in message
-    assert ("is not complete" if blob is None else "is not what was promised") in message
+    assert ("is not complete" if blob is None else "has a wrong digest") in message
 
 
 def test_a_damaged_config_is_refused(images: Images, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_damaged_config_is_refused(images: Images, tmp_path: Path) -> None:
     config = read_layout(parse(f"oci:{layout}"), files_below(layout), "amd64").manifest.config
     with (layout / "blobs" / "sha256" / config.digest[7:]).open("ab") as file:
         file.write(b" ")
-    assert "the config is not what was promised" in refused(f"oci:{layout}", layout).message
+    assert "the config has a wrong digest" in refused(f"oci:{layout}", layout).message
 
 
 def test_a_layer_that_is_missing_or_cut_is_told(images: Images, tmp_path: Path) -> None:

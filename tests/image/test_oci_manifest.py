@@ -51,21 +51,21 @@ def test_a_manifest_of_either_kind_is_read(media_type: str | None) -> None:
 
 
 def test_another_digest_than_the_promised_one_is_refused() -> None:
-    assert refused(manifest(), DIGEST).startswith(f"x is not what was promised: expected {DIGEST}, got sha256:")
+    assert refused(manifest(), DIGEST).startswith(f"x has a wrong digest: expected {DIGEST}, got sha256:")
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (b"", "x is not JSON: it is empty"),
-        (b"<!doctype html><html>", "x is not JSON: it begins with '<!doctype html"),
+        (b"<!doctype html><html>", "x is not JSON: it starts with '<!doctype html"),
         (b"\x1b[2J", "x is not JSON"),
         (b"[1]", "x is not a JSON object"),
         (b"[" * 100_000, "x is not JSON"),
         (b'{"a": ' * 100_000, "x is not JSON"),
         (b'{"schemaVersion": ' + b"9" * 5000 + b"}", "x is not JSON"),
         (b" " * (LARGEST + 1), "has more than 4194304 bytes"),
-        ({}, "x is no manifest of an image: it has no config"),
+        ({}, "x is not an image's manifest: it has no config"),
         ({"schemaVersion": 1, "fsLayers": []}, "schema 1"),
         ({"mediaType": "text/\x1b[2Jplain", "config": {}}, "text/ [2Jplain"),
         (manifest(config=[1]), "x: config is not an object"),
@@ -78,7 +78,7 @@ def test_another_digest_than_the_promised_one_is_refused() -> None:
         (manifest(config=descriptor(mediaType=3)), "x: config: mediaType is not a string"),
         (manifest(layers={}), "x: layers is not a list"),
         (manifest(layers=[7]), "x: layers[0] is not an object"),
-        (manifest(layers=[descriptor()] * 10_001), "10001 layers are more than any image has"),
+        (manifest(layers=[descriptor()] * 10_001), "10001 layers exceed the limit"),
         (manifest(annotations={"a\x1b": 1}), "x: annotations: a is not a string"),
         ({"mediaType": "application/vnd.oci.image.index.v1+json"}, "x: manifests is not a list"),
         ({"manifests": 1}, "x: manifests is not a list"),
@@ -232,7 +232,7 @@ def test_layers_of_every_usual_type_are_known(media_type: str) -> None:
     [
         ("application/vnd.sylabs.sif.layer.v1.sif", "x is a SIF", "oras://"),
         (LAYER + "+gzip+encrypted", "is an encrypted layer", ""),
-        ("application/wasm", "is no layer of a file system", ""),
+        ("application/wasm", "is not a file system layer", ""),
     ],
 )
 def test_an_artifact_is_no_image(media_type: str, said: str, hint: str) -> None:
@@ -283,7 +283,7 @@ def test_the_time_of_creation(created: str, seconds: int | None) -> None:
     [
         ({"config": {"Env": "A=1"}}, "x: config: Env is not a list"),
         ({"config": {"Env": [1]}}, "x: config: Env[0] is not a string"),
-        ({"config": {"Cmd": ["a\0b"]}}, "it holds a NUL"),
+        ({"config": {"Cmd": ["a\0b"]}}, "is not a text without NUL characters"),
         ({"config": {"Labels": {"a": {}}}}, "x: config: Labels: a is not a string"),
         ({"rootfs": {"diff_ids": ["x"]}}, "diff_ids is not a list of SHA-256 digests"),
     ],

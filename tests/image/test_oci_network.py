@@ -53,9 +53,9 @@ def test_what_breaks_off_may_be_tried_again(error: Exception, message: str | Non
     found = told(error)
     assert isinstance(found, TransientError)
     assert not isinstance(found, SlowError)
-    assert found.message == f"host:5000 cannot be reached or broke off: {message or error}"
+    assert found.message == f"host:5000 cannot be reached or closed the connection: {message or error}"
     first = "correct the name host:5000" if message == "Name or service not known" else "try again"
-    assert (found.hint, found.retry_after) == (f"{first}, or see whether this node has a network", None)
+    assert (found.hint, found.retry_after) == (f"{first}, or check whether this node has a network", None)
 
 
 @pytest.mark.parametrize(
@@ -69,15 +69,15 @@ def test_what_breaks_off_may_be_tried_again(error: Exception, message: str | Non
 def test_a_server_that_says_nothing_more_has_stopped(error: Exception) -> None:
     found = told(error)
     assert isinstance(found, TransientError)
-    assert found.message == "host:5000 stopped answering"
+    assert found.message == "host:5000 stopped responding"
 
 
 def test_a_server_that_is_too_slow_is_told_as_such() -> None:
-    slow = TooSlowError("the answer was not complete after 5 seconds")
+    slow = TooSlowError("the response was not complete after 5 seconds")
     for error in (slow, exceptions.ConnectionError(urllib3.exceptions.ProtocolError("Connection broken", slow))):
         found = told(error)
         assert isinstance(found, SlowError)
-        assert found.message == "host:5000 is too slow: the answer was not complete after 5 seconds"
+        assert found.message == "host:5000 is too slow: the response was not complete after 5 seconds"
 
 
 def test_a_proxy_is_told_as_such() -> None:

@@ -29,8 +29,8 @@ def limited(**headers: str) -> FetchError:
         ({"RateLimit_Limit": "100"}, "100 pulls; "),
         ({"RateLimit_Limit": "0"}, "0 pulls; "),
         ({"RateLimit_Remaining": "0"}, "0 left; "),
-        ({"RateLimit_Limit": "100;w=21600", "X_RateLimit_Reset": "120"}, "100 pulls in 6 hours, again in 2 minutes; "),
-        ({"X_RateLimit_Reset": "1000000001"}, "again in 0 minutes; "),  # it was long ago
+        ({"RateLimit_Limit": "100;w=21600", "X_RateLimit_Reset": "120"}, "100 pulls in 6 hours, retry in 2 minutes; "),
+        ({"X_RateLimit_Reset": "1000000001"}, "retry in 0 minutes; "),  # it was long ago
         ({"X_RateLimit_Reset": "\u0661"}, ""),
         ({"X_RateLimit_Reset": "1" * 13}, ""),
     ],
@@ -42,7 +42,7 @@ def test_what_is_known_of_a_limit_is_told(headers: dict[str, str], told: str) ->
 
 def test_when_a_limit_ends_may_be_told_in_twelve_digits() -> None:
     in_an_hour = f"{int(time.time()) + 3610:012}"
-    assert limited(X_RateLimit_Reset=in_an_hour).hint.startswith("again in 60 minutes; ")
+    assert limited(X_RateLimit_Reset=in_an_hour).hint.startswith("retry in 60 minutes; ")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,10 @@ def test_what_was_wrong_with_a_login_is_told_where_one_is_wanted(status: int, to
     "host", ["nvcr.io.example.org", "ghcr.io.example.org", "1.dkr.ecr.eu.amazonaws.com.example.org"]
 )
 def test_a_name_that_begins_like_a_known_one_is_another_registry(host: str) -> None:
-    for status, advice in ((401, "correct the name, for one that does not exist"), (403, "a user without a login may")):
+    for status, advice in (
+        (401, "correct the name, because a missing repository"),
+        (403, "a user without a login may"),
+    ):
         assert refused_by(answered(status), Place(host, "a/b"), "", ()).hint.startswith(advice)
 
 
@@ -103,8 +106,8 @@ def test_every_form_of_ecr_is_known(host: str) -> None:
     [
         (408, True, "check the URL"),
         (429, True, "check the URL"),
-        (500, True, "the server has trouble: try again later"),
-        (599, True, "the server has trouble: try again later"),
+        (500, True, "the server has a problem: try again later"),
+        (599, True, "the server has a problem: try again later"),
         (499, False, "check the URL"),
         (404, False, "check the URL"),
     ],
@@ -121,7 +124,7 @@ def test_trouble_may_pass_and_a_no_does_not(status: int, transient: bool, hint: 
 def test_a_server_that_wants_us_much_later_is_not_waited_for(after: str, transient: bool) -> None:
     error = refusal(answered(503, {"Retry-After": after}), "own advice")
     assert isinstance(error, TransientError) is transient
-    assert error.hint == f"own advice; the server says: again in {after} seconds"
+    assert error.hint == f"own advice; the server asks to retry in {after} seconds"
     if isinstance(error, TransientError):
         assert error.retry_after == float(after)
 
@@ -167,10 +170,10 @@ def test_of_what_is_said_with_an_error_the_beginning_is_read() -> None:
     [
         (401, "give your credentials for this host in ~/.netrc"),
         (403, "ask the owner for access; "),
-        (404, "look whether the file has moved"),
-        (407, "the proxy wants credentials"),
+        (404, "check whether the file has moved"),
+        (407, "the proxy requires credentials"),
         (410, "the file was withdrawn"),
-        (429, "the server limits how often it is asked"),
+        (429, "the server limits the request rate"),
         (418, "check the URL"),
     ],
 )

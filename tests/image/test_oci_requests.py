@@ -152,22 +152,22 @@ def test_a_form_is_answered_with_200_or_refused(web: Misbehaving) -> None:
 
 def test_only_https_is_asked_but_of_this_machine() -> None:
     get = Http(("other.test",)).resource(Url.parse("http://registry.test/x"), Netrc())
-    assert "is not https, and nothing was sent there" in refused(get).message
+    assert "is not https, so nothing was sent there" in refused(get).message
 
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1/x", "file:///etc/passwd", "http:/x", "x", "http:///x"])
 def test_what_is_no_url_of_the_web(url: str) -> None:
-    with pytest.raises(FetchError, match="it is no URL of http or https with a host; nothing was sent there"):
+    with pytest.raises(FetchError, match="it is not an http or https URL with a host; nothing was sent there"):
         Url.parse(url)
 
 
 @pytest.mark.parametrize(
     ("location", "why"),
     [
-        ("http://registry.test/x?signed", "the server redirects to http://registry.test/x, and only https is followed"),
-        ("ftp://127.0.0.1/x", "{host} redirects to ftp://127.0.0.1/x: it is no URL of http or https with a host"),
-        ("https:///x", "{host} redirects to https:///x: it is no URL of http or https with a host"),
-        ("", "{host} redirects without saying where"),
+        ("http://registry.test/x?signed", "the server redirects to http://registry.test/x, which is not https"),
+        ("ftp://127.0.0.1/x", "{host} redirects to ftp://127.0.0.1/x: it is not an http or https URL with a host"),
+        ("https:///x", "{host} redirects to https:///x: it is not an http or https URL with a host"),
+        ("", "{host} redirects without a target"),
     ],
 )
 def test_a_redirect_leads_nowhere_else_either(web: Misbehaving, location: str, why: str) -> None:
@@ -215,7 +215,7 @@ def test_a_part_is_no_small_resource(web: Misbehaving) -> None:
     web.put("manifests/1.0", answer(206, MANIFEST))
     with pytest.raises(FetchError) as caught:
         repository(web).read("manifests/1.0", "*/*", "the manifest")
-    assert caught.value.message == f"127.0.0.1:{web.server_address[1]} answered 206 for the whole of the manifest"
+    assert caught.value.message == f"127.0.0.1:{web.server_address[1]} answered 206 to a request for the manifest"
 
 
 def test_a_small_resource_that_unpacks_to_much_is_refused(web: Misbehaving) -> None:
@@ -256,7 +256,7 @@ def test_without_a_tag_it_is_the_latest(web: Misbehaving) -> None:
 
 def test_a_config_that_is_too_large_is_not_asked_for(web: Misbehaving) -> None:
     large = Manifest("", b"", Descriptor("", digest(CONFIG), LARGEST + 1), ())
-    with pytest.raises(ImageError, match=f"has {LARGEST + 1} bytes, which no config has"):
+    with pytest.raises(ImageError, match=f"has {LARGEST + 1} bytes, too many for a config"):
         client(web).config(large)
     assert web.asked == []
 

@@ -97,7 +97,7 @@ def test_index_and_manifest_name_the_same_image(
     assert {by_index.path, by_manifest.path} == {first.path}
     assert by_index.notes == ()
     for other in (source, f"{source}@sha256:{'0' * 64}", f"{source.replace('group', 'other')}@{manifest}"):
-        assert "not tried: it needs the network" in refused(prefix, plan(other, offline=True))
+        assert "skipped: it needs the network" in refused(prefix, plan(other, offline=True))
         assert "cannot be reached" in refused(prefix, plan(other))
 
 

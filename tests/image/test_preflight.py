@@ -57,7 +57,7 @@ def test_layers_and_sif_are_one_sum(registry: OneImage, tmp_path: Path, size: in
     def fetch() -> None:
         message = refused(prefix := Prefix(tmp_path / "disk" / "prefix"), plan(registry.source))
         assert f"not enough space in {prefix.layout.staging}" in message
-        needed = "16.0 MB needed (8.0 MB of layers still to come and about 8.0 MB for the SIF), "
+        needed = "16.0 MB needed (8.0 MB of layers to download and about 8.0 MB for the SIF), "
         assert needed in message
         assert message.endswith(" free; nothing was written")
 
@@ -92,8 +92,8 @@ def test_what_has_arrived_is_not_needed_again(registry: OneImage, tmp_path: Path
         with ballast.open("wb") as file:
             file.write(b"x" * (4 * MB))
         message = refused(prefix, plan(registry.source))
-        assert "11.0 MB needed (3.0 MB of layers still to come and about 8.0 MB for the SIF)" in message
-        assert message.endswith(" free; what had arrived is kept")
+        assert "11.0 MB needed (3.0 MB of layers to download and about 8.0 MB for the SIF)" in message
+        assert message.endswith(" free; downloaded data is kept")
         ballast.unlink()
 
     call_on_small_disk(tmp_path / "disk", 18 * MB, fetch)

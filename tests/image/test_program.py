@@ -140,7 +140,7 @@ def test_who_starts_an_image_with_zstd(program: Program | None, expected: bool |
 
 def test_the_kernels_part_is_named() -> None:
     old = replace(APPTAINER, setuid=True, kernel_zstd=False)
-    assert why_not("zstd", old) == "Apptainer 1.4 with setuid mounts by the kernel, which has no zstd"
+    assert why_not("zstd", old) == "Apptainer 1.4 with setuid mounts with the kernel, which does not support zstd"
 
 
 @pytest.mark.parametrize(

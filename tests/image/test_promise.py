@@ -121,7 +121,7 @@ def test_what_older_tools_made_is_promised_as_theirs(images: Images, registry: R
     again = prefix.fetch(plan(source))
     assert (again.path, again.origin.tools[-1][1]) == (made.path, "0.9")
     (note,) = Prefix(tmp_path / "fresh").fetch(promised(plan(source), replace(again, sha256="0" * 64))).notes
-    assert "the files in it are the same" in note
+    assert "its files are the same" in note
 
 
 @pytest.mark.parametrize("old", [True, False])

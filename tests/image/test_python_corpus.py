@@ -107,10 +107,10 @@ def trial(layout: Layout, base: Path, prefix: Prefix) -> Trial:
         upon(prefix, base, layout, "torch==2.1")
     assert prefix.state(base.parent) == before
     if not layout.program:
-        assert "the base has no Python that packages could be added to" in str(refused.value)
+        assert "the base has no Python to add packages to" in str(refused.value)
         nothing = Row(*("none",) * 5)
         return Trial(nothing, nothing)
-    assert "torch==2.1 is asked for; the image has torch 2.0, which stays" in str(refused.value)
+    assert "torch==2.1 is required; the image has torch 2.0, which stays" in str(refused.value)
     config = describe_sif(base).config
     with open_rootfs(base, read_sif(base)) as rootfs:
         read = read_base_python(rootfs, dict(config.environment), layout.path, "amd64", PROTECTED)

@@ -110,7 +110,7 @@ def test_what_a_recipe_makes_of_its_base(tmp_path: Path, sif: Path, prefix: Pref
     )
     assert dict(said.config.environment) == {"LANG": "C", "HF_HOME": "/tmp/$hf"}
     assert artifact.origin.layers == (f"sha256:{sha256_file(sif)}",)
-    assert any("helper 2.0 is used in the place of the image's 1.0" in note for note in artifact.notes)
+    assert any("helper 2.0 is used instead of the image's 1.0" in note for note in artifact.notes)
     assert not any("to pin this image" in note for note in artifact.notes)
     assert any(note.startswith("the image keeps torch 2.0") for note in artifact.notes)
 
@@ -133,11 +133,11 @@ def test_the_same_is_built_once_and_has_the_same_bytes_elsewhere(
     (wheels / "demo-1.0-py3-none-any.whl").unlink()  # nothing is resolved any more
     other = replace(image, filename="other.sif")
     again = made(prefix, other)
-    assert (again.sha256, again.notes) == (first.sha256, ("the same was built before, and is not built again",))
+    assert (again.sha256, again.notes) == (first.sha256, ("an earlier build of the same recipe is used",))
     assert prefix.state() == there
 
     file.write_text("two\n")
-    with pytest.raises(FetchError, match="no package demo where packages are looked for"):
+    with pytest.raises(FetchError, match="the package demo was not found"):
         made(prefix, image)
     assert prefix.state() == there
     wheel(wheels, "demo", requires=("helper>=2", "torch"))
@@ -163,7 +163,7 @@ def test_a_lock_pins_everything(
     wheel(wheels, "demo", files={"demo/other.py": ""})  # not the one that was locked
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))  # which would have the right one
     fresh = recipe(sif, requirements=str(lock), labels=(("a", "b"),))
-    with pytest.raises(FetchError, match="could not be installed"):
+    with pytest.raises(FetchError, match="cannot install the packages"):
         made(prefix, fresh)
     assert prefix.state() == there
 
@@ -192,7 +192,7 @@ def test_without_packages_no_python_is_needed(tmp_path: Path, prefix: Prefix) ->
     plain = base_of(top, tmp_path / "plain.sif")
     artifact = made(prefix, recipe(plain, env=(("A", "b"),), protected=()))
     assert dict(describe_sif(artifact.path).config.environment) == {"A": "b"}
-    with pytest.raises(FetchError, match="the base has no Python that packages could be added to"):
+    with pytest.raises(FetchError, match="the base has no Python to add packages to"):
         made(prefix, recipe(plain, pip=("six",)))
 
 
@@ -200,7 +200,7 @@ def test_a_sparse_file_that_has_no_room_is_not_read(tmp_path: Path, sif: Path, p
     huge = write(tmp_path / "a place" / "huge.bin", "")
     os.truncate(huge, 1 << 42)
     before = sorted(prefix.path.rglob("*"))
-    with pytest.raises(FetchError, match=r"huge.bin has 4.4 TB, of which 0 B are there, and .* are free for the image"):
+    with pytest.raises(FetchError, match=r"huge.bin has 4.4 TB, of which 0 B are allocated, and .* are free"):
         made(prefix, recipe(sif, files=((str(huge.parent), "/opt/data"),)))
     assert {path for path in prefix.path.rglob("*") if path.suffix == ".sif"} <= {
         *before,
@@ -249,7 +249,7 @@ def test_a_base_that_is_damaged_in_the_store(images: Images, prefix: Prefix) -> 
     there = prefix.state()
     with pytest.raises(FetchError, match="is damaged in the store") as caught:
         made(prefix, image)
-    assert "`sifmod install --force` brings it and the image anew" in caught.value.hint
+    assert "`sifmod install --force` fetches it again and rebuilds the image" in caught.value.hint
     assert prefix.state() == there
     again = made(prefix, image, fresh=True)
     assert sha256_file(stored.path) == stored.sha256 == again.origin.layers[0].removeprefix("sha256:")
@@ -258,16 +258,16 @@ def test_a_base_that_is_damaged_in_the_store(images: Images, prefix: Prefix) -> 
 @pytest.mark.parametrize(
     ("pip", "message"),
     [
-        ("torch==2.1", "torch==2.1 is asked for; the image has torch 2.0, which stays"),
-        ("fixed==2.0", "fixed==2.0 is asked for; the image has fixed 1.0, which stays"),
+        ("torch==2.1", "torch==2.1 is required; the image has torch 2.0, which stays"),
+        ("fixed==2.0", "fixed==2.0 is required; the image has fixed 1.0, which stays"),
         ("needs", "needs needs torch <2; the image has torch 2.0"),
-        ("nothing", "there is no package nothing where packages are looked for"),
-        ("source", "source==1.0 has no wheel for this image, and would have to be compiled"),
-        ("windows", "windows==1.0 has no wheel for this image, and would have to be compiled"),
-        ("hides", "hides 1.0 brings a torch of its own; the image has torch 2.0, which stays"),
-        ("mixes", f"a package brings a {LIBRARY}/torch/version.txt of its own; the image has one, which stays"),
+        ("nothing", "the package nothing was not found"),
+        ("source", "source==1.0 has no wheel for this image, so it would have to be compiled"),
+        ("windows", "windows==1.0 has no wheel for this image, so it would have to be compiled"),
+        ("hides", "hides 1.0 brings its own torch; the image has torch 2.0, which stays"),
+        ("mixes", f"a package brings its own {LIBRARY}/torch/version.txt; the image has one, which stays"),
         ("python", "Scripts must not use the reserved name `python3`"),
-        ("climbs", "could not be installed"),
+        ("climbs", "cannot install the packages"),
     ],
 )
 def test_what_does_not_go_with_the_base_is_refused(
@@ -312,7 +312,7 @@ def test_a_wheel_that_leads_out_of_its_place_is_refused(
     wheel(wheels, "climbs", files={name.format(tmp_path): "x"})
     there = prefix.state(sif.parent, wheels)
     for _ in range(2):
-        with pytest.raises(FetchError, match=r"a package has a file that leads out of its place: '.*escaped'"):
+        with pytest.raises(FetchError, match=r"a package has a path outside of its directory: '.*escaped'"):
             made(prefix, recipe(sif, pip=("climbs", "helper==2.0")))
         assert prefix.state(sif.parent, wheels) == there
     assert not list(tmp_path.rglob("escaped"))
@@ -407,14 +407,14 @@ def test_files_that_are_not_there_and_requirements_that_are_none(tmp_path: Path,
     cases = (
         ({"files": ((f"{tmp_path}/none", "/a"),)}, "No such file"),
         ({"requirements": f"{tmp_path}/none.txt"}, "there is no file"),
-        ({"requirements": str(wanted)}, "six.whl names a place; a recipe takes packages by name, from an index"),
-        ({"requirements": str(write(tmp_path / "o.txt", "-e .\n"))}, "o.txt:1: --editable is not taken; a recipe"),
-        ({"requirements": str(write(tmp_path / "pylock.toml", "no lock"))}, "this is no lock of PEP 751"),
-        ({"requirements": str(write(tmp_path / "empty.toml", "\n"))}, "empty.toml is empty, and no lock"),
+        ({"requirements": str(wanted)}, "six.whl names a path or URL; a recipe takes packages from an index, by name"),
+        ({"requirements": str(write(tmp_path / "o.txt", "-e .\n"))}, "o.txt:1: --editable is not supported; a recipe"),
+        ({"requirements": str(write(tmp_path / "pylock.toml", "no lock"))}, "this is not a PEP 751"),
+        ({"requirements": str(write(tmp_path / "empty.toml", "\n"))}, "empty.toml is empty, so it is not a lock"),
         ({"requirements": str(write(tmp_path / "deep.toml", f"a = {'[' * 9000}"))}, "nested too deep"),
-        ({"requirements": str(write(tmp_path / "me.toml", _WITH_LOGIN))}, "https://host/a.whl was given with a login"),
-        ({"requirements": str(write(tmp_path / "here.toml", _BY_DIRECTORY))}, "or one by its directory"),
-        ({"files": ((str(_pipe(tmp_path)), "/a"),)}, "is neither a file nor a directory nor a link"),
+        ({"requirements": str(write(tmp_path / "me.toml", _WITH_LOGIN))}, "https://host/a.whl contains a login"),
+        ({"requirements": str(write(tmp_path / "here.toml", _BY_DIRECTORY))}, "or one with a directory"),
+        ({"files": ((str(_pipe(tmp_path)), "/a"),)}, "is not a file, directory or link"),
         ({"files": ((str(wanted), "/opt"),)}, "/opt cannot be added: the base has a directory there"),
     )
     there = prefix.state()
@@ -438,7 +438,7 @@ def test_a_promise_holds_for_what_is_built(sif: Path, prefix: Prefix) -> None:
     with prefix.store() as store:
         assert announced_size(image, plan().runtime, store) == sif.stat().st_size
     there = prefix.state()
-    with pytest.raises(FetchError, match="is not the promised one"):
+    with pytest.raises(FetchError, match="has a wrong SHA-256"):
         made(prefix, replace(image, sha256="0" * 64))
     assert prefix.state() == there
     artifact = made(prefix, image)

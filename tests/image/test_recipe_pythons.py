@@ -91,7 +91,7 @@ def test_a_red_hat_python(top: Path, prefix: Prefix) -> None:
     assert (new, gone) == ({"/usr/lib/python3.9/site-packages/helper/__init__.py", "/usr/bin/helper-says"}, set())
     assert contents(image.path)["/usr/bin/helper-says"].startswith(b"#!/usr/bin/python3.9\n")
     assert "the image keeps torch 2.0; 1 package is added" in image.notes
-    with pytest.raises(FetchError, match=r"torch==2\.1 is asked for; the image has torch 2\.0, which stays"):
+    with pytest.raises(FetchError, match=r"torch==2\.1 is required; the image has torch 2\.0, which stays"):
         upon(prefix, base, "torch==2.1")
 
 
@@ -130,7 +130,7 @@ def test_a_venv_with_the_systems_packages(top: Path, prefix: Prefix) -> None:
     assert (new, gone) == ({f"{library}/helper/__init__.py", "/opt/venv/bin/helper-says"}, set())
     assert any(note.startswith("the image keeps torch 2.0") for note in image.notes)
     assert not any("warning" in note for note in image.notes)
-    with pytest.raises(FetchError, match=r"torch==2\.1 is asked for; the image has torch 2\.0, which stays"):
+    with pytest.raises(FetchError, match=r"torch==2\.1 is required; the image has torch 2\.0, which stays"):
         upon(prefix, base, "torch==2.1", **path)
 
 
@@ -192,7 +192,7 @@ def test_two_files_that_would_be_one_of_the_image_are_refused(top: Path, prefix:
     both = ((f"{tmp_path}/files/one", "/opt"), (f"{tmp_path}/files/two", "/opt/"))
     base = sif(top)
     there = prefix.state(top)
-    with pytest.raises(FetchError, match=r"/one/deep/x and .*/two/deep/x would both be /opt/deep/x of the image"):
+    with pytest.raises(FetchError, match=r"/one/deep/x and .*/two/deep/x would both become /opt/deep/x in the image"):
         upon(prefix, base, files=both)
     assert prefix.state(top) == there
     (tmp_path / "files/two/deep/x").unlink()
@@ -223,10 +223,10 @@ def test_where_what_stays_is_in_another_python_the_author_says_which(top: Path, 
     there = prefix.state(top)
     with pytest.raises(FetchError) as caught:
         upon(prefix, base, "helper")
-    told = "packages would go to the Python in /usr, and torch of the base is in /opt/conda/envs/ml"
+    told = "packages would go to the Python in /usr, but torch of the base is in /opt/conda/envs/ml"
     ways = "`conda: {prefix: /opt/conda, env: ml}` in the easyconfig, or `path: [/usr/bin]`"
     assert told in caught.value.message
-    assert f"say which of them is meant: {ways}" in f"{caught.value.message}{caught.value.hint}"
+    assert f"select one of them: {ways}" in f"{caught.value.message}{caught.value.hint}"
     assert prefix.state(top) == there
     new, _, _ = upon(prefix, base, "helper", path=("/usr/bin",))
     assert new == {"/usr/local/bin/helper-says", "/usr/local/lib/python3.11/dist-packages/helper/__init__.py"}

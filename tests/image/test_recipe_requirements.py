@@ -72,13 +72,13 @@ def test_digests_and_constraints_of_a_file(tmp_path: Path, sif: Path, wheels: Pa
     assert prefix.state() != there
     there = prefix.state()
     for wrong, why in (
-        (path.read_text().replace(found["helper"], "0" * 64), "no file of helper 2.0 has a digest"),
-        (path.read_text().splitlines()[0], "helper 3.0 comes with it and has no digest"),
+        (path.read_text().replace(found["helper"], "0" * 64), "no file of helper 2.0 with a required digest"),
+        (path.read_text().splitlines()[0], "helper 3.0 is a dependency without a digest"),
     ):
         path.write_text(wrong)
         with pytest.raises(FetchError, match=why):
             made(prefix, image)
-    with pytest.raises(FetchError, match="and what `pip` names has none: six"):
+    with pytest.raises(FetchError, match="but the packages under `pip` have none: six"):
         made(prefix, recipe(sif, requirements=str(path), pip=("six",)))
     assert prefix.state() == there
 

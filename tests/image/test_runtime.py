@@ -45,14 +45,17 @@ def test_a_library_without_an_address_shows_the_runtimes_own_words(one_prefix: P
     assert f"`{RUNTIME.kind} pull library://a/b/c:d` failed with exit code 255:\n    FATAL: " in error.message
     assert "INFO" not in error.message
     # SingularityCE has a library by default, which it does not reach here
-    assert ("name a library" if RUNTIME.kind == "apptainer" else "has a network") in error.hint
+    assert ("select a library" if RUNTIME.kind == "apptainer" else "has a network") in error.hint
 
 
 def test_without_a_runtime_the_way_out_is_told(one_prefix: Prefix, tmp_path: Path) -> None:
-    for path, message in (("", "neither apptainer nor singularity was found"), ("/no/such", "/no/such is no program")):
+    for path, message in (
+        ("", "neither apptainer nor singularity was found"),
+        ("/no/such", "/no/such is not a program"),
+    ):
         error = refused(one_prefix, replace(plan("library://a/b/c:d"), runtime=Runtime("apptainer", path)))
         assert message in error.message
-        assert "give a source that is a SIF already" in error.hint
+        assert "use a source that is a SIF" in error.hint
     assert list(tmp_path.glob("home/*")) == []
 
 
@@ -120,7 +123,7 @@ def test_the_same_definition_is_built_once_and_a_changed_file_is_noticed(one_pre
     again = one_prefix.fetch(plan(build=second))
     assert (again.sha256, again.notes) == (
         built.sha256,
-        ("the same definition and files were built before, and are not built again",),
+        ("an earlier build of the same definition and files is used",),
     )
     assert log.read_text() == "built\n"
     (first.parent / "note.txt").write_text("something else")

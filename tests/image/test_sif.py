@@ -135,7 +135,7 @@ PAGE = b"\n<!DOCTYPE html>\n<html lang=en><head><title>\n Sign in \xc3\xbc </tit
     ("content", "what"),
     [
         (b"", "it is empty"),
-        (b"\0" * 5000, "nothing but zero bytes"),
+        (b"\0" * 5000, "only zero bytes"),
         (PAGE, "an HTML page ('Sign in ü')"),
         (b"<html><body>404</body></html>", "an HTML page"),
         (b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "an XML document"),
@@ -144,7 +144,7 @@ PAGE = b"\n<!DOCTYPE html>\n<html lang=en><head><title>\n Sign in \xc3\xbc </tit
         (b"Not Found\n", "a text (Not Found)"),
         (gzip.compress(b"x" * 5000, mtime=0), "a gzip file"),
         (b"#!/usr/bin/env run-singularity\n\0SIF", "a truncated SIF of 35 bytes"),
-        (random.Random(1).randbytes(5000), "unknown data that begins with the bytes f5 b1 65 22"),
+        (random.Random(1).randbytes(5000), "unknown data that starts with the bytes f5 b1 65 22"),
     ],
 )
 def test_what_is_no_sif_is_named(tmp_path: Path, content: bytes, what: str) -> None:
@@ -161,7 +161,7 @@ def test_real_files_of_other_kinds_are_named(tmp_path: Path) -> None:
     (directory / "file").write_text("text")
     run(("mksquashfs", directory, squashfs, "-quiet", "-no-progress")).ok()
     run(("tar", "-cf", archive, "-C", directory, "file")).ok()
-    assert "a squashfs image without a SIF around it" in message(squashfs)
+    assert "a bare squashfs image without a SIF" in message(squashfs)
     assert "a tar archive" in message(archive)
     assert "a program" in message(Path("/bin/busybox"))
 

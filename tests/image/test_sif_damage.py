@@ -61,15 +61,15 @@ def test_what_was_written_is_read(path: Path) -> None:
 @pytest.mark.parametrize(
     ("at", "form", "value", "message"),
     [
-        (88, "<q", 0, "is a damaged SIF: its header speaks of 0 descriptors at 4096"),
-        (88, "<q", 4097, "is a damaged SIF: its header speaks of 4097 descriptors at 4096"),
-        (96, "<q", 127, "is a damaged SIF: its header speaks of 48 descriptors at 127"),
+        (88, "<q", 0, "is a damaged SIF: its header has 0 descriptors at 4096"),
+        (88, "<q", 4097, "is a damaged SIF: its header has 4097 descriptors at 4096"),
+        (96, "<q", 127, "is a damaged SIF: its header has 48 descriptors at 127"),
         (42, "2s", b"02", "is not a SIF: it is a SIF of the unknown version '02'"),
         (TABLE + 17, "<q", 127, "is a damaged SIF: object 1 has 9 bytes at 127"),
         (TABLE + 25, "<q", -1, "is a damaged SIF: object 1 has -1 bytes at 32176"),
-        (PARTITION_ROW + EXTRA + 4, "<i", 1, "is a SIF with 0 primary partitions where one is expected"),
+        (PARTITION_ROW + EXTRA + 4, "<i", 1, "is a SIF with 0 primary partitions instead of one"),
         (PARTITION_ROW, "<i", 0x400A, "is an OCI-SIF"),
-        (45, "3s", b"04\0", "is a damaged SIF: its header says arm64 and its primary partition amd64"),
+        (45, "3s", b"04\0", "is a damaged SIF: its header has architecture arm64 and its primary partition amd64"),
     ],
 )  # fmt: skip
 def test_a_damaged_header(path: Path, at: int, form: str, value: int | bytes, message: str) -> None:
@@ -101,7 +101,7 @@ def test_as_many_descriptors_as_a_header_is_believed(path: Path) -> None:
 def test_two_primary_partitions(path: Path) -> None:
     row = path.read_bytes()[PARTITION_ROW : PARTITION_ROW + ROW]
     change(path, PARTITION_ROW + ROW, f"{ROW}s", row)
-    assert refusal(read_sif, path) == f"{path} is a SIF with 2 primary partitions where one is expected"
+    assert refusal(read_sif, path) == f"{path} is a SIF with 2 primary partitions instead of one"
     change(path, TABLE, "<i", 0x400A)
     assert refusal(read_sif, path) == f"{path} is an OCI-SIF"
 
@@ -115,7 +115,7 @@ def test_an_object_that_is_not_used_says_nothing(path: Path) -> None:
 def test_the_root_must_be_a_whole_squashfs(path: Path) -> None:
     offset, size = partition_offset(OBJECTS), path.stat().st_size
     whole = path.read_bytes()
-    none = f"{path} is a damaged SIF: its primary partition holds no squashfs"
+    none = f"{path} is a damaged SIF: its primary partition is not a squashfs"
     length = size - offset
     read_sif(change(path, offset + 40, "<Q", length))
     message = f"{path} is a damaged SIF: a squashfs of {length + 1} bytes in a partition of {length}"
@@ -162,7 +162,7 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path, kind: str) -> None:
     ("start", "what"),
     [
         (b"", "empty"),
-        (b"\0", "nothing but zero bytes"),
+        (b"\0", "only zero bytes"),
         (LAUNCH.ljust(127, b"\0"), "a truncated SIF of 127 bytes"),
         (LAUNCH.ljust(32, b"\0") + MAGIC + b"01\0", "a truncated SIF of 45 bytes"),
         (LAUNCH.ljust(128, b"\0"), "a SIF without its magic"),
@@ -173,7 +173,7 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path, kind: str) -> None:
         (b"BZh9", "a bzip2 file"),
         (b"PK\3\4", "a zip file"),
         (b"\x7fELF", "a program"),
-        (b"hsqs", "a squashfs image without a SIF around it"),
+        (b"hsqs", "a bare squashfs image without a SIF"),
         (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer, not the file itself"),
         (b"%PDF-1.4", "a PDF document"),
         (b"name".ljust(257, b"\0") + b"ustar\0", "a tar archive"),
@@ -188,9 +188,9 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path, kind: str) -> None:
         (b' {"a": 1}', 'a JSON document ({"a": 1})'),
         (b"x" * 81 + b"\nmore", f"a text ({'x' * 80})"),
         (b"a\tb\r\nc", "a text (a\tb)"),
-        (b" \n", "unknown data that begins with the bytes 20 0a"),
-        (b"text \xff", "unknown data that begins with the bytes 74 65 78 74 20 ff"),
-        (bytes(range(1, 20)), "unknown data that begins with the bytes 01 02 03 04 05 06 07 08"),
+        (b" \n", "unknown data that starts with the bytes 20 0a"),
+        (b"text \xff", "unknown data that starts with the bytes 74 65 78 74 20 ff"),
+        (bytes(range(1, 20)), "unknown data that starts with the bytes 01 02 03 04 05 06 07 08"),
         (bytes(32) + MAGIC + b"01\0".ljust(86, b"\0"), ""),
         (bytes(32) + MAGIC + b"1\xff\0".ljust(86, b"\0"), "a SIF of the unknown version '1\ufffd'"),
     ],
@@ -249,7 +249,7 @@ def test_two_objects_of_one_number(path: Path) -> None:
 def test_names_that_fit_into_a_descriptor(tmp_path: Path) -> None:
     path = sif(tmp_path / "x.sif", {}, (DataObject("json", "x" * 128, b""),))
     assert read_sif(path).descriptors[0].name == "x" * 128
-    with path.open("r+b") as file, pytest.raises(ValueError, match="does not fit into a SIF's table"):
+    with path.open("r+b") as file, pytest.raises(ValueError, match="does not fit in a SIF's table"):
         write_header(file, (DataObject("json", "x" * 129, b""),), 0, "amd64", EPOCH)
     most = tuple(DataObject("json", str(number), b"") for number in range(47))
     assert len(read_sif(sif(tmp_path / "y.sif", {}, most)).descriptors) == 48

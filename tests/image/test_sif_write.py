@@ -85,7 +85,7 @@ def test_every_architecture_is_named_as_siftool_names_it(tmp_path: Path, arch: s
 
 
 def test_an_architecture_that_no_sif_can_name_is_refused() -> None:
-    with pytest.raises(ImageError, match=r"cannot name the architecture 'wasm': expected one of 386, amd64"):
+    with pytest.raises(ImageError, match=r"cannot have the architecture 'wasm': expected one of 386, amd64"):
         written(arch="wasm")
 
 

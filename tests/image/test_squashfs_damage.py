@@ -61,8 +61,8 @@ def test_sizes_of_blocks(log: int) -> None:
         (0, "4s", b"sqsh", "not a squashfs file system: its magic number is missing"),
         (28, "<H", 3, "squashfs version 3.0 is not supported, only 4.0"),
         (30, "<H", 1, "squashfs version 4.1 is not supported, only 4.0"),
-        (40, "<Q", 9001, "cut squashfs: it says that it has 9001 bytes, but there are 9000"),
-        *((at, "<Q", value, "damaged squashfs: its tables lie outside it") for at, value in (
+        (40, "<Q", 9001, "truncated squashfs: it should have 9001 bytes, but there are 9000"),
+        *((at, "<Q", value, "damaged squashfs: its tables are outside of it") for at, value in (
             (64, 95), (64, 5000), (64, 5001), (72, 96), (72, 9000), (48, 95), (48, 9000),
         )),
     ],
@@ -97,10 +97,10 @@ def test_bytes_outside_the_image(tmp_path: Path) -> None:
     blocks = Hand(tmp_path / "image", b"content").blocks
     assert blocks.raw(96, 7) == b"content"
     assert blocks.raw(0, 4) == b"hsqs"
-    assert refusal(blocks.raw, 96, 8) == "damaged squashfs: 8 bytes at 96 lie outside it"
-    assert refusal(blocks.raw, -1, 1) == "damaged squashfs: 1 bytes at -1 lie outside it"
+    assert refusal(blocks.raw, 96, 8) == "damaged squashfs: 8 bytes at 96 are outside of it"
+    assert refusal(blocks.raw, -1, 1) == "damaged squashfs: 1 bytes at -1 are outside of it"
     (tmp_path / "image").write_bytes(b"cut")
-    assert refusal(blocks.raw, 96, 7) == "cut squashfs: it ends before 103"
+    assert refusal(blocks.raw, 96, 7) == "truncated squashfs: it ends before 103"
 
 
 def test_an_image_in_a_space_of_no_size(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_metadata_block_that_is_wrong(tmp_path: Path) -> None:
         (stored(b""), "a metadata block at 96 of 0 bytes"),
         (stored(bytes(8193)), "a metadata block at 96 of 8193 bytes"),
         (struct.pack("<H", len(empty)) + empty, "an empty metadata block at 96"),
-        (struct.pack("<H", len(large)) + large, "cannot be decompressed: it is cut or too large"),
+        (struct.pack("<H", len(large)) + large, "cannot be decompressed: it is truncated or too large"),
     ):
         assert message in refusal(Hand(tmp_path / "image", content).blocks.metadata, 96)
 
@@ -305,8 +305,8 @@ def test_nodes_that_no_squashfs_holds() -> None:
     pack_node(Symlink(*plain, b"x" * 4095), Common(0, 0, 1, 1, NONE), Written())
     for major, minor in ((4096, 0), (0, 1 << 20), (-1, 0), (0, -1)):
         message = packing(Device(*plain, "c", major, minor))
-        assert message == f"device numbers {major}, {minor} are larger than Linux knows"
-    assert packing(Node(*plain)) == "a squashfs cannot hold a Node"
+        assert message == f"device numbers {major}, {minor} are larger than Linux allows"
+    assert packing(Node(*plain)) == "a squashfs cannot contain a Node"
 
 
 def file_of(content: Content, links: int = 1, start: int = 1000, xattrs: int = NONE) -> bytes:
@@ -358,7 +358,7 @@ def test_as_many_blocks_as_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None
     written.reserve(2)
     written.reserve(3)
     assert list(written.sizes) == [0] * 5
-    assert refusal(written.reserve, 1) == "the image's files have more than 4 TiB in all, holes included"
+    assert refusal(written.reserve, 1) == "the image's files have more than 4 TiB in total, including holes"
     written.reserve(0)
     written.note(2, 700, 30)
     written.note(-1, 800, 40)
@@ -392,7 +392,7 @@ def tree(*names: bytes) -> Directory:
 
 @pytest.mark.parametrize("name", (b"", b"a/b", b"/", b"a\0", b".", b".."))
 def test_names_that_no_file_can_have(name: bytes) -> None:
-    wanted = "an entry . or .." if name.strip(b".") == b"" and name else "a name that no file can have"
+    wanted = "an entry . or .." if name.strip(b".") == b"" and name else "an invalid file name"
     assert wanted in refusal(survey, tree(b"a", name, b"z"))
     assert wanted in refusal(survey, tree(name, *(b"!%d" % each for each in range(20))))
 
@@ -414,7 +414,7 @@ def test_a_tree_is_surveyed_from_above() -> None:
     assert seen.numbers == {id(root): 1, id(upper): 2, id(lower): 3}
     assert seen.links == {id(shared): 2}
     upper.entries[b"again"] = lower
-    assert refusal(survey, root) == "a directory of the image is reached by two names"
+    assert refusal(survey, root) == "a directory of the image has two names"
 
 
 def test_a_table_of_attributes() -> None:

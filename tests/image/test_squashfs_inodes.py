@@ -129,7 +129,7 @@ def test_attributes_as_large_as_linux_has_them(tmp_path: Path) -> None:
         (pair(3, b"x", b""), "an extended attribute of type 3 with a name of 1 bytes"),
         (pair(0x103, b"x", b""), "an extended attribute of type 259 with a name of 1 bytes"),
         (pair(0, b"x" * 256, b""), "an extended attribute of type 0 with a name of 256 bytes"),
-        (pair(0x100, b"x", bytes(7)), "the place of an extended attribute's value has 7 bytes"),
+        (pair(0x100, b"x", bytes(7)), "the reference to an extended attribute's value has 7 bytes"),
         (struct.pack("<HH", 0, 0) + struct.pack("<I", 65537), "an extended attribute of 65537 bytes"),
     ):
         image = xattr_image(tmp_path / "image", pairs, (SECOND, 1))

@@ -216,7 +216,7 @@ def test_what_is_no_squashfs_is_told(tmp_path: Path) -> None:
         (b"", "magic number"),
         (b"hsqs", "magic number"),
         (bytes(4096), "magic number"),
-        (whole[:120], "cut squashfs"),
+        (whole[:120], "truncated squashfs"),
         (whole[:28] + struct.pack("<HH", 3, 1) + whole[32:], "version 3.1"),
         (whole[:12] + struct.pack("<I", 1 << 30) + whole[16:], "block size"),
     ):

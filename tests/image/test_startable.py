@@ -65,7 +65,7 @@ def test_another_file_system_has_none(tmp_path: Path) -> None:
 def test_why_a_sif_does_not_start_here(tmp_path: Path) -> None:
     path, info = sif(tmp_path / "x.sif", ZSTD)
     why = "SingularityCE 4.3 without setuid refuses an image whose squashfs is compressed with zstd"
-    assert why_not_here(path, info, runtime(tmp_path)) == f"its squashfs has zstd, and {why}"
+    assert why_not_here(path, info, runtime(tmp_path)) == f"its squashfs is compressed with zstd; {why}"
     assert why_not_here(path, info, Runtime("singularity", "")) == ""
     assert why_not_here(*sif(tmp_path / "y.sif", GZIP), runtime(tmp_path)) == ""
 
@@ -74,11 +74,11 @@ def test_a_sif_that_does_not_start_is_a_note_or_refused(tmp_path: Path) -> None:
     path, info = sif(tmp_path / "a dir" / "x.sif", ZSTD)
     by = runtime(tmp_path)
     (note,) = check_startable(path, info, request(str(path), by, tmp_path / "prefix"))
-    assert note.startswith(f"{path} cannot be started here: its squashfs has zstd, and SingularityCE 4.3 ")
+    assert note.startswith(f"{path} cannot be started here: its squashfs is compressed with zstd; SingularityCE 4.3 ")
     with pytest.raises(UnstartableError) as caught:
         check_startable(path, info, request(str(path), by, tmp_path / "prefix", startable=True))
     assert caught.value.message == note
-    build = "-d image.root '{}' && singularity build image-gzip.sif image.root\nand give image-gzip.sif as the source"
+    build = "-d image.root '{}' && singularity build image-gzip.sif image.root\nand use image-gzip.sif as the source"
     assert f":\n  unsquashfs -o {info.primary.offset} {build.format(path)}" in caught.value.hint
 
 
@@ -95,9 +95,9 @@ def test_one_that_is_elsewhere_is_fetched_first(tmp_path: Path) -> None:
 def test_what_costs_much_is_a_note(tmp_path: Path, startable: bool) -> None:
     path, info = sif(tmp_path / "x.sif", LZ4)
     asked = request(str(path), runtime(tmp_path), tmp_path / "prefix", startable=startable)
-    cost = "SingularityCE 4.3 without setuid extracts the whole image before each command where it has lz4"
+    cost = "SingularityCE 4.3 without setuid extracts the whole image before each command if the image has lz4"
     (note,) = check_startable(path, info, asked)
-    assert note == f"{path} is slow to start: {cost} and its squashfuse has not"
+    assert note == f"{path} is slow to start: {cost} and the runtime's squashfuse does not support it"
     assert check_startable(*sif(tmp_path / "y.sif", GZIP), asked) == ()
     assert check_startable(path, info, replace(asked, runtime=Runtime("apptainer", ""))) == ()
 

@@ -150,10 +150,10 @@ def test_a_pair_that_is_none_is_told(start: Start, certificate: Path, personal: 
     directory = own_home / ".config" / "containers" / "certs.d" / host(server)
     authority(certificate, directory / "client.cert")
     shutil.copy(personal.with_name("key.pem"), directory / "client.key")
-    assert f"{directory}/client.cert and client.key are no pair: " in refused(server).message
+    assert f"{directory}/client.cert and client.key do not match: " in refused(server).message
     (directory / "client.cert").unlink()
     (directory / "ca.crt").write_text("no certificate")
-    assert f"{directory}/ca.crt holds no certificates: " in refused(server).message
+    assert f"{directory}/ca.crt contains no certificates: " in refused(server).message
 
 
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"])

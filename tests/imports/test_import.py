@@ -70,7 +70,7 @@ def test_an_easybuild_easyconfig(here: Path, capsys: pytest.CaptureFixture[str])
         assert what in err
     assert "make-squashfs" not in err
     assert "conda: guessed" in err
-    assert "'' is no directory to look in" in err
+    assert "'', which is not a valid directory" in err
 
 
 def test_make_squashfs_is_there_with_the_users_software(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +108,7 @@ def test_with_conda_says_the_environment(here: Path, capsys: pytest.CaptureFixtu
         assert (made.conda.prefix, made.conda.env, made.activate) == ("/opt/miniconda3", "pytorch", None)
     assert "WITH_CONDA" not in capsys.readouterr().err
     assert import_variables(here, {"WITH_CONDA": ". /opt/venv/bin/activate"}).activate == ". /opt/venv/bin/activate"
-    assert "WITH_CONDA as it was" in capsys.readouterr().err
+    assert "WITH_CONDA, unchanged; if it activates conda or a venv, prefer" in capsys.readouterr().err
     assert import_variables(here, {"WITH_CONDA": "true"}).activate is None
 
 
@@ -121,7 +121,7 @@ def test_the_runtimes_flags_say_whose_gpus(
 ) -> None:
     made = import_variables(here, variables)
     assert made.accelerator == (accelerator or "none")
-    assert ("does not say for whose GPUs" in capsys.readouterr().err) == (accelerator is None)
+    assert ("does not name an accelerator" in capsys.readouterr().err) == (accelerator is None)
 
 
 def test_what_a_runtime_would_evaluate_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,9 +137,9 @@ def test_what_a_runtime_would_evaluate_is_told(here: Path, capsys: pytest.Captur
     assert made.path == ("/runscripts", "/a")
     assert [bind.target for bind in made.binds] == ["/b"]
     error = capsys.readouterr().err
-    assert "variable LD_LIBRARY_PATH: '/x:$LD_LIBRARY_PATH' is evaluated inside, and not carried over" in error
-    assert "'/b/$USER' is no directory to look in" in error
-    assert "bind path '/a:/' depends on the user, or is no path" in error
+    assert "variable LD_LIBRARY_PATH: '/x:$LD_LIBRARY_PATH' is evaluated inside, and is not imported" in error
+    assert "'/b/$USER', which is not a valid directory" in error
+    assert "bind path '/a:/' depends on the user, or is not a path" in error
 
 
 def test_a_container_yaml(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +161,7 @@ def test_a_container_yaml(here: Path, capsys: pytest.CaptureFixture[str]) -> Non
     for what in ("filter", "features.gpu", "features.home", "features.x11", "env.WHO", "'bad name'", "tags: 1.10"):
         assert what in err
         assert what in text
-    assert "alias serve: its command line is for a shell" in err
+    assert "alias serve: its command line needs a shell" in err
     assert "wrappers: ls will stand in front of the host's own" in err
 
 
@@ -184,7 +184,7 @@ def test_a_modulefile(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert dict(made.host_env) == {"SEQ_LEVEL": "2"}
     assert dict(made.env)["SEQ_DB"] == "/opt/data/db"
     assert made.path == ("/runscripts", "/opt/seq/bin")
-    for what in ("seq-copy", "LAUNCH_AGENT", "prepend_path PATH", "$HOME/.seq", "the runtime is the one", "a loop"):
+    for what in ("seq-copy", "LAUNCH_AGENT", "prepend_path PATH", "$HOME/.seq", "the site's runtime is used", "a loop"):
         assert what in err
 
 
@@ -379,7 +379,7 @@ ODD = {
     "\x00": "the character '\\x00' is not allowed here",
     "\x9b": "the character '\\x9b' is not allowed here",
     "\u2028": "the character '\\u2028' is not allowed here",
-    ":~/x": "write the path in full",
+    ":~/x": "write the full path, because",
 }
 
 
@@ -410,6 +410,6 @@ def test_what_a_check_refuses_is_left_out_alone(here: Path, capsys: pytest.Captu
     assert sum(" is left out: " in note for note in notes) == 3 * 6 + 3 * 5 - 2 + 5
     assert (made.conflict, made.family) == (("c",), None)
     assert "conflict: '?' is left out: '?' cannot be used: use a module's name" in err
-    assert "HOME belongs to the runtime or its shell and cannot be set inside from outside" in err
+    assert "HOME belongs to the runtime or its shell and cannot be set from outside the container" in err
     assert "\x1b" not in err + (here / "tool-1.0.yaml").read_text()
     assert run(["check", "tool-1.0.yaml"]) == 0

@@ -8,12 +8,12 @@ from sifmod.imports.cost import CannotImportError, Imported, Value
 from sifmod.imports.easybuild import read_easybuild
 
 HEAD = "name = 'Tool'\nversion = '1.2.3'\nsources = ['tool-1.sif']\n"
-NO_SUM = "the SIF has no checksum; install prints one to add"
-NO_GPUS = "the file does not say for whose GPUs: without `accelerator` the site's is meant"
-OPTIONAL = "binds: each is optional here, left out where its source is missing"
-GUESSED = "conda: guessed, /opt/miniconda3 and {} as in LUMI's images; the file says only WITH_CONDA"
-ITS_OWN = "the image activates conda by its own WITH_CONDA: write `conda: {prefix: …, env: …}`"
-USERS = "user-software: what EasyBuild puts into it (a venv) is the user's to make once installed"
+NO_SUM = "the SIF has no checksum; `sifmod install` prints one to add"
+NO_GPUS = "the file does not name an accelerator: without `accelerator` the site's is used"
+OPTIONAL = "binds: all are optional here, skipped if their source is missing"
+GUESSED = "conda: guessed /opt/miniconda3 and {}, as in LUMI's images; the file only has WITH_CONDA"
+ITS_OWN = "the image activates conda with its own WITH_CONDA: write `conda: {prefix: …, env: …}`"
+USERS = "user-software: create its content (in EasyBuild a venv) after the installation"
 PLAIN: dict[str, Value] = {
     "name": "Tool",
     "version": "1.2.3",
@@ -46,7 +46,7 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     "easyblock = x": ({}, ()),
     "dependencies = []\n" + "d" * 80 + " = 1": (
         {},
-        ("dependencies is not carried over", "d" * 60 + " is not carried over"),
+        ("dependencies is not imported", "d" * 60 + " is not imported"),
     ),
     "other = x": ({}, ()),
     "homepage = x\nmodluafooter = y": (
@@ -63,14 +63,14 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     ),
     "description = '%(version_major_minor)s%(versionsuffix)s 100%% %(other)s %s'\nversionsuffix = '-x%(name)s'": (
         {"description": "1.2-xTool 100% %(other)s %s", "versionsuffix": ""},
-        ("versionsuffix:  as in the file's name, for the file says -xTool",),
+        ("versionsuffix:  from the file's name, because the file has -xTool",),
     ),
     "homepage = 3": ({}, ()),
     "whatis = ['a  b', 'c\\nd']\ndocurls = 'https://x.example/%(name)s'": (
         {"whatis": ("a b", "c d"), "docurls": ("https://x.example/Tool",)},
         (),
     ),
-    "whatis = ['a', 1, ['b']]": ({"whatis": ("a",)}, ("whatis: only its texts are read",)),
+    "whatis = ['a', 1, ['b']]": ({"whatis": ("a",)}, ("whatis: only its texts are imported",)),
     "docurls = []": ({}, ()),
     "local_c_a_b_version = ' 1.0 '\nlocal_c_d_version = '-x'\nlocal_c_e_version = 2\nlocal_c_1_version = '1'": (
         {"contents": {"a-b": "1.0"}},
@@ -89,7 +89,7 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     ),
     "sources = ['%(namelower)s.sif', {'filename': 'x.tar'}, 3, {}, {'filename': 4}]": (
         image("tool.sif"),
-        ("sources: x.tar is not carried over",),
+        ("sources: x.tar is not imported",),
     ),
     # variables
     "modextravars = {'A': 'b', 'C': 3, 'D': {'value': '%(name)s'}, 'E': 1.5}": (
@@ -99,38 +99,38 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     "modextravars = {'A': ['b'], 1: 'c', 'D': {'other': 'e'}, '" + "F" * 80 + "': None}": (
         {},
         (
-            "modextravars.A: its value is no text",
-            "modextravars.1: its value is no text",
-            "modextravars.D: its value is no text",
-            f"modextravars.{'F' * 60}: its value is no text",
+            "modextravars.A: its value is not a text",
+            "modextravars.1: its value is not a text",
+            "modextravars.D: its value is not a text",
+            f"modextravars.{'F' * 60}: its value is not a text",
         ),
     ),
     "modextravars = ['A']": ({}, ()),
     "modextravars = {'A': '%(installdir)s/x', 'SIF': '%(installdir)s/x.sif', 'SIFTOOL': '%(installdir)s/x.sif'}": (
         {},
-        ("modextravars.A: a path in EasyBuild's directory is not carried over",),
+        ("modextravars.A: a path in EasyBuild's directory is not imported",),
     ),
     "modextravars = {'CONTAINERROOT': '%(installdir)s', 'RUNSCRIPTSTOOL': '%(installdir)s/x'}": ({}, ()),
     "modextravars = {'XSIF': '%(installdir)s'}": (
         {},
-        ("modextravars.XSIF: a path in EasyBuild's directory is not carried over",),
+        ("modextravars.XSIF: a path in EasyBuild's directory is not imported",),
     ),
     "modextravars = {'SINGULARITY_BIND': '/a,/%(installdir)s/x:/y,%(installdir)s/runscripts:/runscripts'}": (
         {"binds": ({"source": "/a", "optional": True},)},
-        ("bind path /%(installdir)s/x:/y: in EasyBuild's directory, not carried over", OPTIONAL),
+        ("bind path /%(installdir)s/x:/y: in EasyBuild's directory, not imported", OPTIONAL),
     ),
     "modextravars = {'APPTAINER_BINDPATH': '%(installdir)s/x:/y', 'SINGULARITY_BINDPATH': '/a'}": (
         {"binds": ({"source": "/a", "optional": True},)},
-        ("bind path /%(installdir)s/x:/y: in EasyBuild's directory, not carried over", OPTIONAL),
+        ("bind path /%(installdir)s/x:/y: in EasyBuild's directory, not imported", OPTIONAL),
     ),
     "modextravars = {'APPTAINER_BINDS': '%(installdir)s'}": (
         {},
-        ("modextravars.APPTAINER_BINDS: a path in EasyBuild's directory is not carried over",),
+        ("modextravars.APPTAINER_BINDS: a path in EasyBuild's directory is not imported",),
     ),
     # Lua behind it
     "modluafooter = 'conflict(\"a\", \"b\") conflict(\"a\") conflict(capture(\"x\"), \"c\")'": (
         {"conflict": ("a", "b", "c")},
-        ("modluafooter: capture is not carried over",),
+        ("modluafooter: capture is not imported",),
     ),
     "modluafooter = 'create_container_vars(\"x.sif\", \"Tool\", \"%(installdir)s\", \"/a\")'": (
         {"user_software": True, "binds": ({"source": "/a", "optional": True},)},
@@ -145,20 +145,20 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
         {"host_env": {"C": ""}, "binds": ({"source": "/a", "optional": True},)},
         (OPTIONAL,),
     ),
-    "modluafooter = 'while x do end'": ({}, ("modluafooter: line 1: a loop is not read",)),
+    "modluafooter = 'while x do end'": ({}, ("modluafooter: line 1: a loop is not supported",)),
     "modluafooter = 'setenv(\"A\", capture(\"x\")) something()'": (
         {},
         (
-            "modluafooter: capture is not carried over",
-            "modluafooter: setenv is not carried over",
-            "modluafooter: something is not carried over",
+            "modluafooter: capture is not imported",
+            "modluafooter: setenv is not imported",
+            "modluafooter: something is not imported",
         ),
     ),
-    "modluafooter = 3": ({}, ("modluafooter: its value is no text",)),
+    "modluafooter = 3": ({}, ("modluafooter: its value is not a text",)),
     # the scripts that it writes
     writes("bin/tool", PASSES): ({"wrappers": ("tool",)}, ()),
     writes("bin/tool", PASSES, "'EOF'"): ({"wrappers": ("tool",)}, ()),
-    writes("bin/tool", "echo"): ({}, ("bin/tool: a script of its own, not carried over",)),
+    writes("bin/tool", "echo"): ({}, ("bin/tool: a separate script, not imported",)),
     writes("bin/start-shell"): ({"wrappers": ("start-shell",)}, ()),
     writes("bin/list-packages"): ({"wrappers": ("list-packages",)}, ()),
     writes("bin/make-squashfs"): ({"user_software": True}, ()),
@@ -166,12 +166,12 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     writes("runscripts/get-master"): ({"runscripts": ("get-master",)}, ()),
     writes("runscripts/python-conda-simple"): (
         {"runscripts": ("conda-python-simple",)},
-        ("runscript python-conda-simple: here it is conda-python-simple",),
+        ("runscript python-conda-simple: called conda-python-simple here",),
     ),
-    writes("runscripts/other"): ({}, ("runscript other: sifmod has none of this name",)),
+    writes("runscripts/other"): ({}, ("runscript other: sifmod has no such runscript",)),
     writes("share/x"): (
         {},
-        ("postinstallcmds: 'cat > %(installdir)s/share/x << EOF #!/bin/bash EOF' is not carried over",),
+        ("postinstallcmds: 'cat > %(installdir)s/share/x << EOF #!/bin/bash EOF' is not imported",),
     ),
     writes("bin/tool", PASSES)[:-1] + ", 'ln -s tool %(installdir)s/bin/b', 'ln -s  ./b %(installdir)s/bin/c ']": (
         {"wrappers": ("tool", "b", "c")},
@@ -182,20 +182,20 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     "postinstallcmds = ['ln -s x %(installdir)s/bin/b', 'ln -s x y', 'mkdir -p x', 'chmod a+x y', 'rm z', 'rmdir z']": (
         {},
         (
-            "bin/b: a link to x, which is no wrapper",
-            "postinstallcmds: 'ln -s x y' is not carried over",
-            "postinstallcmds: 'rmdir z' is not carried over",
+            "bin/b: a link to x, which is not a wrapper",
+            "postinstallcmds: 'ln -s x y' is not imported",
+            "postinstallcmds: 'rmdir z' is not imported",
         ),
     ),
     "postinstallcmds = ['python -m venv x', 'cp x user-software', 'y  " + "z" * 100 + "', 3]": (
         {},
         (
-            "postinstallcmds: only its texts are read",
+            "postinstallcmds: only its texts are imported",
             USERS,
-            f"postinstallcmds: 'y {'z' * 78}' is not carried over",
+            f"postinstallcmds: 'y {'z' * 78}' is not imported",
         ),
     ),
-    writes("bin/x", "singularity build y"): ({}, ("bin/x: a script of its own, not carried over",)),
+    writes("bin/x", "singularity build y"): ({}, ("bin/x: a separate script, not imported",)),
     # conda
     writes("bin/tool", f"$WITH_CONDA\n{PASSES}"): ({"wrappers": ("tool",)}, (ITS_OWN,)),
     LUMI + writes("bin/tool", f"$WITH_CONDA\n{PASSES}"): (
@@ -213,7 +213,8 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     writes("bin/tool", f"source /opt/c/bin/activate mine\n{PASSES}"): ({"wrappers": ("tool",)}, ()),
     writes("bin/tool", f"$WITH_CONDA\n{PASSES}") + "\nmodextravars = {'WITH_CONDA': '. /v/bin/activate'}": (
         {"wrappers": ("tool",), "activate": ". /v/bin/activate"},
-        ("activate: WITH_CONDA as it was; `conda` or `venv` costs no start of a shell, if it is one",),
+        ("activate: WITH_CONDA, unchanged; if it activates conda or a venv, prefer `conda` or `venv`, which start no "
+         "shell",),
     ),
     writes("bin/tool", f"$WITH_CONDA\n{PASSES}") + "\nmodextravars = {'WITH_CONDA': 'source /v/bin/activate e'}": (
         {"wrappers": ("tool",), "conda": {"prefix": "/v", "env": "e"}},
@@ -222,13 +223,13 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     writes("bin/tool", f"$WITH_CONDA\n{PASSES}")[:-1] + ", 'mkdir x']": ({"wrappers": ("tool",)}, (ITS_OWN,)),
     writes("bin/tool", PASSES)[:-1] + ", 'ln -s tool %(installdir)s/bin/b && x']": (
         {"wrappers": ("tool",)},
-        ("postinstallcmds: 'ln -s tool %(installdir)s/bin/b && x' is not carried over",),
+        ("postinstallcmds: 'ln -s tool %(installdir)s/bin/b && x' is not imported",),
     ),
     # what is checked
     writes("bin/tool", PASSES)
     + "\nsanity_check_commands = ['echo \"x\" ; tool  -v', 'bash -n tool', 'start-shell x', 'ls  -l']": (
         {"wrappers": ("tool",), "sanity_check": {"commands": ("tool  -v",)}},
-        ("sanity_check_commands: 'ls -l' is not carried over",),
+        ("sanity_check_commands: 'ls -l' is not imported",),
     ),
     "sanity_check_commands = ['singularity exec $SIF ls', 'apptainer exec \"$SIFX\"  ls -l'] * 2": (
         {"sanity_check": {"commands": ("ls", "ls -l")}},
@@ -236,7 +237,7 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     ),
     "sanity_check_commands = ['apptainer exec $SIF list-packages', 'list-packages', '', 'apptainer exec $SIF a\\nb']": (
         {},
-        ("sanity_check_commands: '' is not carried over", "sanity_check_commands: 'a b' is not carried over"),
+        ("sanity_check_commands: '' is not imported", "sanity_check_commands: 'a b' is not imported"),
     ),
 }  # fmt: skip
 
@@ -292,9 +293,9 @@ def test_the_checksum_is_that_of_the_sif(sources: list[str], sums: object, sha25
     [
         ("Tool-1.2.3", "", None, ""),
         ("Tool-1.2.3-a", "-a", "-a", ""),
-        ("Tool-1.2.3-b", "-a", "-b", "versionsuffix: -b as in the file's name, for the file says -a"),
-        ("Tool-1.2.3-b", "", "-b", "versionsuffix: -b as in the file's name, for the file says none"),
-        ("Tool-1.2.3", "-a", "", "versionsuffix:  as in the file's name, for the file says -a"),
+        ("Tool-1.2.3-b", "-a", "-b", "versionsuffix: -b from the file's name, because the file has -a"),
+        ("Tool-1.2.3-b", "", "-b", "versionsuffix: -b from the file's name, because the file has none"),
+        ("Tool-1.2.3", "-a", "", "versionsuffix:  from the file's name, because the file has -a"),
         ("Tool-1.2.3 b", "-a", "-a", ""),
         ("Other-1.2.3-b", "-a", "-a", ""),
     ],
@@ -319,7 +320,7 @@ def test_the_files_name_says_the_versionsuffix(
         ("name = 'x'\nversion = '1'\nsources = [y]", "sources: line 3: y is not defined in this file"),
         (
             f"{HEAD}postinstallcmds = ['x; apptainer  build a.sif b.def', 'mkdir x']",
-            "builds an image of its own, for which image.build would need: b.def, in a file beside the easyconfig",
+            "builds its own image, for which image.build would need b.def in a file beside the easyconfig",
         ),
     ],
 )
@@ -373,8 +374,8 @@ postinstallcmds = [
             "test": "strace --version\n",
         }
     }
-    assert "%runscript of its definition is not carried over" in made.notes
-    assert any(note.startswith("%files /etc/slurm/slurm.conf: put it beside the easyconfig") for note in made.notes)
+    assert "%runscript of its definition is not imported" in made.notes
+    assert any(note.startswith("%files /etc/slurm/slurm.conf: copy it beside the easyconfig") for note in made.notes)
 
 
 def test_each_note_is_made_once(tmp_path: Path) -> None:
@@ -384,5 +385,5 @@ def test_each_note_is_made_once(tmp_path: Path) -> None:
 
 def test_filled_texts_are_counted(tmp_path: Path) -> None:
     for line in ("description = '%(name)s' * 300000", "docurls = ['a' * 1000000] * 2"):
-        with pytest.raises(CannotImportError, match="makes a text or a list that is too long"):
+        with pytest.raises(CannotImportError, match="creates a text or a list that is too long"):
             read(tmp_path, HEAD + line)

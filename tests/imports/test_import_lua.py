@@ -177,24 +177,24 @@ CALLS: dict[str, list[tuple[Value, ...]]] = {
 }
 
 SKIPPED = {
-    "for k in capture('x') do f(1) end": "a loop over something else than a list is not read",
-    "for k in x do f(1) end": "a loop over something else than a list is not read",
-    "for k in pairs() do f(1) end": "a loop over something else than a list is not read",
-    "for i = 1, 3 do f(i) end": "line 1: a loop is not read",
-    "for i in x, y do f(i) end": "line 1: a loop is not read",
-    "\nwhile x do f(1) end": "line 2: a loop is not read",
-    "\nrepeat f(1) until x == 1": "line 2: a loop is not read",
-    "local function g(a, b) return a end": "line 1: a function of its own is not read",
-    "function g(a) return a end": "line 1: a function of its own is not read",
-    "function t.h() end": "line 1: a function of its own is not read",
-    "function t.u:m(x) f(x) end": "line 1: a function of its own is not read",
-    "a['b'] = 'x'": "line 1: such an assignment is not read",
-    "\n\na, b[1] = 'x', 'y'": "line 3: such an assignment is not read",
-    "x:y('a')": "line 1: a method of a text is not read",
-    "('x'):rep(3)": "line 1: a method of a text is not read",
-    "g(1)(2)": "line 1: a call is not read",
-    "return 1, 2": "line 1: the end of what runs (return) is not read",
-    "\nbreak": "line 2: the end of what runs (break) is not read",
+    "for k in capture('x') do f(1) end": "a loop over anything but a list is not supported",
+    "for k in x do f(1) end": "a loop over anything but a list is not supported",
+    "for k in pairs() do f(1) end": "a loop over anything but a list is not supported",
+    "for i = 1, 3 do f(i) end": "line 1: a loop is not supported",
+    "for i in x, y do f(i) end": "line 1: a loop is not supported",
+    "\nwhile x do f(1) end": "line 2: a loop is not supported",
+    "\nrepeat f(1) until x == 1": "line 2: a loop is not supported",
+    "local function g(a, b) return a end": "line 1: a function definition is not supported",
+    "function g(a) return a end": "line 1: a function definition is not supported",
+    "function t.h() end": "line 1: a function definition is not supported",
+    "function t.u:m(x) f(x) end": "line 1: a function definition is not supported",
+    "a['b'] = 'x'": "line 1: this kind of assignment is not supported",
+    "\n\na, b[1] = 'x', 'y'": "line 3: this kind of assignment is not supported",
+    "x:y('a')": "line 1: a method call on a text is not supported",
+    "('x'):rep(3)": "line 1: a method call on a text is not supported",
+    "g(1)(2)": "line 1: a call is not supported",
+    "return 1, 2": "line 1: the end of execution (return) is not supported",
+    "\nbreak": "line 2: the end of execution (break) is not supported",
 }
 
 REFUSED = {
@@ -225,14 +225,14 @@ REFUSED = {
     "x = function a end": "line 1: not Lua: expected (, got a",
     "x = function() f()": "line 1: not Lua: expected end, got the end",
     "local function g() f()": "line 1: not Lua: expected end, got the end",
-    "x": "line 1: not Lua: a statement is expected",
-    "\n'x'": "line 2: not Lua: a statement is expected",
-    "x, y": "line 1: not Lua: a statement is expected",
+    "x": "line 1: not Lua: expected a statement",
+    "\n'x'": "line 2: not Lua: expected a statement",
+    "x, y": "line 1: not Lua: expected a statement",
     "f(x " + "y" * 60: "line 1: not Lua: expected ), got " + "y" * 40,
     "f(1)\n\n@" + "a" * 30: "line 3: not Lua: '@" + "a" * 19 + "'",
     "\nx = 'open\n'": "line 2: not Lua: \"'open\\n'\"",
-    "f(1) --[[ open": "line 1: not Lua: a text or a comment in brackets is not closed",
-    "f(1)\nx = [==[ open ]]": "line 2: not Lua: a text or a comment in brackets is not closed",
+    "f(1) --[[ open": "line 1: not Lua: unclosed text or comment in brackets",
+    "f(1)\nx = [==[ open ]]": "line 2: not Lua: unclosed text or comment in brackets",
     "\nx = '\\300'": "line 2: not Lua: the escape \\300",
 }
 
@@ -261,7 +261,7 @@ def test_a_text_is_what_lua_reads(text: str, newer: bool) -> None:
     value = subprocess.run((lua, "-e", f"io.write({text})"), capture_output=True, check=True).stdout.decode()
     read = read_lua(f"\nf({text})", "tool", "1.0")
     assert read.calls[0].arguments == (value,)
-    note = r"line 2: \x, \u and \z in a text are read as Lua 5.3 does; Lua 5.1 drops the backslash"
+    note = r"line 2: \x, \u and \z in a text are read as in Lua 5.3; Lua 5.1 drops the backslash"
     assert read.skipped == ((note,) if newer else ())
 
 
@@ -276,7 +276,7 @@ def test_what_is_read_over_is_told_once(text: str) -> None:
     read = read_lua(text, "tool", "1.0")
     assert (read.skipped, [call for call in read.calls if call.function == "f"]) == ((SKIPPED[text],), [])
     assert read_lua("for k in x do end for k in y do end", "tool", "1.0").skipped == (
-        "a loop over something else than a list is not read",
+        "a loop over anything but a list is not supported",
     )
 
 
@@ -314,6 +314,6 @@ def test_texts_and_lists_are_counted_while_they_are_made() -> None:
         f"x = pathJoin({half}, {half})",
         f"local t = {{{half}, {half}}} x = table.concat(t, 'b')",
     ):
-        with pytest.raises(CannotImportError, match="makes a text or a list that is too long"):
+        with pytest.raises(CannotImportError, match="creates a text or a list that is too long"):
             read_lua(made, "tool", "1.0")
     read_lua(f"x = {half} .. {half}", "tool", "1.0")

@@ -10,7 +10,7 @@ from sifmod.imports.modulefile import NO_COMMAND, Naming, read_modulefile
 URI = "oras://registry.example/bio/tool:2.0"
 START = f'set_alias("tool", "singularity exec {URI} tool")\n'
 NO_DIGEST = "the image has no digest here; install prints one to add"
-OPTIONAL = "binds: each is optional here, left out where its source is missing"
+OPTIONAL = "binds: all are optional here, skipped if their source is missing"
 PLAIN: dict[str, Value] = {
     "name": "tool",
     "version": "2.0",
@@ -60,23 +60,23 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     'conflict("../x") conflict("a b", capture("x"))': ({"conflict": ("../x", "a b", "?")}, ()),
     'family("tools") family("others") family("tools")': (
         {"family": "tools"},
-        ("family: others is not carried over, for a module here has one family",),
+        ("family: others is not imported, because a module has only one family here",),
     ),
     'load("singularity/3") depends_on("Apptainer")': (
         {},
-        ("load: the runtime is the one of the site", "depends_on: the runtime is the one of the site"),
+        ("load: the site's runtime is used", "depends_on: the site's runtime is used"),
     ),
     'load("gcc", "mpi") prereq("x") depends_on("x", "Apptainer") always_load("y/1") load_any("z") unload("w")': (
         {"depends_on": ("gcc", "mpi", "x", "y/1")},
         (
-            "depends_on: the runtime is the one of the site",
-            "line 1: load_any is not carried over",
-            "line 1: unload is not carried over",
+            "depends_on: the site's runtime is used",
+            "line 1: load_any is not imported",
+            "line 1: unload is not imported",
         ),
     ),
     'if capture("x") then load("y") load("apptainer") end': (
         {"depends_on": ("y",)},
-        ("load: the runtime is the one of the site", "line 1: load hangs on a condition, and is taken without it"),
+        ("load: the site's runtime is used", "line 1: load depends on a condition, and is imported without it"),
     ),
     'depends_on(capture("x"))': ({"depends_on": ("?",)}, ()),
     # variables
@@ -85,8 +85,8 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     'setenv("A", capture("x")) pushenv(capture("x"), "b")': (
         {},
         (
-            "setenv A: its value is known only when it is loaded",
-            "pushenv ?: its value is known only when it is loaded",
+            "setenv A: its value is only known at load time",
+            "pushenv ?: its value is only known at load time",
         ),
     ),
     'setenv("SIF", "x") setenv("EBROOTTOOL", "/x")': ({}, ()),
@@ -113,10 +113,10 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     'if capture("x") then setenv("A", "b") prepend_path("P", "x") family("c") end': (
         {"host_env": {"A": "b"}, "family": "c"},
         (
-            "line 1: setenv hangs on a condition, and is taken without it",
+            "line 1: setenv depends on a condition, and is imported without it",
             "prepend_path P: lists of the host are not changed",
-            "line 1: prepend_path hangs on a condition, and is taken without it",
-            "line 1: family hangs on a condition, and is taken without it",
+            "line 1: prepend_path depends on a condition, and is imported without it",
+            "line 1: family depends on a condition, and is imported without it",
         ),
     ),
     # conditions on the user's own variables: a default where the variable is just unset
@@ -130,27 +130,27 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     'setenv("A", os.getenv("A") or "b")': ({"default_env": {"A": "b"}}, ()),
     'setenv("A", pathJoin(os.getenv("A") or "/b", "c"))': (
         {"host_env": {"A": "/b/c"}},
-        ("line 1: setenv is taken without its condition: A counts as not set",),
+        ("line 1: setenv is imported without its condition: A counts as unset",),
     ),
     'if os.getenv("A") ~= "x" then setenv("A", "b") end': (
         {"host_env": {"A": "b"}},
-        ("line 1: setenv is taken without its condition: A counts as not set",),
+        ("line 1: setenv is imported without its condition: A counts as unset",),
     ),
     'if not os.getenv("B") then setenv("A", "b") end': (
         {"host_env": {"A": "b"}},
-        ("line 1: setenv is taken without its condition: B counts as not set",),
+        ("line 1: setenv is imported without its condition: B counts as unset",),
     ),
     'if not os.getenv("APPTAINER_BIND") then setenv("APPTAINER_BIND", "/a") end': (
         {"binds": ({"source": "/a", "optional": True},)},
-        (OPTIONAL, "line 1: setenv is taken without its condition: APPTAINER_BIND counts as not set"),
+        (OPTIONAL, "line 1: setenv is imported without its condition: APPTAINER_BIND counts as unset"),
     ),
     'append_path("R_LIBS_USER", "/a") append_path("R_LIBS_USER", "/b")': (
         {"default_env": {"R_LIBS_USER": "/a:/b"}},
-        ("append_path R_LIBS_USER: set where you have none, not added to yours",),
+        ("append_path R_LIBS_USER: only set if you have not set it, not appended to yours",),
     ),
     'append_path("A", "a", ";") append_path{"A", "b", delim = ";"} append_path("A", "c")': (
         {"default_env": {"A": "a;b:c"}},
-        ("append_path A: set where you have none, not added to yours",),
+        ("append_path A: only set if you have not set it, not appended to yours",),
     ),
     'append_path("SINGULARITYENV_A", "a", ",") prepend_path("SINGULARITYENV_A", "b", " ")': ({"env": {"A": "b a"}}, ()),
     'for name, value in pairs({A = "b", C = 2}) do setenv(name, value) end': ({"host_env": {"A": "b", "C": "2"}}, ()),
@@ -158,15 +158,15 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     'if isDir("/x") then\nprepend_path("PATH", "/x") else setenv("A", "b") end': (
         {"host_env": {"A": "b"}},
         (
-            "line 2: prepend_path is not carried over: isDir counts as false",
-            "line 2: setenv is taken without its condition: isDir counts as false",
+            "line 2: prepend_path is not imported: isDir counts as false",
+            "line 2: setenv is imported without its condition: isDir counts as false",
         ),
     ),
     'if isloaded("x") then unload("x") LmodMessage("y") elseif os.getenv("B") then x = "y" end': (
         {},
         (
-            "line 1: unload is not carried over: isloaded counts as false",
-            "another value of x is not carried over: B counts as not set",
+            "line 1: unload is not imported: isloaded counts as false",
+            "another value of x is not imported: B counts as unset",
         ),
     ),
     'local x = "y" if isloaded("x") then local x = "z" for y in ipairs({}) do y = 1 end end': ({}, ()),
@@ -174,19 +174,19 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     # one odd variable
     'setenv("LD_PRELOAD", "/y") setenv("APPTAINERENV_APPEND_PATH", "/z")': (
         {"host_env": {"LD_PRELOAD": "/y"}, "path+": ("/z",)},
-        ("PATH inside: '/z' goes in front of it here, not behind",),
+        ("PATH inside: '/z' is prepended here, not appended",),
     ),
     # what is not known
     "something(1)\nsomething_" + "x" * 80 + "()": (
         {},
-        ("line 1: something is not carried over", f"line 2: something_{'x' * 50} is not carried over"),
+        ("line 1: something is not imported", f"line 2: something_{'x' * 50} is not imported"),
     ),
     'LmodMessage("x") LmodWarning("x") LmodError("x") add_property("a", "b") string.format("x") unpack({}) isDir("/x")'
     ' tostring(1) string.lower("X") capture("x") isloaded("x") isFile("x") pathJoin("x") myModuleFullName() mode()'
     ' myModuleName() myModuleVersion() os.getenv("X") local t = {} table.insert(t, 1) table.concat(t)': ({}, ()),
     "ipairs({}) pairs({})": ({}, ()),
-    'io.stderr:write("x")': ({}, ("line 1: a method of a text is not read",)),
-    "while x do end while x do end": ({}, ("line 1: a loop is not read",)),
+    'io.stderr:write("x")': ({}, ("line 1: a method call on a text is not supported",)),
+    "while x do end while x do end": ({}, ("line 1: a loop is not supported",)),
 }
 
 
@@ -199,10 +199,10 @@ def test_what_a_line_adds(line: str, tmp_path: Path) -> None:
     assert made.publisher == "bio"
 
 
-OWN = "function {} is a script of its own: not carried over"
-NONE = "function {} does not just start a container: not carried over"
-EMPTY = "it does not begin with a command"
-UNSURE = "function {}: its command is known only when it is loaded"
+OWN = "function {} is a script: not imported"
+NONE = "function {} does more than start a container: not imported"
+EMPTY = "it does not start with a command"
+UNSURE = "function {}: its command is only known at load time"
 
 # name and command of an alias: the wrapper, the keys that it adds, the notes
 COMMANDS: dict[tuple[str, str], tuple[tuple[Value, ...], dict[str, Value | None], tuple[str, ...]]] = {
@@ -213,7 +213,7 @@ COMMANDS: dict[tuple[str, str], tuple[tuple[Value, ...], dict[str, Value | None]
     ("a", "singularity run x.sif"): (
         ("a",),
         {"verb": "run"},
-        ("a hands its arguments to the image's entrypoint; the wrapper runs a in the image",),
+        ("a passes its arguments to the image's entrypoint; the wrapper runs a in the image",),
     ),
     ("a", "singularity exec --nv -B /d,/e:/f:ro --env K=v x.sif a"): (
         ("a",),
@@ -231,13 +231,13 @@ COMMANDS: dict[tuple[str, str], tuple[tuple[Value, ...], dict[str, Value | None]
     ("a", "singularity exec --nv --rocm x.sif a"): (
         ("a",),
         {"accelerator": None},
-        ("the module looks for NVIDIA's and AMD's GPUs: without `accelerator` the site's is meant",),
+        ("the module looks for NVIDIA's and AMD's GPUs: without `accelerator` the site's is used",),
     ),
     ("a", "singularity exec --contain --bind=$HOME/x:/y x.sif a"): (
         ("a",),
         {},
         (
-            "the option --contain is not carried over",
+            "the option --contain is not imported",
             "the bind path '$HOME/x:/y' depends on the user",
         ),
     ),
@@ -252,7 +252,7 @@ COMMANDS: dict[tuple[str, str], tuple[tuple[Value, ...], dict[str, Value | None]
     ("a", "singularity exec x.sif a | b"): ((), {}, (OWN.format("a"),)),
     ("a", "singularity exec x.sif a $HOME"): ((), {}, (OWN.format("a"),)),
     ("a", "singularity exec --nv"): ((), {"accelerator": "cuda"}, (UNSURE.format("a"),)),
-    ("a", "singularity exec x.sif -a"): ((), {}, (f"function a: no command for a wrapper: {EMPTY}",)),
+    ("a", "singularity exec x.sif -a"): ((), {}, (f"function a: cannot be a wrapper: {EMPTY}",)),
     ("a b", "singularity exec x.sif a"): ((), {}, ("function 'a b': cannot be a wrapper",)),
     ("a..b", "singularity exec x.sif a"): ((), {}, ("function 'a..b': cannot be a wrapper",)),
     ("a" * 101, "singularity exec x.sif a"): ((), {}, (f"function '{'a' * 60}': cannot be a wrapper",)),
@@ -280,16 +280,16 @@ def test_what_only_a_run_could_tell_of_a_command(tmp_path: Path) -> None:
     made = read(tmp_path, text)
     assert made.keys["wrappers"] == ("tool", "a", "d")
     assert made.keys["image"] == {"sources": (URI,)}
-    assert made.notes == ("function b: its command is known only when it is loaded",
+    assert made.notes == ("function b: its command is only known at load time",
                           "function '?': cannot be a wrapper",
-                          f"the commands are in 2 images, and all are taken for those of {URI}", NO_DIGEST)  # fmt: skip
+                          f"the commands are in 2 images; all are assigned to {URI}", NO_DIGEST)  # fmt: skip
 
 
 def test_both_verbs_are_told(tmp_path: Path) -> None:
     made = read(tmp_path, START + 'set_alias("b", "singularity run x.sif b")\n')
-    both = "some commands go through the image's entrypoint (run), some do not (exec): all do not here"
+    both = "some commands use the image's entrypoint (run), others do not (exec): here none does"
     assert "verb" not in made.keys
-    images = f"the commands are in 2 images, and all are taken for those of {URI}"
+    images = f"the commands are in 2 images; all are assigned to {URI}"
     assert made.notes == (images, both, NO_DIGEST)
 
 
@@ -329,9 +329,7 @@ def test_the_image(text: str, source: str, publisher: str, told: bool, tmp_path:
 def test_without_an_image_there_is_nothing_to_import(text: str, tmp_path: Path) -> None:
     with pytest.raises(CannotImportError) as caught:
         read(tmp_path, text)
-    assert caught.value.message == (
-        "starts no container, or the image that it starts cannot be known without running it"
-    )
+    assert caught.value.message == ("starts no container, or its image cannot be determined without running it")
 
 
 # as in Biocontainers: the site's own file, else a registry's image, with flags for what GPUs there are
@@ -349,7 +347,7 @@ local launch = capture("which singularity") .. " run {env}" .. table.concat(args
 for _, one in pairs({{"tool", "other "}}) do set_shell_function(one, launch .. one .. " \\"$@\\"", "csh") end
 """
 ROCM = 'if capture("rocm-smi") ~= "" then table.insert(args, "--rocm") end'
-LOOKS = "the module looks for {} GPUs: without `accelerator` the site's is meant"
+LOOKS = "the module looks for {} GPUs: without `accelerator` the site's is used"
 
 
 @pytest.mark.parametrize(
@@ -386,7 +384,7 @@ def test_an_image_that_nothing_fetches(tmp_path: Path) -> None:
             read(tmp_path, f'local a = "{uri}"')
         made = read(tmp_path, f'local image, a = "x.sif", "{uri}"')
         assert made.keys["image"] == {"sources": ("x.sif",)}
-        assert f"image: {uri} is nothing that sifmod fetches" in made.notes
+        assert f"image: sifmod cannot fetch {uri}" in made.notes
 
 
 def test_the_name_is_what_users_load(tmp_path: Path) -> None:
@@ -403,7 +401,7 @@ def test_the_name_is_what_users_load(tmp_path: Path) -> None:
     nested = read_modulefile(path, Naming(tree=tmp_path))
     assert (nested.keys["name"], nested.keys["version"]) == ("tool", "2.0")
     assert nested.keys["conflict"] == ("b", "b/1", "bio/c", "d")
-    assert "name: tool/2.0 here, for a name has two parts; it was loaded as bio/tool/2.0" in nested.notes
+    assert "name: tool/2.0 here, because a name has two parts; it was loaded as bio/tool/2.0" in nested.notes
     alone = tmp_path / "alone.lua"
     alone.write_text(START)
     with pytest.raises(CannotImportError, match="is loaded as alone, without a version"):

@@ -100,7 +100,7 @@ UNKNOWN = {
     "lambda: 1": "`Lambda` is not evaluated",
     "{1}": "`Set` is not evaluated",
     "{**{}}": "** in a map is not evaluated",
-    "[*'ab']": "* of something else than a list",
+    "[*'ab']": "* of anything but a list",
     "~1": "`UnaryOp` is not evaluated",
     "-'a'": "`UnaryOp` is not evaluated",
     "1 < 2": "the comparison Lt is not evaluated",
@@ -113,19 +113,19 @@ UNKNOWN = {
     "'a' - 'b'": "the operator Sub is not evaluated here",
     "'a' * 2.5": "the operator Mult is not evaluated here",
     "1 % 2": "the operator Mod is not evaluated here",
-    "'a' + 1": "+ of such values is not evaluated",
-    "1 + 'a'": "+ of such values is not evaluated",
-    "[1] + 1": "+ of such values is not evaluated",
-    f"{LARGEST} + 1": "such a large number is not evaluated",
-    f"-{LARGEST} - 1": "such a large number is not evaluated",
-    f"{LARGEST} * 2": "such a large number is not evaluated",
-    "[a for a in 'ab']": "such a comprehension is not evaluated",
-    "[a for a, b in [(1, 2)]]": "such a comprehension is not evaluated",
+    "'a' + 1": "+ of these values is not evaluated",
+    "1 + 'a'": "+ of these values is not evaluated",
+    "[1] + 1": "+ of these values is not evaluated",
+    f"{LARGEST} + 1": "a number this large is not evaluated",
+    f"-{LARGEST} - 1": "a number this large is not evaluated",
+    f"{LARGEST} * 2": "a number this large is not evaluated",
+    "[a for a in 'ab']": "this comprehension is not evaluated",
+    "[a for a, b in [(1, 2)]]": "this comprehension is not evaluated",
     "[a for a in [1] for b in [2]]": "`ListComp` is not evaluated",
     "[a for a in [1] if a < 1]": "the comparison Lt is not evaluated",
-    "'abc'['a']": "such an index is not evaluated",
-    "'abc'['a':]": "such an index is not evaluated",
-    "3[0]": "such an index is not evaluated",
+    "'abc'['a']": "this index is not evaluated",
+    "'abc'['a':]": "this index is not evaluated",
+    "3[0]": "this index is not evaluated",
     "{'a': 1}['b']": "KeyError: 'b'",
     "{[1]: 2}": TYPES,
     "{'a': 1}[[1]]": TYPES,
@@ -151,15 +151,15 @@ UNKNOWN = {
     "'{a}'.format()": "KeyError: 'a'",
     "'{}'.format([1])": TYPES,
     "'{a}'.format(a=[1])": TYPES,
-    "'%c' % 1": "such a % format is not evaluated",
-    "'%*d' % (1, 2)": "such a % format is not evaluated",
+    "'%c' % 1": "this % format is not evaluated",
+    "'%*d' % (1, 2)": "this % format is not evaluated",
     "'%s' % [[1]]": TYPES,
     "'%(a)s' % {'a': [1]}": TYPES,
     "'%d' % 'a'": "TypeError: %d format: a real number is required, not str",
-    "', '.join('ab')": "join of something else than a list is not evaluated",
+    "', '.join('ab')": "join of anything but a list is not evaluated",
     "', '.join([1])": "TypeError: object of type 'int' has no len()",
     "other": "other is not defined in this file",
-    "before": "before is not known (line 1: the call of open is not evaluated)",
+    "before": "before is unknown (line 1: the call of open is not evaluated)",
     "(n := 1)": "`NamedExpr` is not evaluated",
 }
 
@@ -174,9 +174,9 @@ FILES: dict[str, tuple[dict[str, Python], dict[str, str]]] = {
     "a, b = 'x', 'y'\n(c, (d, e)) = (1, (2, 3))": ({"a": "x", "b": "y", "c": 1, "d": 2, "e": 3}, {}),
     "a, b = 'x', 'y', 'z'": (
         {},
-        dict.fromkeys("ab", "line 1: such an assignment is not evaluated"),
+        dict.fromkeys("ab", "line 1: this kind of assignment is not evaluated"),
     ),
-    "a, b = 'xy'": ({}, dict.fromkeys("ab", "line 1: such an assignment is not evaluated")),
+    "a, b = 'xy'": ({}, dict.fromkeys("ab", "line 1: this kind of assignment is not evaluated")),
     "x = {'b': 1}\nx['a'] = 2\nx['b'] = 3\nx.update({'c': 4})": ({"x": {"b": 3, "a": 2, "c": 4}}, {}),
     "x = ['a']\nx.append(['b'])\nx.extend(['c', 'd'])": ({"x": ("a", ("b",), "c", "d")}, {}),
     "x = ['a']\nx[0] = 'b'": ({}, {"x": "line 2: x.update is not evaluated"}),
@@ -184,13 +184,13 @@ FILES: dict[str, tuple[dict[str, Python], dict[str, str]]] = {
     "x = {}\nx.update([])": ({}, {"x": "line 2: x.update is not evaluated"}),
     "x = {}\nx.append(1)": ({}, {"x": "line 2: x.append is not evaluated"}),
     "x = 'a'\nx.append('b')": ({}, {"x": "line 2: x.append is not evaluated"}),
-    "x = ['a']\nx.extend('bc')": ({}, {"x": "line 2: + of such values is not evaluated"}),
+    "x = ['a']\nx.extend('bc')": ({}, {"x": "line 2: + of these values is not evaluated"}),
     "x = ['a']\nx.sort()": ({}, {"x": "line 2: expr statements are not evaluated"}),
     "x = ['a']\nx.append('b', 'c')": ({}, {"x": "line 2: expr statements are not evaluated"}),
     "x = 'a'\nx.upper()": ({"x": "a"}, {}),
     "x.append(1)": ({}, {"x": "line 1: x is not defined in this file"}),
     "x = {}\nx['a'] = y": ({}, {"x": "line 2: y is not defined in this file"}),
-    "x = y\nz = x\nx = 1": ({"x": 1}, {"z": "line 2: x is not known (line 1: y is not defined in this file)"}),
+    "x = y\nz = x\nx = 1": ({"x": 1}, {"z": "line 2: x is unknown (line 1: y is not defined in this file)"}),
     "x = y = z": ({}, dict.fromkeys("xy", "line 1: z is not defined in this file")),
     "if 'a':\n    b = 1\nelse:\n    b = 2\nif '':\n    c = 1\nelse:\n    c = 2\nif 0:\n    d = 1": (
         {"b": 1, "c": 2},
@@ -242,7 +242,7 @@ def test_reasons_are_short() -> None:
 def test_what_is_not_pythons_syntax() -> None:
     with pytest.raises(CannotImportError) as caught:
         evaluate("x = 1\ny = = 2\n")
-    assert caught.value.message == "line 2: not Python's syntax: invalid syntax"
+    assert caught.value.message == "line 2: invalid Python: invalid syntax"
 
 
 def test_an_escape_that_python_warns_of_is_read() -> None:
@@ -267,7 +267,7 @@ LONG = (
 @pytest.mark.parametrize("line", LONG)
 def test_no_text_or_list_is_made_that_is_too_long(line: str) -> None:
     head = f"x = 'a' * {1 << 20}\nz = ['a'] * {(1 << 19) + 1}\n"
-    with pytest.raises(CannotImportError, match="it makes a text or a list that is too long"):
+    with pytest.raises(CannotImportError, match="it creates a text or a list that is too long"):
         evaluate(head + line)
     assert evaluate(head).unknown == {}
 
@@ -288,5 +288,5 @@ COSTLY = (
 @pytest.mark.parametrize("expression", COSTLY)
 def test_what_is_done_again_and_again_is_counted(expression: str) -> None:
     head = f"x = 'a' * {1 << 20}\nz = ['a'] * {1 << 17}\n"
-    with pytest.raises(CannotImportError, match="it makes a text or a list that is too long"):
+    with pytest.raises(CannotImportError, match="it creates a text or a list that is too long"):
         evaluate(head + f"y = {expression}\n" * 20)

@@ -10,11 +10,11 @@ from sifmod.imports.shpc import read_shpc
 DIGEST = f"sha256:{'a' * 64}"
 HEAD = f"docker: quay.io/example/tool\nlatest: {{'1.0': '{DIGEST}'}}\n"
 SOURCE = f"docker://quay.io/example/tool:1.0@{DIGEST}"
-OPTIONAL = "binds: each is optional here, left out where its source is missing"
-NONE_MADE = "no aliases, so no wrappers but start-shell: `wrappers: auto` finds the commands that are in the image"
-NOBODYS = "features.gpu does not say for whose GPUs: without `accelerator` the site's is meant"
-FEATURE = "features.{}: a directory of singularity-hpc's settings; the runtime binds home and /tmp"
-FOR_SH = "alias {}: its command line is for a shell; sh inside the container expands it"
+OPTIONAL = "binds: all are optional here, skipped if their source is missing"
+NONE_MADE = "no aliases, so start-shell is the only wrapper: `wrappers: auto` finds the commands in the image"
+NOBODYS = "features.gpu does not name an accelerator: without `accelerator` the site's is used"
+FEATURE = "features.{}: a directory from singularity-hpc's settings; the runtime binds home and /tmp"
+FOR_SH = "alias {}: its command line needs a shell; sh expands it inside the container"
 PLAIN: dict[str, Value] = {
     "name": "tool",
     "version": "1.0",
@@ -43,10 +43,10 @@ LINES: dict[str, tuple[dict[str, Value | None], tuple[str, ...]]] = {
     "maintainer: ''": ({}, ()),
     "features: {gpu: true}": ({"accelerator": None}, (NOBODYS,)),
     "features: {gpu: false, home: false, x11: false}": ({}, ()),
-    "features: {gpu: 'true', home: 'true', other: false}": ({}, ("features.other is no feature that sifmod knows",)),
+    "features: {gpu: 'true', home: 'true', other: false}": ({}, ("features.other is an unknown feature",)),
     "features: {home: true, x11: true, " + "y" * 80 + ": true}": (
         {},
-        (FEATURE.format("home"), FEATURE.format("x11"), f"features.{'y' * 60} is no feature that sifmod knows"),
+        (FEATURE.format("home"), FEATURE.format("x11"), f"features.{'y' * 60} is an unknown feature"),
     ),
     "env: {A: b, C: '3', D: ''}": ({"env": {"A": "b", "C": "3", "D": ""}}, ()),
     "env: {PATH: '/a:b:/c:$PATH', A: b}": ({"path+": ("/a", "/c"), "env": {"A": "b"}}, ()),
@@ -54,17 +54,17 @@ LINES: dict[str, tuple[dict[str, Value | None], tuple[str, ...]]] = {
     "env: {PATH: '/a:/b', B: 'x$Y', C: 'a`b`', E: '" + "$" * 100 + "'}": (
         {},
         (
-            "env.PATH: /a:/b is for a shell to expand; write the value",
-            "env.B: 'x$Y' is for a shell to expand; write the value",
-            "env.C: 'a`b`' is for a shell to expand; write the value",
-            f"env.E: '{'$' * 80}' is for a shell to expand; write the value",
+            "env.PATH: /a:/b needs a shell to expand it; write the value",
+            "env.B: 'x$Y' needs a shell to expand it; write the value",
+            "env.C: 'a`b`' needs a shell to expand it; write the value",
+            f"env.E: '{'$' * 80}' needs a shell to expand it; write the value",
         ),
     ),
     "env: {A: [1], B: {c: d}}": (
         {},
         (
-            "env.A: '' is for a shell to expand; write the value",
-            "env.B: '' is for a shell to expand; write the value",
+            "env.A: '' needs a shell to expand it; write the value",
+            "env.B: '' needs a shell to expand it; write the value",
         ),
     ),
     "tags: {'1.0': x}": ({}, ()),
@@ -80,16 +80,16 @@ LINES: dict[str, tuple[dict[str, Value | None], tuple[str, ...]]] = {
     "filter: []\ntest: x\ndocker_scripts: {}\nsingularity_scripts: {}\noverrides: {}\nother: 1\n" + "z" * 80 + ": 1": (
         {},
         (
-            "filter chooses the tags of singularity-hpc's own updates",
+            "filter selects the tags for singularity-hpc's own updates",
             "test is a script for singularity-hpc; write its commands under sanity_check",
-            "docker_scripts are for docker",
-            "singularity_scripts stand in files of their own, which are programs",
-            "other is no key that sifmod knows",
-            f"{'z' * 60} is no key that sifmod knows",
+            "docker_scripts are only for docker",
+            "singularity_scripts are programs in separate files",
+            "other is an unknown key",
+            f"{'z' * 60} is an unknown key",
         ),
     ),
     "oras: ''\npath: ''": ({}, ()),
-    "gh: ''": ({}, ("gh is no key that sifmod knows",)),
+    "gh: ''": ({}, ("gh is an unknown key",)),
 }  # fmt: skip
 
 
@@ -125,40 +125,40 @@ ALIASES_OF: dict[str, tuple[Wrappers, tuple[str, ...]]] = {
     "{a b: c, a..b: c, '': c, d: '', e: ' '}": (
         (),
         (
-            "alias 'a b': cannot be a wrapper",
-            "alias 'a..b': cannot be a wrapper",
-            "alias '': cannot be a wrapper",
-            "alias 'd': cannot be a wrapper",
-            "alias 'e': cannot be a wrapper",
+            "alias 'a b': cannot be a wrapper's name",
+            "alias 'a..b': cannot be a wrapper's name",
+            "alias '': cannot be a wrapper's name",
+            "alias 'd': cannot be a wrapper's name",
+            "alias 'e': cannot be a wrapper's name",
             NONE_MADE,
         ),
     ),
     "{a: '" + "b" * 4096 + "', c: '" + "d" * 4097 + "'}": (
         ({"a": "b" * 4096},),
-        ("alias 'c': cannot be a wrapper",),
+        ("alias 'c': cannot be a wrapper's name",),
     ),
     "{a: \"b 'c\", d: -e, f: \"''\"}": (
         (),
         (
-            "alias a: \"b 'c\" is no command line: No closing quotation",
-            "alias d: '-e' is no command line: it does not begin with a command",
-            "alias f: \"''\" is no command line: it does not begin with a command",
+            "alias a: \"b 'c\" is not a valid command line: No closing quotation",
+            "alias d: '-e' is not a valid command line: it does not start with a command",
+            "alias f: \"''\" is not a valid command line: it does not start with a command",
             NONE_MADE,
         ),
     ),
     "[{name: a, command: b}, {name: c, command: c, other: d, " + "y" * 80 + ": 1}, {command: d}, x]": (
         ({"a": "b"}, "c"),
         (
-            "alias c: other is not carried over",
-            f"alias c: {'y' * 60} is not carried over",
-            "alias '': cannot be a wrapper",
+            "alias c: other is not imported",
+            f"alias c: {'y' * 60} is not imported",
+            "alias '': cannot be a wrapper's name",
         ),
     ),
     "[{name: a, command: b, singularity_options: '--pid'}, {name: c, command: d, singularity_options: \"'\"}]": (
         ({"a": "b"}, {"c": "d"}),
         (
-            "alias a: the option --pid is not carried over",
-            "alias c: 'd' is no command line: No closing quotation",
+            "alias a: the option --pid is not imported",
+            "alias c: 'd' is not a valid command line: No closing quotation",
         ),
     ),
 }  # fmt: skip
@@ -184,8 +184,8 @@ def test_options_of_several_aliases_are_those_of_the_module(tmp_path: Path) -> N
     assert made.notes == (OPTIONAL,)
 
 
-GH = "gh: the SIF of a release has no digest here; install prints one to add"
-BESIDE = "path: a SIF beside the container.yaml; put the easyconfig there, or its path into image.sources"
+GH = "gh: the SIF of a release has no digest here; `sifmod install` prints one to add"
+BESIDE = "path: a SIF beside the container.yaml; put the easyconfig there, or write the SIF's path in image.sources"
 ITS_DIGEST = f"{BESIDE} (its digest there: {DIGEST})"
 
 
@@ -200,7 +200,7 @@ ITS_DIGEST = f"{BESIDE} (its digest there: {DIGEST})"
             "b latest",
             f"docker://a/b:latest@{DIGEST}",
             "a",
-            ("version: the tag latest says no version; the digest decides",),
+            ("version: the tag `latest` is not a version; the digest selects the image",),
         ),
         (
             "gh: a/b\nlatest: {v: 1.2}",
@@ -271,8 +271,8 @@ def test_an_override_replaces_what_it_may(tmp_path: Path) -> None:
     assert made.notes == (
         FEATURE.format("x11"),
         "test is a script for singularity-hpc; write its commands under sanity_check",
-        "docker_scripts are for docker",
-        "singularity_scripts stand in files of their own, which are programs",
+        "docker_scripts are only for docker",
+        "singularity_scripts are programs in separate files",
     )
 
 
@@ -282,19 +282,22 @@ NO_DIGEST = "latest.v: expected sha256: and 64 hexadecimal digits, got "
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"latest: {{v: '{DIGEST}'}}", "names no image: expected one of docker, oras, gh, path"),
+        (f"latest: {{v: '{DIGEST}'}}", "has no image: expected one of docker, oras, gh, path"),
         ("docker: a/b", "expected one tag under latest, got 0"),
         ("docker: a/b\nlatest: {v: x, w: y}", "expected one tag under latest, got 2"),
         ("docker: a/b\nlatest: {v: x}", f"{NO_DIGEST}'x'"),
         (f"docker: a/b\nlatest: {{v: '{DIGEST}a'}}", f"{NO_DIGEST}'{DIGEST[:60]}'"),
-        ("docker: a/b\nlatest: {a..b: x}", "latest: 'a..b' cannot be a tag and a version"),
-        ("docker: a/b\nlatest: {'a/b': x}", "latest: 'a/b' cannot be a tag and a version"),
-        ("docker: a/b\nlatest: {'" + "a" * 101 + "': x}", f"latest: '{'a' * 60}' cannot be a tag and a version"),
-        ("docker: 'a b'\nlatest: {v: x}", "docker: 'a b' cannot be a repository"),
-        ("gh: -" + "b" * 80 + "\nlatest: {v: x}", f"gh: '-{'b' * 59}' cannot be a repository"),
-        (f"{HEAD}overrides: {{'1.0': /x.yaml}}", "the override '/x.yaml' is no file beside it"),
-        (f"{HEAD}overrides: {{'1.0': ../x.yaml}}", "the override '../x.yaml' is no file beside it"),
-        (f"{HEAD}overrides: {{'1.0': ''}}", "the override '' is no file beside it"),
+        ("docker: a/b\nlatest: {a..b: x}", "latest: 'a..b' is not valid as a tag and a version"),
+        ("docker: a/b\nlatest: {'a/b': x}", "latest: 'a/b' is not valid as a tag and a version"),
+        ("docker: a/b\nlatest: {'" + "a" * 101 + "': x}", f"latest: '{'a' * 60}' is not valid as a tag and a version"),
+        ("docker: 'a b'\nlatest: {v: x}", "docker: 'a b' is not a valid repository"),
+        ("gh: -" + "b" * 80 + "\nlatest: {v: x}", f"gh: '-{'b' * 59}' is not a valid repository"),
+        (f"{HEAD}overrides: {{'1.0': /x.yaml}}", "there is no file '/x.yaml' beside it, which is named as an override"),
+        (
+            f"{HEAD}overrides: {{'1.0': ../x.yaml}}",
+            "there is no file '../x.yaml' beside it, which is named as an override",
+        ),
+        (f"{HEAD}overrides: {{'1.0': ''}}", "there is no file '' beside it, which is named as an override"),
     ],
 )
 def test_what_cannot_be_imported(text: str, message: str, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_the_users_own_words_go(ending: str) -> None:
 )
 def test_the_item_of_wrappers(command: str, item: Value | None) -> None:
     if item is None:
-        with pytest.raises(ValueError, match=r"No closing quotation|it does not begin with a command"):
+        with pytest.raises(ValueError, match=r"No closing quotation|it does not start with a command"):
             wrapper("a", command)
     else:
         assert wrapper("a", command) == item
@@ -88,7 +88,7 @@ def test_what_is_no_bind_path(bind: str) -> None:
     assert binds_of(f"/x, {bind} ,,/y:/z") == (("/x", "/y:/z"), (bind,))
 
 
-NOTED = "w: the option {} is not carried over"
+NOTED = "w: the option {} is not imported"
 BAD = "w: the bind path {!r} depends on the user"
 
 
@@ -138,7 +138,9 @@ def keys(**variables: str) -> tuple[dict[str, Value], list[str]]:
 
 
 OWN = ("SIF", "SIFTOOL", "RUNSCRIPTS", "RUNSCRIPTSX", "EBROOTX", "EBVERSIONX", "EBDEVELX", "CONTAINERROOT")
-AS_IT_WAS = "activate: WITH_CONDA as it was; `conda` or `venv` costs no start of a shell, if it is one"
+AS_IT_WAS = (
+    "activate: WITH_CONDA, unchanged; if it activates conda or a venv, prefer `conda` or `venv`, which start no shell"
+)
 
 
 @pytest.mark.parametrize(
@@ -147,16 +149,16 @@ AS_IT_WAS = "activate: WITH_CONDA as it was; `conda` or `venv` costs no start of
         ({}, {}, []),
         ({"A": "b", "C": ""}, {"host_env": {"A": "b", "C": ""}}, []),
         ({"SINGULARITYENV_A": "b", "APPTAINERENV_C": ""}, {"env": {"A": "b", "C": ""}}, []),
-        ({"A B": "c"}, {}, ["variable 'A B': this cannot be a name"]),
-        ({"1A": "c"}, {}, ["variable '1A': this cannot be a name"]),
-        ({"-" * 70: ""}, {}, [f"variable '{'-' * 60}': this cannot be a name"]),
-        ({"A" * 256: ""}, {}, [f"variable '{'A' * 60}': this cannot be a name"]),
+        ({"A B": "c"}, {}, ["variable 'A B': invalid name"]),
+        ({"1A": "c"}, {}, ["variable '1A': invalid name"]),
+        ({"-" * 70: ""}, {}, [f"variable '{'-' * 60}': invalid name"]),
+        ({"A" * 256: ""}, {}, [f"variable '{'A' * 60}': invalid name"]),
         (
             {"SINGULARITYENV_A": "$B", "APPTAINERENV_C": "`d`"},
             {},
             [
-                "variable A: '$B' is evaluated inside, and not carried over",
-                "variable C: '`d`' is evaluated inside, and not carried over",
+                "variable A: '$B' is evaluated inside, and is not imported",
+                "variable C: '`d`' is evaluated inside, and is not imported",
             ],
         ),
         ({"A": "$B"}, {"host_env": {"A": "$B"}}, []),
@@ -177,21 +179,21 @@ AS_IT_WAS = "activate: WITH_CONDA as it was; `conda` or `venv` costs no start of
                     {"source": "/a", "optional": True},
                 ),
             },
-            ["bind path 'x' depends on the user, or is no path", OPTIONAL],
+            ["bind path 'x' depends on the user, or is not a path", OPTIONAL],
         ),
         ({"SINGULARITY_BIND": "/x/user-software:/user-software"}, {"user_software": True}, []),
         # directories in front of PATH
         (
             {"SINGULARITYENV_PREPEND_PATH": "/a:b::/c:/a:/runscripts:/$D:/`e`", "APPTAINERENV_PATH": "/f"},
             {"path+": ("/a", "/c", "/f")},
-            [f"PATH inside: {one!r} is no directory to look in, and was left out" for one in ("b", "", "/$D", "/`e`")],
+            [f"PATH inside: skipped {one!r}, which is not a valid directory" for one in ("b", "", "/$D", "/`e`")],
         ),
         # activation
         ({"WITH_CONDA": " source /o/c/bin/activate a_b-1.0 "}, {"conda": {"prefix": "/o/c", "env": "a_b-1.0"}}, []),
         ({"SINGULARITYENV_WITH_CONDA": ". /c/bin/activate e"}, {"conda": {"prefix": "/c", "env": "e"}}, []),
         ({"APPTAINERENV_WITH_CONDA": "source /c/bin/activate"}, {"activate": "source /c/bin/activate"}, [AS_IT_WAS]),
         ({"WITH_CONDA": "conda activate x"}, {"activate": "conda activate x"}, [AS_IT_WAS]),
-        ({"WITH_CONDA": "a\nb"}, {}, ["WITH_CONDA: a value of several lines is not carried over"]),
+        ({"WITH_CONDA": "a\nb"}, {}, ["WITH_CONDA: a value of several lines is not imported"]),
         ({"WITH_CONDA": " true "}, {}, []),
         ({"WITH_CONDA": ":"}, {}, []),
         ({"WITH_CONDA": " "}, {}, []),

@@ -46,12 +46,12 @@ def test_the_wrapper_runs_the_command_inside_the_container(tmp_path: Path) -> No
     [
         ("{a: 1}", "expected 'a': COMMAND, with the command as text"),
         ("{a: null}", "expected 'a': COMMAND"),
-        ("{a: ''}", "expected a command with its first words"),
-        ("{a: -x}", "expected a command with its first words"),
-        ('{a: "b \'c"}', "a quotation mark in"),
+        ("{a: ''}", "expected a command, perhaps with its first arguments"),
+        ("{a: -x}", "expected a command, perhaps with its first arguments"),
+        ('{a: "b \'c"}', "unclosed quotation mark in"),
         ('{a: "b\\nc"}', "is not allowed here"),
         ("{../a: b}", "cannot be used"),
-        ("{apptainer: b}", "a wrapper cannot be called apptainer"),
+        ("{apptainer: b}", "a wrapper cannot be named apptainer"),
         ("{a: b, c: d}", "expected text, got keys and values"),
     ],
 )
@@ -79,4 +79,4 @@ def test_a_script_that_passes_its_arguments_on_is_a_wrapper(start: str, image: s
 def test_a_script_of_its_own_is_none(line: str) -> None:
     notes: list[str] = []
     made = take_commands((f"cat > %(installdir)s/bin/tool << 'EOF'\n#!/bin/bash\n{line}\nEOF\n",), notes)
-    assert (made.wrappers, notes) == ([], ["bin/tool: a script of its own, not carried over"])
+    assert (made.wrappers, notes) == ([], ["bin/tool: a separate script, not imported"])

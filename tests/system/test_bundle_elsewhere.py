@@ -168,7 +168,7 @@ def test_what_a_sifmod_lacks_is_told_and_no_bundle_is_left(tmp_path: Path, image
     lines = record.read_text().splitlines()
     kept = (line for line in lines if line[:7] not in ("sifmod/", "sifmod_"))
     record.write_text("\n".join(["_editable_impl_sifmod.pth,,", *kept]))
-    refused(clone / "easyconfigs", f"no site is called 'generic' in {clone}/easyconfigs/sites")
+    refused(clone / "easyconfigs", f"there is no site 'generic' in {clone}/easyconfigs/sites")
     refused(clone, "No module named 'sifmod")
     subprocess.run(bundle, env=env, cwd=here, check=True)
     subprocess.run(("tar", "-xf", here / "it.tar", "-C", tmp_path), check=True)

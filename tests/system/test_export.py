@@ -182,7 +182,7 @@ def test_the_index_of_an_archive_says_for_which_machine_it_is(variant: str, tmp_
 
 def test_the_squashfs_is_what_enroot_imports(rich: Path, tmp_path: Path, export: Export) -> None:
     told = export(rich, "sqsh", tmp_path / "image.sqsh")
-    assert told["notes"] == ["left out, because a line of enroot's cannot hold it: LINES"]
+    assert told["notes"] == ["left out, because enroot's files cannot express it: LINES"]
     found, before = snapshot(unpacked(tmp_path / "image.sqsh", tmp_path / "found")), contents(rich, tmp_path / "before")
     etc = tmp_path / "found" / "etc"
     assert (etc / "rc").read_text() == RC
@@ -248,7 +248,7 @@ def test_the_directory_of_an_ordinary_user(
     assert sifmod(["export", "-q", str(sif), "--to", "sandbox", "-o", str(tmp_path / "by-root")]) == 0
     capfd.readouterr()
     assert call_as(ordinary_user.user, exported) == 0
-    why = "left out, because this user or file system cannot have them"
+    why = "left out, because this user or file system does not support them"
     assert json.loads(capfd.readouterr().out)["notes"] == [
         f"{why}: attributes trusted.* (1, such as /usr)",
         f"{why}: device nodes (2, such as /block)",
@@ -323,7 +323,7 @@ def test_images_that_cannot_be_read(images: Images, tmp_path: Path, export: Expo
     cut.write_bytes(images.tiny_sif.read_bytes()[:-200_000])
     (tmp_path / "to").mkdir()
     for form in ("sqsh", "oci-archive", "sandbox"):
-        assert "are in no squashfs" in str(export(ext3, form, tmp_path / "to" / "x", code=10)["error"])
+        assert "are not in a squashfs" in str(export(ext3, form, tmp_path / "to" / "x", code=10)["error"])
         assert "is truncated" in str(export(cut, form, tmp_path / "to" / "x", code=10)["error"])
     export(cut, "sif", tmp_path / "to" / "x", code=10)
     export(ext3, "sif", tmp_path / "to" / "copy.sif")

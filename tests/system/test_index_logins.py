@@ -147,7 +147,7 @@ def test_a_login_that_would_be_kept_is_refused(machine: Machine) -> None:
         done = machine.sifmod(*words)
         assert done.code in (2, 5, 10), (words, done)
         assert SECRET not in done.stdout + done.stderr, (words, done)
-        assert re.search("netrc|names a place", done.stdout + done.stderr), (words, done)
+        assert re.search("netrc|names a path or URL", done.stdout + done.stderr), (words, done)
         assert machine.listing() == there, words
     assert [one for one in holding(machine.prefix) if SECRET in one] == [] == holding(machine.prefix)
     assert json.loads(machine.sifmod("layers", "--json").ok().stdout)[0]["requirements"] == ["demo"]

@@ -39,7 +39,7 @@ def test_what_is_added_is_there_for_everything_that_the_module_starts(
     )  # newer than the image's
     told = machine.add("demo", "pip==99.0").ok()
     assert "== 3 packages are added" in told.stderr.replace("the image keeps", "==")
-    assert "pip 99.0 is used in the place of the image's" in told.stderr
+    assert "pip 99.0 is used instead of the image's" in told.stderr
 
     shown = "import demo, helper, pip, sys; print(demo.__version__, helper.__version__, pip.__version__, sys.lonely)"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {shown!r}], check=True)"
@@ -84,13 +84,13 @@ def test_what_does_not_fit_the_image_changes_nothing(machine: Machine, images: I
     version = pytorch.python("import importlib.metadata as m; print(m.version('torch'))").ok().stdout.strip()
     for words, reason in (
         (("torchaudio==2.5.1",), f"torchaudio needs torch 2.5.1; the image has torch {version}"),
-        (("torch==2.5.1",), f"torch==2.5.1 is asked for; the image has torch {version}, which stays"),
+        (("torch==2.5.1",), f"torch==2.5.1 is required; the image has torch {version}, which stays"),
         (
             ("another_torch",),
-            f"another_torch 1.0 brings a torch of its own; the image has torch {version}, which stays",
+            f"another_torch 1.0 brings its own torch; the image has torch {version}, which stays",
         ),
-        (("no-such-package",), "there is no package no-such-package where packages are looked for"),
-        (("not a requirement",), "'not a requirement' is no requirement"),
+        (("no-such-package",), "the package no-such-package was not found"),
+        (("not a requirement",), "'not a requirement' is not a requirement"),
     ):
         failed = pytorch.add(*words)
         assert failed.code == 2

@@ -32,20 +32,20 @@ STAR, LIBARCHIVE = "SCHILY.xattr.", "LIBARCHIVE.xattr."
         (header(kind=b"2"), "target has 0 bytes"),
         (header(kind=b"1"), "hard link to a directory"),
         (header(kind=b"1", target=b"x"), "hard link to nothing: f to x"),
-        (header(name=b".wh."), "whiteout of no name"),
-        (header(name=b"a/.wh..."), "whiteout of no name"),
+        (header(name=b".wh."), "whiteout without a name"),
+        (header(name=b"a/.wh..."), "whiteout without a name"),
         (header(name=b"./"), "root that is no directory"),
         (records({"path": "x" * 256}) + header(), "name of 256 bytes"),
         (records({"path": "x/" * 2100}) + header(), "path of 4200 bytes"),
         (records({"linkpath": "x" * 4096}) + header(kind=b"2"), "target has 4096 bytes"),
-        (records({"path": b"a\0b"}) + header(), "holds a zero byte"),
+        (records({"path": b"a\0b"}) + header(), "contains a zero byte"),
         (records({"uid": "--1"}) + header(), "not a number"),
         (records({"gid": "-2147483649"}) + header(), "a uid or gid is -2147483649"),
         (records({"gid": "4294967296"}) + header(), "a uid or gid is 4294967296"),
         (records({"size": "-1"}) + header(), "not a number"),
         (records({"mtime": "now"}) + header(), "a time is"),
         (records({"size": "9" * 30}) + header(), "not a number"),
-        (records({"path": "x"}), "ends behind an extended header"),
+        (records({"path": "x"}), "ends after an extended header"),
         (records({f"{STAR}user.{'x' * 255}": "1"}) + header(), "xattr that Linux refuses"),
         (records({f"{STAR}user.x": "1" * 70000}) + header(), "xattr that Linux refuses"),
         (records({f"{LIBARCHIVE}user.x": "****"}) + header(), "not base64"),
@@ -83,7 +83,7 @@ def test_a_layer_may_end_with_its_last_file(size: int, hidden: bool) -> None:
     tree = read(layer, *upper)
     assert sorted(tree) == [b".", b"./d", b"./d/f"]
     assert tree[b"./d/f"].content == (b"upper" if hidden else b"x" * size)
-    with pytest.raises(ImageError, match="is cut: it ends"):
+    with pytest.raises(ImageError, match="is truncated: it ends"):
         read(layer[:-1], *upper)
 
 
@@ -99,17 +99,17 @@ def test_an_extended_header_alone_is_a_cut() -> None:
     for kind, data in ((b"x", b"9 path=a\n"), (b"x", b"8 path=\n"), (b"L", b"a\0")):
         whole = extended(data, kind)
         for cut in (whole, whole[: 512 + len(data)], whole + bytes(512), whole + bytes(100)):
-            assert "ends behind an extended header" in refused(cut)
+            assert "ends after an extended header" in refused(cut)
     assert sorted(read(extended(b"9 path=a\n", b"g") + bytes(1024))) == [b"."]
 
 
 def test_what_is_behind_one_zero_block_is_not_left_out() -> None:
     """Two of them are the end."""
     said = refused(header() + bytes(512) + header(name=b"g"))
-    assert "is damaged: there is one empty block at its byte 512, and more behind it" in said
+    assert "is damaged: there is one empty block at its byte 512, followed by data" in said
     result = merged([Stored(header() + bytes(1024) + header(name=b"g"))])
     assert sorted(result.root.entries) == [b"f"]
-    assert result.warnings == ("a layer has data behind its end, which was not read",)
+    assert result.warnings == ("a layer has data after its end, which was ignored",)
     assert merged([Stored(header() + bytes(10240))]).warnings == ()
 
 

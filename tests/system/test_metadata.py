@@ -257,9 +257,9 @@ def test_variables_that_cannot_be_set_are_named() -> None:
     script, warnings = image_environment(["UID=5", "APPTAINER_NAME=x", "a.b=1", "N=a\0b", "OK=1", "__script__=1", "=x"])
     assert script == "#!/bin/sh\nexport OK=1\n"
     assert len(warnings) == 6
-    assert "'UID' is left out: the runtime sets it itself" in warnings[0]
-    assert "'a.b' is left out: no shell" in warnings[2]
-    assert "'N' is left out: its value holds a NUL" in warnings[3]
+    assert "'UID' is skipped: the runtime sets it itself" in warnings[0]
+    assert "'a.b' is not set: a shell" in warnings[2]
+    assert "'N' is not set: its value contains a NUL" in warnings[3]
 
 
 def test_reserved_variables_of_an_image_harm_no_other(tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_what_the_image_has_stays() -> None:
         )
     )
     warnings = insert_metadata(tree.root, our_metadata({}).entries, tree.add, EPOCH)
-    assert warnings == ("/home is not made: what the image has on the way to it is no directory",)
+    assert warnings == ("/home was not created: a parent in the image is not a directory",)
     assert tree.read("etc/hosts") == b"127.0.0.1 me\n"
     assert tree.read("environment") == b"mine"
     assert isinstance(tree.root.entries[b"tmp"], Symlink)

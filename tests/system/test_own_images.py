@@ -60,7 +60,7 @@ def test_it_is_built_without_namespaces_capabilities_or_runtime(tmp_path: Path, 
     words = (*SIFMOD, "install", easyconfig, "--skip-sanity-check", "--module-syntax", "lua")
     told = run((*_NOTHING, *words), env={**variables, "PATH": "/usr/bin:/bin"}).ok().stderr
     assert "the image keeps torch 2" in told
-    assert "fsspec 9999.0 is used in the place of the image's" in told
+    assert "fsspec 9999.0 is used instead of the image's" in told
 
     code = (
         "import torch, demo, fsspec, os, importlib.metadata as m; "
@@ -156,7 +156,7 @@ def test_a_package_of_conda_is_replaced_as_a_whole(tmp_path: Path, images: Image
     (record,) = (path for path in before if path.startswith("/opt/conda/conda-meta/packaging-23.2-"))
     owned = {f"/opt/conda/{path}" for path in json.loads(before[record])["files"]}
     told = machine.sifmod("install", "Own-1.0.yaml", "--skip-sanity-check", env=variables).ok().stderr
-    assert "packaging 24.2 is used in the place of the image's 23.2" in told
+    assert "packaging 24.2 is used instead of the image's 23.2" in told
 
     (sif,) = machine.prefix.glob("software/Own/1.0/*.sif")
     after = contents(sif, "/opt/conda")
@@ -201,7 +201,7 @@ def test_one_easyconfig_is_the_base_of_two(tmp_path: Path) -> None:
     assert f"image        build {sif} with demo, data" in dry
     assert "1 package is added" in sifmod("install", "One-1.0.yaml", "--skip-sanity-check")
     second = sifmod("install", "Two-1.0.yaml", "--skip-sanity-check")
-    assert "the same was built before, and is not built again" in second
+    assert "an earlier build of the same recipe is used" in second
     images = machine.prefix.glob("software/*/1.0/*.sif")
     assert len({path.resolve().name for path in images}) == 1
 
@@ -233,7 +233,7 @@ def test_new_writes_a_recipe_that_can_be_installed(tmp_path: Path) -> None:
     assert "/opt/env/lib/python3.11/site-packages/demo/__init__.py" in contents(made)
     for asked, message in (
         (("--from", str(sif)), "give an image, or --from BASE with --pip PACKAGE"),
-        (("--from", str(sif), "--pip", "-r x", "-o", "x.yaml"), "--pip: '-r x' is no requirement"),
+        (("--from", str(sif), "--pip", "-r x", "-o", "x.yaml"), "--pip: '-r x' is not a requirement"),
         ((str(sif), "--pip", "six"), "give an image, or --from BASE with --pip PACKAGE"),
     ):
         refused = machine.sifmod("new", *asked)

@@ -59,7 +59,7 @@ def test_the_same_words_for_sifmod(machine: Machine, words: str) -> None:
     assert (code, out) == (1, "")
     assert command_of(told) == ["sifmod", "add", NAME, *WORDS[words].split()]
     assert ("without --no-deps" in told) == ("--no-deps" in words)
-    assert ("belongs into ~/.netrc" in told, "pw" in told) == ("pw" in words, False)
+    assert ("belongs in ~/.netrc" in told, "pw" in told) == ("pw" in words, False)
 
 
 @pytest.mark.parametrize(

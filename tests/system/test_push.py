@@ -210,7 +210,7 @@ def test_a_runscript_of_another_program(images: Images, registry: Registry, push
     )
     run((RUNTIME.path, "build", sif, definition), env={**os.environ, **RUNTIME.userns}).ok()
     pushed = push(sif, f"docker://{registry.address}/push/python:1")
-    assert pushed["notes"] == ["the runscript is left out: it is for another program than a shell"]
+    assert pushed["notes"] == ["the runscript is left out: its interpreter is not a shell"]
     config = skopeo("inspect", "--config", "--tls-verify=false", f"docker://{registry.address}/push/python:1")
     assert not {"Entrypoint", "Cmd"} & set(config["config"])  # type: ignore[call-overload]
 
@@ -425,7 +425,7 @@ def test_a_full_registry(large: Path, tmp_path: Path, push: Push) -> None:
         try:
             told = push(large, f"oras://{registry.address}/push/large:1", code=10)
             assert "answered 500 Internal Server Error" in str(told["error"])
-            assert "its disk may be full" in str(told["hint"])
+            assert "perhaps a full disk" in str(told["hint"])
         finally:
             registry.stop()
 
@@ -434,11 +434,11 @@ def test_a_full_registry(large: Path, tmp_path: Path, push: Push) -> None:
     ("status", "path", "hint"),
     [
         (507, "/blobs/uploads/", "is full: remove images there"),
-        (405, "/blobs/uploads/", "takes nothing now: it may be read-only"),
+        (405, "/blobs/uploads/", "accepts no uploads now: it may be read-only"),
         (403, "/blobs/uploads/", "a user without a login may not push to push/refused"),
-        (404, "/blobs/uploads/", "has no place for push/refused"),
-        (409, "/manifests/1", "the registry may forbid that a tag is overwritten"),
-        (403, "/manifests/1", "the registry may forbid that a tag is overwritten"),
+        (404, "/blobs/uploads/", "has no repository push/refused"),
+        (409, "/manifests/1", "the registry may not allow overwriting a tag"),
+        (403, "/manifests/1", "the registry may not allow overwriting a tag"),
     ],
 )
 def test_what_a_registry_refuses(
@@ -567,13 +567,13 @@ def test_a_tag_of_what_is_no_sif_gets_no_index(images: Images, registry: Registr
 @pytest.mark.parametrize(
     ("target", "code", "said"),
     [
-        ("oras://127.0.0.1:1/Group/tool:1", 10, "no registry has a repository 'Group/tool'"),
-        ("docker://127.0.0.1:1/a:b:c", 10, "no registry has a repository"),
-        ("oras://127.0.0.1:99999/a:1", 10, "no registry is called"),
+        ("oras://127.0.0.1:1/Group/tool:1", 10, "'Group/tool' is not a valid repository name"),
+        ("docker://127.0.0.1:1/a:b:c", 10, "is not a valid repository name"),
+        ("oras://127.0.0.1:99999/a:1", 10, "is not a valid registry name"),
         ("docker://127.0.0.1:1/a@sha256:" + "0" * 64, 2, "is no place to push to"),
         ("lab/tool:1", 2, "is no place to push to"),
         ("oci:layout", 2, "is no place to push to"),
-        ("oras://me:secret@127.0.0.1:1/a:1", 10, "a login (what stands before its @) does not belong in a source"),
+        ("oras://me:secret@127.0.0.1:1/a:1", 10, "a source must not contain a login (the text before @)"),
     ],
 )
 def test_what_is_no_target(target: str, code: int, said: str, images: Images, push: Push) -> None:

@@ -39,7 +39,7 @@ KNOWN = {"A": "1", "B": "2", "C": "3", "CUDA": "/usr/local/cuda", "CUDA_HOME": "
 PATH = {"PATH": f"/opt/x/bin:{DEFAULT}"}
 DIFFERS = "left out of the environment: HOST, OWN, PROCESS, WHERE, WHO (differs from user to user or from host to host)"
 COMPUTED = "computed by commands of the image, once and here: SAME"
-LEFT_OUT = "left out of the environment, for only a shell can compute it: G, HOST, OWN, PROCESS, SAME, WHERE, WHO"
+LEFT_OUT = "left out of the environment, because only a shell can compute it: G, HOST, OWN, PROCESS, SAME, WHERE, WHO"
 Export = Callable[[Path], tuple[dict[str, str], list[str]]]
 
 
@@ -126,7 +126,7 @@ def test_without_a_runtime_it_is_what_can_be_read(
     monkeypatch.setenv("PATH", "/nowhere")
     assert export(defined) == (
         {**KNOWN, **PATH},
-        [LEFT_OUT, "no runtime was found: the environment is what its scripts say without it"],
+        [LEFT_OUT, "no runtime was found: the environment is read from its scripts"],
     )
     assert sifmod(["show", "--json", str(defined)]) == 0
     shown = json.loads(capfd.readouterr().out)
@@ -151,7 +151,7 @@ def test_a_runtime_that_cannot_start_it_is_named(
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     found, notes = export(defined)
     assert found == {**KNOWN, **PATH}
-    why = f"apptainer did not start the image ({said}): the environment is what its scripts say without it"
+    why = f"apptainer did not start the image ({said}): the environment is read from its scripts"
     assert notes == [LEFT_OUT, why]
 
 
@@ -180,7 +180,7 @@ def test_an_image_without_the_program_that_says_it(export: Export, tmp_path: Pat
     build(tmp_path / "x.sif", definition)
     found, notes = export(tmp_path / "x.sif")
     assert found == {"A": "1"}
-    assert notes[1] == "the image has no program `cat`: the environment is what its scripts say without it"
+    assert notes[1] == "the image has no program `cat`: the environment is read from its scripts"
 
 
 def test_it_is_what_a_module_sees(defined: Path, export: Export) -> None:

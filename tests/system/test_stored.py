@@ -150,13 +150,13 @@ def test_a_promise_of_other_tools_is_held_against_the_files(images: Images, pref
     found, again = converted_again(prefix, wanted)
     assert (found.path, again) == (old, False)
     assert found.notes == (
-        "other versions of the tools made another SIF than the promised one; the files in it are the same",
+        "other versions of the tools made a SIF with another digest than expected; its files are the same",
     )
     assert prefix.state() == before
     wrong = replace(wanted, image=replace(wanted.own_image, conversion=replace(conversion, tree="0" * 64)))
     with pytest.raises(FetchError) as caught:
         prefix.fetch(wrong)
-    assert "are not the promised ones" in caught.value.message
+    assert "differ from the expected ones" in caught.value.message
     assert prefix.state() == before
 
 

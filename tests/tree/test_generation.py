@@ -281,7 +281,7 @@ def test_a_directory_in_the_place_of_the_switch_is_not_touched(layout: Layout) -
     layout.switch(MODULE).mkdir(parents=True)
     (layout.switch(MODULE) / "file").write_text("somebody's")
     before = names(layout)
-    with pytest.raises(InstallError, match="not a link that sifmod made") as caught:
+    with pytest.raises(InstallError, match="not a link made by sifmod") as caught:
         install(layout, "a")
     assert "move it away" in caught.value.hint
     assert {name for name in names(layout) if not name.startswith((".staging", "images"))} == before

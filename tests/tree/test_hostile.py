@@ -220,7 +220,7 @@ def test_control_characters_in_values_are_refused(value: str) -> None:
 @pytest.mark.parametrize("name", ["A B", "A=B", "A;touch x", "", "1A", "A\n", "é", "$(touch x)"])
 def test_names_that_are_no_variables_are_refused(name: str) -> None:
     for made in (plan(env=((name, "1"),)), plan(host_env=((name, "1"),))):
-        with pytest.raises(ModuleError, match="cannot be a variable's name"):
+        with pytest.raises(ModuleError, match=r"cannot be a variable.s name"):
             render(made, 1)
 
 

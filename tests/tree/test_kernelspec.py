@@ -67,7 +67,7 @@ def test_one_of_somebody_else_stays(tmp_path: Path, said: str) -> None:
     place.mkdir()
     (place / "kernel.json").write_text(said)
     before = disk_state(tmp_path)
-    with pytest.raises(InstallError, match="is there already"):
+    with pytest.raises(InstallError, match="exists already"):
         write_kernelspec(tmp_path, TORCH, "#!/bin/sh\n")
     assert disk_state(tmp_path) == before
     assert list(our_kernelspecs(tmp_path)) == []

@@ -237,7 +237,7 @@ def test_who_took_it_over_is_said(place: Path) -> None:
             raise OSError(5, "x")
         with pytest.raises(ZeroDivisionError), held.changing("cannot do it"):
             _ = 1 / 0
-    because = "because this process gave no sign of life for 30 seconds; this run has changed nothing since"
+    because = "because this process did not respond for 30 seconds; this run has changed nothing since"
     assert caught.value.message == f"A/1 was taken over by process 7 on elsewhere, {because}"
     assert caught.value.hint == "run the same command again"
     assert leases.newest(place / ".locks" / "A@1").beat == b"", "it is not this run's to give up"

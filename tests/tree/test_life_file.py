@@ -88,7 +88,7 @@ def test_a_file_that_others_wrote_is_named(layout: Layout, text: str) -> None:
     place = layout.life("PyTorch")
     place.parent.mkdir(parents=True)
     place.write_text(text)
-    with pytest.raises(InstallError, match=r"life/PyTorch/\.life\.json cannot be understood"):
+    with pytest.raises(InstallError, match=r"life/PyTorch/\.life\.json is invalid"):
         read_life(layout, "PyTorch")
 
 

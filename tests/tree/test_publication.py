@@ -67,12 +67,12 @@ def test_what_is_not_sifmods_is_not_withdrawn(tmp_path: Path) -> None:
     assert caught.value.message == (
         f"{place} was not written by sifmod, or was changed since, so it is neither replaced nor removed"
     )
-    assert caught.value.hint.endswith("it is in the place of the modulefile of Tiny/1.0")
+    assert caught.value.hint.endswith("it has the path of Tiny/1.0's modulefile")
     assert tree(layout) == before
     place.write_text("stub lua\n")
     layout.switch(MODULE).unlink()
     layout.switch(MODULE).symlink_to("elsewhere")
-    with pytest.raises(InstallError, match="is not a link that sifmod made, so it is not replaced"):
+    with pytest.raises(InstallError, match="is not a link made by sifmod, so it is not replaced"):
         withdraw(layout)
     assert os.readlink(layout.switch(MODULE)) == "elsewhere"
 

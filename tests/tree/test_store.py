@@ -198,7 +198,7 @@ def test_a_file_of_somebody_else_is_not_replaced(layout: Layout, store: Store) -
     layout.image(sha256).write_bytes(b"something else")
     before = disk_state(layout.images)
     assert store.find(sha256) is None
-    with pytest.raises(InstallError, match="was not put there by sifmod"), store.incoming() as incoming:
+    with pytest.raises(InstallError, match="was not written by sifmod"), store.incoming() as incoming:
         incoming.write_bytes(b"x")
         store.add(incoming, sha256)
     assert disk_state(layout.images) == before

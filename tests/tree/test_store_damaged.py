@@ -159,7 +159,7 @@ def test_where_no_good_copy_can_be_had_nothing_changes(
         rot(stored(prefix), offset)
         before = state(prefix)
         assert fetch(prefix, mine, "--sha256", digest, *force) == 10
-        assert "is not the promised one" in capfd.readouterr().err
+        assert "has a wrong SHA-256" in capfd.readouterr().err
         assert state(prefix) == before
 
 

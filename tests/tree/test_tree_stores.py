@@ -275,7 +275,7 @@ def test_a_store_of_one_file_keeps_nothing(place: Path) -> None:
     [
         ("directory", "{} is a directory", "name the file: -o DIRECTORY/NAME"),
         ("pipe", "{} is a device, a pipe or a socket, which a file would replace", "name a file"),
-        ("none", "there is no directory {}", "make it first, or choose another"),
+        ("none", "there is no directory {}", "create it first, or choose another"),
         ("file", "{} exists already; nothing was written", "give --force to replace it"),
         ("link", "{} exists already; nothing was written", "give --force to replace it"),
     ],

@@ -229,7 +229,7 @@ def easyconfig_text(imported: Imported, source: str) -> str:
     head = f"Made from {line(source, 300)} by `sifmod import`, which has read it and run nothing."
     lines = textwrap.wrap(head, 118, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
     if imported.notes:
-        lines.append("# Not carried over, or not exactly:")
+        lines.append("# Not imported, or only approximately:")
         for note in imported.notes:
             lines += textwrap.wrap(line(note, 600), 117, initial_indent="# - ", subsequent_indent="#   ")
     for key in sorted(imported.keys, key=_ORDER.index):

@@ -79,7 +79,7 @@ class Composer:
         if isinstance(event, yaml.DocumentStartEvent):
             self.documents += 1
             if self.documents > 1:
-                self._stop(mark, "a second document begins here: a file holds one")
+                self._stop(mark, "a second document starts here: a file must have only one")
         elif isinstance(event, yaml.AliasEvent):
             self._alias(event.anchor, mark)
         elif isinstance(event, yaml.ScalarEvent):
@@ -105,7 +105,7 @@ class Composer:
             self._count(target.size, mark)
             self._place(target, mark)
         elif name in self.anchors:
-            self._stop(mark, f"*{name} refers to a value that it is itself a part of")
+            self._stop(mark, f"*{name} refers to a value that contains it")
         else:
             self._stop(mark, f"*{name} refers to no earlier &{name}")
 
@@ -163,7 +163,7 @@ class Composer:
         entries = self.open[-1].entries
         if node.value == _MERGE:
             self.open[-1].merging = True
-            self._problem(mark, "<<", "YAML's merge keys are not read: use extends, a preset or variants")
+            self._problem(mark, "<<", "YAML merge keys are not supported: use extends, a preset or variants")
         elif node.raw in entries:
             self._problem(mark, node.raw, f"duplicate key, first given in line {entries[node.raw].key.line}")
         return node.raw
@@ -256,7 +256,7 @@ def _read(path: Path, most: Bounds) -> bytes:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise _failure(start, f"cannot be read: {reason[:1].lower()}{reason[1:]}") from error
     if len(data) > most.bytes:
-        raise _failure(start, f"has more than {most.bytes} bytes, the most of a configuration file{most.raised}")
+        raise _failure(start, f"has more than {most.bytes} bytes, the limit for a configuration file{most.raised}")
     return data
 
 
@@ -284,12 +284,12 @@ def _syntax_message(error: yaml.YAMLError, text: str, line: int, column: int) ->
     if "cannot start any token" in what:
         if letter == "\t":
             return "a tab cannot be used here: indent with spaces"
-        return f"a text that begins with {letter} must be quoted"
+        return f"a text that starts with {letter} must be quoted"
     if "mapping values are not allowed" in what:
         return "a second ': ' in one value: quote the text, or check the indentation"
     if "maximum nesting depth" in what:  # libyaml has its own limit and reads ahead, before any event
         return f"nested more than {MAX_DEPTH} deep"
     if "<document start>" in what:
-        return "a second document begins here: a file holds one"
+        return "a second document starts here: a file must have only one"
     context = getattr(error, "context", None)
     return f"not YAML: {what}{f' {context}' if context else ''}"

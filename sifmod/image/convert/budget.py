@@ -43,11 +43,11 @@ class Watch:
             self._members += _RUN
             if self._limit is not None and (taken := _own_memory()) > self._limit // 4 * 3:
                 raise ImageError(
-                    "the image has more files than fit into the memory that a conversion may take,"
-                    f" {size_text(self._limit)}: after {self._members} entries of its layers {size_text(taken)} are"
-                    " taken, and a quarter is kept for the tables of the file system; nothing was converted",
-                    "raise `memory` (SIFMOD_MEMORY) if this machine has more to spare, or convert the image on a larger"
-                    " one",
+                    "the image has more files than fit in the memory limit of a conversion, "
+                    f"{size_text(self._limit)}: after {self._members} entries of its layers {size_text(taken)} are "
+                    "used, and a quarter is reserved for file system tables; nothing was converted",
+                    "raise `memory` (SIFMOD_MEMORY) if this machine has more free memory, or convert the image on a "
+                    "larger one",
                 )
 
 

@@ -99,11 +99,11 @@ def extend(base: Path, addition: Addition, target: Path, processors: int, memory
 def _check_squashfs(base: Path, info: SifInfo) -> None:
     (system,) = struct.unpack_from("<i", info.primary.extra)
     if system == _ENCRYPTED:
-        raise ImageError(f"{base} is encrypted: nothing can be added to it", "take the image that it was made from")
+        raise ImageError(f"{base} is encrypted: nothing can be added to it", "use the image that it was made from")
     if system != SQUASHFS:
         raise ImageError(
-            f"the file system of {base} is no squashfs: nothing can be added to it",
-            f"make a SIF with one: apptainer build new.sif {base}",
+            f"the file system of {base} is not a squashfs: nothing can be added to it",
+            f"make a SIF with a squashfs: apptainer build new.sif {base}",
         )
 
 
@@ -185,7 +185,7 @@ def _add(root: Directory, path: str, node: Node, epoch: int) -> None:
             raise ImageError(f"/{path} cannot be added: the base has a directory there")
         directory.entries[name] = node
     if directory is None:
-        raise ImageError(f"/{path} cannot be added: what the base has on the way to it is no directory")
+        raise ImageError(f"/{path} cannot be added: a parent in the base is not a directory")
 
 
 def _way(root: Directory, parts: Sequence[bytes]) -> list[Directory] | None:
@@ -196,7 +196,7 @@ def _way(root: Directory, parts: Sequence[bytes]) -> list[Directory] | None:
 def _parts(path: str) -> list[bytes]:
     parts = os.fsencode(path).split(b"/")
     if not {b"", b".", b".."}.isdisjoint(parts):
-        raise ImageError(f"{path!r} is no path inside an image")
+        raise ImageError(f"{path!r} is not a path inside an image")
     return parts
 
 
@@ -272,8 +272,8 @@ def _left_out(info: SifInfo) -> tuple[str, ...]:
         entry for entry in info.descriptors if entry.type not in (DEFFILE, LABELS, JSON) and entry != info.primary
     ]
     return tuple(
-        "the base's signature is left out, because it is for the base alone: sign the new image if it needs one"
+        "the base's signature is not copied, because it is only valid for the base: sign the new image if necessary"
         if entry.type == SIGNATURE
-        else f"the base's {entry.title} is left out"
+        else f"the base's {entry.title} is not copied"
         for entry in others
     )

@@ -120,7 +120,7 @@ def _compression(request: FetchRequest) -> Compression:
         if request.settings.startable and (why := why_not(how.squashfs, program)):
             raise UnstartableError(
                 f"an image with compression {how.text} could not be started here: {why}",
-                "let sifmod choose one that starts: --compression auto (or `compression: auto` in the site's settings)",
+                "let sifmod choose a supported one: --compression auto (or `compression: auto` in the site's settings)",
             )
         return how
     promised = request.image.conversion
@@ -152,7 +152,7 @@ def _write(
         write_header(file, metadata.objects, size, image.config.arch or request.image.arch, epoch)
         file.truncate(offset + size)  # frees reserved space that is not needed
     if read_sif(request.incoming, request.image.filename).primary.size != size:
-        raise ImageError(f"{request.image.filename} was not written as it should be: this is a bug in sifmod")
+        raise ImageError(f"{request.image.filename} was not written correctly: this is a bug in sifmod")
     return (*merged.warnings, *warnings)
 
 
@@ -190,7 +190,7 @@ def preflight(request: Fetching, image: OciImage, *, unpacked: bool) -> None:
     stripe(path, request.settings.striping)
     with writing(path), path.open("w+b") as file:
         if layers:
-            parts = f"{size_text(layers)} of layers still to come and about {size_text(sif)} for the SIF"
+            parts = f"{size_text(layers)} of layers to download and about {size_text(sif)} for the SIF"
             reserve(file.fileno(), path, layers + sif, parts, done)
             os.ftruncate(file.fileno(), 0)  # frees it: each layer reserves its own
         reserve(file.fileno(), path, sif, "about, for the SIF", done)

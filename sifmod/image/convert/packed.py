@@ -42,7 +42,7 @@ def _tree(more: Mapping[str, Read]) -> _Tree:
         for each in above:
             below = tree.setdefault(each, {})
             if callable(below):
-                raise ImageError(f"{path} is in a file")
+                raise ImageError(f"{path} is inside a file")
             tree = below
         tree[name] = read
     return top

@@ -121,10 +121,10 @@ class ArrivingFile:
     def _reject(self, sha256: str) -> ImageError | Replaced:
         """The error for wrong content. Called with the lock held."""
         return ImageError(
-            f"the SHA-256 of {self.name} is not the promised one, and nothing of it was kept\n"
-            f"    expected {self.digest.removeprefix('sha256:')}\n    got      {sha256}",
-            "the file was replaced at its source, or damaged on its way;"
-            " correct the promise (`sha256:` or the digest in the source) only if you know why it changed",
+            f"{self.name} has a wrong SHA-256 and was discarded\n    expected "
+            f"{self.digest.removeprefix('sha256:')}\n    got      {sha256}",
+            "the file was replaced at its source or damaged in transit; correct the expected digest (`sha256:` or "
+            "the digest in the source) only if you know why it changed",
         )
 
 
@@ -166,7 +166,7 @@ class Reader(io.RawIOBase):
                 self._epoch = epoch
                 return done
             if not self._arriving.is_replaced(epoch):
-                raise ImageError(f"{self._arriving.name} is cut: it ends after {self._position} bytes")
+                raise ImageError(f"{self._arriving.name} is truncated: it ends after {self._position} bytes")
 
     def _read(self, wanted: memoryview) -> int:
         """Read at the position and advance; 0 at the end of the file."""

@@ -249,7 +249,7 @@ def _local(shared: Shared, source: BlobSource, stored: Stored) -> ArrivingFile:
     with reading(stored.path):
         there = stored.path.stat().st_size - stored.offset
     if there < wanted.size:
-        raise ImageError(f"{shown} is cut: {max(0, there)} of {wanted.size} bytes are in {stored.path}")
+        raise ImageError(f"{shown} is truncated: {max(0, there)} of {wanted.size} bytes are in {stored.path}")
     local = ArrivingFile(shared, shown, stored.path, wanted.size, wanted.digest, stored.offset)
     local.front = wanted.size
     return local

@@ -179,8 +179,8 @@ class Restart:
 
 
 _CHANGED = Restart("the content changed")
-_UNNAMED = Restart("it does not say which content it is", whole=True)
-_OTHER_RANGE = Restart("it sends another range than was asked for", whole=True)
+_UNNAMED = Restart("the response does not identify its content", whole=True)
+_OTHER_RANGE = Restart("the response has another range than the requested one", whole=True)
 
 
 def read_head(response: requests.Response) -> Head:
@@ -219,11 +219,11 @@ def why_restart(head: Head, asked: Piece, known: Pieces) -> Restart | None:
         restart = _judge_range(head, asked, known)
     elif head.status == 200:
         if known.coverage.total or asked.start:
-            restart = Restart("it gives no ranges", whole=True)
+            restart = Restart("the server does not support ranges", whole=True)
     elif known.ranges is Ranges.NONE:
-        raise FetchError(f"the server answers {head.status} to a request for all of {remote.name}")
+        raise FetchError(f"the server answers a request for all of {remote.name} with {head.status}")
     else:
-        restart = Restart("it has no such range", whole=not asked.start)
+        restart = Restart("the server has no such range", whole=not asked.start)
     if head.differs(known.validator) and not remote.by_digest and (restart or head.status == 206):
         return _CHANGED
     if restart or head.total is None or known.size in (None, head.total):
@@ -231,8 +231,8 @@ def why_restart(head: Head, asked: Piece, known: Pieces) -> Restart | None:
     if remote.size is None and head.validator != known.validator:
         return _CHANGED
     raise FetchError(
-        f"the server announces {head.total} bytes of {remote.name}, and {known.size} were promised",
-        "the file was replaced at its source, or a proxy is in the way",
+        f"the server announces {head.total} bytes of {remote.name}, expected {known.size}",
+        "the file was replaced at its source, or a proxy interferes",
     )
 
 
@@ -244,5 +244,5 @@ def _judge_range(head: Head, asked: Piece, known: Pieces) -> Restart | None:
     if not asked.start < head.end <= min(asked.end, head.total or asked.end):
         return _OTHER_RANGE
     if head.total is None and known.size is None:
-        return Restart("it does not say how long the whole is", whole=True)
+        return Restart("the response does not give the total size", whole=True)
     return None

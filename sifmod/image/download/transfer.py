@@ -175,13 +175,15 @@ class Transfer(ArrivingFile):
         self._empty()
         self._restarts += 1
         if self._restarts > _MOST_RESTARTS:
-            raise FetchError(f"the server contradicts itself about {self.name}: {why}", "try again, or ask its owner")
+            raise FetchError(
+                f"the server gives inconsistent responses for {self.name}: {why}", "try again, or ask its owner"
+            )
         return SupersededError()
 
     def _reject(self, sha256: str) -> ImageError | Replaced:
         """Data resumed from a journal may be damaged on disk: restart once from zero."""
         if self._pieces.resumed:
-            self._start_over("what had arrived was damaged", whole=False)
+            self._start_over("the partial download was damaged", whole=False)
             return Replaced()
         self._wrong_content = True
         return super()._reject(sha256)
@@ -257,7 +259,7 @@ class Transfer(ArrivingFile):
             self.shared.changed.notify_all()
 
     def _pause(self, error: TransientError, seconds: float) -> None:
-        self.note = f"{error.message}; again in {seconds:.0f} s" if seconds >= 1 else ""
+        self.note = f"{error.message}; retrying in {seconds:.0f} s" if seconds >= 1 else ""
         if self.shared.stopping.wait(seconds):
             raise SupersededError
         self.note = ""

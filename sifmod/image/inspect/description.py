@@ -1,4 +1,4 @@
-"""An ImageDescription: what an image says about itself. Others wrote all of it; what is in here is printable."""
+"""An ImageDescription: the metadata of an image. Its author is not trusted, so all texts are made printable."""
 
 import time
 from collections.abc import Iterable
@@ -21,13 +21,13 @@ _MOST = 1000  # labels, variables, words
 class Part(NamedTuple):
     """One data object of a SIF, or one layer of an OCI image."""
 
-    kind: Annotated[str, Described("the SIF's type for people, or the media type")]
+    kind: Annotated[str, Described("the SIF's type in words, or the media type")]
     size: Size
     digest: Annotated[OrNull[Digest], Described("of a layer")] = ""
 
 
 class Config(NamedTuple):
-    """What an image's author set for those who run it."""
+    """The settings of an image's author for its users."""
 
     labels: Pairs = ()
     environment: Pairs = ()
@@ -42,12 +42,12 @@ NO_CONFIG = Config()
 
 @dataclass(frozen=True)
 class ImageDescription:
-    """What an image says about itself."""
+    """The metadata of an image."""
 
     kind: Literal["SIF", "SIF in a registry", "OCI image"]
     arch: Arch
-    size: Annotated[Size, Described("bytes; of the layers as they are in a registry")]
-    sha256: Annotated[OrNull[Sha256], Described("of the SIF, where it is known without reading it")] = ""
+    size: Annotated[Size, Described("bytes; for layers the size in a registry")]
+    sha256: Annotated[OrNull[Sha256], Described("of the SIF, if it is known without reading the file")] = ""
     manifest: OrNull[Digest] = ""
     index: OrNull[Digest] = ""
     created: OrNull[Time] = ""
@@ -57,23 +57,23 @@ class ImageDescription:
     config: Config = NO_CONFIG
     runscript: OrNull[str] = ""
     definition: OrNull[str] = ""
-    bases: Annotated[tuple[str, ...], Described("of an image that recipes have built, the lowest first")] = ()
-    signers: Annotated[tuple[str, ...], Described("that its signatures name; not checked")] = ()
-    notes: Annotated[tuple[str, ...], Described("what could not be read, and why")] = ()
+    bases: Annotated[tuple[str, ...], Described("of an image built by recipes, the lowest first")] = ()
+    signers: Annotated[tuple[str, ...], Described("named by its signatures, not verified")] = ()
+    notes: Annotated[tuple[str, ...], Described("what could not be read, with the reason")] = ()
 
 
 def pairs(found: Iterable[tuple[str, str]]) -> Pairs:
-    """Names and values made printable (a value may have line ends), at most a thousand, in their order."""
+    """Printable names and values (a value may have line ends), at most a thousand, in order."""
     return tuple((line(name, 200), block(value, LINE)) for (name, value), _ in zip(found, range(_MOST), strict=False))
 
 
 def words(found: Iterable[str]) -> tuple[str, ...]:
-    """Words made printable, at most a thousand."""
+    """Printable words, at most a thousand."""
     return tuple(line(word) for word, _ in zip(found, range(_MOST), strict=False))
 
 
 def variables(env: Iterable[str]) -> Pairs:
-    """`NAME=value` as pairs; of several with one name the last counts, as for the OCI runtimes."""
+    """`NAME=value` as pairs; the last value of a name counts, as for the OCI runtimes."""
     found: dict[str, str] = {}
     for entry in env:
         name, _, value = entry.partition("=")
@@ -97,15 +97,15 @@ def parts(manifest: Manifest) -> tuple[Part, ...]:
 
 
 def date(seconds: int | None) -> str:
-    """As ISO 8601 has it, in UTC; "" where it is not known or senseless."""
+    """The time in ISO 8601, in UTC; "" if it is unknown or invalid."""
     good = seconds is not None and 0 < seconds < 1 << 34
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)) if good else ""
 
 
 def describe_image(reference: Reference, arch: str, settings: Settings) -> ImageDescription:
-    """What the image of `reference` says about itself, for linux on `arch`.
+    """The metadata of the image of `reference`, for linux on `arch`.
 
-    Raises FetchError where there is none, ImageError where it is damaged or not for `arch`.
+    Raises FetchError if there is no such image, ImageError if it is damaged or not for `arch`.
     """
     with scratch_directory() as workspace:  # for an archive that is compressed
         image = open_image(reference, arch, settings, workspace)

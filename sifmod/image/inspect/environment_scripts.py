@@ -1,6 +1,6 @@
 """The variables that a SIF's environment scripts export, as a runtime's shell would, but without starting one.
 
-What is not understood is left out and named: a value that a command computes, what stands in a condition or a loop.
+Statements that are not understood are skipped and reported: values computed by commands, conditions, loops.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ _BY_THE_BASE = frozenset(("PATH", "LD_LIBRARY_PATH", "PS1"))  # 99-base.sh expor
 
 @dataclass(frozen=True)
 class ScriptedEnvironment:
-    """What is known of the variables: values; names of those whose value is not; what else is run, as it is written."""
+    """The variables: known values, names with unknown values, and other commands that are run, as written."""
 
     variables: Mapping[str, str]
     left_out: tuple[str, ...]
@@ -33,15 +33,15 @@ class ScriptedEnvironment:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people are to know of it."""
+        """Notes for the user."""
         named = ", ".join(self.left_out)
-        first = (f"left out of the environment, for only a shell can compute it: {named}",) if named else ()
+        first = (f"left out of the environment, because only a shell can compute it: {named}",) if named else ()
         read = "; ".join(self.unread)
-        return (*first, *((f"what this sets in the environment is not known: {read}",) if read else ()))
+        return (*first, *((f"the effect on the environment is unknown: {read}",) if read else ()))
 
 
 def read_scripts(scripts: Mapping[str, str | None], config: Mapping[str, str]) -> ScriptedEnvironment:
-    """What the scripts say, by their names; `config` has the variables of the OCI image, exactly."""
+    """The result of the scripts, by name; `config` has the exact variables of the OCI image."""
     state = _State(dict(config), {*config, *_BY_THE_BASE})
     does_nothing = True
     for name, script in sorted(scripts.items()):
@@ -86,7 +86,7 @@ def read_scripts(scripts: Mapping[str, str | None], config: Mapping[str, str]) -
 
 @dataclass
 class _State:
-    """Of a shell that reads one script after the other. No name is in both `values` and `unknown`."""
+    """The state of a shell that reads one script after the other. No name is in both `values` and `unknown`."""
 
     values: dict[str, str]
     exported: set[str]
@@ -100,7 +100,7 @@ class _State:
     work: int = 0
 
     def add_default_path(self) -> None:
-        """As the runtimes do it, which add what is missing behind it."""
+        """Set PATH as the runtimes do, which append missing directories."""
         if "PATH" in self.unknown:
             return
         before = [one for one in self.values.get("PATH", "").split(":") if "PATH" in self.values]
@@ -109,7 +109,7 @@ class _State:
         self.exported.add("PATH")
 
     def run(self, statement: Statement) -> bool:
-        """False where nothing of this script is run after it."""
+        """False if nothing of this script is run afterwards."""
         words = statement.words
         if not words:
             self.lose(statement.tokens)
@@ -163,7 +163,7 @@ class _State:
         self.values.pop(name, None)
 
     def value(self, parts: tuple[Part, ...]) -> str | None:
-        """What a shell makes of them; None where that cannot be said."""
+        """The value that a shell gives them; None if that is unknown."""
         texts = []
         for part in parts:
             text = part if isinstance(part, str) else None if isinstance(part, Unknown) else self.expanded(part)
@@ -188,7 +188,7 @@ class _State:
         return value or ""
 
     def lose(self, tokens: Iterable[str]) -> None:
-        """Nothing is known any more of what `tokens` may set."""
+        """Forget all variables that `tokens` may set."""
         words = tuple(tokens)
         may = effects(words)
         computed = any("$(" in word or "`" in word for word in words)

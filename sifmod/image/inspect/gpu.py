@@ -1,4 +1,4 @@
-"""What kind of GPU an image is built for, from its packages, variables, labels and files."""
+"""The kind of GPU that an image is built for, from its packages, variables, labels and files."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ _CUDA_DIRECTORY = re.compile(r"cuda-(\d{1,3}\.\d{1,3})")
 
 
 class Gpu(NamedTuple):
-    """The kind of GPU, the version of CUDA or ROCm ("" where it is not known), and what says so, for people."""
+    """The kind of GPU, the version of CUDA or ROCm ("" if unknown), and the evidence in words."""
 
     accelerator: Accelerator
     version: str
@@ -27,15 +27,15 @@ class Gpu(NamedTuple):
 def find_gpu(
     rootfs: Rootfs, python: PythonEnvironment | None, environment: Mapping[str, str], labels: Mapping[str, str]
 ) -> Gpu:
-    """What the image is built for: the word of its framework counts most, then variables, labels and files.
+    """The GPU that the image is built for: its framework decides first, then variables, labels and files.
 
-    `none` where nothing speaks of a GPU. Raises ImageError for a damaged image.
+    `none` if nothing indicates a GPU. Raises ImageError for a damaged image.
     """
     packages = python.packages if python else {}
     found = [*_of_packages(rootfs, python), *_of_variables(environment), *_of_labels(labels), *_of_files(rootfs)]
     if not found:
         built = (f"the package {name} {version}" for name, version in packages.items() if version.endswith("+cpu"))
-        return Gpu("none", "", next(built, "nothing in the image speaks of CUDA or ROCm"))
+        return Gpu("none", "", next(built, "nothing in the image indicates CUDA or ROCm"))
     first = found[0]
     # the directory of ROCm says all of its version, a framework often less
     same = [one for one in found if one.accelerator == first.accelerator and one.version]
@@ -50,7 +50,7 @@ def _of_packages(rootfs: Rootfs, python: PythonEnvironment | None) -> Iterator[G
         return
     for library in python.libraries:
         for kind, version in _TORCH.findall(rootfs.read(f"{library}/torch/version.py", 1 << 16)):
-            yield Gpu(_kind(kind), _short(version), f"torch/version.py says {kind} {version}")
+            yield Gpu(_kind(kind), _short(version), f"torch/version.py has {kind} {version}")
     for name, version in python.packages.items():
         if local := _LOCAL.search(version):
             yield Gpu(_kind(local[1]), _pip_version(local[1], local[2]), f"the package {name} {version}")
@@ -88,12 +88,12 @@ def _kind(text: str) -> Accelerator:
 
 
 def _short(text: str) -> str:
-    """The first version number in `text`, at most three parts of it; of 6.2.41133 (HIP's own) two."""
+    """The first version number in `text`, at most three parts; for 6.2.41133 (HIP's own) two."""
     found = _SHORT.search(text)
     parts = found[0].split(".") if found else []
     return ".".join(parts[:2] if parts and len(parts[-1]) > 3 else parts)
 
 
 def _pip_version(kind: str, text: str) -> str:
-    """`cu126` is CUDA 12.6; `rocm6.2.4` is what it says."""
+    """The version in a local version: `cu126` is CUDA 12.6, `rocm6.2.4` is ROCm 6.2.4."""
     return f"{text[:-1]}.{text[-1]}" if kind == "cu" and text.isdecimal() and len(text) >= 3 else _short(text)

@@ -1,4 +1,4 @@
-"""The names that mean a program of the host to everybody who types them: a wrapper must not hide it unasked."""
+"""The names of common host programs, which a wrapper must not hide unless the user asks for it."""
 
 _SHELLS = "sh bash dash ash zsh ksh mksh csh tcsh fish busybox env login su sudo doas newgrp sg passwd"
 _POSIX = (

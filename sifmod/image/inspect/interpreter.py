@@ -1,4 +1,4 @@
-"""One Python interpreter of an image: its version, its prefix, and where it looks for packages; read from files alone.
+"""A Python interpreter of an image: its version, prefix and package directories, read from files only.
 
 CPython finds its prefix by the place of the program, links followed, or by a `pyvenv.cfg` beside it; see its
 Modules/getpath.py. Its `site` decides the rest. Debian's has `dist-packages`, and `/usr/local` in front; Red Hat's has
@@ -23,9 +23,9 @@ _MOST_PATHS = 1000  # lines of a .pth file
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python. `version` is 3.11 or the like, "" where nothing says it; `libraries` are as in its `sys.path`.
+    """A Python. `version` is like 3.11, "" if unknown; `libraries` are as in its `sys.path`.
 
-    `library` is the one of these where pip puts packages, "" where it is not known. It alone need not exist.
+    `library` is the one where pip installs packages, "" if unknown. Only this one may be missing.
     """
 
     program: str  # links followed
@@ -36,7 +36,7 @@ class Interpreter:
 
 
 def read_interpreter(rootfs: Rootfs, program: str, first: Iterable[str] = ()) -> Interpreter:
-    """What starting `program` is, which may be a link; `first` are directories that PYTHONPATH names.
+    """The interpreter that `program`, perhaps a link, starts; `first` are the directories in PYTHONPATH.
 
     Raises ImageError for a damaged image.
     """
@@ -65,7 +65,7 @@ def read_interpreter(rootfs: Rootfs, program: str, first: Iterable[str] = ()) ->
 
 
 def _venv(rootfs: Rootfs, program: str) -> tuple[dict[str, str], str]:
-    """What the `pyvenv.cfg` above or beside the program says, and the directory of the venv; ({}, "") elsewhere."""
+    """The `pyvenv.cfg` above or beside the program, and the directory of the venv; ({}, "") outside of one."""
     for directory in (dirname(dirname(program)), dirname(program)):
         if text := rootfs.read(f"{directory}/pyvenv.cfg", 1 << 16):
             return {key.lower(): value for key, value in _SETTING.findall(text)}, directory
@@ -73,7 +73,7 @@ def _venv(rootfs: Rootfs, program: str) -> tuple[dict[str, str], str]:
 
 
 def _base(rootfs: Rootfs, real: str, settings: dict[str, str]) -> str:
-    """The program that a venv was made with."""
+    """The program that created a venv."""
     home = settings.get("home", "")
     names = (basename(real), "python3", "python")
     return next((path for name in names if rootfs.is_program(path := f"{home}/{name}")), real)
@@ -113,7 +113,7 @@ def _version(rootfs: Rootfs, real: str, prefix: str, settings: dict[str, str]) -
 
 
 def _site(rootfs: Rootfs, prefix: str, version: str) -> tuple[list[str], str] | None:
-    """Where `site` looks, and where pip puts packages; None without a standard library, for then nothing is known."""
+    """The directories of `site`, and the one where pip installs; None (unknown) without a standard library."""
     above = _stdlibs(rootfs, prefix).get(version)
     text = rootfs.read(f"{above}/python{version}/site.py", _LARGEST) if above else ""
     if not text:  # it may be in a zip, or compiled; these directories are Debian's alone
@@ -132,7 +132,7 @@ def _site(rootfs: Rootfs, prefix: str, version: str) -> tuple[list[str], str] | 
 
 
 def _distinct(rootfs: Rootfs, places: Iterable[str], library: str) -> dict[str, str]:
-    """The directories of these that are there, `library`, and those that `.pth` files name; by path, links followed."""
+    """The existing ones of these directories, `library`, and those in `.pth` files; by path, links followed."""
     found: dict[str, str] = {}
     for place in places:
         for each in (place, *_paths(rootfs, place)):
@@ -142,7 +142,7 @@ def _distinct(rootfs: Rootfs, places: Iterable[str], library: str) -> dict[str, 
 
 
 def _paths(rootfs: Rootfs, library: str) -> Iterator[str]:
-    """The directories that the `.pth` files in a directory of packages name."""
+    """The directories in the `.pth` files of a package directory."""
     for name in rootfs.entries(library):
         if name.endswith(".pth"):
             for line in rootfs.read(f"{library}/{name}", 1 << 20).splitlines()[:_MOST_PATHS]:

@@ -1,7 +1,7 @@
 """The inventory of an image: its Python distributions, conda, Debian and RPM packages, read without starting it.
 
-Every directory is looked through for them, since a venv may be anywhere, but for what is inside of distributions and
-for the caches of conda and pip. A package that brings others within itself (`_vendor`) counts as one.
+Every directory is searched, since a venv may be anywhere, except the insides of distributions and the caches of conda
+and pip. A package that contains others (`_vendor`) counts as one.
 """
 
 import json
@@ -36,10 +36,10 @@ _STATUS_FILE, _STATUS_FILES = b"var/lib/dpkg/status", b"var/lib/dpkg/status.d"
 
 
 def read_inventory(path: Path) -> Inventory:
-    """The packages in the SIF at `path`; of a damaged one what could be read, with a note.
+    """The packages in the SIF at `path`; for a damaged one the readable part, with a note.
 
-    Takes a minute at most, and memory within bounds, whatever the image says. Raises ImageError for what is no SIF or
-    has a file system that cannot be read here, FetchError or PermissionsError where the file cannot be read.
+    Takes at most a minute and bounded memory for any image. Raises ImageError unless it is a SIF with a readable file
+    system, FetchError or PermissionsError if the file cannot be read.
     """
     found, ended = Found(), ""
     with open_rootfs(path, read_sif(path)) as rootfs:
@@ -100,7 +100,7 @@ def _text(path: bytes) -> str:
 
 
 def _place(library: str) -> str:
-    """The directory of the Python whose packages are in `library`; that itself where it is none of a Python's."""
+    """The directory of the Python whose packages are in `library`; `library` itself if it belongs to no Python."""
     return _LIBRARY.sub("", library) or "/"
 
 
@@ -113,7 +113,7 @@ def _add_distribution(reader: SquashfsReader, stat: Stat, path: bytes, found: Fo
 
 
 def _metadata(reader: SquashfsReader, stat: Stat) -> bytes:
-    """What is in a distribution's METADATA or PKG-INFO, up to its description; an egg-info may be a file itself."""
+    """A distribution's METADATA or PKG-INFO, up to its description; an egg-info may be a file itself."""
     if stat.kind == "f" and stat.size <= 1 << 20:  # else an egg that is a zip
         return reader.head(stat, _HEADER)
     for names in _METADATA if stat.kind == "d" else ():
@@ -126,7 +126,7 @@ def _metadata(reader: SquashfsReader, stat: Stat) -> bytes:
 
 
 def _fields(metadata: bytes) -> Callable[[str], str]:
-    """What follows on `Name:` or the like in the header; "" where that is not there, or goes on in the next line."""
+    """The value of a header field such as `Name:`; "" if it is missing, or continues on the next line."""
     header = re.split(r"\r?\n\r?\n", metadata.decode("utf-8", "replace"), maxsplit=1)[0]
 
     def field(name: str) -> str:
@@ -137,7 +137,7 @@ def _fields(metadata: bytes) -> Callable[[str], str]:
 
 
 def _licence(said: Callable[[str], str]) -> str:
-    """The expression of PEP 639, a name, or a classifier; a whole text is none."""
+    """The expression of PEP 639, a name, or a classifier; "" for a whole licence text."""
     if expression := said("License-Expression:"):
         return expression
     licence = said("License:")
@@ -147,7 +147,7 @@ def _licence(said: Callable[[str], str]) -> str:
 
 
 def _add_conda(data: bytes, path: bytes, found: Found) -> Package:
-    """What conda has noted of a package; its file is called name-version-build."""
+    """The package in a file of conda, which is named name-version-build."""
     prefix, _, name = _text(path).removesuffix(".json").rpartition("/conda-meta/")
     package, _, rest = name.rpartition("-")[0].rpartition("-")
     licence = _LICENCE.search(data)

@@ -1,6 +1,6 @@
-"""The MPI library of an image, read from its files: its kind, its ABI, and how `srun` must start what uses it.
+"""The MPI library of an image, read from its files: its kind, its ABI, and how `srun` must start its programs.
 
-What a shared library says to the loader is in its dynamic section (System V ABI, chapter 5).
+A shared library's data for the loader is in its dynamic section (System V ABI, chapter 5).
 """
 
 import re
@@ -36,14 +36,14 @@ _USUAL = (
 
 
 class Dynamic(NamedTuple):
-    """A library's name for the loader, "" where it has none, and the names of those it needs."""
+    """A library's soname, "" if it has none, and the names of the libraries it needs."""
 
     soname: str
     needed: tuple[str, ...]
 
 
 def read_dynamic(data: bytes) -> Dynamic | None:
-    """The dynamic section of a 64-bit little-endian ELF file; None for what is none, is cut off or makes no sense."""
+    """The dynamic section of a 64-bit little-endian ELF file; None for anything else, also truncated or invalid."""
     if data[:6] != b"\x7fELF\x02\x01":
         return None
     try:
@@ -65,7 +65,7 @@ def read_dynamic(data: bytes) -> Dynamic | None:
 
 
 class Mpi(NamedTuple):
-    """An MPI library, in texts, as a receipt keeps them."""
+    """An MPI library, as texts for a receipt."""
 
     kind: str  # of KINDS
     version: str  # as far as its files tell: 4.1, or ""
@@ -76,12 +76,12 @@ class Mpi(NamedTuple):
     library_path: str = ""  # the image's own LD_LIBRARY_PATH
 
     def __str__(self) -> str:
-        """For people: `Open MPI 4.1`."""
+        """The name for messages: `Open MPI 4.1`."""
         return f"{KINDS[self.kind][0]} {self.version}".rstrip()
 
     @property
     def abi(self) -> str:
-        """Whose binaries it serves: `mpich` (3.1 and later), `openmpi` and its major version; "" for none known."""
+        """The ABI: `mpich` (3.1 and later), or `openmpi` and its major version; "" if unknown."""
         if self.kind == "openmpi":
             major = self.version.partition(".")[0]
             return f"openmpi {major}" if major else ""

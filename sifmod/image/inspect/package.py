@@ -15,7 +15,7 @@ _LETTERS = 200  # of a name or a licence
 
 
 class Package(NamedTuple):
-    """One package. `place` is the directory of the Python, venv or conda that it belongs to; / for the system's."""
+    """One package. `place` is the directory of its Python, venv or conda; / for the system's."""
 
     kind: PackageKind
     name: str
@@ -28,7 +28,7 @@ class Package(NamedTuple):
 class Inventory:
     """The packages of an image, sorted; `system` as `debian-12`, by its os-release.
 
-    It is not `complete` where one of the bounds was met, which is among the notes.
+    It is not `complete` if a limit was reached, which a note says.
     """
 
     packages: tuple[Package, ...]
@@ -38,21 +38,21 @@ class Inventory:
 
 
 class TooMuchError(Exception):
-    """A bound was met; what was found until then counts."""
+    """A limit was reached; the packages found until then count."""
 
 
 class Found:
-    """What is found, package by package, within the bounds: an image of anybody's may be made to hurt."""
+    """Collects packages within limits, because an image may be malicious."""
 
     def __init__(self) -> None:
-        """Nothing yet; the time runs from now."""
+        """Start without packages, and start the clock."""
         self.notes: list[str] = []
         self._packages: dict[Package, None] = {}
         self._entries = 0
         self._end = time.monotonic() + _LONGEST
 
     def add(self, package: Package) -> Package:
-        """Take one, with its texts made printable, and give it so; what has no name or no version is none."""
+        """Add a package, with printable texts, and return it; None without a name or a version."""
         kind, *texts = package
         printable = Package(kind, *(line(text.strip(), _LETTERS) for text in texts))
         if package.name and package.version:
@@ -67,7 +67,7 @@ class Found:
         self._packages.pop(package, None)
 
     def step(self) -> None:
-        """One more entry was looked at."""
+        """Count one more visited entry."""
         self._entries += 1
         if self._entries % 1024 == 0:
             self.check()
@@ -75,7 +75,7 @@ class Found:
             raise TooMuchError(f"it has more files than {bound('image_files')}")
 
     def check(self) -> None:
-        """Raise TooMuchError where the time is over."""
+        """Raise TooMuchError if the time is over."""
         if self.late:
             raise TooMuchError(f"reading it takes more than {_LONGEST:g} seconds")
 
@@ -85,7 +85,7 @@ class Found:
         return time.monotonic() > self._end
 
     def inventory(self, system: str, ended: str) -> Inventory:
-        """All of it; `ended` says which bound was met, "" for none."""
+        """The result; `ended` is the limit that was reached, or ""."""
         notes = (*self.notes, *([f"{ended}: the rest is not listed"] if ended else []))
         packages = tuple(sorted(self._packages))
         return Inventory(packages, line(system, _LETTERS), tuple(line(note) for note in notes), not ended)

@@ -22,11 +22,11 @@ _ACTIVATE = re.compile(r"(?:source|\.)\s+(/[^\s;&|]*)/bin/activate(?:\s+([A-Za-z
 
 @dataclass(frozen=True)
 class PythonEnvironment:
-    """One place with a Python: `directory` is its prefix.
+    """A Python environment: `directory` is its prefix.
 
-    A conda environment has the `prefix` and the `env` by which conda knows it. A `prefix` environment is any other
-    directory that needs only its bin in PATH; the `system` one is there without anything. `packages` maps normalized
-    names to versions. `version` is 3.11 or the like, "" where it was not found.
+    A conda environment has the `prefix` and the `env` that conda knows it by. A `prefix` environment is any other
+    directory that only needs its bin in PATH; the `system` one needs nothing. `packages` maps normalized names to
+    versions. `version` is like 3.11, "" if unknown.
     """
 
     kind: Kind
@@ -40,12 +40,12 @@ class PythonEnvironment:
 
 
 def normalized(name: str) -> str:
-    """A distribution's name as PEP 503 spells it."""
+    """A distribution's name, normalized as in PEP 503."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def distribution(entry: str) -> tuple[str, str] | None:
-    """The name and the version that the name of a `.dist-info` or `.egg-info` tells; None for any other name."""
+    """Name and version from the name of a `.dist-info` or `.egg-info`; None for any other name."""
     match = _DIST.fullmatch(entry)
     return (match["name"], match["version"]) if match else None
 
@@ -59,7 +59,7 @@ def activated_environment(command: str) -> str:
 
 
 def find_environments(rootfs: Rootfs, environment: Mapping[str, str]) -> tuple[PythonEnvironment, ...]:
-    """Every environment: first what the image's variables and PATH name, then the usual places, the system's last.
+    """Every environment: first those in the image's variables and PATH, then the usual locations, the system's last.
 
     `environment` is the image's. Raises ImageError for a damaged image.
     """
@@ -71,7 +71,7 @@ def find_environments(rootfs: Rootfs, environment: Mapping[str, str]) -> tuple[P
 
 
 def python_in(rootfs: Rootfs, directory: str) -> str:
-    """The program that `python3` is in the `bin` of a directory, else the one that `python` is; "" without them."""
+    """The program of `python3`, or else `python`, in the `bin` of a directory; "" without them."""
     programs = (f"{directory}/bin/{name}" for name in ("python3", "python"))
     return next(filter(rootfs.is_program, programs), "")
 
@@ -97,9 +97,9 @@ def _candidates(rootfs: Rootfs, environment: Mapping[str, str]) -> Iterator[str]
 
 
 def environment_of(rootfs: Rootfs, program: str, environment: Mapping[str, str]) -> PythonEnvironment | None:
-    """The environment that a program belongs to; None for "", and for a place that an easyconfig may not name.
+    """The environment of a program; None for "", and for a path that an easyconfig may not name.
 
-    `environment` is the image's: its PYTHONPATH counts.
+    `environment` is the image's: its PYTHONPATH is used.
     """
     if not program:
         return None

@@ -1,4 +1,4 @@
-"""A Rootfs: the files of an image, looked at without starting it. Links are followed inside the image only."""
+"""A Rootfs: the files of an image, read without starting it. Links are only followed inside the image."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -26,9 +26,9 @@ _MOST_LINKS = 40  # followed on the way of one path, as Linux does
 def tree_digest(path: Path) -> str:
     """The SHA-256, as hexadecimal, of the root file system of the SIF at `path`; reads all of it.
 
-    Definition and labels are left out, so that the same image has the same digest wherever it was fetched.
+    Definition and labels are excluded, so that the same image has the same digest wherever it was fetched.
 
-    Raises ImageError for a SIF that is damaged or whose file system is no squashfs.
+    Raises ImageError for a SIF that is damaged or whose file system is not a squashfs.
     """
     with open_rootfs(path, read_sif(path)) as rootfs:
         found = (rootfs.reader.lookup(name, follow=False) for name in _WHENCE)
@@ -36,9 +36,9 @@ def tree_digest(path: Path) -> str:
 
 
 class Rootfs:
-    """Answers about absolute paths; what is not there is empty or False. Every method raises ImageError for damage.
+    """Answers for absolute paths; empty or False for missing ones. Every method raises ImageError for damage.
 
-    `reader` is for what walks through all of it.
+    `reader` is for code that walks through all files.
     """
 
     def __init__(self, reader: SquashfsReader) -> None:
@@ -63,21 +63,21 @@ class Rootfs:
             yield from ((os.fsdecode(name), reference) for name, reference in self.reader.entries(found))
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a directory, or a link to one."""
+        """Whether it is a directory, or a link to one."""
         found = self.reader.lookup(path)
         return found is not None and found.kind == "d"
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a regular file, or a link to one."""
+        """Whether it is a regular file, or a link to one."""
         found = self.reader.lookup(path)
         return found is not None and found.kind == "f"
 
     def is_program(self, path: str) -> bool:
-        """Whether there is an executable file, or a link to one."""
+        """Whether it is an executable file, or a link to one."""
         return _is_program(self.reader.lookup(path))
 
     def resolved(self, path: str) -> str:
-        """The path with every link on the way followed inside the image; "" where it leads to nothing."""
+        """The path with every link followed inside the image; "" if the target does not exist."""
         todo, way, links = path.split("/")[::-1], list[str](), 0
         while todo:
             if (name := todo.pop()) in ("", "."):
@@ -107,9 +107,9 @@ class Rootfs:
 
 @contextmanager
 def open_rootfs(path: Path, info: SifInfo) -> Iterator[Rootfs]:
-    """The files of the SIF at `path`, whose checked header is `info`, as long as the block lasts.
+    """The files of the SIF at `path`, whose checked header is `info`, for the duration of the block.
 
-    Raises ImageError where its file system is damaged or is none that can be read here.
+    Raises ImageError if its file system is damaged or unsupported.
     """
     with reading(path), path.open("rb") as file:
         yield Rootfs(SquashfsReader(file, info.primary.offset, info.primary.size))
@@ -120,12 +120,12 @@ def _is_program(stat: Stat | None) -> bool:
 
 
 def search_path(path: str) -> tuple[str, ...]:
-    """The absolute directories of a PATH, in order and once each; the usual ones where it names none."""
+    """The absolute directories of a PATH, in order and once each; the usual ones if it has none."""
     found = (directory.rstrip("/") or "/" for directory in path.split(":") if directory.startswith("/"))
     return tuple(dict.fromkeys(found)) or USUAL_PATH
 
 
 def find_command(rootfs: Rootfs, name: str, directories: Iterable[str]) -> str:
-    """The path that `name` stands for in `directories`; "" where none of them has it. An absolute name is looked at."""
+    """The path of `name` in the first of `directories` that has it, or ""; an absolute name is only checked."""
     candidates = [name] if name.startswith("/") else [f"{directory}/{name}" for directory in directories]
     return next((path for path in candidates if rootfs.is_program(path)), "")

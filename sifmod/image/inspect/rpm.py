@@ -1,6 +1,6 @@
 """The packages of an RPM database: SQLite (since RPM 4.16), ndb (SUSE), or a hash of Berkeley DB (RHEL 8 and before).
 
-Each keeps one header of RPM a package; the layouts are those of rpm's own sources and of Berkeley DB 5.3.
+Each has one RPM header per package; the layouts are from the sources of rpm and Berkeley DB 5.3.
 """
 
 import struct
@@ -28,7 +28,7 @@ _HASH_MAGIC, _OFF_PAGE, _HASH_PAGES, _OVERFLOW = 0x061561, 3, (2, 13), 7  # of B
 
 
 def add_rpms(pieces: Iterable[bytes | int], size: int, found: Found) -> None:
-    """Take the packages of the database whose data these pieces are; what cannot be read is a note."""
+    """Add the packages of the database with this data; an unreadable one gives a note."""
     if size > _LARGEST:
         found.notes.append(f"the rpm packages cannot be read: their database has {size} bytes")
         return
@@ -58,7 +58,7 @@ def _headers(file: IO[bytes], found: Found) -> Iterator[bytes]:
     elif start[12:16] == struct.pack("<I", _HASH_MAGIC):
         yield from _of_hash(file, start, found)
     else:
-        raise ValueError("their database has a form that is not known here")
+        raise ValueError("their database has an unknown format")
 
 
 def _at(file: IO[bytes], offset: int, size: int) -> bytes:
@@ -85,7 +85,7 @@ def _of_sqlite(path: Path, found: Found) -> Iterator[bytes]:
 
 
 def _of_ndb(file: IO[bytes], found: Found) -> Iterator[bytes]:
-    """Pages of slots, of which each tells where the header of a package is, in blocks of 16 bytes."""
+    """Pages of slots; each slot has the position of a package's header, in blocks of 16 bytes."""
     (pages,) = struct.unpack("<I", _at(file, 12, 4))
     for offset in range(32, min(pages, 1 << 14) * 4096, 16):
         found.check()
@@ -99,7 +99,7 @@ def _of_ndb(file: IO[bytes], found: Found) -> Iterator[bytes]:
 
 
 def _of_hash(file: IO[bytes], start: bytes, found: Found) -> Iterator[bytes]:
-    """The values of a hash: keys and values take turns on a page; a value as large as a header has pages of its own."""
+    """The values of a hash: keys and values alternate on a page; a value as large as a header has its own pages."""
     size, last = struct.unpack_from("<I", start, 20)[0], struct.unpack_from("<I", start, 32)[0]
     if not 512 <= size <= 65536:
         raise ValueError("their Berkeley DB is damaged")
@@ -130,10 +130,10 @@ def _chained(file: IO[bytes], size: int, place: tuple[int, int], found: Found) -
 
 
 def _package(header: bytes) -> Package | None:
-    """The package whose header this is: an index of tags, and the data that they lead to. None for a key."""
+    """The package of this header, which is an index of tags and their data. None for a key."""
     count, size = struct.unpack_from(">II", header)
     if not count <= len(header) // 16:
-        raise ValueError("a header of rpm is damaged")
+        raise ValueError("an rpm header is damaged")
     data = header[8 + 16 * count :][:size]
     said: dict[int, str] = {}
     for tag, kind, offset, _ in struct.iter_unpack(">IIII", header[8 : 8 + 16 * count]):

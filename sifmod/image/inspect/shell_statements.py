@@ -1,6 +1,6 @@
-"""A shell script taken apart into statements, as far as that is needed to know the variables that it sets.
+"""Parse a shell script into statements, as far as needed to know the variables that it sets.
 
-What is not understood keeps its text. A script in which even the end of a statement cannot be found is refused.
+A statement that is not understood keeps its text. A script where even the end of a statement is unclear is refused.
 """
 
 import re
@@ -29,7 +29,7 @@ _END = frozenset(("return", "exit", "exec", "set", "shopt", "trap", "break", "co
 
 @dataclass(frozen=True)
 class Statement:
-    """The words of a simple command that always runs; none for any other statement, of which the tokens are known."""
+    """The words of a simple command that always runs; none for any other statement, which only has tokens."""
 
     tokens: tuple[str, ...]
     words: tuple[Word, ...] = ()
@@ -43,7 +43,7 @@ class _Token:
 
 
 def statements(script: str) -> Iterator[Statement]:
-    """The statements of `script` in their order. Raises NotUnderstoodError before the first one."""
+    """The statements of `script` in order. Raises NotUnderstoodError before the first one."""
     found: list[_Token] = []
     depth: list[str] = []
     begins, in_pattern = True, False
@@ -86,7 +86,7 @@ def statements(script: str) -> Iterator[Statement]:
 
 
 def _statement(tokens: list[_Token]) -> Iterator[Statement]:
-    """The commands of a line, where `&&` joins those that cannot fail; else all of it as one that is not understood."""
+    """The commands of a line, if `&&` only joins ones that cannot fail; else the line as one not understood."""
     if not tokens:
         return
     whole = tuple(token.text for token in tokens)
@@ -107,18 +107,18 @@ def _statement(tokens: list[_Token]) -> Iterator[Statement]:
 
 
 def is_name(text: str) -> bool:
-    """Whether it can be a variable's."""
+    """Whether it can be a variable's name."""
     return bool(_NAME.fullmatch(text))
 
 
 def rough_tokens(script: str) -> list[str]:
-    """The tokens of a script that is not understood, as far as blanks and operators tell."""
+    """The tokens of a script that is not understood, split at blanks and operators."""
     return re.findall(r"[\n;&|()]|[^\s;&|()]+", script)
 
 
 @dataclass
 class Effects:
-    """What a statement may do to variables, whether it is run or not."""
+    """The possible effects of a statement on variables, whether it is run or not."""
 
     names: set[str] = field(default_factory=set)  # that it may set or unset
     exported: set[str] = field(default_factory=set)
@@ -128,7 +128,7 @@ class Effects:
 
 
 def effects(tokens: Iterable[str]) -> Effects:
-    """What the commands among `tokens` may do."""
+    """The possible effects of the commands among `tokens`."""
     found, command, begins = Effects(), list[str](), True
     for text in (*tokens, "\n"):
         found.names.update(_SET_IN_BRACES.findall(text))

@@ -1,4 +1,4 @@
-"""The words of a shell script: quotes, what is expanded in them, and what only a shell can compute."""
+"""The words of a shell script: quotes, expansions, and values that only a shell can compute."""
 
 import re
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ _DEEPEST = 8  # quotes in braces in quotes
 
 
 class NotUnderstoodError(Exception):
-    """Where the statements of a script end cannot be said."""
+    """The ends of a script's statements are unclear."""
 
 
 @dataclass(frozen=True)
 class Variable:
-    """`$name`, or `${name…}` with one of :- - :+ + and the word behind it."""
+    """`$name`, or `${name…}` with one of :- - :+ + and the word after it."""
 
     name: str
     operator: str = ""
@@ -26,7 +26,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Unknown:
-    """What only a shell can compute; `command`: it runs one."""
+    """A value that only a shell can compute; `command`: with a command."""
 
     command: bool = False
 
@@ -45,13 +45,13 @@ class Word:
 
 
 class WordReader:
-    """Where the reading of a script is."""
+    """The position of the reader in a script."""
 
     def __init__(self, script: str) -> None:
         self.script, self.at = script, 0
 
     def skip_blanks(self) -> bool:
-        """Go to the next token; False at the end. A comment is none, nor is a line's end that is escaped."""
+        """Go to the next token; False at the end. Comments and escaped line ends are not tokens."""
         script = self.script
         while self.at < len(script):
             if script[self.at] in " \t":
@@ -87,7 +87,7 @@ class WordReader:
         return Word(self.script[begin : self.at], value, name, operator)
 
     def parts(self, ends: str, depth: int, *, tildes: bool = False) -> Iterator[Part]:
-        """What stands outside of quotes, up to one of `ends`."""
+        """Text outside of quotes, up to one of `ends`."""
         begin = self.at
         while self.at < len(self.script) and (letter := self.script[self.at]) not in ends:
             if letter == "\\":
@@ -113,7 +113,7 @@ class WordReader:
         return self.script[begin : self.at - 1]
 
     def quoted(self, end: str, depth: int) -> Iterator[Part]:
-        """What stands in double quotes, or behind an operator in braces within them."""
+        """Text in double quotes, or after an operator in braces within them."""
         if depth > _DEEPEST:
             raise NotUnderstoodError
         while not self.script.startswith(end, self.at):
@@ -137,7 +137,7 @@ class WordReader:
         self.at += 1
 
     def other(self, depth: int, *, quoted: bool) -> Iterator[Part]:
-        """One letter, or what begins with it."""
+        """One character, or the construct that starts with it."""
         script, letter = self.script, self.script[self.at]
         following = script[self.at + 1 : self.at + 2]
         if letter == "`":
@@ -195,7 +195,7 @@ class WordReader:
         yield Variable(found[0], operator[0], word)
 
     def skip_command(self) -> None:
-        """Go behind the `)` of `$(…)` or `$((…))`. What may hold one that ends nothing is refused."""
+        """Go past the `)` of `$(…)` or `$((…))`. Refuses text that may contain an unrelated one."""
         depth = 1
         while depth:
             letter = self.script[self.at : self.at + 1]

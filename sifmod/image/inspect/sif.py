@@ -1,4 +1,4 @@
-"""A SIF described without starting it: from its descriptors, the documents in it and the files in its root."""
+"""Describe a SIF without starting it: from its descriptors, its documents and the files in its root."""
 
 import json
 import re
@@ -34,7 +34,7 @@ _OF_THE_RUNTIME = re.compile(r"(01-base|94-appsbase|95-apps|99-base|99-runtimeva
 
 @dataclass
 class Documents:
-    """What is found, document by document."""
+    """Collects the description, document by document."""
 
     deffile: str = ""
     labels: dict[str, str] = field(default_factory=dict)
@@ -47,23 +47,26 @@ class Documents:
 
     @cached_property
     def environment(self) -> ScriptedEnvironment:
-        """The config's variables, and what the scripts of the image add, in the order in which a runtime reads them."""
+        """The config's variables, and those of the image's scripts, in the order in which a runtime reads them."""
         config = self.config.env if self.config else ()
         return read_scripts(self.scripts, dict(text.partition("=")[::2] for text in config))
 
 
 def describe_sif(path: Path, name: str = "") -> ImageDescription:
-    """What the SIF at `path`, called `name` in messages, says. Reads little of it, however large it is.
+    """The metadata of the SIF at `path`, called `name` in messages. Reads little of it, however large it is.
 
-    Raises ImageError for what is no SIF, PermissionsError or FetchError where it cannot be read. A file system in it
-    that cannot be read is a note of the description.
+    Raises ImageError unless it is a SIF, PermissionsError or FetchError if it cannot be read. An unreadable file system
+    in it gives a note.
     """
     info = read_sif(path, name)
     return _description(path, info, read_documents(path, info))
 
 
 def read_documents(path: Path, info: SifInfo) -> Documents:
-    """What the documents in the SIF at `path`, whose checked header is `info`, say. Raises as `describe_sif` does."""
+    """The metadata in the documents of the SIF at `path`, whose checked header is `info`.
+
+    Raises like `describe_sif`.
+    """
     found = Documents()
     with reading(path), path.open("rb") as file:
         for entry in info.descriptors[: _MOST_DOCUMENTS * 4]:
@@ -102,7 +105,7 @@ def _description(path: Path, info: SifInfo, found: Documents) -> ImageDescriptio
 
 
 def _take(found: Documents, kind: int, raw: bytes) -> None:
-    """Note what one data object says; what cannot be read says nothing."""
+    """Add the metadata of one data object; an unreadable one is ignored."""
     if kind == DEFFILE:
         found.deffile = found.deffile or raw.rstrip(b"\0").decode("utf-8", "replace")
         return
@@ -152,7 +155,7 @@ def _part(entry: SifObject) -> str:
 
 
 def _origin(deffile: str) -> str:
-    """`docker://…` and the like, from the first lines of a definition."""
+    """The source, such as `docker://…`, from the first lines of a definition."""
     found = re.findall(r"(?im)^[ \t]*(bootstrap|from)[ \t]*:[ \t]*(\S.*)$", deffile[:8192])
     said = {key.lower(): value.strip() for key, value in reversed(found)}
     bootstrap, source = said.get("bootstrap", ""), said.get("from", "")

@@ -1,4 +1,4 @@
-"""Which of an image's Python environments its software is in: the one answer for commands, recipes and `sifmod new`."""
+"""Choose the Python environment of an image's software: the same for commands, recipes and `sifmod new`."""
 
 from sifmod.image.inspect.python_environments import PythonEnvironment
 
@@ -23,12 +23,12 @@ _PLAIN = {"pip", "setuptools", "wheel", "distlib", "packaging", "six", "distro-i
 
 
 def is_framework(package: str) -> bool:
-    """Whether a normalized distribution name is of one of the frameworks that images are made for."""
+    """Whether a normalized distribution name is that of a framework that images are built for."""
     return any(package in names for _, names, _ in FRAMEWORKS)
 
 
 def is_bare(environment: PythonEnvironment) -> bool:
-    """Whether it is a system's own Python that has nothing but itself."""
+    """Whether it is a system's own Python without other packages."""
     return environment.kind == "system" and not set(environment.packages) - _PLAIN
 
 
@@ -37,7 +37,7 @@ def software_environment(
 ) -> PythonEnvironment | None:
     """The environment of an image's software: with a framework in it, else the `first` in PATH, else the first of all.
 
-    A system's own Python that has nothing but itself comes last.
+    A system's own Python without other packages comes last.
     """
     if found := next((one for one in environments if any(map(is_framework, one.packages))), None):
         return found

@@ -1,4 +1,4 @@
-"""The files in a tar archive, read in place; a compressed one is unpacked to a plain one first."""
+"""The files in a tar archive, read in place; a compressed archive is unpacked first."""
 
 import posixpath
 import tarfile
@@ -19,8 +19,8 @@ _MOST_LINKS = 8  # to links
 def open_archive(path: Path, workspace: Path | None) -> Files:
     """The archive at `path`.
 
-    A compressed one (gzip, zstd, xz, bzip2) is unpacked to `workspace`/archive.tar, which must stay while its files
-    are used. Raises FetchError where there is none, ImageError for what is no complete archive, NoSpaceError.
+    A compressed one (gzip, zstd, xz, bzip2) is unpacked to `workspace`/archive.tar, which must stay while its files are
+    used. Raises FetchError if it is missing, ImageError if it is incomplete or not an archive, NoSpaceError.
     """
     path = path.absolute()
     if not path.is_file():
@@ -29,7 +29,7 @@ def open_archive(path: Path, workspace: Path | None) -> Files:
         if not is_compressed(file.read(HEAD)):
             return _files(path, path)
         if workspace is None:
-            raise FetchError(f"{path} is compressed, and there is no place to unpack it to", "unpack it first")
+            raise FetchError(f"{path} is compressed, and there is no directory to unpack it to", "unpack it first")
         file.seek(0)
         target = workspace / "archive.tar"
         try:
@@ -41,7 +41,7 @@ def open_archive(path: Path, workspace: Path | None) -> Files:
 
 
 def _files(path: Path, tar: Path) -> Files:
-    """What is in the archive at `path`; of two files with one name the last, links within the archive followed."""
+    """The files of the archive at `path`: the last one of each name, with links inside the archive followed."""
     found: dict[str, Stored | str] = {}  # of a link the name that it leads to
     try:
         with reading(path), open_tar(tar) as opened:
@@ -61,7 +61,7 @@ def _files(path: Path, tar: Path) -> Files:
                 elif member.isreg():
                     found[name] = Stored(tar, member.offset_data, member.size)
     except RefusedMemberError as error:
-        raise ImageError(f"{path} is not read: {plain(str(error))}") from error
+        raise ImageError(f"{path} was refused: {plain(str(error))}") from error
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         raise ImageError(f"{path} is not a complete tar archive: {plain(str(error))}") from error
 

@@ -1,4 +1,4 @@
-"""Content: a JSON object from outside, bounded, and every value asked for by its type."""
+"""Content: an untrusted JSON object, limited in size, with values that are accessed by their type."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ LARGEST = 4 << 20  # bytes of a manifest, an index or a config; registries refus
 
 
 class Content:
-    """A JSON object called `name` in messages. Every method raises ImageError where the value is of another type."""
+    """A JSON object called `name` in messages. Every method raises ImageError for a value of another type."""
 
     def __init__(self, name: str, content: Mapping[str, object]) -> None:
         self.name = name
@@ -22,11 +22,11 @@ class Content:
         return iter(self._content)
 
     def text(self, key: str) -> str:
-        """A string; "" where there is none. A lone surrogate becomes U+FFFD, as in Go."""
+        """A string; "" if missing. A lone surrogate is replaced by U+FFFD, as in Go."""
         return self._text(key, self._content.get(key))
 
     def number(self, key: str) -> int:
-        """A whole number; -1 where there is none."""
+        """An integer; -1 if missing."""
         value = self._content.get(key)
         if value is None:
             return -1
@@ -35,7 +35,7 @@ class Content:
         return value
 
     def child(self, key: str) -> "Content":
-        """An object; an empty one where there is none."""
+        """An object; empty if missing."""
         return self._object(key, self._content.get(key))
 
     def children(self, key: str) -> tuple["Content", ...]:
@@ -50,7 +50,7 @@ class Content:
         return tuple(sorted((_clean(name), found.text(name)) for name in found))
 
     def wrong(self, key: str, expected: str) -> ImageError:
-        """The error for a value that is not what it should be."""
+        """The error for an unexpected value."""
         return ImageError(f"{self.name}: {plain(key)} is not {expected}")
 
     def _list(self, key: str) -> list[object]:
@@ -73,7 +73,7 @@ class Content:
 def read_content(raw: bytes, name: str) -> Content:
     """The JSON object in `raw`. Raises ImageError for anything else, and for more than LARGEST bytes."""
     if len(raw) > LARGEST:
-        raise ImageError(f"{name} has more than {LARGEST} bytes, which no manifest or config has")
+        raise ImageError(f"{name} has more than {LARGEST} bytes, the limit for a manifest or config")
     try:
         content = json.loads(raw)
     except (ValueError, RecursionError):
@@ -84,7 +84,7 @@ def read_content(raw: bytes, name: str) -> Content:
 
 
 def any_object(raw: bytes) -> dict[str, object]:
-    """The JSON object in `raw`, whatever is in it; an empty one for anything else."""
+    """The JSON object in `raw`; an empty one for anything else."""
     try:
         content = json.loads(raw.rstrip(b"\0"))
     except (ValueError, RecursionError):
@@ -93,13 +93,13 @@ def any_object(raw: bytes) -> dict[str, object]:
 
 
 def child(content: Mapping[str, object], key: str) -> dict[str, object]:
-    """The object in such an object; an empty one for anything else."""
+    """The object at a key of an object; an empty one for anything else."""
     value = content.get(key)
     return value if isinstance(value, dict) else {}
 
 
 def plain(text: str) -> str:
-    """One line of at most 200 printable letters: what others wrote cannot steer a terminal."""
+    """One line of at most 200 printable characters, so that untrusted text cannot control a terminal."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text[:2000]).split())[:200]
 
 
@@ -108,4 +108,4 @@ def _clean(text: str) -> str:
 
 
 def _start(raw: bytes) -> str:
-    return f"it begins with {raw[:40].decode('utf-8', 'replace')!r}" if raw else "it is empty"
+    return f"it starts with {raw[:40].decode('utf-8', 'replace')!r}" if raw else "it is empty"

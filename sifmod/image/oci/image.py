@@ -1,4 +1,4 @@
-"""An OciImage: manifest, config and where its layers are, the same for a registry, a layout and an archive."""
+"""An OciImage: manifest, config and sources of its layers, for a registry, a layout or an archive alike."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from sifmod.image.settings import Settings
 
 @dataclass(frozen=True)
 class Stored:
-    """Where the content of a file lies: `size` bytes of `path`, from `offset` on."""
+    """The location of a file's content: `size` bytes of `path`, from `offset` on."""
 
     path: Path
     offset: int
@@ -57,20 +57,20 @@ def files_below(path: Path) -> Files:
 
 
 def read_json(files: Files, name: str) -> bytes:
-    """A manifest, an index or a config among `files`. Raises ImageError where it is missing or longer than 4 MiB."""
+    """A manifest, an index or a config among `files`. Raises ImageError if it is missing or longer than 4 MiB."""
     stored = files.find(name)
     if stored is None:
         raise ImageError(f"{files.name} is not complete: it has no {plain(name)}")
     if stored.size > LARGEST:
-        raise ImageError(f"{files.name}: {plain(name)} has {stored.size} bytes, and no manifest or config is so long")
+        raise ImageError(f"{files.name}: {plain(name)} has {stored.size} bytes, too many for a manifest or config")
     return stored.read(LARGEST)
 
 
 @dataclass(frozen=True)
 class BlobSource:
-    """Where a blob's bytes are: behind a server, or in a file here. Its digest is not checked yet.
+    """The source of a blob: a server, or a local file. Its digest is not checked yet.
 
-    `diff_id` is what the image's config states of the uncompressed bytes.
+    `diff_id` is the digest of the uncompressed bytes in the image's config.
     """
 
     descriptor: Descriptor
@@ -96,28 +96,28 @@ def of_files(manifest: Manifest, config: ImageConfig, blobs: tuple[Stored, ...])
 def open_image(reference: Reference, arch: str, settings: Settings, workspace: Path | None = None) -> OciImage:
     """The container image that a reference names, for linux on `arch`.
 
-    Manifest and config are read and verified, no layer is. A compressed archive is unpacked into `workspace`, which
-    must stay while the layers are read. Raises FetchError where there is none, ImageError where it is damaged, is
-    for another platform, or is no container image.
+    Manifest and config are read and verified, layers are not. A compressed archive is unpacked into `workspace`, which
+    must stay while the layers are read. Raises FetchError if there is no such image, ImageError if it is damaged, for
+    another platform, or not a container image.
     """
     if reference.kind.open is None:
-        raise FetchError(f"{reference.source} is no source of a container image")
+        raise FetchError(f"{reference.source} is not a container image's source")
     image = reference.kind.open(reference, arch, settings, workspace)
     name = reference.source
     check_layers(image.manifest, name)
     check_platform(image.config, arch, name)
     layers, diff_ids = len(image.sources), len(image.config.diff_ids)
     if layers != diff_ids:
-        raise ImageError(f"{name} has {layers} layers where its config speaks of {diff_ids}")
+        raise ImageError(f"{name} has {layers} layers, but its config has {diff_ids}")
     stated = zip(image.sources, image.config.diff_ids, strict=True)
     return replace(image, sources=tuple(replace(source, diff_id=diff_id) for source, diff_id in stated))
 
 
 def read_layout(reference: Reference, files: Files, arch: str) -> OciImage:
-    """The image of `reference` in the layout that `files` are, for linux on `arch`.
+    """The image of `reference` in the layout with these `files`, for linux on `arch`.
 
-    Index, manifest and config are verified; of the layers only that they are there and as long as they should be.
-    Raises FetchError where there is no layout or no such image in it, ImageError where it is damaged.
+    Index, manifest and config are verified; for layers only their existence and size. Raises FetchError if there is no
+    layout or no such image in it, ImageError if it is damaged.
     """
     if files.find("index.json") is None or files.find("oci-layout") is None:
         raise FetchError(f"{files.name} is not an OCI layout: it has no oci-layout and index.json")
@@ -155,7 +155,7 @@ def _blob(files: Files, descriptor: Descriptor) -> Stored:
 
 
 def _chosen(reference: Reference, files: Files, entries: tuple[Entry, ...], arch: str) -> str:
-    """The digest of the manifest or index that the reference names."""
+    """The digest of the reference's manifest or index."""
     tags = [entry.tag for entry in entries]
     if reference.digest:
         if files.find(_path(reference.digest)):  # also inside an index

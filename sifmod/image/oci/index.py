@@ -1,6 +1,6 @@
-"""An Index: the images for several platforms behind one name, and the choice of one of them.
+"""An Index: the images for several platforms under one name, and the choice of one of them.
 
-OCI image specification 1.1 (index) and Docker's manifest list. Whatever is wrong with one is an ImageError.
+OCI image specification 1.1 (index) and Docker's manifest list. Any error in one is an ImageError.
 """
 
 import platform
@@ -50,9 +50,9 @@ _LISTED = 20  # platforms in a message
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of an index: an image for one platform, or another index. What is not said is empty.
+    """An entry of an index: an image for one platform, or another index. Missing values are empty.
 
-    Only an entry that is chosen is judged: what an index says of images for other machines is of no concern here.
+    Only the chosen entry is validated; entries for other machines do not matter here.
     """
 
     content: Content
@@ -70,12 +70,12 @@ class Entry:
 
     @property
     def platform(self) -> str:
-        """For people: `linux/arm64/v8`, `amd64`, or `unknown`."""
+        """The platform for messages: `linux/arm64/v8`, `amd64`, or `unknown`."""
         return plain("/".join(part for part in (self.os, self.arch, self.variant) if part)) or "unknown"
 
     @property
     def descriptor(self) -> Descriptor:
-        """What it names. Raises ImageError where that is none."""
+        """The descriptor in it. Raises ImageError if it is invalid."""
         return parse_descriptor(self.content)
 
 
@@ -89,15 +89,15 @@ class Index:
 
 
 def parse(raw: bytes, name: str, digest: str = "") -> Manifest | Index:
-    """What `raw`, called `name` in messages, says. `digest` is the promised one, "" where none was promised.
+    """Parse `raw`, called `name` in messages. `digest` is the expected digest, or "".
 
-    Raises ImageError for what is neither a manifest nor an index, for more than 4 MiB, for a digest that is not that
-    of `raw`, and for the retired schema 1.
+    Raises ImageError unless it is a manifest or an index of at most 4 MiB with this digest, and for the retired schema
+    1.
     """
     check_digest(raw, name, digest)
     content = read_content(raw, name)
     if content.number("schemaVersion") == 1:
-        raise ImageError(f"{name} has the format that registries gave up (schema 1)", "push the image again")
+        raise ImageError(f"{name} has a format that registries no longer support (schema 1)", "push the image again")
     media_type = content.text("mediaType")
     if media_type in _INDEXES or (not media_type and "manifests" in content):
         return Index(f"sha256:{sha256_bytes(raw)}", raw, parse_entries(content))
@@ -110,16 +110,15 @@ def parse_entries(content: Content) -> tuple[Entry, ...]:
         raise content.wrong("manifests", "a list")
     entries = content.children("manifests")
     if len(entries) > _MOST_ENTRIES:
-        raise ImageError(f"{content.name}: {len(entries)} entries are more than any image has")
+        raise ImageError(f"{content.name}: {len(entries)} entries exceed the limit")
     return tuple(_entry(entry) for entry in entries)
 
 
 def choose(entries: tuple[Entry, ...], arch: str, name: str) -> Entry:
-    """The entry for linux on `arch`, of several variants the lowest.
+    """The entry for linux on `arch`, the lowest of several variants.
 
-    Where none fits, an entry that does not say its platform is taken (its config tells), an index inside the index
-    among them. Raises ImageError that lists the platforms that are there, and for a variant that is too high for this
-    machine.
+    If none fits, an entry without a platform is chosen (its config has it), which may be an index inside the index.
+    Raises ImageError, which lists the available platforms, and for a variant that is too high for this machine.
     """
     images = [entry for entry in entries if not entry.is_attestation]
     if any(entry.arch not in _SILENT for entry in images):
@@ -140,14 +139,14 @@ def choose(entries: tuple[Entry, ...], arch: str, name: str) -> Entry:
     have = f"{', '.join(platforms[:_LISTED])}{more}" or "no image at all"
     raise ImageError(
         f"{name} does not exist for linux/{arch}; it has: {have}",
-        "name a source for this machine, or give the image's own `arch:` in the easyconfig",
+        "use a source for this machine, or set the image's `arch:` in the easyconfig",
     )
 
 
 def manifest_behind(read: Callable[[str], tuple[Manifest | Index, str]], digest: str, arch: str, name: str) -> Manifest:
     """The manifest for linux on `arch` of the image `name`, through indexes inside indexes.
 
-    `read` gives what a digest names, and what messages call it. Raises what `read` and `choose` raise.
+    `read` returns the content of a digest, and its name for messages. Raises what `read` and `choose` raise.
     """
     index_digest = ""
     for _ in range(_DEEPEST + 1):
@@ -160,7 +159,7 @@ def manifest_behind(read: Callable[[str], tuple[Manifest | Index, str]], digest:
 
 
 def lowest(entries: tuple[Entry, ...], arch: str) -> tuple[Entry, ...]:
-    """The entries for linux on `arch` with the lowest variant there is, in the order of the index."""
+    """The entries for linux on `arch` with the lowest variant, in the order of the index."""
     fitting = [entry for entry in entries if entry.arch == arch and entry.os in ("linux", *_SILENT)]
     least = min((rank(arch, entry.variant) for entry in fitting), default=())
     return tuple(entry for entry in fitting if rank(arch, entry.variant) == least)
@@ -181,7 +180,7 @@ def _entry(content: Content) -> Entry:
 
 
 def _said(content: Content, *keys: str) -> str:
-    """The text at these keys; "" where there is none, or something else."""
+    """The text at these keys; "" if it is missing or not a text."""
     try:
         for key in keys[:-1]:
             content = content.child(key)
@@ -191,9 +190,9 @@ def _said(content: Content, *keys: str) -> str:
 
 
 def rank(arch: str, variant: str) -> Rank:
-    """Which of two variants of `arch` is the lower one: every processor of the architecture runs the lowest.
+    """The lower of two variants of `arch`: every processor of the architecture runs the lowest.
 
-    No variant is the lowest (v1 of amd64, v8 of arm64); one of another form comes after all others.
+    No variant is the lowest (v1 of amd64, v8 of arm64); an unknown form comes after all others.
     """
     if not variant:
         return _LOWEST.get(arch, ())
@@ -214,7 +213,7 @@ def level(flags: str) -> int:
 
 
 def runs_here(arch: str, variant: str) -> bool:
-    """Whether this machine runs `variant` of `arch`; True where it cannot tell, as for another architecture."""
+    """Whether this machine runs `variant` of `arch`; True if that is unknown, as for another architecture."""
     own = _own_level()
     return arch != "amd64" or own is None or rank(arch, variant) <= (own,)
 

@@ -1,7 +1,7 @@
-"""Manifests and configs: what an image is made of, and what it says about itself.
+"""Manifests and configs: the parts of an image, and its metadata.
 
 OCI image specification 1.1 (descriptor, manifest, config) and Docker's manifest version 2, schema 2, which is the same
-under other media types. Whatever is wrong with one is an ImageError that names it.
+under other media types. Any error in one is an ImageError that names it.
 """
 
 import re
@@ -28,7 +28,7 @@ _LAYER = re.compile(
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A blob as a manifest names it. `digest` is `sha256:…`; "" only for some layers in an archive of `docker save`."""
+    """A blob's descriptor. `digest` is `sha256:…`; "" only for some layers in an archive of `docker save`."""
 
     media_type: str
     digest: str
@@ -53,11 +53,11 @@ class Manifest:
 
 @dataclass(frozen=True)
 class ImageConfig:
-    """An image's config. Texts are as the image has them; what it does not say is empty.
+    """An image's config. Texts are unchanged; missing values are empty.
 
-    `arch` and `os` are Go's names, `arch` "" for `unknown`. `env` holds `NAME=value`, and a bare `NAME` where the image
-    has that. `created` is in seconds since 1970, None where it is missing, senseless or before 1970. `labels` are
-    sorted by name. `diff_ids` are the digests of the unpacked layers, bottom first.
+    `arch` and `os` are Go's names, `arch` is "" for `unknown`. `env` has `NAME=value`, or a bare `NAME` as in the
+    image. `created` is in seconds since 1970, None if it is missing, invalid or before 1970. `labels` are sorted by
+    name. `diff_ids` are the digests of the unpacked layers, bottom first.
     """
 
     raw: bytes
@@ -75,13 +75,13 @@ class ImageConfig:
 
 
 def parse_manifest(raw: bytes, name: str) -> Manifest:
-    """The manifest in `raw`, called `name` in messages. Raises ImageError for what is none, or is over 4 MiB."""
+    """The manifest in `raw`, called `name` in messages. Raises ImageError if it is invalid or over 4 MiB."""
     content = read_content(raw, name)
     if content.text("mediaType") not in ("", OCI_MANIFEST, DOCKER_MANIFEST) or "config" not in content:
-        raise ImageError(f"{name} is no manifest of an image: {plain(content.text('mediaType')) or 'it has no config'}")
+        raise ImageError(f"{name} is not an image's manifest: {plain(content.text('mediaType')) or 'it has no config'}")
     layers = content.children("layers")
     if len(layers) > _MOST_LAYERS:
-        raise ImageError(f"{content.name}: {len(layers)} layers are more than any image has")
+        raise ImageError(f"{content.name}: {len(layers)} layers exceed the limit")
     return Manifest(
         f"sha256:{sha256_bytes(raw)}",
         raw,
@@ -92,7 +92,7 @@ def parse_manifest(raw: bytes, name: str) -> Manifest:
 
 
 def parse_config(raw: bytes, name: str) -> ImageConfig:
-    """The config in `raw`, called `name` in messages. Raises ImageError for what is none, or is over 4 MiB."""
+    """The config in `raw`, called `name` in messages. Raises ImageError if it is invalid or over 4 MiB."""
     content = read_content(raw, name)
     config, rootfs = content.child("config"), content.child("rootfs")
     diff_ids = rootfs.texts("diff_ids")
@@ -115,24 +115,24 @@ def parse_config(raw: bytes, name: str) -> ImageConfig:
 
 
 def architecture(name: str) -> str:
-    """Go's name of an architecture, also where the image has the kernel's; "" for `unknown`."""
+    """Go's name of an architecture, also for the kernel's name; "" for `unknown`."""
     return _OTHER_NAMES.get(name, name)
 
 
 def check_layers(manifest: Manifest, name: str) -> None:
-    """Raise ImageError unless every layer is of a file system; an artifact's are not."""
+    """Raise ImageError unless every layer is a file system layer, unlike an artifact's."""
     for layer in manifest.layers:
         if layer.media_type == SIF_LAYER:
             raise ImageError(f"{name} is a SIF, not a container image", "write oras:// instead of docker://")
         if layer.media_type and not _LAYER.fullmatch(layer.media_type):
-            what = "an encrypted layer" if layer.media_type.endswith("+encrypted") else "no layer of a file system"
+            what = "an encrypted layer" if layer.media_type.endswith("+encrypted") else "not a file system layer"
             raise ImageError(f"{name}: {layer.digest} is {what}: {layer.media_type!r}")
     if not manifest.layers:
         raise ImageError(f"{name} has no layers")
 
 
 def check_platform(config: ImageConfig, arch: str, name: str) -> None:
-    """Raise ImageError where the image is for another architecture than `arch`, or not for Linux."""
+    """Raise ImageError if the image is for another architecture than `arch`, or not for Linux."""
     if config.arch not in (arch, ""):
         raise ImageError(
             f"{name}: the image is for {plain(config.arch)}, expected {arch}",
@@ -143,15 +143,13 @@ def check_platform(config: ImageConfig, arch: str, name: str) -> None:
 
 
 def check_digest(raw: bytes, name: str, digest: str) -> None:
-    """Raise ImageError unless `raw` has the promised `digest`; "" promises nothing."""
+    """Raise ImageError unless `raw` has the expected `digest`; "" accepts any."""
     if digest and digest != (found := f"sha256:{sha256_bytes(raw)}"):
-        raise ImageError(
-            f"{name} is not what was promised: expected {digest}, got {found}", "it was damaged on its way"
-        )
+        raise ImageError(f"{name} has a wrong digest: expected {digest}, got {found}", "it was damaged in transit")
 
 
 def parse_descriptor(content: Content) -> Descriptor:
-    """The descriptor that `content` is. Raises ImageError."""
+    """The descriptor in `content`. Raises ImageError."""
     digest, size = content.text("digest"), content.number("size")
     if not _DIGEST.fullmatch(digest):
         raise content.wrong("digest", f"a SHA-256 digest: {digest[:80]!r}")
@@ -163,7 +161,7 @@ def parse_descriptor(content: Content) -> Descriptor:
 def _arguments(config: Content, key: str) -> tuple[str, ...]:
     values = config.texts(key)
     if any("\0" in value for value in values):
-        raise config.wrong(key, "something that a process can be given: it holds a NUL")
+        raise config.wrong(key, "a text without NUL characters")
     return values
 
 

@@ -1,1 +1,1 @@
-"""Python packages for an image: what it holds, what goes with that, and what is installed."""
+"""Python packages for an image: its own, compatible ones, and their installation."""

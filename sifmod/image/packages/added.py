@@ -1,4 +1,4 @@
-"""Packages for an image as files: resolved against what it holds, and installed into a directory here by uv."""
+"""Packages for an image as files: resolved against its own packages, and installed into a local directory by uv."""
 
 import base64
 import csv
@@ -32,7 +32,7 @@ _REQUIRES = re.compile(r"^requires-python = .*\n", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Added:
-    """What packages bring and take. Paths of the image begin with a slash."""
+    """The files that packages add and remove. Paths of the image start with a slash."""
 
     lock: str
     files: tuple[tuple[str, Path], ...]
@@ -43,11 +43,11 @@ class Added:
 def add_packages(
     base: BasePython, wanted: Wanted, given: str, uv: Uv, uv_prefix: Path, indexes: Iterable[tuple[str, str]] = ()
 ) -> Added:
-    """What is `wanted`, or what the lock `given` says where it is not "", as files of the image, below `uv_prefix`.
+    """The `wanted` packages, or those of the lock `given` unless it is "", as files of the image, below `uv_prefix`.
 
-    What the image has in another version is taken out as a whole. Raises OptionError for what does not go with the
-    image, NoWheelError for what would have to be compiled, FetchError where an index cannot be asked, ImageError for
-    a package that would replace a part of what stays, and for one that leads out of its place.
+    Other versions in the image are removed completely. Raises OptionError for packages that conflict with the image,
+    NoWheelError for those that would have to be compiled, FetchError if an index is unavailable, ImageError for a
+    package that would replace a part of a protected one, or with paths outside of its directory.
     """
     python = base.python
     wanted, index = replace(wanted, words=(*wanted.words, *_host(), *base.words)), torch_index(python, indexes)
@@ -76,16 +76,16 @@ def add_packages(
 
 
 def _check_no_repository(resolved: Resolved) -> None:
-    """Raise OptionError for a package in a repository: nothing of a base is started, and that has to be built."""
+    """Raise OptionError for a package in a repository: it must be built, but nothing of a base is started."""
     if resolved.repositories:
         name = resolved.repositories[0][0]
         raise OptionError(
-            f"the lock has {name} in a git repository", "a recipe takes packages from an index; `post` can build it"
+            f"the lock has {name} in a git repository", "a recipe takes packages from an index; build it with `post`"
         )
 
 
 def _host() -> tuple[str, ...]:
-    """Uv wants some Python of this machine, whichever it installs for."""
+    """A Python of this machine, which uv needs for any installation."""
     return ("--python", sys.executable, *(("--no-index",) if os.environ.get("UV_NO_INDEX") else ()))
 
 
@@ -97,14 +97,14 @@ def _install(uv: Uv, resolved: Resolved, wanted: Wanted, uv_prefix: Path) -> Non
     words = ("--prefix", str(uv_prefix), "--no-deps", "--quiet", "--link-mode", "hardlink", "--no-compile-bytecode")
     ended = uv.run("pip", "install", *words, *wanted.words, "--requirements", f"{uv.place}/{name}")
     if ended.code != 0:
-        raise ImageError("the packages could not be installed:\n" + "\n".join(ended.lines[-12:]))
+        raise ImageError("cannot install the packages:\n" + "\n".join(ended.lines[-12:]))
     for pattern in LEFT_BY_UV:
         for left in (*uv_prefix.glob(pattern), *uv_prefix.glob(f"lib*/python*/*-packages/{pattern}")):
             left.unlink()
 
 
 def _files(uv_prefix: Path, library: Path, base: BasePython) -> Iterator[tuple[str, Path]]:
-    """Each file with its path in the image, where commands start its Python and each RECORD says what is there."""
+    """Each file with its path in the image; commands start the image's Python, and each RECORD matches the files."""
     short = base.python.short
 
     def inside(path: Path) -> str:
@@ -116,7 +116,7 @@ def _files(uv_prefix: Path, library: Path, base: BasePython) -> Iterator[tuple[s
     found = [Path(top, name) for top, _, names in os.walk(uv_prefix) for name in names]
     for path in found:
         if path.is_symlink() or not path.is_file():
-            raise ImageError(f"a package has {path.relative_to(uv_prefix)}, which is no file")
+            raise ImageError(f"a package has {path.relative_to(uv_prefix)}, which is not a regular file")
         if path.parent == uv_prefix / "bin":
             _start(path, base.python.executable)
     for record in library.glob("*.dist-info/RECORD"):
@@ -133,7 +133,7 @@ def _files(uv_prefix: Path, library: Path, base: BasePython) -> Iterator[tuple[s
 
 
 def _start(path: Path, python: str) -> None:
-    """Make the Python of the image what a command starts that would start the one that uv was told of."""
+    """Replace the Python that uv used by the image's Python in a command."""
     content = path.read_bytes()
     long = b"#!/bin/sh\n'''exec' "
     here = os.fsencode(sys.executable)
@@ -143,7 +143,7 @@ def _start(path: Path, python: str) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file anew: it may be a link to uv's own."""
+    """Replace a file instead of writing to it, because it may be a link to uv's own."""
     mode = path.stat().st_mode
     path.unlink()
     path.write_bytes(content)
@@ -151,14 +151,14 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _about(path: Path) -> tuple[str, str]:
-    """The digest and the size of a file, as a RECORD spells them."""
+    """The digest and the size of a file, in the format of a RECORD."""
     content = path.read_bytes()
     digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
     return f"sha256={digest}", str(len(content))
 
 
 def check_hides_nothing(lib: Path, python: ImagePython) -> None:
-    """Raise OptionError for a package under a name that is imported from what stays, whatever its own name is."""
+    """Raise OptionError for a package, whatever its name, that provides an import name of a protected one."""
     for place in sorted(lib.iterdir()):
         held = python.kept_modules.get(name := place.name.partition(".")[0])
         is_module = (place / "__init__.py").exists() or place.suffix in (".py", ".so")
@@ -167,8 +167,8 @@ def check_hides_nothing(lib: Path, python: ImagePython) -> None:
             found = (one.parent.name for one in lib.glob("*/RECORD") if _begins(one, begin))
             who = " ".join(next(found, "one of them").removesuffix(".dist-info").split("-")[:2])
             raise OptionError(
-                f"{who} brings a {name} of its own; the image has {held.name} {held.version}, which stays",
-                f"look for a form of it that takes the {name} that is there",
+                f"{who} brings its own {name}; the image has {held.name} {held.version}, which stays",
+                f"look for a variant of it that uses the existing {name}",
             )
 
 
@@ -177,9 +177,9 @@ def _begins(record: Path, begin: tuple[str, ...]) -> bool:
 
 
 def _over(rootfs: Rootfs, files: dict[str, Path], removed: set[str], kept: set[str]) -> tuple[str, ...]:
-    """A note about files of the image in whose place others come, though no package that goes has them.
+    """A note about files of the image that are replaced but belong to no removed package.
 
-    Raises ImageError for one that stays.
+    Raises ImageError for a protected one.
     """
     over = []
     by_directory = groupby(sorted(set(files) - removed, key=lambda path: (dirname(path), path)), dirname)
@@ -189,16 +189,16 @@ def _over(rootfs: Rootfs, files: dict[str, Path], removed: set[str], kept: set[s
             if rootfs.data(path, _LARGEST) == files[path].read_bytes():
                 continue
             if path in kept:
-                raise ImageError(f"a package brings a {path} of its own; the image has one, which stays")
+                raise ImageError(f"a package brings its own {path}; the image has one, which stays")
             over.append(path)
     if not over:
         return ()
     more = f" and {len(over) - 3} more" if len(over) > 3 else ""
-    return (f"packages bring another {', '.join(over[:3])}{more} than the base has",)
+    return (f"packages replace {', '.join(over[:3])}{more} of the base",)
 
 
 def told(python: ImagePython, resolved: Resolved) -> Iterator[str]:
-    """What is added and what stays, for people."""
+    """The added and the protected packages, in words."""
     kept, first = python.protected, python.first
     others = f" and {len(kept) - 1} more that go with it" if len(kept) > 1 else ""
     stays = f"the image keeps {first.name} {first.version}{others}; " if first else ""
@@ -207,7 +207,7 @@ def told(python: ImagePython, resolved: Resolved) -> Iterator[str]:
     strangers: dict[str, str] = {}
     for key, version in resolved.added.items():
         if held := python.distributions.get(key):
-            yield f"{key} {version}".rstrip() + f" is used in the place of the image's {held.version}"
+            yield f"{key} {version}".rstrip() + f" is used instead of the image's {held.version}"
         elif python.is_protected_name(key):
             strangers[key] = f"{key} {version}"
     if strangers:

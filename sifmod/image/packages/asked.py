@@ -1,4 +1,4 @@
-"""What people ask for, in words and in files of requirements: one value, or every problem at once."""
+"""The user's request, in arguments and requirements files: one value, or every problem at once."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -16,21 +16,21 @@ from sifmod.image.packages.wanted import FIND_LINKS, Wanted, check_login, index_
 _NAMED = re.compile(r"([A-Za-z0-9][\w.-]*(?:\s*\[[^\]]*\])?)\s*@\s*(.+)", re.DOTALL)
 _SHA256 = re.compile("sha256:([0-9a-f]{64})")
 _FRAGMENT = re.compile("#(?:[^\\s]*&)?sha256=([0-9a-f]{64})")
-_AGAIN = "`uv pip compile --generate-hashes` writes a file in which every line has its digests"
+_AGAIN = "`uv pip compile --generate-hashes` writes a file with digests on every line"
 # what is read for the whole file, or is not taken: its remedy
 _REMEDIES = {
-    "--prefer-binary": "leave it out; --only-binary NAME takes wheels alone",
-    "--trusted-host": "leave it out; UV_INSECURE_HOST=HOST in the environment says so of a host",
-    "--use-feature": "leave it out: it is an option of pip itself",
-    "--global-option": "leave it out; variables of the environment reach the build",
-    "--config-settings": "leave it out; variables of the environment reach the build",
+    "--prefer-binary": "remove it; --only-binary NAME uses only wheels",
+    "--trusted-host": "remove it; set UV_INSECURE_HOST=HOST in the environment instead",
+    "--use-feature": "remove it: it is an option of pip itself",
+    "--global-option": "remove it; environment variables reach the build",
+    "--config-settings": "remove it; environment variables reach the build",
 }
 _NOT_IN_RECIPES = ("--editable", "--find-links", "--no-index", "--no-binary")
 
 
 @dataclass
 class _Asked:
-    """What was read so far, and what is wrong with it."""
+    """The content so far, and its problems."""
 
     recipe: bool = False
     requirements: list[str] = field(default_factory=list)
@@ -78,13 +78,13 @@ class _Asked:
         for name in names:
             check = _REMEDIES.get(name) or (RECIPE if self.recipe and name in _NOT_IN_RECIPES else "")
             if check:
-                raise OptionError(f"{name} is not taken", check)
+                raise OptionError(f"{name} is not supported", check)
             if line.requirement and name != "--hash":
-                raise OptionError(f"{name} behind a requirement is not taken", "give it a line of its own")
+                raise OptionError(f"{name} after a requirement is not supported", "give it its own line")
         if line.requirement:
             self._take_requirement(line)
         elif "--hash" in names:
-            raise OptionError("a digest without a requirement", "end the line before it with a backslash")
+            raise OptionError("a digest without a requirement", "end the previous line with a backslash")
         for name, value in line.options:
             self._take_option(line, name, value)
 
@@ -92,16 +92,16 @@ class _Asked:
         digests = line.values("--hash")
         good = [found[1] for text in digests if (found := _SHA256.fullmatch(text))]
         if digests and not good:
-            raise OptionError(f"{digests[0][:80]} is not taken: SHA-256 are, as sha256:HEX", _AGAIN)
+            raise OptionError(f"{digests[0][:80]} is not supported: use SHA-256, as sha256:HEX", _AGAIN)
         if line.constrains:
             check_login(line.requirement, "the constraint")
             try:
                 name = Requirement(line.requirement)
             except InvalidRequirement as error:
-                raise OptionError(f"{line.requirement!r} is no constraint", "write NAME<2") from error
+                raise OptionError(f"{line.requirement!r} is not a constraint", "write NAME<2") from error
             if name.url or name.extras:
                 raise OptionError(
-                    f"{line.requirement} cannot be a constraint", "write NAME==VERSION, without extras or a place"
+                    f"{line.requirement} cannot be a constraint", "write NAME==VERSION, without extras, path or URL"
                 )
             self.constraints.append(line.requirement)
             what = line.requirement
@@ -110,11 +110,11 @@ class _Asked:
             if not digests and not _FRAGMENT.search(line.requirement):
                 self.bare.append((line.where, line.requirement))
             elif what and not _is_pinned(what):
-                raise OptionError(f"{line.requirement} has a digest and no version", "write NAME==VERSION")
+                raise OptionError(f"{line.requirement} has a digest, but no version", "write NAME==VERSION")
         if good:
             self.hashed = True
             if not what:
-                raise OptionError(f"{line.requirement} has a digest and no name", "write NAME @ PLACE")
+                raise OptionError(f"{line.requirement} has a digest, but no name", "write NAME @ URL")
             self.digests.setdefault(name_of(what), []).extend(good)
 
     def _take_option(self, line: Line, name: str, value: str) -> None:
@@ -138,10 +138,10 @@ class _Asked:
             self.hashed = True
 
     def _require(self, text: str) -> str:
-        """Take a requirement, and give it as it is kept; "" where it has no name yet."""
+        """Add a requirement, and return it as it is stored; "" if its name is unknown yet."""
         check_login(text, "the requirement")
         if "${" in text:
-            raise OptionError(f"{text}: a variable is replaced in a file only, once")
+            raise OptionError(f"{text}: a variable is only replaced in a file, and only once")
         is_url = "://" in text.partition("@")[0] or text.startswith("file:")
         found = None if is_url else _NAMED.fullmatch(text)
         name, spelled = (found[1].replace(" ", ""), found[2]) if found else ("", text)
@@ -155,15 +155,15 @@ class _Asked:
         return kept
 
     def checked(self) -> Wanted:
-        """What was read. Raises OptionError with all that is wrong."""
+        """The result. Raises OptionError with all problems."""
         for where, text in self.bare if self.hashed else ():
-            told = f"{text} has no digest, as others do" if any(self.digests.values()) else f"{text} has no digest"
-            self.problems.append(f"{where}: {told}; {_AGAIN}" if where != text else f"{told}; add it by itself")
+            told = f"{text} has no digest, but others have" if any(self.digests.values()) else f"{text} has no digest"
+            self.problems.append(f"{where}: {told}; {_AGAIN}" if where != text else f"{told}; add it separately")
         if len(self.problems) == 1:
             raise OptionError(self.problems[0])
         if self.problems:
             listed = "\n".join(f"  {one}" for one in self.problems)
-            raise OptionError(f"{len(self.problems)} requirements cannot be taken:\n{listed}")
+            raise OptionError(f"{len(self.problems)} requirements cannot be used:\n{listed}")
         digests = ((name, tuple(dict.fromkeys(found))) for name, found in self.digests.items() if found)
         return Wanted(
             tuple(self.requirements), tuple(self.unnamed), tuple(self.editable), tuple(dict.fromkeys(self.words)),
@@ -179,9 +179,9 @@ def asked(
     *,
     all_hashed: bool = False,
 ) -> Wanted:
-    """What a command asks for. Relative paths begin in the working directory, but for those of -r, -c and -f in files.
+    """The request of a command. Relative paths start at the working directory, except those of -r, -c and -f in files.
 
-    Raises OptionError with everything that cannot be taken, each line with its file and number.
+    Raises OptionError with all problems, each line with its file and number.
     """
     found, limits = _Asked(hashed=all_hashed), tuple(constraints)
     for text in requirements:
@@ -191,7 +191,7 @@ def asked(
     for path in files:
         if path.suffix == ".toml":
             raise OptionError(
-                f"{path} is a lock or a project", "`sifmod layer sync MODULE LOCK` follows a lock; -e adds a project"
+                f"{path} is a lock or a project", "use `sifmod layer sync MODULE LOCK` for a lock, -e for a project"
             )
         found.read(path)
     for path in limits:
@@ -201,9 +201,9 @@ def asked(
 
 
 def asked_by_recipe(path: Path) -> tuple[Wanted, tuple[Path, ...]]:
-    """What a file of requirements asks for that a recipe names, and the files that were read.
+    """The request of a recipe's requirements file, and the files that were read.
 
-    Raises OptionError for all of it that is no package of an index.
+    Raises OptionError for requirements that are not packages of an index.
     """
     found = _Asked(recipe=True)
     found.read(path)

@@ -1,4 +1,4 @@
-"""What the Python of an image holds, read from its files: nothing of the image is started."""
+"""The packages of an image's Python, read from its files: nothing of the image is started."""
 
 import csv
 import json
@@ -29,7 +29,7 @@ _LIBRARY = re.compile(r"/lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages$"
 
 @dataclass(frozen=True)
 class BasePython:
-    """The Python of the image in `rootfs`. More packages go to `library`, and their commands below `prefix`."""
+    """The Python of the image in `rootfs`. New packages go to `library`, and their commands below `prefix`."""
 
     rootfs: Rootfs
     python: ImagePython
@@ -40,12 +40,12 @@ class BasePython:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words that tell uv of it."""
+        """The arguments for uv that describe it."""
         return ("--python-version", self.python.short, "--python-platform", self.platform, "--only-binary", ":all:")
 
 
 class _Metadata(metadata.Distribution):
-    """The directory or file of metadata at `place`."""
+    """The metadata directory or file at `place`."""
 
     def __init__(self, rootfs: Rootfs, place: str) -> None:
         self._rootfs, self.place = rootfs, place
@@ -60,10 +60,10 @@ class _Metadata(metadata.Distribution):
 def read_base_python(
     rootfs: Rootfs, environment: Mapping[str, str], path: tuple[str, ...], arch: str, names: tuple[str, ...]
 ) -> BasePython:
-    """The first Python in `path`, or the one that `environment`, the image's, leads to.
+    """The first Python in `path`, or the one of the image's `environment`.
 
-    `names` are those of packages that stay. So do those that cannot be taken out, because neither they nor conda say
-    which files they have. Raises ImageError where there is no Python, or none that packages can be chosen for.
+    `names` are those of protected packages. Packages without a list of files, from themselves or conda, cannot be
+    removed and stay too. Raises ImageError without a Python, or if no packages can be chosen for it.
     """
     chosen = _chosen(rootfs, environment, path, names)
     if not chosen.library or not chosen.version:
@@ -103,7 +103,7 @@ def _chosen(
     first = environment_of(rootfs, program_in(search_path(environment.get("PATH", ""))), environment)
     chosen = active or first or next(iter(environments), None)
     if chosen is None:
-        raise ImageError("the base has no Python that packages could be added to", "give a base that has one")
+        raise ImageError("the base has no Python to add packages to", "use a base with one")
     if not _stays(chosen, names) and (other := next((one for one in environments if _stays(one, names)), None)):
         raise _which(chosen, other, f"{_stays(other, names)} of the base is in")
     # what `wrappers: auto` and `sifmod new` take for the image's Python
@@ -115,18 +115,18 @@ def _chosen(
 
 def _which(chosen: PythonEnvironment, other: PythonEnvironment, why: str) -> ImageError:
     return ImageError(
-        f"packages would go to the Python in {chosen.directory}, and {why} {other.directory}",
-        f"say which of them is meant: `{_key_of(other)}` in the easyconfig, or `{_key_of(chosen)}`",
+        f"packages would go to the Python in {chosen.directory}, but {why} {other.directory}",
+        f"select one of them: `{_key_of(other)}` in the easyconfig, or `{_key_of(chosen)}`",
     )
 
 
 def _stays(environment: PythonEnvironment, names: tuple[str, ...]) -> str:
-    """The first of its packages that has one of the names of those that stay, torch before others; "" without one."""
+    """Its first protected package, torch before others; "" without one."""
     return next((key for key in sorted(environment.packages, key="torch".__ne__) if is_among(key, names)), "")
 
 
 def _key_of(environment: PythonEnvironment) -> str:
-    """What an easyconfig says to choose it."""
+    """The key of an easyconfig that selects it."""
     if environment.kind == "conda":
         return f"conda: {{prefix: {environment.prefix}, env: {environment.env}}}"
     if environment.kind == "venv":
@@ -135,12 +135,12 @@ def _key_of(environment: PythonEnvironment) -> str:
 
 
 def _later(chosen: PythonEnvironment) -> frozenset[str]:
-    """The directories that come after the one where packages are put."""
+    """The directories after the one where packages are installed."""
     return frozenset(chosen.libraries[chosen.libraries.index(chosen.library) + 1 :])
 
 
 def library_prefix(library: str) -> str:
-    """The directory below which a distribution in this directory of packages has its commands and data."""
+    """The directory for commands and data of a distribution in this package directory."""
     return _LIBRARY.sub("", library)
 
 
@@ -176,11 +176,11 @@ def _platform(rootfs: Rootfs, arch: str, program: str) -> str:
         return f"{machine}-manylinux_2_{fitting[-1]}"
     if rootfs.is_file(loader):
         return musl
-    raise ImageError("it cannot be told which wheels fit the C library of the base")
+    raise ImageError("the C library of the base is unknown, so no wheels can be chosen for it")
 
 
 def glibc(rootfs: Rootfs, arch: str) -> int:
-    """The x of the image's glibc 2.x; 0 where it has another C library, or none."""
+    """The x of the image's glibc 2.x; 0 if it has another C library, or none."""
     for place in _LIBC:
         directory = place.format(_MACHINES.get(arch, arch))
         if version := _GLIBC.search(rootfs.data(f"{directory}/libc.so.6", _LARGEST)):
@@ -189,11 +189,11 @@ def glibc(rootfs: Rootfs, arch: str) -> int:
 
 
 def files_of(base: BasePython, replaced: Sequence[Distribution]) -> tuple[str, ...]:
-    """The absolute paths of all that these distributions have alone, and of the bytecode made of it.
+    """The absolute paths of all files that only these distributions have, and of their bytecode.
 
-    Their RECORDs say what it is, and their metadata is among it as a directory. What a RECORD names outside its
-    Python's prefix is not, as with pip; nor is what another distribution has too, or what is in a directory where
-    Python looks after `base.library`. A conda package of these alone goes as a whole, and conda's record with it.
+    The files are those of their RECORDs, and their metadata directories. Excluded are, as with pip, files outside of
+    the Python's prefix, files that another distribution has too, and those in a directory after `base.library` on the
+    search path. A conda package that only has these is removed completely, with conda's record.
     """
     rootfs, found = base.rootfs, list[str]()
     replaced = [one for one in replaced if dirname(one.place) not in base.later]
@@ -212,7 +212,7 @@ def files_of(base: BasePython, replaced: Sequence[Distribution]) -> tuple[str, .
 
 
 def _there(rootfs: Rootfs, paths: Iterable[str]) -> Iterator[str]:
-    """Those of these files that there are, and the bytecode made of them."""
+    """The existing ones of these files, and their bytecode."""
     wanted = list(paths)
     for directory, names in _by_directory(wanted):
         there = files_in(rootfs, directory)
@@ -221,7 +221,7 @@ def _there(rootfs: Rootfs, paths: Iterable[str]) -> Iterator[str]:
 
 
 def bytecode_of(rootfs: Rootfs, paths: Iterable[str]) -> Iterator[str]:
-    """The bytecode in the image of those of these files that are Python's, as absolute paths like these."""
+    """The bytecode in the image for the Python files among these, as absolute paths."""
     for directory, names in _by_directory(paths):
         stems = {name.removesuffix(".py") for name in names if name.endswith(".py")}
         if stems and not directory.endswith("/__pycache__"):
@@ -237,7 +237,7 @@ def _by_directory(paths: Iterable[str]) -> list[tuple[str, set[str]]]:
 
 
 def recorded(rootfs: Rootfs, distribution: Distribution) -> Iterator[str]:
-    """The absolute paths that its RECORD names, there or not. Raises ImageError for a RECORD that cannot be read."""
+    """The absolute paths in its RECORD, existing or not. Raises ImageError for an unreadable RECORD."""
     record = f"{distribution.place}/RECORD"
     try:
         for row in csv.reader(rootfs.read(record, _LARGEST).splitlines()):
@@ -247,7 +247,7 @@ def recorded(rootfs: Rootfs, distribution: Distribution) -> Iterator[str]:
 
 
 def files_in(rootfs: Rootfs, directory: str) -> set[str]:
-    """The names in a directory of all that is no directory itself."""
+    """The names in a directory that are not directories."""
     found = rootfs.reader.lookup(directory)
     if found is None or found.kind != "d":
         return set()
@@ -257,7 +257,7 @@ def files_in(rootfs: Rootfs, directory: str) -> set[str]:
 
 @dataclass(frozen=True)
 class CondaPackage:
-    """One that holds distributions of Python: its record, and what that names, there or not. All are absolute paths.
+    """A conda package with Python distributions: its record, and the files in it, existing or not, as absolute paths.
 
     conda keeps one JSON for each package of an environment, below its `conda-meta`:
     https://docs.conda.io/projects/conda/en/stable/dev-guide/deep-dives/install.html.
@@ -269,10 +269,10 @@ class CondaPackage:
 
 
 def conda_packages(rootfs: Rootfs, prefix: str, places: frozenset[str]) -> Iterator[CondaPackage]:
-    """The packages of the environment in `prefix` that hold distributions whose metadata is at one of `places`.
+    """The packages of the environment in `prefix` with distributions whose metadata is at one of `places`.
 
-    What a record names outside of the environment is left out, and a record that conda could not read is none. Raises
-    ImageError for a damaged image.
+    Files outside of the environment are skipped, and so are records that conda could not read. Raises ImageError for a
+    damaged image.
     """
     meta = f"{prefix}/conda-meta"
     for name in rootfs.entries(meta):

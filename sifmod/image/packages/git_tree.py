@@ -1,4 +1,4 @@
-"""Projects in git repositories: brought by the git of this machine, so that an image needs none."""
+"""Projects in git repositories: cloned by this machine's git, so that an image needs none."""
 
 import os
 import re
@@ -19,7 +19,7 @@ _KEPT_OUT = re.compile("GIT_(?:DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|COMMON_
 
 @dataclass(frozen=True)
 class GitSource:
-    """A project in a repository; `revision` as it was asked for, "" for what the repository has checked out."""
+    """A project in a repository; `revision` as requested, "" for the default branch."""
 
     url: str
     revision: str = ""
@@ -27,21 +27,21 @@ class GitSource:
     commit: str = ""  # "" until it is looked up
 
     def __post_init__(self) -> None:
-        """Raise OptionError for what git would not take as a repository and a revision."""
+        """Raise OptionError unless git accepts it as a repository and a revision."""
         if not _URL.fullmatch(self.url):
             raise OptionError(
-                f"{without_logins(self.url)} is no repository", "write git+https://…, git+ssh://… or git+file:///…"
+                f"{without_logins(self.url)} is not a repository", "write git+https://…, git+ssh://… or git+file:///…"
             )
         if self.revision.startswith("-") or re.search(r"[\s\0-\x1f]", self.revision):
-            raise OptionError(f"{self.revision!r} is no revision of a repository")
+            raise OptionError(f"{self.revision!r} is not a revision of a repository")
         if self.subdirectory.startswith("/") or ".." in self.subdirectory.split("/"):
-            raise OptionError(f"{self.subdirectory} is no directory within a repository")
+            raise OptionError(f"{self.subdirectory} is not a directory in a repository")
         if self.commit and not _COMMIT.fullmatch(self.commit):
-            raise OptionError(f"{self.commit!r} is no commit")
+            raise OptionError(f"{self.commit!r} is not a commit")
 
     @property
     def spelled(self) -> str:
-        """As a requirement names it, with its commit where that is known."""
+        """The project as in a requirement, with its commit if known."""
         revision = self.commit or self.revision
         subdirectory = f"#subdirectory={quote(self.subdirectory)}" if self.subdirectory else ""
         return f"git+{self.url}{f'@{revision}' if revision else ''}{subdirectory}"
@@ -52,7 +52,7 @@ class GitSource:
 
 
 def git_source(requirement: str) -> GitSource | None:
-    """What `git+…` of a requirement names; None for any other. Raises OptionError for what is no repository."""
+    """The project of a requirement with `git+…`; None for any other. Raises OptionError for an invalid repository."""
     found = re.search(r"(?:^|@ )git\+(\S+)", requirement)
     if not found:
         return None
@@ -66,19 +66,19 @@ def git_source(requirement: str) -> GitSource | None:
 
 @dataclass
 class Checkouts:
-    """The trees that are checked out below `directory`, each once."""
+    """The trees checked out below `directory`, each once."""
 
     directory: Path
     made: dict[GitSource, GitSource] = field(default_factory=dict)
 
     def take(self, asked: GitSource) -> GitSource:
-        """Check out what is asked for; gives it with its commit. Raises FetchError with what git said."""
+        """Check out a project; returns it with its commit. Raises FetchError with git's messages."""
         if asked not in self.made:
             self.made[asked] = self._take(asked)
         return self.made[asked]
 
     def path(self, source: GitSource) -> Path:
-        """Where the project of a source that was taken is."""
+        """The directory of the project of a source that was checked out."""
         return self.directory / source.commit / source.subdirectory
 
     def _take(self, asked: GitSource) -> GitSource:
@@ -114,19 +114,19 @@ class Checkouts:
             what = f"{asked.url}{f' at {asked.commit or asked.revision}' if asked.commit or asked.revision else ''}"
             said = "\n".join(ended.lines[-4:])
             raise FetchError(
-                f"git cannot bring {what}:\n{said}",
-                "a login belongs into git's own credential helper or ~/.netrc, a key into ssh-agent",
+                f"git cannot fetch {what}:\n{said}",
+                "keep a login in git's own credential helper or ~/.netrc, a key in ssh-agent",
             )
 
 
 def _run(directory: Path, *words: str) -> Ended:
     program = shutil.which("git")
     if program is None:
-        raise OptionError("a package is in a git repository, and this machine has no git", "load a module that has git")
+        raise OptionError("a package is in a git repository, but this machine has no git", "load a module with git")
     return run_child((program, *words), cwd=directory, env=_environment(os.environ))
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The user's, without what would name another repository; nothing is asked for on a terminal."""
+    """The user's environment, without variables that select another repository; git never prompts on the terminal."""
     kept = {name: value for name, value in environ.items() if not _KEPT_OUT.fullmatch(name)}
     return {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", **kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}

@@ -1,4 +1,4 @@
-"""The Python of a module: where it is, and the distributions that its image holds."""
+"""The Python of a module: its path, and the distributions of its image."""
 
 import json
 import re
@@ -36,7 +36,7 @@ with open(sys.argv[1], "w") as file:
 
 @dataclass(frozen=True)
 class Distribution:
-    """One that the image holds, as it says itself; `pure`: without compiled code."""
+    """A distribution of the image, by its own metadata; `pure`: without compiled code."""
 
     name: str
     version: str
@@ -48,19 +48,19 @@ class Distribution:
 
     @property
     def key(self) -> str:
-        """Its name as PEP 503 spells it."""
+        """Its name, normalized as in PEP 503."""
         return normalized(self.name)
 
     @property
     def needs(self) -> frozenset[str]:
-        """The names of what it needs, without what its extras do."""
+        """The names of its requirements, without those of its extras."""
         names = (re.match("[A-Za-z0-9._-]+", text) for text in self.requires if "extra ==" not in text)
         return frozenset(normalized(name[0]) for name in names if name)
 
 
 @dataclass(frozen=True)
 class ImagePython:
-    """A Python inside an image: paths there, version as (3, 11, 2), and its distributions by normalized name."""
+    """A Python inside an image: paths inside, version as (3, 11, 2), and its distributions by normalized name."""
 
     executable: str
     prefix: str
@@ -70,16 +70,16 @@ class ImagePython:
 
     @property
     def short(self) -> str:
-        """Its version as directories spell it: 3.11."""
+        """Its version as in directory names: 3.11."""
         return ".".join(map(str, self.version[:2]))
 
     def is_protected_name(self, key: str) -> bool:
-        """Whether a normalized name is one of those that stay."""
+        """Whether a normalized name is protected."""
         return is_among(key, self.names)
 
     @cached_property
     def protected(self) -> dict[str, Distribution]:
-        """The distributions that stay: those with one of the names, and all compiled ones that need one of them."""
+        """The protected distributions: those with one of the names, and all compiled ones that need one of them."""
         kept = {key: one for key, one in self.distributions.items() if self.is_protected_name(key)}
         while more := {
             key: one
@@ -91,17 +91,17 @@ class ImagePython:
 
     @property
     def first(self) -> Distribution | None:
-        """What the image is built around, for short: torch, else another one that stays, if there is any."""
+        """The main package of the image: torch, or another protected one, if there is any."""
         return self.protected.get("torch") or next(iter(self.protected.values()), None)
 
     @cached_property
     def kept_modules(self) -> dict[str, Distribution]:
-        """The names to import that only one distribution has, which stays; `nvidia` is shared by many."""
+        """The import names that only one distribution has, which is protected; `nvidia` is shared by many."""
         count = Counter(name for one in self.distributions.values() for name in one.modules)
         return {name: one for one in self.protected.values() for name in one.modules if count[name] == 1}
 
     def broken_by(self, added: dict[str, str]) -> tuple[str, ...]:
-        """What distributions of the image ask of others that these (name → version) do not give, and the image did."""
+        """Requirements of the image's distributions that these (name → version) do not meet, but the image did."""
         told = []
         for one in self.distributions.values():
             for need in filter(None, map(read_requirement, one.requires)):
@@ -117,18 +117,18 @@ class ImagePython:
 
 
 def is_among(key: str, names: tuple[str, ...]) -> bool:
-    """Whether a normalized name is one of these, `*` at the end for all that begin so."""
+    """Whether a normalized name is one of these; `*` at the end: a prefix."""
     return any(key.startswith(one[:-1]) if one.endswith("*") else key == one for one in names)
 
 
 def image_python(text: str, names: tuple[str, ...]) -> ImagePython:
-    """What PROBE wrote. Raises ImageError for anything else: it comes from a program of the image."""
+    """Parse the output of PROBE. Raises ImageError if it is invalid: a program of the image wrote it."""
     try:
         executable, prefix, version, found = json.loads(text)
         distributions = [_distribution(fields) for fields in found if has_valid_name(*fields[:2])]
         major, minor, micro = map(int, version)
     except (ValueError, TypeError, RecursionError) as error:
-        raise ImageError("the image's Python does not say what it holds") from error
+        raise ImageError("the image's Python cannot list its packages") from error
     by_key = {one.key: one for one in reversed(distributions)}
     return ImagePython(str(executable), str(prefix), (major, minor, micro), dict(sorted(by_key.items())), names)
 
@@ -143,7 +143,7 @@ def _distribution(fields: list[Any]) -> Distribution:
 
 
 def has_valid_name(name: Any, version: Any) -> bool:
-    """Whether the name and the version are valid: those of an image can be anything."""
+    """Whether the name and the version are valid, since an image may have any text there."""
     try:
         return bool(_NAME.fullmatch(str(name)) and Version(str(version)))
     except InvalidVersion:
@@ -151,7 +151,7 @@ def has_valid_name(name: Any, version: Any) -> bool:
 
 
 def read_requirement(text: str) -> Requirement | None:
-    """A requirement; None for what is none, which older packages have."""
+    """A requirement; None if it is invalid, as in older packages."""
     try:
         return Requirement(text)
     except InvalidRequirement:

@@ -1,4 +1,4 @@
-"""Packages that are linked against an image's torch of a local version (+cpu, +cu126): from the index for that."""
+"""Packages linked against an image's torch with a local version (+cpu, +cu126), from the index for it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ from sifmod.image.packages.wanted import FIND_LINKS, Wanted, name_of
 
 @dataclass
 class TorchIndex:
-    """The index that a site names for the local version of the image's torch; `url` is "" where it names none.
+    """The site's index for the local version of the image's torch; `url` is "" if there is none.
 
-    `names`: what has been looked for there.
+    `names`: the packages that were searched there.
     """
 
     local: str
@@ -23,9 +23,9 @@ class TorchIndex:
     names: set[str] = field(default_factory=set)
 
     def resolved(self, python: ImagePython, wanted: Wanted, resolve: Callable[[tuple[str, ...]], Resolved]) -> Resolved:
-        """What `resolve` gives with more words of uv: packages that are linked against torch come from the index too.
+        """Call `resolve` with more arguments for uv, so that packages linked against torch come from the index too.
 
-        It is asked for these alone: first for those that are asked for, then for those that come with something else.
+        Only these are searched there: first the requested ones, then dependencies.
         """
         if not self.url or "--no-index" in wanted.words:
             return resolve(())
@@ -45,12 +45,12 @@ class TorchIndex:
             self.names |= more
 
     def _word(self, name: str) -> str:
-        """The word of uv by which one package is looked for there, and no other."""
+        """The argument for uv to search only this package there."""
         return f"{FIND_LINKS}{self.url.rstrip('/')}/{name}/"
 
 
 def torch_index(python: ImagePython, indexes: Iterable[tuple[str, str]]) -> TorchIndex:
-    """Of the site's `package_indexes` the one whose key is the longest beginning of the local version."""
+    """The one of the site's `package_indexes` whose key is the longest prefix of the local version."""
     torch = python.distributions.get("torch")
     local = (Version(torch.version).local or "") if torch else ""
     fitting = [(len(key), url) for key, url in indexes if local and local.startswith(key)]
@@ -58,5 +58,5 @@ def torch_index(python: ImagePython, indexes: Iterable[tuple[str, str]]) -> Torc
 
 
 def _linked(python: ImagePython, names: Iterable[str]) -> set[str]:
-    """Those of the names that would stay if the image had them: what is built around torch."""
+    """The names that would be protected in the image: packages built around torch."""
     return {name for name in names if name not in python.distributions and python.is_protected_name(name)}

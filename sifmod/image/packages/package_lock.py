@@ -1,4 +1,4 @@
-"""Locks of packages, as PEP 751 has them and uv writes them: what they name, and by which digests."""
+"""Package locks (PEP 751) as uv writes them: their packages and digests."""
 
 import re
 import tomllib
@@ -18,19 +18,19 @@ _STRONG = frozenset({"sha256", "sha384", "sha512"})
 
 
 def versions_of(lock: str) -> dict[str, str]:
-    """The versions that a lock names, by normalized name; those of directories have none and are left out.
+    """The versions in a lock, by normalized name, except directories, which have none.
 
-    Raises OptionError for a text that is no lock.
+    Raises OptionError for a text that is not a lock.
     """
     try:
         packages = tomllib.loads(lock).get("packages", [])
         return {normalized(one["name"]): str(Version(one["version"])) for one in packages if "version" in one}
     except (tomllib.TOMLDecodeError, InvalidVersion, KeyError, TypeError, AttributeError) as error:
-        raise OptionError(f"this is no lock of PEP 751: {error}", LOCK_AGAIN) from error
+        raise OptionError(f"this is not a PEP 751 lock: {error}", LOCK_AGAIN) from error
 
 
 def pinned(lock: str) -> str:
-    """A lock as requirements with the digests of all files, which pip and uv hold what they find to."""
+    """A lock as requirements with the digests of all files, which pip and uv enforce."""
     lines = []
     for one in tomllib.loads(lock).get("packages", []):
         if "vcs" in one:
@@ -43,14 +43,14 @@ def pinned(lock: str) -> str:
 
 
 def without_repositories(lock: str) -> str:
-    """The lock without what git has brought already; "" where nothing is left of it."""
+    """The lock without the packages that git has fetched already; "" if it is then empty."""
     head, *packages = blocks(lock)
     kept = [block for block in packages if "vcs" not in tomllib.loads(block)["packages"][0]]
     return "".join((head, *kept)) if kept else ""
 
 
 def repositories(lock: str) -> dict[str, GitSource]:
-    """The packages of a lock that are in repositories, by normalized name.
+    """The packages of a lock from repositories, by normalized name.
 
     Raises OptionError for one without its commit.
     """
@@ -59,7 +59,7 @@ def repositories(lock: str) -> dict[str, GitSource]:
         if vcs := one.get("vcs"):
             said = {str(key): str(value) for key, value in vcs.items()} if isinstance(vcs, dict) else {}
             if said.get("type") != "git" or not said.get("commit-id"):
-                raise OptionError(f"the lock has no commit of a git repository for {one['name']}", LOCK_AGAIN)
+                raise OptionError(f"the lock has no git commit for {one['name']}", LOCK_AGAIN)
             where = (said.get("url", ""), said.get("requested-revision", ""), said.get("subdirectory", ""))
             found[normalized(one["name"])] = GitSource(*where, said["commit-id"])
     return found
@@ -71,28 +71,28 @@ def blocks(lock: str) -> list[str]:
 
 
 def block_of(package: Mapping[str, object]) -> str:
-    """A package as a lock has it."""
+    """A package of a lock."""
     return "".join(("[[packages]]\n", *(f"{key} = {toml_value(value)}\n" for key, value in package.items()), "\n"))
 
 
 def vcs_of(source: GitSource) -> dict[str, str]:
-    """A repository as a lock names it."""
+    """A repository in a lock."""
     said = {"type": "git", "url": source.url, "requested-revision": source.revision, "commit-id": source.commit}
     return {key: value for key, value in {**said, "subdirectory": source.subdirectory}.items() if value}
 
 
 def held_block(block: str, digests: Mapping[str, tuple[str, ...]], *, all_named: bool) -> str:
-    """A package without the files that have none of its `digests`; `all_named`: it has to be among them.
+    """A package without the files that have none of its `digests`; `all_named`: its name must be among them.
 
-    Raises OptionError where none is left, or it is not.
+    Raises OptionError if no file remains, or the name is missing.
     """
     (package,) = tomllib.loads(block)["packages"]
     said = f"{package['name']} {package.get('version', '')}".strip()
     if (asked := digests.get(normalized(package["name"]))) is None:
         if all_named:
             raise OptionError(
-                f"{said} comes with it and has no digest, as all that is asked for has",
-                "`uv pip compile --generate-hashes` writes a file that has all of them",
+                f"{said} is a dependency without a digest, but all requirements have digests",
+                "`uv pip compile --generate-hashes` writes a file with all digests",
             )
         return block
 
@@ -105,19 +105,19 @@ def held_block(block: str, digests: Mapping[str, tuple[str, ...]], *, all_named:
     left = {kind: file for kind, file in {**wheels, **others}.items() if file and (kind == "wheels" or good(file))}
     if not left:
         raise OptionError(
-            f"no file of {said} has a digest that is asked for, where packages are looked for",
-            "ask who made the requirements; a file that was replaced since has another digest",
+            f"no file of {said} with a required digest was found",
+            "ask the author of the requirements; a file that was replaced since has another digest",
         )
     return block_of({**package, **left})
 
 
 def check_digests(lock: str) -> None:
-    """Raise OptionError for a package whose files are not named by digests: what answers for them could give any."""
+    """Raise OptionError for a package whose files have no digests, because a server could then send any file."""
     for one in tomllib.loads(lock).get("packages", []):
         files = _files(one)
         if not (files or "vcs" in one) or not all(map(_has_digest, files)):
             raise OptionError(
-                f"the lock has no SHA-256 for a file of {one['name']}, so another one could come in its place",
+                f"the lock has no SHA-256 for a file of {one['name']}, so it could be replaced",
                 LOCK_AGAIN,
             )
 
@@ -127,6 +127,6 @@ def _files(package: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _has_digest(file: object) -> bool:
-    """Whether a file in a lock has a digest that nobody makes another file for, as pip has it, too."""
+    """Whether a file in a lock has a collision-resistant digest, as in pip."""
     found = file.get("hashes") if isinstance(file, dict) else None
     return isinstance(found, dict) and not _STRONG.isdisjoint(found)

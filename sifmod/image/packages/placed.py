@@ -1,4 +1,4 @@
-"""Requirements that name a place: a file or a project here, a URL, a repository; as PEP 508 spells them, absolute."""
+"""Requirements with a location: a local file or project, a URL, a repository; as in PEP 508, absolute."""
 
 import configparser
 import os
@@ -13,21 +13,21 @@ from sifmod.errors import OptionError
 from sifmod.image.packages.git_tree import git_source
 from sifmod.image.packages.wanted import directory
 
-RECIPE = "a recipe takes packages by name, from an index"
+RECIPE = "a recipe takes packages from an index, by name"
 _ARCHIVE = (".whl", ".tar.gz", ".zip", ".tgz", ".tar.bz2", ".tar.xz")
 _OTHERS = ("hg+", "svn+", "bzr+")
 
 
 def placed(name: str, spelled: str, *, recipe: bool) -> str:
-    """A requirement that names a place, absolute, without it where its name is not known; "" for any other."""
+    """A requirement with a location, absolute; only the location if its name is unknown; "" for any other."""
     is_url = re.match(r"[a-z+]+://", spelled) is not None
     target, separator, marker = spelled.partition(" ;" if is_url else ";")
     target, marker = target.strip(), f" ; {marker.strip()}" if separator else ""
     if target.startswith(_OTHERS):
-        raise OptionError(f"{target} is in a repository that is not git's", "clone it, and name its directory")
+        raise OptionError(f"{target} is not in a git repository", "clone it, and name its directory")
     place_here = target.startswith("file:") or (not is_url and _is_path(target))
     if recipe and (is_url or place_here):
-        raise OptionError(f"{target} names a place", f"{RECIPE}; `files` and `post` bring others")
+        raise OptionError(f"{target} names a path or URL", f"{RECIPE}; for others use `files` and `post`")
     if target.startswith("git+"):
         source = git_source(target)
         egg = re.search(r"[#&]egg=([A-Za-z0-9][\w.-]*(?:\[[^\]&]*\])?)", target)
@@ -40,7 +40,7 @@ def placed(name: str, spelled: str, *, recipe: bool) -> str:
         return ""
     known = name or _name_of_file(target.partition("#")[0].rpartition("/")[2])
     if not known:
-        raise OptionError(f"{target} does not say which package it is", "write NAME @ URL")
+        raise OptionError(f"the package of {target} is unknown", "write NAME @ URL")
     return f"{known} @ {target}{marker}"
 
 
@@ -50,30 +50,30 @@ def _is_path(text: str) -> bool:
 
 
 def _here(name: str, text: str) -> str:
-    """`NAME[EXTRAS] @ file:///…` of a file or a project here."""
+    """`NAME[EXTRAS] @ file:///…` for a local file or project."""
     found = re.fullmatch(r"(.+?)(\[[^\[\]]*\])?", text, re.DOTALL)
     plain, extras = (found[1], found[2] or "") if found else (text, "")
     if plain.startswith("file:"):
         plain = unquote(plain.removeprefix("file:").removeprefix("//").removeprefix("localhost").partition("#")[0])
     path = Path(os.path.abspath(Path(plain).expanduser()))  # noqa: PTH100 (as pip does)
     if set(str(path)) & set(",:"):
-        raise OptionError(f"{path} holds a comma or a colon, which bind paths cannot express")
+        raise OptionError(f"{path} contains a comma or a colon, which bind paths cannot express")
     if path.is_file():
         known = _name_of_file(path.name)
     elif not path.is_dir():
-        raise OptionError(f"there is no file or directory {path}", "paths begin in the working directory, as for pip")
+        raise OptionError(f"there is no file or directory {path}", "paths start at the working directory, as for pip")
     elif not any((path / one).is_file() for one in ("pyproject.toml", "setup.py")):
-        raise OptionError(f"{path} is no project: it has neither pyproject.toml nor setup.py")
+        raise OptionError(f"{path} is not a project: it has neither pyproject.toml nor setup.py")
     else:
         known = static_name(path)
     if path.is_file() and not (known or name):
-        raise OptionError(f"{path} does not say which package it is", "write NAME @ PATH")
+        raise OptionError(f"the package of {path} is unknown", "write NAME @ PATH")
     named = name or (f"{known}{extras}" if known else extras)
     return f"{named} @ {path.as_uri()}"
 
 
 def _name_of_file(name: str) -> str:
-    """The package that a file is of, as its name says; "" where it says none."""
+    """The package of a file, by its file name; "" if unknown."""
     try:
         if name.endswith(".whl"):
             return str(parse_wheel_filename(name)[0])
@@ -83,7 +83,7 @@ def _name_of_file(name: str) -> str:
 
 
 def static_name(directory: Path) -> str:
-    """The name of a project, where a file says it; "" where only its build does."""
+    """The name of a project from its files; "" if only its build knows it."""
     try:
         said = tomllib.loads((directory / "pyproject.toml").read_text("utf-8"))
         return str(said["project"]["name"])
@@ -98,11 +98,11 @@ def static_name(directory: Path) -> str:
 
 
 def editable(text: str) -> str:
-    """The absolute path of a project, with the extras that were asked for."""
+    """The absolute path of a project, with the requested extras."""
     found = re.fullmatch(r"(.+?)(\[[^\[\]]*\])?", text.removeprefix("file://"), re.DOTALL)
     plain, extras = (found[1], found[2] or "") if found else (text, "")
     if "+" in plain.partition("://")[0] and "://" in plain:
         raise OptionError(
-            f"-e {text}: only a directory here can be edited", "clone it, and name its directory; or leave -e out"
+            f"-e {text}: only a local directory can be edited", "clone it, and name its directory; or leave -e out"
         )
     return f"{directory(plain, '--editable')}{extras}"

@@ -1,4 +1,4 @@
-"""Lines of a requirements.txt: read, joined, expanded and taken apart as pip does.
+"""Lines of a requirements.txt: read, joined, expanded and parsed as in pip.
 
 https://pip.pypa.io/en/stable/reference/requirements-file-format/. uv is given these values, never the file.
 """
@@ -32,7 +32,7 @@ _FLAGS = ("--no-index", "--prefer-binary", "--require-hashes", "--pre")
 
 
 class _RefusedError(Exception):
-    """A line whose options are none of a requirements.txt."""
+    """The line has options that a requirements.txt cannot have."""
 
 
 class _TooMuchError(OptionError):
@@ -58,7 +58,7 @@ _PARSER = _parser()
 
 @dataclass(frozen=True)
 class Line:
-    """One logical line: what is asked for, "" for a line of options alone, and its options, by their long names."""
+    """One logical line: its requirement ("" for a line with only options) and its options, by their long names."""
 
     path: Path
     number: int
@@ -76,10 +76,10 @@ class Line:
 
 
 def read_lines(path: Path, *, constrains: bool = False) -> Iterator[Line]:
-    """The lines of a file of requirements, and of those that it names by -r and -c, relative to it.
+    """The lines of a requirements file, and of those that it names by -r and -c, relative to it.
 
-    Raises OptionError for a file that cannot be read, that names itself, or that has, with those that it names, more
-    bytes or files than the limits.
+    Raises OptionError for an unreadable file, one that includes itself, or one that has, with the files it includes,
+    more bytes or files than the limits.
     """
     yield from _lines(path, constrains, (), _Reading())
 
@@ -102,7 +102,7 @@ class _Reading:
 
 def _lines(path: Path, constrains: bool, above: tuple[Path, ...], reading: _Reading) -> Iterator[Line]:
     if len(above) > _DEEPEST or path.absolute() in above:
-        raise OptionError(f"{path}: files of requirements name each other")
+        raise OptionError(f"{path}: requirements files include each other")
     for number, text in _logical(reading.text(path)):
         if len(text) > limits().requirement_size:
             said = f"{text[:_SHOWN]}… has more characters than {bound('requirement_size')}"
@@ -115,20 +115,20 @@ def _lines(path: Path, constrains: bool, above: tuple[Path, ...], reading: _Read
         for name, value in nested if not line.requirement else ():
             said = ""
             if "://" in value:
-                said = f"{name} {value}: a file on a server is not read; download it, and name it here"
+                said = f"{name} {value}: remote files are not read; download it, and give its path"
             else:
                 try:
                     yield from _lines(path.parent / value, name == "--constraint", (*above, path.absolute()), reading)
                 except _TooMuchError:  # of which there may be any number
                     raise
                 except OptionError as error:
-                    said = f"{error.message}; {name} in a file begins beside that file"
+                    said = f"{error.message}; {name} in a file is relative to that file"
             if said:
                 yield Line(path, number, "", (), constrains, said)
 
 
 def read_text(path: Path, limit: LimitName) -> str:
-    """The text of a lock or of requirements. Raises OptionError where it cannot be read."""
+    """The text of a lock or of requirements. Raises OptionError if it cannot be read."""
     try:
         return read_bounded(path, limit).decode("utf-8-sig")
     except NotReadError as error:
@@ -140,7 +140,7 @@ def read_text(path: Path, limit: LimitName) -> str:
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments; one that ends in a backslash goes on in the next."""
+    """Lines without comments; a backslash at the end continues a line."""
     begun, parts = 0, list[str]()
     for number, line in enumerate(text.splitlines(), 1):
         begun = begun if parts else number
@@ -167,7 +167,7 @@ def _taken_apart(path: Path, number: int, text: str, constrains: bool) -> Line:
     words = text.split(" ")
     count = next((index for index, word in enumerate(words) if word.startswith("-")), len(words))
     requirement, said = " ".join(words[:count]).strip(), " ".join(words[count:])
-    problem = f"the variable {missing[0]} is not set; export it, or write its value" if missing else ""
+    problem = f"the variable {missing[0]} is not set: export it, or write its value" if missing else ""
     if not said:
         return Line(path, number, requirement, (), constrains, problem)
     try:
@@ -178,7 +178,7 @@ def _taken_apart(path: Path, number: int, text: str, constrains: bool) -> Line:
     except (_RefusedError, OptionValueError, ValueError) as error:
         options, problem = (
             (),
-            problem or f"{said.split()[0]} is no option of a requirements.txt ({error}); leave it out",
+            problem or f"{said.split()[0]} is not an option of a requirements.txt ({error}); remove it",
         )
     return Line(path, number, requirement, options, constrains, problem)
 

@@ -1,10 +1,10 @@
-"""What must be added to an image for some requirements: resolved by uv, which is told what the image holds.
+"""Resolve requirements with uv, given the image's packages, to those that must be added.
 
-uv does not look at what is installed elsewhere (astral-sh/uv#2500), and the image's torch may be on no index. So the
-protected distributions, and those in a version of the image's own, are wheels of metadata alone, in a directory for
-`--find-links`. The protected ones are constraints, all others preferences: an earlier lock, which uv keeps to where it
-can. The rest comes from an index, because uv builds with what is in that directory too: a setuptools that is metadata
-alone would break each build. Without an index, or where nothing is built, it is all of them.
+uv ignores packages that are installed elsewhere (astral-sh/uv#2500), and the image's torch may be on no index. So the
+protected distributions, and those in the image's own versions, are wheels with only metadata, in a directory for
+`--find-links`. The protected ones are constraints, all others preferences: an earlier lock, which uv follows if
+possible. The rest comes from an index, because uv also builds with packages from that directory: a setuptools with only
+metadata would break each build. Without an index, or if nothing is built, all are there.
 """
 
 import json
@@ -50,7 +50,7 @@ _UNKNOWN = re.compile(r"Because ([\w.-]+) was not found in the (?:package regist
 
 @dataclass(frozen=True)
 class Resolved:
-    """What is added: the lock of it as text, and its versions by normalized name."""
+    """The packages to add: their lock as text, and their versions by normalized name."""
 
     lock: str
     added: Mapping[str, str]  # "" for the version of a project here or in a repository
@@ -59,11 +59,10 @@ class Resolved:
 
 
 def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv, trees: Trees = MappingProxyType({})) -> Resolved:
-    """The distributions to add, in versions that go with the image's own; `earlier` is a lock to keep to, or "".
+    """The distributions to add, in versions compatible with the image's own; `earlier` is a lock to follow, or "".
 
-    `trees`: what each repository that is asked for gave, and where uv finds it. Raises OptionError where there are no
-    such distributions, or none of the digests that are asked for, with the reason, and FetchError where an index cannot
-    be asked.
+    `trees`: the project of each requested repository, and its directory for uv. Raises OptionError, with the reason, if
+    there are no such distributions, or none with the required digests, and FetchError if an index cannot be asked.
     """
     work, place, kept = uv.directory, uv.place, python.protected
     in_image = python.distributions.values()
@@ -88,7 +87,7 @@ def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv, trees: Tr
 
 
 def _as_read(requirement: str, trees: Trees) -> str:
-    """A requirement with the place of its tree where it names a repository."""
+    """A requirement, with the path of its tree if it names a repository."""
     if (source := git_source(requirement)) is None:
         return requirement
     name, _, rest = requirement.partition("@ git+")
@@ -113,7 +112,7 @@ def _write_metadata_wheels(distributions: Iterable[Distribution], directory: Pat
 
 
 def _preferences(python: ImagePython, earlier: str) -> str:
-    """A lock of what the image holds, and of what an earlier lock names."""
+    """A lock of the image's packages, and those of an earlier lock."""
     versions = {key: one.version for key, one in python.distributions.items()} | versions_of(earlier)
     blocks = (
         f'[[packages]]\nname = "{name}"\nversion = "{version}"\n'
@@ -125,15 +124,15 @@ def _preferences(python: ImagePython, earlier: str) -> str:
 
 
 def _without(python: ImagePython, lock: str, wanted: Wanted, sources: Mapping[str, GitSource]) -> Resolved:
-    """The lock without what the image holds in the same version, and with what was asked for in its table for tools.
+    """The lock without packages that the image has in the same version, and with the request in its table for tools.
 
-    A tree of one of the `sources` is named by its repository and commit. Of a project here a lock says nothing.
+    A tree of one of the `sources` is named by its repository and commit. A lock has no local projects.
     """
     lock = lock.partition("\n[tool.sifmod]\n")[0].rstrip("\n") + "\n"
     head, *packages = blocks(lock)
     versions, added, left = versions_of(lock), dict[str, str](), []
     if len(packages) != len(tomllib.loads(lock).get("packages", [])):
-        raise OptionError("the lock does not have its packages as [[packages]], one after the other, as uv writes them")
+        raise OptionError("the lock does not list its packages as [[packages]], one after the other, as uv writes them")
     projects = dict(wanted.projects)
     for block in packages:
         (package,) = tomllib.loads(block)["packages"]
@@ -155,7 +154,7 @@ def _without(python: ImagePython, lock: str, wanted: Wanted, sources: Mapping[st
 
 
 def _portable(requirement: str, versions: Mapping[str, str]) -> str:
-    """A requirement as another machine can ask for it: a file here by its version, a project here not at all."""
+    """A requirement for other machines: a local file by its version; "" for a local project."""
     if path_of(requirement) is None:
         return requirement
     version = versions.get(name_of(requirement))
@@ -163,9 +162,9 @@ def _portable(requirement: str, versions: Mapping[str, str]) -> str:
 
 
 def _held_to(wanted: Wanted, resolved: Resolved) -> Resolved:
-    """The same with no file but those whose digests are asked for.
+    """The same with only the files that have the required digests.
 
-    As with pip, whatever comes has to have a digest where all that is asked for has. Raises OptionError.
+    As with pip, if all requirements have digests, dependencies must have them too. Raises OptionError.
     """
     if not wanted.digests:
         return resolved
@@ -180,20 +179,20 @@ def _held_to(wanted: Wanted, resolved: Resolved) -> Resolved:
 def followed(python: ImagePython, lock: str) -> Resolved:
     """A lock that was made elsewhere.
 
-    Raises OptionError where it has another version of what the image keeps, or a file without a digest.
+    Raises OptionError if it has another version of a protected package, or a file without a digest.
     """
     kept, versions = python.protected, versions_of(lock)
     sources = repositories(lock)
     if not (versions or sources) or any("directory" in one for one in tomllib.loads(lock)["packages"]):
         raise OptionError(
-            "the lock names no packages, or one by its directory",
-            "lock packages that an index has; `sifmod add -e` adds a directory to a layer",
+            "the lock has no packages, or one with a directory",
+            "only lock packages from an index; `sifmod add -e` adds a directory to a layer",
         )
     for key, version in versions.items():
         if (own := kept.get(key)) and not _same(own.version, version):
             raise OptionError(
                 f"the lock has {own.name} {version}; the image has {own.name} {own.version}, which stays",
-                "resolve what was asked for again: `sifmod add --onto` does so for a layer, `pip` for a recipe",
+                "resolve the requirements again: with `sifmod add --onto` for a layer, with `pip` for a recipe",
             )
     try:
         told = [name_of(text) and text for text in tomllib.loads(lock)["tool"]["sifmod"]["requirements"]]
@@ -216,27 +215,28 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
             who = f"{found['who']} {_spoken(found['version'] or '')}".strip()
             return OptionError(
                 f"{who} needs {found['needs']} {_spoken(found['bound'])}; the image has {own.name} {own.version}",
-                f"leave the version open for the newest one that goes with {own.name} {own.version}, if there is any",
+                f"remove the version to get the newest one that is compatible with {own.name} {own.version}, if "
+                "there is any",
             )
     if compiled := _NO_WHEEL.search(text):
-        return NoWheelError(f"{compiled[1]} has no wheel for this image, and would have to be compiled")
+        return NoWheelError(f"{compiled[1]} has no wheel for this image, so it would have to be compiled")
     if unknown := _UNKNOWN.search(text):
         return OptionError(
-            f"there is no package {unknown[1]} where packages are looked for",
-            "look at its spelling; UV_INDEX and UV_FIND_LINKS name more places",
+            f"the package {unknown[1]} was not found",
+            "check its spelling; UV_INDEX and UV_FIND_LINKS add indexes and directories",
         )
     for key, own in kept.items():
         if asked := re.search(rf"you require {re.escape(key)}([<>=!~][^\s,]*)", text):
             return OptionError(
-                f"{own.name}{asked[1]} is asked for; the image has {own.name} {own.version}, which stays",
-                "leave it out, or take an image that has this version",
+                f"{own.name}{asked[1]} is required; the image has {own.name} {own.version}, which stays",
+                "remove the requirement, or use an image with this version",
             )
     told = "\n".join(lines[-12:])
     if missing := _NO_PAGE.search(text):
         return NoPageError(f"uv could not resolve this:\n{told}", missing[1])
     if "No solution found" in text:
-        return OptionError(f"no versions fit together:\n{told}")
-    hint = "for a certificate of your site's own authority name its file in SSL_CERT_FILE, or set UV_SYSTEM_CERTS=1"
+        return OptionError(f"no versions are compatible:\n{told}")
+    hint = "for a certificate of your site's own authority set SSL_CERT_FILE to its file, or UV_SYSTEM_CERTS=1"
     return FetchError(f"uv could not resolve this:\n{told}", hint if "certificate" in text else "")
 
 

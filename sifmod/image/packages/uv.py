@@ -1,4 +1,4 @@
-"""uv: how it is started, here or in a container, and where it keeps what it has downloaded."""
+"""Start uv, here or in a container, and choose its cache."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _DAY = 86400  # seconds
 
 @dataclass(frozen=True)
 class Uv:
-    """Starts uv with some words; what it reads and writes is in `directory`, which it knows as `place`."""
+    """Starts uv with arguments; it reads and writes files in `directory`, which it sees as `place`."""
 
     run: Callable[..., Ended]
     directory: Path
@@ -48,47 +48,47 @@ def uv_here(directory: Path) -> Uv:
 
 
 def refuse_unsafe(uv: Uv, names: Iterable[str]) -> None:
-    """Raise ImageError where a wheel that `uv` has unpacked has a file which leads out of its place.
+    """Raise ImageError if a wheel that `uv` has unpacked has a path outside of its directory.
 
-    uv leaves such a file out, and says so once, when it unpacks. So what it keeps of the packages of these `names` is
-    forgotten: the next run unpacks them again.
+    uv skips such a file, and reports it once, when it unpacks. So its cache of these packages is removed: the next run
+    unpacks them again.
     """
     if left_out := (uv.directory / _LEFT_OUT_FILES).read_text("utf-8", "replace").splitlines():
         uv.run("cache", "clean", *names)
-        raise ImageError(
-            f"a package has a file that leads out of its place: {left_out[0]!r}", "do not use that package"
-        )
+        raise ImageError(f"a package has a path outside of its directory: {left_out[0]!r}", "do not use that package")
 
 
 def uv_cache() -> Path:
-    """Where uv keeps what it has downloaded."""
+    """The directory of uv's cache."""
     return Path(os.environ.get("UV_CACHE_DIR") or cache_home() / "uv").absolute()
 
 
 def bytecode_place() -> Path:
-    """Where bytecode is kept, which need not be there."""
+    """The directory of the bytecode cache, which may be missing."""
     return cache_home() / f"sifmod-bytecode-{os.geteuid()}"
 
 
 def bytecode_cache() -> Path:
-    """Where bytecode is kept, which nothing holds against its source: a directory where this user alone may write.
+    """The directory of the bytecode cache.
 
-    Raises InstallError where it is another's.
+    Only this user may write there, since bytecode is not compared with its source.
+
+    Raises InstallError if another user owns it.
     """
     place = bytecode_place()
     place.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         place.mkdir(0o700)
     if why := not_own(place):
-        raise InstallError(f"compiled packages cannot be kept: {why}", f"remove it: rm -r {place}")
+        raise InstallError(f"compiled packages cannot be cached: {why}", f"remove it: rm -r {place}")
     return place
 
 
 @contextmanager
 def linked_directory() -> Iterator[Path]:
-    """A new directory where uv can link its files instead of copying them; it is gone afterwards.
+    """A new temporary directory where uv can link its files instead of copying them.
 
-    A link stays within a mount, so it is in uv's cache. What a killed run left there goes a day later.
+    Links work only within a mount, so it is in uv's cache. Files of a killed run are removed after a day.
     """
     top = uv_cache() / _LINKED
     top.mkdir(parents=True, exist_ok=True)

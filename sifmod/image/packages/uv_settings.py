@@ -1,8 +1,8 @@
-"""What of this machine's settings uv is given: indexes, logins, certificates, proxies, timeouts and its cache.
+"""The settings of this machine that uv gets: indexes, logins, certificates, proxies, timeouts and its cache.
 
-Of variables those of these subjects, of uv's files the user's and the system's, never one in a directory above: what a
-package is resolved for is decided by the image and by what was asked for. uv takes the file that `--config-file` names
-in the place of all others (https://docs.astral.sh/uv/concepts/configuration-files/).
+It gets variables for these subjects, and the user's and the system's files of uv, but never one in a parent directory:
+the image and the request decide the resolution. uv reads the file of `--config-file` instead of all others
+(https://docs.astral.sh/uv/concepts/configuration-files/).
 """
 
 import json
@@ -33,7 +33,7 @@ _FIND_LINKS = "UV_FIND_LINKS"
 
 
 def uv_environment() -> dict[str, str]:
-    """The environment that uv is started with; of the variables of uv, pip, Python and conda only what it is given."""
+    """The environment for uv; variables of uv, pip, Python and conda are only passed if they are in the list."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -43,13 +43,13 @@ def uv_environment() -> dict[str, str]:
 
 
 def find_links() -> tuple[str, ...]:
-    """The URLs and the absolute paths of directories that uv's variable of this name says."""
+    """The URLs and absolute directories in uv's variable of this name."""
     given = filter(None, re.split("[ ,]", os.environ.get(_FIND_LINKS, "")))
     return tuple(place if "://" in place else str(Path(place).absolute()) for place in given)
 
 
 def write_config(directory: Path) -> None:
-    """Write `uv.toml` there: what the user's and the system's say of it. Raises OptionError for a bad one."""
+    """Write `uv.toml` there, from the user's and the system's files. Raises OptionError for an invalid one."""
     # an option hides the variable; and with a login in it, it is no word of a command, which all users see
     told: dict[str, Any] = {"find-links": list(places)} if (places := find_links()) else {}
     for path in _files():
@@ -60,12 +60,12 @@ def write_config(directory: Path) -> None:
 
 
 def config_words(place: str) -> tuple[str, ...]:
-    """The words that have uv take `uv.toml` in this directory, and no other file."""
+    """The arguments that make uv read `uv.toml` in this directory, and no other file."""
     return ("--config-file", f"{place}/{_NAME}")
 
 
 def _files() -> Iterator[Path]:
-    """Those that are there, in the order in which uv lets them decide: the user's, else the system's; both are read."""
+    """The existing files, in uv's order of precedence: the user's, else the system's; both are read."""
     if os.environ.get("UV_NO_CONFIG", "").lower() in ("1", "true", "yes", "on"):
         return
     if named := os.environ.get("UV_CONFIG_FILE"):
@@ -93,7 +93,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _merge(told: dict[str, Any], later: Mapping[str, Any]) -> None:
-    """Add what a file says that decides less: lists come behind, other values where there are none."""
+    """Add a file of lower precedence: lists are appended, other values only fill gaps."""
     for key, value in later.items():
         before = told.setdefault(key, value)
         if isinstance(before, dict) and isinstance(value, dict):
@@ -103,7 +103,7 @@ def _merge(told: dict[str, Any], later: Mapping[str, Any]) -> None:
 
 
 def toml_value(value: object) -> str:
-    """A value of a uv.toml or a lock, as TOML spells it on one line."""
+    """A value of a uv.toml or a lock, in TOML on one line."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{json.dumps(key)} = {toml_value(each)}" for key, each in value.items()) + " }"
     if isinstance(value, list):

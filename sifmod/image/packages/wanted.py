@@ -1,4 +1,4 @@
-"""What is to be added to a layer or an image: requirements and locks, as people write them."""
+"""The packages to add to a layer or an image: requirements and locks, as users write them."""
 
 import os
 import re
@@ -17,14 +17,14 @@ from sifmod.image.packages.requirement_lines import read_text
 
 FIND_LINKS = "--find-links="
 _LASTING = ("--index-url=", "--extra-index-url=", "--prerelease=", "--no-binary=", "--only-binary=")
-LOCK_AGAIN = "make it again: `uv pip compile --generate-hashes --format pylock.toml -o pylock.toml requirements.txt`"
+LOCK_AGAIN = "create it again: `uv pip compile --generate-hashes --format pylock.toml -o pylock.toml requirements.txt`"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for: requirements as PEP 508 spells them, directories of projects, and where to look for packages.
+    """A request: requirements in PEP 508, directories of projects, and the places to search for packages.
 
-    A place in a requirement is absolute (`NAME @ file:///…`). `words` are uv's: --no-index, --find-links=PLACE, …
+    A path in a requirement is absolute (`NAME @ file:///…`). `words` are for uv: --no-index, --find-links=PLACE, …
     """
 
     requirements: tuple[str, ...] = ()
@@ -36,23 +36,23 @@ class Wanted:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The directories and pages in which wheels are looked for, beside the index or in its place."""
+        """The directories and pages to search for wheels, in addition to the index or instead of it."""
         return tuple(word.removeprefix(FIND_LINKS) for word in self.words if word.startswith(FIND_LINKS))
 
     @property
     def lasting(self) -> tuple[str, ...]:
-        """The words that a layer keeps to when it is changed: its indexes, and which files and versions are taken."""
+        """The arguments that later changes of a layer keep: its indexes, and the rules for files and versions."""
         return tuple(word for word in self.words if word.startswith(_LASTING))
 
     @property
     def local(self) -> tuple[str, ...]:
-        """The paths here that uv reads: of files, projects and directories of wheels."""
+        """The local paths that uv reads: files, projects and directories of wheels."""
         named = (path for text in (*self.requirements, *self.unnamed) if (path := path_of(text)))
         return tuple(dict.fromkeys((*map(project, self.editable), *self.places, *map(str, named))))
 
     @property
     def projects(self) -> tuple[tuple[str, str], ...]:
-        """The directories that are installed as they are now, by normalized name."""
+        """The directories that are installed in their current state, by normalized name."""
         named = ((name_of(text), path) for text in self.requirements if (path := path_of(text)))
         return tuple((name, str(path)) for name, path in named if path.is_dir())
 
@@ -60,7 +60,7 @@ class Wanted:
 def words_of(
     find_links: Iterable[str] = (), index_url: str | None = None, extra_index_url: Iterable[str] = (), **options: bool
 ) -> tuple[str, ...]:
-    """The words of uv for places to look in, as they were typed, and for the options that are set (`no_index`)."""
+    """The arguments for uv: search places as typed, and the options that are set (`no_index`)."""
     options["no_index"] = options.get("no_index") or bool(os.environ.get("UV_NO_INDEX"))
     pre = ("--prerelease=allow",) if options.pop("pre", False) else ()
     named = (f"--{name.replace('_', '-')}" for name, given in options.items() if given)
@@ -70,7 +70,7 @@ def words_of(
 
 
 def place(text: str) -> str:
-    """A place of --find-links: a URL, or a directory that is there. Raises OptionError for any other."""
+    """A place of --find-links: a URL, or an existing directory. Raises OptionError for any other."""
     if "://" not in text:
         return directory(text, "--find-links")
     check_login(text, "--find-links")
@@ -78,58 +78,60 @@ def place(text: str) -> str:
 
 
 def index_word(name: str, text: str) -> str:
-    """The word for an index. Raises OptionError for what is no URL, or has a login."""
+    """The argument for an index. Raises OptionError if it is not a URL, or has a login."""
     check_login(text, name)
     if not re.match(r"(https?|file)://", text):
-        raise OptionError(f"{name}: {text} is no URL", "give the one of the index's `simple` pages")
+        raise OptionError(f"{name}: {text} is not a URL", "give the URL of the index's `simple` pages")
     return f"{name}={text}"
 
 
 def project(editable: str) -> str:
-    """The directory of a project that may be named with extras."""
+    """The directory of a project, which may have extras."""
     return re.sub(r"\[[^\[\]]*\]$", "", editable)
 
 
 def path_of(requirement: str) -> Path | None:
-    """The path here that a requirement names as its place; None for any other."""
+    """The local path of a requirement; None if it has none."""
     found = re.search(r"@ file://(/[^\s;#]*)", requirement)
     return Path(unquote(found[1])) if found else None
 
 
 def check_login(text: str, what: str) -> None:
-    """Raise OptionError where a URL in the text has a login: what is written here is kept where others may read it."""
+    """Raise OptionError if a URL in the text has a login, because the text is stored where other users may read it."""
     text = re.sub(r"[\t\r\n]", "", text)  # as parsers of URLs do
     if has_login(text):
         raise OptionError(
-            f"{what}: {without_logins(text)[:200]} was given with a login, which would be kept where others read it",
-            "put it into ~/.netrc; for an index NAME of uv.toml also UV_INDEX_NAME_USERNAME and UV_INDEX_NAME_PASSWORD",
+            f"{what}: {without_logins(text)[:200]} contains a login, which would be stored where other users can "
+            "read it",
+            "put it in ~/.netrc; for an index NAME of uv.toml also in UV_INDEX_NAME_USERNAME and "
+            "UV_INDEX_NAME_PASSWORD",
         )
 
 
 def directory(text: str, option: str) -> str:
-    """The absolute path of a directory that is there, and can be bound. Raises OptionError."""
+    """The absolute path of an existing directory that can be bound. Raises OptionError."""
     path = Path(text).absolute()
     if not path.is_dir():
-        raise OptionError(f"{option}: there is no directory {path}", "relative paths begin in the working directory")
+        raise OptionError(f"{option}: there is no directory {path}", "relative paths start at the working directory")
     if set(str(path)) & set(",:"):
-        raise OptionError(f"{option}: {path} holds a comma or a colon, which bind paths cannot express")
+        raise OptionError(f"{option}: {path} contains a comma or a colon, which bind paths cannot express")
     return str(path)
 
 
 def name_of(requirement: str) -> str:
-    """The normalized name of what a requirement asks for. Raises OptionError for what is none, or has a login."""
+    """The normalized package name of a requirement. Raises OptionError if it is invalid, or has a login."""
     check_login(requirement, "the requirement")
     try:
         return normalized(Requirement(requirement).name)
     except InvalidRequirement as error:
         raise OptionError(
-            f"{requirement!r} is no requirement",
+            f"{requirement!r} is not a requirement",
             "write it as for pip: transformers==4.57.1, 'torchmetrics>=1.4', ./wheel.whl, git+https://host/project.git",
         ) from error
 
 
 def read_lock(path: Path) -> str:
-    """The text of a lock. Raises OptionError for one that is empty, which would stand for no lock."""
+    """The text of a lock. Raises OptionError if it is empty, because that would mean no lock."""
     if text := read_text(path, "lock_size").strip():
         for line in text.splitlines() if has_login(text) else ():
             check_login(line.strip(), str(path))
@@ -137,15 +139,15 @@ def read_lock(path: Path) -> str:
             for value in _texts(tomllib.loads(text)):  # whose spelling there may hide it: "me\\u0040host"
                 check_login(value, str(path))
         except RecursionError as error:
-            raise OptionError(f"{path} is no lock of PEP 751: nested too deep", LOCK_AGAIN) from error
+            raise OptionError(f"{path} is not a PEP 751 lock: nested too deep", LOCK_AGAIN) from error
         except tomllib.TOMLDecodeError:
             pass  # who reads it says so
         return f"{text}\n"
-    raise OptionError(f"{path} is empty, and no lock", LOCK_AGAIN)
+    raise OptionError(f"{path} is empty, so it is not a lock", LOCK_AGAIN)
 
 
 def _texts(value: object) -> Iterator[str]:
-    """The texts in what TOML holds, keys too."""
+    """All texts in a TOML value, including keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

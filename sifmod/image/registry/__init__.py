@@ -1,1 +1,1 @@
-"""The OCI distribution client: places, logins, deadlines, certificates."""
+"""The OCI distribution client: mirrors, logins, time limits, certificates."""

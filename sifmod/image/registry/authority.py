@@ -1,6 +1,6 @@
-"""What lets us read one repository: nothing at first, then what the registry's 401 asks for (a token or a password).
+"""The authorization for one repository: none at first, then the one in the registry's 401 (a token or a password).
 
-Token authentication as Docker's registry does it (its `spec/auth/token.md` and `oauth.md`), and basic authentication.
+Token authentication as in Docker's registry (`spec/auth/token.md` and `oauth.md`), and basic authentication.
 """
 
 import os
@@ -29,7 +29,7 @@ _PARAMETER = re.compile(r'([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",]+))')
 
 @dataclass(frozen=True)
 class Challenge:
-    """What a 401 asks for: a token of the server at `realm`, or a password where that is None."""
+    """The challenge of a 401: a token of the server at `realm`, or a password if that is None."""
 
     realm: Url | None = None
     service: str = ""
@@ -38,17 +38,17 @@ class Challenge:
 
 @dataclass(frozen=True)
 class _Agreed:
-    """An Authorization header, "" for none, and whether it took a login to get it."""
+    """An Authorization header, "" for none, and whether a login was needed for it."""
 
     header: str = ""
     is_secret: bool = False
 
 
 class RegistryAuthority(Authority):
-    """Who lets us read one repository. Several threads may ask it; one of them renews.
+    """The authorization for one repository. Several threads may use it; one of them renews it.
 
-    A login goes to the registry itself, and to a server of tokens on the same host or among `token_servers`; never in
-    the clear. To others the request for a token goes without it.
+    A login is sent to the registry itself, and to a token server on the same host or in `token_servers`; never
+    unencrypted. Other token servers get requests without it.
     """
 
     def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...] = (), actions: str = "pull") -> None:
@@ -64,12 +64,12 @@ class RegistryAuthority(Authority):
         self._lock = threading.Lock()
 
     def authorization(self, url: Url) -> str:
-        """What the registry has accepted; "" for any other host, wherever the registry redirects to."""
+        """The accepted header; "" for any other host, also after a redirect."""
         agreed = self._agreed
         return agreed.header if self._is_ours(url) and not (agreed.is_secret and in_the_clear(url)) else ""
 
     def renew(self, response: requests.Response, sent: str) -> bool:
-        """Get what the 401 asks for. Raises FetchError where the server that gives tokens refuses."""
+        """Get the authorization for a 401. Raises FetchError if the token server refuses."""
         url = Url.parse(response.url)
         if not self._is_ours(url):
             return False
@@ -80,7 +80,7 @@ class RegistryAuthority(Authority):
             return self._agreed.header not in ("", sent)
 
     def refused(self, response: requests.Response) -> FetchError:
-        """With the advice that this registry needs."""
+        """The error with advice for this registry."""
         login = self._login.origin if self._login and not self._withheld else ""
         notes = tuple(map(plain, self._logins.notes)) if self._logins else ()
         notes = (*notes, self._withheld) if self._withheld else notes
@@ -91,7 +91,7 @@ class RegistryAuthority(Authority):
         return (url.host, url.port) == (own.host, own.port) and self._http.may_ask(url)
 
     def _answer(self, challenge: Challenge, url: Url) -> _Agreed:
-        """What the challenge of the registry at `url` asks for."""
+        """The answer to the challenge of the registry at `url`."""
         login = self._login_for(url, challenge)
         if challenge.realm is None:
             return _Agreed(login.basic, is_secret=True) if login and login.username else _Agreed()
@@ -106,7 +106,7 @@ class RegistryAuthority(Authority):
             return _Agreed(f"Bearer {self._token(challenge, challenge.realm, None)}")
 
     def _login_for(self, url: Url, challenge: Challenge) -> Credentials | None:
-        """The login, where it may be sent to the server that the challenge of the registry at `url` names."""
+        """The login, if it may be sent to the server in the challenge of the registry at `url`."""
         if self._logins is None:  # not before it is asked for: a credential helper may take its time
             self._logins = Logins(os.environ)
             self._login = self._logins.find(self._place)
@@ -116,10 +116,10 @@ class RegistryAuthority(Authority):
         return None if self._withheld else self._login
 
     def _why_not(self, url: Url, challenge: Challenge) -> str:
-        """Why the login is sent neither to the registry at `url` nor to its server of tokens; "" where it may be."""
+        """The reason why the login must not be sent to the registry at `url` or its token server; "" if it may."""
         login = self._login.origin if self._login else ""
         if in_the_clear(url):
-            return f"the login in {login} was not sent, for {self._place.host} was asked over plain http"
+            return f"the login in {login} was not sent, because the connection to {self._place.host} is plain http"
         if challenge.realm is None or (self._login and self._login.registry_token):
             return ""
         if in_the_clear(challenge.realm):
@@ -129,9 +129,8 @@ class RegistryAuthority(Authority):
         if server.host == own.host or covers(self._token_servers, server.place):
             return ""
         return (
-            f"the login in {login} was not sent to {server.place}, where {self._place.host} sends for a token:"
-            f" where that is right, say in the site file  token_servers:"
-            f" {{'{self._place.host}': ['{server.place}']}}"
+            f"the login in {login} was not sent to {server.place}, the token server of {self._place.host}: if that "
+            f"is correct, add to the site file: token_servers: {{'{self._place.host}': ['{server.place}']}}"
         )
 
     def _token(self, challenge: Challenge, realm: Url, login: Credentials | None) -> str:
@@ -155,16 +154,16 @@ class RegistryAuthority(Authority):
         except ImageError as error:
             raise FetchError(error.message) from None
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise FetchError(f"{host} answered without a token")
+            raise FetchError(f"{host} sent no token")
         return token
 
 
 class _RefusedError(FetchError):
-    """The server that gives tokens gives none."""
+    """The token server sent no token."""
 
 
 class _TokenServer(Authority):
-    """The authority over a token: the login, sent only to the server that the registry named."""
+    """The authority for a token request: the login, sent only to the server that the registry named."""
 
     def __init__(self, registry: RegistryAuthority, realm: Url, login: Credentials | None) -> None:
         self._registry = registry
@@ -184,7 +183,7 @@ class _TokenServer(Authority):
 
 
 def _challenge(header: str) -> Challenge | None:
-    """The strongest known challenge of a WWW-Authenticate header; None where it holds none."""
+    """The strongest known challenge of a WWW-Authenticate header; None if it has none."""
     found = {
         match[1].lower(): {name.lower(): quoted or bare for name, quoted, bare in _PARAMETER.findall(match[2])}
         for match in _CHALLENGE.finditer(header[:8192])

@@ -1,4 +1,4 @@
-"""Certificates: what a server's are verified with, and those that it wants of us."""
+"""Certificates: the authorities for servers, and client certificates."""
 
 import os
 import ssl
@@ -23,11 +23,11 @@ _BUNDLES = (
 
 
 def make_context(host: str, environ: Mapping[str, str]) -> ssl.SSLContext:
-    """What a connection to `host`, with its port where its URL has one, is verified with.
+    """The SSL context for a connection to `host`, with its port if its URL has one.
 
-    `REQUESTS_CA_BUNDLE` or `CURL_CA_BUNDLE`, a file or a directory, stand for all other authorities; else those of
-    `SSL_CERT_FILE` and `SSL_CERT_DIR` count, else the system's, and those of certifi where it has none. Certificates
-    that docker or podman keep for this host are added. Raises FetchError for a file that is named and cannot be used.
+    `REQUESTS_CA_BUNDLE` or `CURL_CA_BUNDLE`, a file or a directory, replace all other authorities; else those of
+    `SSL_CERT_FILE` and `SSL_CERT_DIR` are used, else the system's, or certifi's if it has none. Certificates of docker
+    or podman for this host are added. Raises FetchError for a configured file that cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.sslsocket_class = TlsSocket
@@ -75,23 +75,25 @@ def _load(context: ssl.SSLContext, path: str, hint: str) -> None:
         else:
             context.load_verify_locations(cafile=path)
     except ssl.SSLError as error:
-        raise FetchError(f"{plain(path)} holds no certificates: {plain(error.reason or str(error))}", hint) from error
+        raise FetchError(
+            f"{plain(path)} contains no certificates: {plain(error.reason or str(error))}", hint
+        ) from error
     except OSError as error:
         raise FetchError(f"the certificates in {plain(path)} cannot be read: {error.strerror}", hint) from error
 
 
 def _load_client(context: ssl.SSLContext, directories: tuple[Path, ...]) -> None:
-    """The first pair NAME.cert and NAME.key; one that only root may read is not for this user."""
+    """The first pair NAME.cert and NAME.key; a pair that only root may read is ignored."""
     found = [path for directory in directories for path in sorted(directory.glob("*.cert"))]
     for certificate in found:
         key = certificate.with_suffix(".key")
         if not key.exists():
-            raise FetchError(f"{certificate} has no {key.name} beside it", "put the key there, or remove the file")
+            raise FetchError(f"{certificate} has no {key.name} beside it", "add the key, or remove the file")
         if not (os.access(certificate, os.R_OK) and os.access(key, os.R_OK)):
             continue
         try:
             context.load_cert_chain(certificate, key, password=lambda: "")  # a key with a password is refused
         except (ssl.SSLError, OSError) as error:
             reason = error.strerror if not isinstance(error, ssl.SSLError) else error.reason
-            raise FetchError(f"{certificate} and {key.name} are no pair: {plain(reason or str(error))}") from error
+            raise FetchError(f"{certificate} and {key.name} do not match: {plain(reason or str(error))}") from error
         return

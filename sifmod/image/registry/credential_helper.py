@@ -45,7 +45,7 @@ def ask(program: str, key: str, environ: Mapping[str, str]) -> tuple[str, str] |
         found = json.loads(answer.output)
         return str(found["Username"]), str(found["Secret"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise HelperError("answered something that is no login") from error
+        raise HelperError("gave an invalid login") from error
 
 
 def _run(program: str, key: str, environ: Mapping[str, str]) -> _Answer:

@@ -1,4 +1,6 @@
-"""Credentials: read where users already keep them, when a server asks for them. They are never stored, logged or shown.
+"""Credentials: read from the users' existing files, when a server requires them.
+
+They are never stored, logged or shown.
 
 The files are those of docker, podman and skopeo, Apptainer and SingularityCE (one format, docker's `config.json`),
 their credential helpers included, and `~/.netrc` for files from web servers.
@@ -29,16 +31,16 @@ _IDENTITY = "<token>"  # the user name under which a helper keeps an identity to
 _ADVICE = {
     401: "give your credentials for this host in ~/.netrc",
     403: "ask the owner for access; credentials for this host are read from ~/.netrc",
-    404: "look whether the file has moved, and correct the source in the easyconfig or with --source",
-    407: "the proxy wants credentials: see the variable https_proxy",
+    404: "check whether the file has moved, and correct the source in the easyconfig or with --source",
+    407: "the proxy requires credentials: see the variable https_proxy",
     410: "the file was withdrawn: correct the source in the easyconfig or with --source",
-    429: "the server limits how often it is asked: wait, or use a copy of the file with --source PATH",
+    429: "the server limits the request rate: wait, or use a copy of the file with --source PATH",
 }
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """A login: a user and a password, or a token that stands for both. `origin` says where it was found."""
+    """A login: a user and a password, or a token for both. `origin` is the file or variable that it is from."""
 
     origin: str
     username: str = ""
@@ -52,7 +54,7 @@ class Credentials:
 
 
 class Logins:
-    """The logins of this user. `notes` says what could not be used, for the error of a server that then refuses."""
+    """The logins of this user. `notes` lists unusable ones, for the error when a server refuses."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -61,8 +63,8 @@ class Logins:
     def find(self, place: Place) -> Credentials | None:
         """The login for a repository of a registry, or None.
 
-        Variables win over files; they name no host, and are used only for a host that the user named. The first file
-        with an entry wins, and in a file the most specific entry; a helper that fails is passed over.
+        Variables take precedence over files; they name no host, and are only used for a host that the user named. The
+        first file with an entry is used, and in a file the most specific entry; a helper that fails is skipped.
         """
         for prefix in ("APPTAINER", "SINGULARITY") if place.named else ():
             username, password = (self._environ.get(f"{prefix}_DOCKER_{what}", "") for what in ("USERNAME", "PASSWORD"))
@@ -98,14 +100,14 @@ class Logins:
                     return found
                 name = name.rpartition("/")[0]
         except ImageError:
-            self.notes.append(f"{path} is not what docker login writes")
+            self.notes.append(f"{path} is not in the format of `docker login`")
         return None
 
     def _ask(self, helper: str, host: str) -> Credentials | None:
         program = f"docker-credential-{helper}"
         key = _HUB_KEY if host == DOCKER_HUB else host
         if not _HELPER.fullmatch(helper):
-            self.notes.append(f"the credential helper {helper!r} is no name of a program")
+            self.notes.append(f"the credential helper {helper!r} is not a program's name")
             return None
         try:
             username, secret = ask(program, key, self._environ) or ("", "")
@@ -118,10 +120,10 @@ class Logins:
 
 
 class Netrc(Authority):
-    """The authority over files on web servers: each host gets what `~/.netrc` has for it, over https only."""
+    """The authority for files on web servers: each host gets its entry in `~/.netrc`, over https only."""
 
     def authorization(self, url: Url) -> str:
-        """The login of this host, if there is one."""
+        """The login for this host, if there is one."""
         login = requests.utils.get_netrc_auth(str(url)) if url.scheme == "https" else None
         return Credentials("~/.netrc", *login).basic if login else ""
 
@@ -130,7 +132,7 @@ class Netrc(Authority):
 
 
 def auth_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where logins may be kept, most specific first: files that a variable names, then those of each tool."""
+    """The files that may have logins, most specific first: those in variables, then those of each tool."""
     home = Path(environ.get("HOME") or "/nonexistent")
     named = [environ[name] for name in _VARIABLES if environ.get(name)]
     runtimes = (
@@ -144,7 +146,7 @@ def auth_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _plain_key(key: str) -> str:
-    """The host, and what else there is, of a key in an auth file: `https://index.docker.io/v1/` is docker.io."""
+    """The host and the rest of a key in an auth file: `https://index.docker.io/v1/` is docker.io."""
     name = re.sub(r"^https?://", "", key)
     name = re.sub(r"/(v[12]/?)?$", "", name)
     host, slash, rest = name.partition("/")

@@ -1,4 +1,4 @@
-"""HTTP: one session that keeps its connections, follows redirects safely, and says in one line what went wrong."""
+"""HTTP: one session that keeps its connections, follows redirects safely, and reports errors in one line."""
 
 import os
 import socket
@@ -43,13 +43,13 @@ _CONNECTIONS = 32  # kept per host
 
 
 _target: ContextVar[str] = ContextVar("target")
-"""Path and query of the request that this thread sends."""
+"""Path and query of this thread's request."""
 
 
 class _AsWritten:
-    """Sends a path and a query as they were written: requests and urllib3 would write %2f and %7E otherwise.
+    """Sends a path and a query unchanged: requests and urllib3 would change %2f and %7E.
 
-    A signature may be over the very bytes.
+    A signature may depend on the exact bytes.
     """
 
     def putrequest(self, method: str, url: str, *more: Any, **options: Any) -> None:
@@ -58,7 +58,7 @@ class _AsWritten:
 
 
 class _SecureConnection(_AsWritten, HTTPSConnection):
-    """Over https; it has our socket from its context."""
+    """Over https; its context gives it our socket."""
 
 
 class _Connection(_AsWritten, HTTPConnection):
@@ -84,7 +84,7 @@ _POOLS = {"http": _Pool, "https": _SecurePool}
 
 
 class _Adapter(HTTPAdapter):
-    """Connections that `context` verifies; None for those over http."""
+    """Connections verified by `context`; None for http."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self._context = context
@@ -95,7 +95,7 @@ class _Adapter(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, proxy: str, **more: object) -> ProxyManager:
-        """As requests'; the server behind the proxy, and a proxy over https, are verified like any other."""
+        """Like requests'; the server behind the proxy, and a proxy over https, are verified like any other."""
         if proxy.lower().startswith("socks"):
             socks: ProxyManager = super().proxy_manager_for(proxy, ssl_context=self._context, **more)
             return socks
@@ -105,14 +105,14 @@ class _Adapter(HTTPAdapter):
         return made
 
     def cert_verify(self, conn: HTTPSConnectionPool, url: str, verify: object, cert: object) -> None:  # noqa: ARG002
-        """By the context alone: requests would load the certificates of certifi into it here."""
+        """Verify by the context only: requests would load certifi's certificates into it here."""
         conn.cert_reqs = "CERT_REQUIRED"
 
 
 class Session(requests.Session):
-    """Asks servers, by several threads at once. Proxies and certificates are those of curl and the runtimes.
+    """Sends requests from several threads. Proxies and certificates are those of curl and the runtimes.
 
-    It follows no redirect: requests would read the body of one, however long, into memory.
+    It follows no redirect, because requests would read its whole body into memory.
     """
 
     def __init__(self, timeouts: Timeouts) -> None:
@@ -132,9 +132,9 @@ class Session(requests.Session):
         body: bytes | None = None,
         more: float = 0.0,
     ) -> requests.Response:
-        """The head of an answer, which may take `more` seconds; its body is not read yet.
+        """The head of a response, within `more` additional seconds; its body is not read yet.
 
-        Raises what requests raises, and FetchError about a file.
+        Raises errors of requests, and FetchError for a file.
         """
         data = None if body is None else BytesIO(body)  # sent in pieces, each with the timeout
         text, target = str(url), _target.set(url.target)
@@ -157,7 +157,7 @@ class Session(requests.Session):
         return None
 
     def get_adapter(self, url: str | bytes) -> _Adapter:
-        """One for all of http, one for each host that has certificates of its own, and one for all the others."""
+        """One session for http, one for each host with its own certificates, and one for all others."""
         parts = Url.parse(str(url))
         host = parts.place
         key = parts.scheme if parts.scheme == "http" or not has_own(host, os.environ) else host
@@ -179,23 +179,23 @@ _SOON = 10.0  # seconds for them
 
 
 class Authority(Protocol):
-    """Who lets us read a resource, and what it says when it does not."""
+    """The authorization for a resource, and the errors if it is refused."""
 
     def authorization(self, url: Url) -> str:
-        """The Authorization header for `url`; "" for none. Only its own host may get one."""
+        """The Authorization header for `url`; "" for none, as for any other host."""
 
     def renew(self, response: requests.Response, sent: str) -> bool:  # noqa: ARG002
-        """After a 401 to the header `sent`: whether there is another one now. Raises FetchError."""
+        """Renew the header after a 401 to `sent`; returns whether there is another one. Raises FetchError."""
         return False
 
     def refused(self, response: requests.Response) -> FetchError:
-        """The error for an answer that is not the resource, with advice."""
+        """The error for a response that is not the resource, with advice."""
 
 
 class Asked(NamedTuple):
-    """What is asked of a resource. `good` are the answers that are handed over; any other one is refused.
+    """A request. `good` are the accepted status codes; any other one is an error.
 
-    A body that holds a `secret` is never sent in the clear, and not to where a redirect leads.
+    A body with a `secret` is never sent unencrypted, or to the target of a redirect.
     """
 
     method: str = "GET"
@@ -206,7 +206,7 @@ class Asked(NamedTuple):
 
     @property
     def followed(self) -> tuple[int, ...]:
-        """The redirects that are followed."""
+        """The redirects to follow."""
         return _REDIRECTS if self.method in _READING else () if self.secret else _AS_ASKED
 
 
@@ -214,7 +214,7 @@ GET = Asked()
 
 
 class Http:
-    """The connections of one fetch. https everywhere; plain http only to this machine and to `insecure` hosts.
+    """The connections of one fetch: https, and plain http only to this machine and to `insecure` hosts.
 
     May be used by several threads at once.
     """
@@ -228,7 +228,7 @@ class Http:
         return lambda headers: self._opened(url, headers, authority, asked)
 
     def is_insecure(self, host: str) -> bool:
-        """Whether `host`, with or without a port, may be spoken to over plain http."""
+        """Whether plain http to `host`, with or without a port, is allowed."""
         return is_loopback(host) or covers(self._insecure, host)
 
     @contextmanager
@@ -237,7 +237,7 @@ class Http:
     ) -> Iterator[requests.Response]:
         redirects = renewals = 0
         if not self.may_ask(url) or (asked.secret and in_the_clear(url)):
-            raise FetchError(f"{url.shown} is not https, and nothing was sent there")
+            raise FetchError(f"{url.shown} is not https, so nothing was sent there")
         while True:
             sent = authority.authorization(url)
             with network_errors(url.place):
@@ -266,28 +266,26 @@ class Http:
             return self._session.ask(asked.method, url, headers)  # most likely the server has closed a kept connection
 
     def may_ask(self, url: Url) -> bool:
-        """Whether it is https, or may be spoken to over plain http."""
+        """Whether it is https, or plain http to it is allowed."""
         return url.scheme == "https" or self.is_insecure(url.place)
 
     def _redirected(self, url: Url, response: requests.Response) -> Url:
         location = response.headers.get("Location", "")
         if not location:
-            raise FetchError(f"{url.place} redirects without saying where; nothing was sent")
+            raise FetchError(f"{url.place} redirects without a target; nothing was sent")
         target = url.join(location, f"{url.place} redirects to")
         if not self.may_ask(target) or (target.scheme == "http" and url.scheme == "https"):
-            raise FetchError(
-                f"the server redirects to {target.shown}, and only https is followed; nothing was sent there"
-            )
+            raise FetchError(f"the server redirects to {target.shown}, which is not https; nothing was sent there")
         return target
 
 
 def in_the_clear(url: Url) -> bool:
-    """Whether others may read what is sent to `url`: it is not https, and leaves this machine."""
+    """Whether others can read data sent to `url`: it is not https, and leaves this machine."""
     return url.scheme != "https" and not is_loopback(url.host)
 
 
 def beginning(response: requests.Response) -> bytes:
-    """The first bytes of a body, all of a small one; b"" where it cannot be read in time."""
+    """The first bytes of a body, all of a small one; b"" if it cannot be read in time."""
     try:
         with within(_SOON):
             return response.raw.read(_SMALL, decode_content=True) or b""
@@ -296,16 +294,16 @@ def beginning(response: requests.Response) -> bytes:
 
 
 def refusal(response: requests.Response, advice: str, said: str = "", *, final: bool = False) -> FetchError:
-    """The error for an answer that is no file: a TransientError where asking again within ten minutes may help.
+    """The error for a response that is not a file: a TransientError if a retry within ten minutes may help.
 
-    `said` is what the server says about it; `final` that a later try would get the same answer.
+    `said` is the server's message; `final`: a retry would get the same response.
     """
     status, after = response.status_code, retry_after(response)
     transient = (status in (408, 429) or status >= 500) and not final
     if not advice:
-        advice = "the server has trouble: try again later" if status >= 500 else "check the URL"
+        advice = "the server has a problem: try again later" if status >= 500 else "check the URL"
     if after is not None:
-        advice += f"; the server says: again in {after:.0f} seconds"
+        advice += f"; the server asks to retry in {after:.0f} seconds"
     message = f"{Url.parse(response.url).place} answered {status} {plain(response.reason or '')}"
     message = f"{message.rstrip()}: {plain(said)}" if said else message.rstrip()
     if transient and (after is None or after <= _LONGEST_WAIT):
@@ -314,7 +312,7 @@ def refusal(response: requests.Response, advice: str, said: str = "", *, final: 
 
 
 def retry_after(response: requests.Response) -> float | None:
-    """How many seconds the server wants us to wait: a number, a date, or (Docker Hub) seconds since 1970."""
+    """The seconds to wait that the server requests: a number, a date, or (Docker Hub) seconds since 1970."""
     text = response.headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdecimal() and len(text) <= 12:
         seconds = float(text)

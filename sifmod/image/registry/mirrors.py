@@ -1,4 +1,4 @@
-"""Mirrors: the places that a reference can be fetched from, the site's mirrors first, and its own registry last."""
+"""Mirrors: the places to fetch a reference from, the site's mirrors first, and its own registry last."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -8,10 +8,10 @@ from sifmod.image.reference import Reference
 DOCKER_HUB = "docker.io"
 
 Mirrors = tuple[tuple[str, tuple[str, ...]], ...]
-"""A prefix of a reference (`docker.io`, `quay.io/group`), and what stands in for it, in order."""
+"""A prefix of a reference (`docker.io`, `quay.io/group`), and its replacements, in order."""
 
 TokenServers = tuple[tuple[str, tuple[str, ...]], ...]
-"""A registry, `host[:port]`, and the hosts that give its tokens."""
+"""A registry, `host[:port]`, and the hosts of its token servers."""
 
 _HUB = (DOCKER_HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com")
 _HUB_SERVER = "registry-1.docker.io"
@@ -20,9 +20,9 @@ _KNOWN_TOKEN_SERVERS: TokenServers = ((DOCKER_HUB, ("auth.docker.io",)), ("regis
 
 @dataclass(frozen=True)
 class Place:
-    """`repository` in the registry `host`, which is docker.io for Docker Hub under any of its names.
+    """`repository` in the registry `host`, which is docker.io for all names of Docker Hub.
 
-    `named` says that the user named this registry; a mirror is named by the site.
+    `named`: the user named this registry; the site names mirrors.
     """
 
     host: str
@@ -34,7 +34,7 @@ class Place:
         return _HUB_SERVER if self.host == DOCKER_HUB else self.host
 
     def __str__(self) -> str:
-        """As a reference spells it."""
+        """The place as in a reference."""
         return f"{self.host}/{self.repository}"
 
 
@@ -55,32 +55,32 @@ def places(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
 
 
 def mirrors_of(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
-    """The mirrors that are asked for `reference`; none for what is in no registry."""
+    """The mirrors for `reference`; none unless it is in a registry."""
     return places(reference, mirrors)[:-1] if reference.kind.location == "repository" else ()
 
 
 def own_place(reference: Reference) -> Place:
-    """Where `reference` (docker, oras) belongs: one place for all of its spellings."""
+    """The registry of `reference` (docker, oras): one place for all of its spellings."""
     host = hub_or(reference.host.lower())
     rest = reference.location.removeprefix(f"{reference.host}/")
     return Place(host, f"library/{rest}" if host == DOCKER_HUB and "/" not in rest else rest, named=True)
 
 
 def token_servers(place: Place, named: TokenServers) -> tuple[str, ...]:
-    """The hosts besides the registry's own that may have a login for `place`: known ones, and those in `named`."""
+    """The hosts besides the registry's own that may get a login for `place`: known ones, and those in `named`."""
     found = (hosts for registry, hosts in (*_KNOWN_TOKEN_SERVERS, *named) if covers((hub_or(registry),), place.host))
     return tuple(host for hosts in found for host in hosts)
 
 
 def covers(hosts: tuple[str, ...], host: str) -> bool:
-    """Whether `host` is among `hosts`, each a name for all of its ports or one with its port."""
+    """Whether `host` is among `hosts`; each of these has a port, or matches all ports."""
     return host in hosts or (urlsplit(f"//{host}").hostname or "") in hosts
 
 
 def source_of(reference: Reference) -> str:
-    """What gives the image of `reference`, in one spelling, without tag and digest: `docker://docker.io/library/python`.
+    """The source of `reference`, normalized, without tag and digest: `docker://docker.io/library/python`.
 
-    An image on this machine is not known by its path: then it is the kind alone, `oci:`.
+    A local image is not identified by its path, but only by its kind, `oci:`.
     """
     has_place = reference.kind.location == "repository"
     return f"{reference.kind.name}://{own_place(reference)}" if has_place else f"{reference.kind.name}:"

@@ -1,7 +1,7 @@
-"""The network: how long a server may take, and its failures: in one line each, and whether another try may help.
+"""The network: time limits for servers, and errors in one line each, with whether a retry may help.
 
-Each read from one of our sockets keeps to the limits that its thread is under. A timeout of a socket is for one read,
-and a server that sends a byte a minute never meets it.
+Each read from one of our sockets obeys the limits of its thread. A socket's timeout is for one read, so a server that
+sends a byte a minute never exceeds it.
 """
 
 import http.client
@@ -27,7 +27,7 @@ SLOWEST = 1024  # bytes a second
 
 
 class Timeouts(NamedTuple):
-    """Seconds that a server has."""
+    """Time limits for a server, in seconds."""
 
     connect: float = 15.0
     silence: float = 60.0  # without a byte; and over as many it sends SLOWEST on average
@@ -42,7 +42,7 @@ class TooSlowError(OSError):
 
 
 class _Deadline:
-    """`left` is how many seconds the next read may take; where none are left, it raises `error`."""
+    """`left` is the number of seconds for the next read; if none are left, it raises `error`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -55,11 +55,11 @@ class _Deadline:
         pass
 
     def error(self) -> TooSlowError:
-        return TooSlowError(f"the answer was not complete after {self._seconds:g} seconds")
+        return TooSlowError(f"the response was not complete after {self._seconds:g} seconds")
 
 
 class _Rate:
-    """The same for SLOWEST. Time counts only while a read waits for the server: its reader may take any time."""
+    """The same for SLOWEST. Only time that a read waits for the server counts: its reader may take any time."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -76,22 +76,20 @@ class _Rate:
             self._waited, self._came = 0.0, 0
 
     def error(self) -> TooSlowError:
-        return TooSlowError(
-            f"{self._came} bytes came in {self._seconds:g} seconds, and {SLOWEST} a second are expected"
-        )
+        return TooSlowError(f"{self._came} bytes arrived in {self._seconds:g} seconds, less than {SLOWEST} a second")
 
 
 _limits: ContextVar[tuple[_Deadline | _Rate, ...]] = ContextVar("limits", default=())
-"""Those that this thread is under."""
+"""The limits of this thread."""
 
 
 def within(seconds: float) -> AbstractContextManager[None]:
-    """What this thread reads here comes within `seconds`, else the read raises TooSlowError."""
+    """Limit this thread's reads in the block to `seconds`, or raise TooSlowError."""
     return _limited(_Deadline(seconds))
 
 
 def steadily(seconds: float) -> AbstractContextManager[None]:
-    """What this thread reads here comes at SLOWEST or faster over any `seconds` of waiting, else TooSlowError."""
+    """Require SLOWEST from this thread's reads in the block, over any `seconds` of waiting, or raise TooSlowError."""
     return _limited(_Rate(seconds))
 
 
@@ -151,11 +149,11 @@ BROKEN = (
     TimeoutError,
     TooSlowError,
 )
-"""What requests, urllib3 and the sockets below them raise when a connection fails; no failure of a disk."""
+"""The errors of requests, urllib3 and sockets when a connection fails, but not disk errors."""
 
 
 class TransientError(FetchError):
-    """The same request may work later; `retry_after` is how many seconds the server wants us to wait, if it said."""
+    """The same request may work later; `retry_after` is the number of seconds that the server asks to wait, if any."""
 
     def __init__(
         self, message: str, hint: str = "", status: int | None = None, retry_after: float | None = None
@@ -165,12 +163,12 @@ class TransientError(FetchError):
 
 
 class SlowError(TransientError):
-    """The server is too slow, and what has come of this answer is no sign that it will be faster."""
+    """The server is too slow; data that arrived does not count as progress."""
 
 
 @contextmanager
 def network_errors(host: str) -> Iterator[None]:
-    """Say in one line what requests says in five: TransientError, or FetchError where no other try would help."""
+    """An error of requests in one line: TransientError, or FetchError if a retry cannot help."""
     try:
         yield
     except BROKEN as error:
@@ -178,7 +176,7 @@ def network_errors(host: str) -> Iterator[None]:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it wraps, outermost first, as requests and urllib3 wrap them."""
+    """The error and those that requests and urllib3 wrapped in it, outermost first."""
     seen: BaseException | None = error
     while seen is not None:
         yield seen
@@ -188,7 +186,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def hung_up(error: BaseException) -> bool:
-    """Whether the other side ended the connection without an answer."""
+    """Whether the other side closed the connection without a response."""
     return any(
         isinstance(seen, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)) for seen in causes(error)
     )
@@ -197,26 +195,26 @@ def hung_up(error: BaseException) -> bool:
 def _told(host: str, error: Exception) -> FetchError:
     cause = _cause(error)
     if any(isinstance(seen, TooSlowError) for seen in causes(error)):
-        return SlowError(f"{host} is too slow: {cause}", "try again later, or take a mirror or a copy of the image")
+        return SlowError(f"{host} is too slow: {cause}", "try again later, or use a mirror or a copy of the image")
     if isinstance(error, requests.exceptions.ProxyError):
         return TransientError(f"{host}: the proxy: {cause}", "see the variables https_proxy and no_proxy")
     if isinstance(error, requests.exceptions.SSLError) and not re.search("(?i)eof|reset|timed out", cause):
         return FetchError(
             f"{host}: its certificate or its TLS cannot be trusted: {cause}",
-            "for a certificate of your site's own authority name its file in SSL_CERT_FILE,"
-            f" or put it into ~/.config/containers/certs.d/{host}/ca.crt",
+            "for a certificate of your site's own authority set SSL_CERT_FILE to its file, or put it in "
+            f"~/.config/containers/certs.d/{host}/ca.crt",
         )
     if isinstance(error, (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader)):
         return FetchError(f"{host}: {cause}")
     unknown = any(isinstance(seen, (socket.gaierror, urllib3.exceptions.NameResolutionError)) for seen in causes(error))
-    hint = f"{f'correct the name {host}' if unknown else 'try again'}, or see whether this node has a network"
+    hint = f"{f'correct the name {host}' if unknown else 'try again'}, or check whether this node has a network"
     if "timed out" in cause and "connect" not in cause:
-        return TransientError(f"{host} stopped answering", hint)
-    return TransientError(f"{host} cannot be reached or broke off: {cause}", hint)
+        return TransientError(f"{host} stopped responding", hint)
+    return TransientError(f"{host} cannot be reached or closed the connection: {cause}", hint)
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost reason that says anything."""
+    """The innermost reason with a message."""
     text = ""
     for seen in causes(error):
         text = plain((seen.strerror if isinstance(seen, OSError) else None) or str(seen)) or text
@@ -225,7 +223,7 @@ def _cause(error: BaseException) -> str:
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds, and numbers of attempts in a row that give nothing."""
+    """Seconds, and limits of consecutive attempts without progress."""
 
     attempts: int = 8  # of a server that has answered before
     first_attempts: int = 3  # of one that never did: a wrong name or a node without a network fails soon
@@ -237,17 +235,17 @@ PATIENCE = Patience()
 
 
 class Attempts:
-    """The attempts at one thing; `fruitless` is how many in a row have given nothing."""
+    """The attempts at one request; `fruitless` counts consecutive ones without progress."""
 
     def __init__(self, patience: Patience = PATIENCE) -> None:
         self._patience = patience
         self.fruitless = 0
 
     def failed(self, error: TransientError, *, progress: bool, answered: bool) -> float:
-        """How many seconds to wait before the next attempt: with jitter, and never less than the server wants.
+        """The seconds to wait before the next attempt: with jitter, and never less than the server requests.
 
-        Raises FetchError where enough attempts have given nothing. `progress` says that this one gave something,
-        `answered` that the server has ever given anything.
+        Raises FetchError after too many attempts without progress. `progress`: this attempt made progress; `answered`:
+        the server has responded before.
         """
         self.fruitless = 0 if progress else self.fruitless + 1
         most = self._patience.attempts if answered else self._patience.first_attempts
@@ -258,7 +256,7 @@ class Attempts:
 
 
 def patiently(ask: Callable[[], _Result], patience: Patience = PATIENCE) -> _Result:
-    """What `ask` gives, tried again after a TransientError; raises FetchError where enough attempts gave nothing."""
+    """The result of `ask`, retried after a TransientError; raises FetchError after too many attempts."""
     attempts = Attempts(patience)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""A Registry: the image behind a docker or oras reference, from the site's mirrors or from where it belongs."""
+"""A Registry: the image of a docker or oras reference, from the site's mirrors or its own registry."""
 
 import difflib
 import http.client
@@ -28,10 +28,10 @@ _Result = TypeVar("_Result")
 
 
 class Repository:
-    """The repository at `place`, whose `token_servers` may have the login for it.
+    """The repository at `place`, whose `token_servers` may get the login for it.
 
-    A host that may be asked over plain http is asked over http first, and over https where it turns out to need that.
-    `actions` are what the login is to allow. May be used by several threads at once.
+    A host that allows plain http is tried over http first, and over https if it requires that. `actions` are the
+    requested permissions. May be used by several threads at once.
     """
 
     def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...], actions: str = "pull") -> None:
@@ -41,19 +41,18 @@ class Repository:
         self._scheme = "" if http.is_insecure(place.server) else "https"
 
     def get(self, path: str | Url, asked: Asked = GET) -> Get:
-        """What opens `path` below this repository: `manifests/TAG`, `blobs/DIGEST`; or a URL that it has named."""
+        """The Get for `path` below this repository: `manifests/TAG`, `blobs/DIGEST`; or for a URL that it returned."""
         return lambda headers: self._opened(path, headers, asked)
 
     def read(self, path: str, accept: str, name: str) -> tuple[bytes, Mapping[str, str]]:
         """A small resource, called `name` in messages, and its headers.
 
-        Raises as a Get does, also where it takes longer than it should, and ImageError as soon as it is known to have
-        more than 4 MiB.
+        Raises like a Get, also if it takes too long, and ImageError as soon as it is known to have more than 4 MiB.
         """
         with within(self._http.timeouts.whole), self.get(path)({"Accept": accept}) as response:
             if response.status_code != 200:
                 status = response.status_code
-                raise FetchError(f"{self.place.server} answered {status} for the whole of {name}", status=status)
+                raise FetchError(f"{self.place.server} answered {status} to a request for {name}", status=status)
             length = response.headers.get("Content-Length", "")
             announced = int(length) if re.fullmatch("[0-9]{1,18}", length) else 0
             raw = bytearray()
@@ -61,7 +60,7 @@ class Repository:
                 if not (chunk := response.raw.read(LARGEST + 1 - len(raw), decode_content=True)):
                     return bytes(raw), response.headers
                 raw += chunk
-            raise ImageError(f"{self.place.server} sends {announced or 'more than 4 million'} bytes as {name}")
+            raise ImageError(f"{self.place.server} sends {announced or 'more than 4 million'} bytes for {name}")
 
     @contextmanager
     def _opened(self, path: str | Url, headers: Mapping[str, str], asked: Asked) -> Iterator[requests.Response]:
@@ -82,7 +81,7 @@ class Repository:
             if response.headers.get("Content-Type", "").lower().startswith("text/html"):
                 raise FetchError(
                     f"{self.place.server} sent an HTML page instead of {path.shown if isinstance(path, Url) else path}",
-                    "a login page or a proxy may be in the way; or it is no registry: correct the name of the source",
+                    "it may be a login page or a proxy, or not a registry: correct the name of the source",
                 )
             yield response
 
@@ -93,7 +92,7 @@ class Repository:
 
 
 def _may_speak_tls(error: FetchError) -> bool:
-    """Whether a server that failed so over plain http may be one of TLS: it answers 400, resets, or talks no HTTP."""
+    """Whether a server with this error over plain http may require TLS: it answers 400, resets, or sends no HTTP."""
     if error.status is not None or error.__cause__ is None:
         return error.status == 400
     kinds = (ConnectionResetError, http.client.BadStatusLine)
@@ -103,9 +102,9 @@ def _may_speak_tls(error: FetchError) -> bool:
 class Registry:
     """The image that `reference` names, for linux on `arch`.
 
-    Mirrors that cover the reference are asked in order, its own registry last; one that fails is passed over, and what
-    a digest names is verified wherever it comes from. No more is asked for than is needed: a public image costs its
-    manifests, its config and its blobs. May be used by several threads.
+    Mirrors of the reference are tried in order, its own registry last; one that fails is skipped, and content with a
+    digest is always verified. Only necessary requests are made: for a public image its manifests, its config and its
+    blobs. May be used by several threads.
     """
 
     def __init__(self, reference: Reference, settings: Settings, arch: str, patience: Patience = PATIENCE) -> None:
@@ -119,9 +118,9 @@ class Registry:
         ]
 
     def manifest(self) -> Manifest:
-        """The manifest for `arch`, an index in between included. Raises FetchError or ImageError.
+        """The manifest for `arch`, also through an index. Raises FetchError or ImageError.
 
-        The error for a tag that does not exist names tags that look like it.
+        The error for a missing tag lists similar tags.
         """
         try:
             return self._first(self._resolve)
@@ -135,7 +134,7 @@ class Registry:
         wanted = manifest.config
         name = f"the config {wanted.digest} of {self._reference.source}"
         if wanted.size > LARGEST:
-            raise ImageError(f"{name} has {wanted.size} bytes, which no config has")
+            raise ImageError(f"{name} has {wanted.size} bytes, too many for a config")
 
         def read(repository: Repository) -> bytes:
             raw, _ = repository.read(f"blobs/{wanted.digest}", "*/*", name)
@@ -145,11 +144,11 @@ class Registry:
         return parse_config(self._first(read), name)
 
     def blob(self, descriptor: Descriptor) -> Get:
-        """What opens a blob. Its content is not verified here."""
+        """The Get for a blob. Its content is not verified here."""
         return lambda headers: self._opened(f"blobs/{descriptor.digest}", headers)
 
     def _first(self, ask: Callable[[Repository], _Result]) -> _Result:
-        """What the first repository that can gives; those before it are not asked again."""
+        """The result of the first repository that works; those before it are not tried again."""
         failures: list[str] = []
         *mirrors, origin = self._repositories
         for mirror in mirrors:

@@ -1,7 +1,7 @@
 """Upload: blobs and manifests into a repository (OCI distribution specification 1.1, "Pushing").
 
-A blob that the repository has is not sent; one that is cut on its way goes on where the registry says. Nothing is kept
-on this machine for that.
+An existing blob is not sent; an interrupted upload resumes at the registry's position. Nothing is stored on this
+machine for that.
 """
 
 import re
@@ -28,9 +28,9 @@ _COMMIT = 600.0  # seconds for the answer to the end of an upload: the registry 
 
 @dataclass(frozen=True)
 class Blob:
-    """What a repository is to have. `read` gives its bytes from the one of this number on, the same each time.
+    """A blob to upload. `read` returns its bytes from this position on, the same each time.
 
-    `mount` is another repository of the registry that has it, "" where none is known.
+    `mount` is another repository of the registry that has it, "" if unknown.
     """
 
     descriptor: Descriptor
@@ -39,15 +39,16 @@ class Blob:
 
 
 def has_blob(repository: Repository, blob: Descriptor) -> bool:
-    """Whether the repository has it. Raises FetchError."""
+    """Whether the repository has the blob. Raises FetchError."""
     with repository.get(f"blobs/{blob.digest}", Asked("HEAD", good=(200, 404)))({}) as response:
         return response.status_code == 200
 
 
 def upload(repository: Repository, blob: Blob, told: Callable[[int], None]) -> int:
-    """Have the repository have `blob`: the number of bytes that were sent, none where it had it or has mounted it.
+    """Upload `blob`; returns the number of bytes sent, 0 if the repository had or mounted it.
 
-    `told` hears how many bytes the registry has. Raises FetchError where enough attempts have given nothing.
+    `told` is called with the number of bytes at the registry. Raises FetchError after too many attempts without
+    progress.
     """
     transfer = _Upload(repository, blob, told)
     attempts, furthest = Attempts(_PATIENCE), 0
@@ -64,7 +65,7 @@ def upload(repository: Repository, blob: Blob, told: Callable[[int], None]) -> i
 
 
 class _Upload:
-    """One blob on its way. `offset` is how many bytes the registry says it has, `sent` how many went out."""
+    """The upload of one blob. `offset`: bytes that the registry has by its own count; `sent`: bytes sent."""
 
     def __init__(self, repository: Repository, blob: Blob, told: Callable[[int], None]) -> None:
         self._repository = repository
@@ -78,7 +79,7 @@ class _Upload:
         self.answered = False
 
     def run(self) -> None:
-        """Send what is missing. Raises TransientError where it can be called again, else FetchError."""
+        """Send the missing bytes. Raises TransientError if it can be called again, else FetchError."""
         digest, size = self._blob.descriptor.digest, self._blob.descriptor.size
         if has_blob(self._repository, self._blob.descriptor) or not (self._resumed() or self._begun()):
             self._told(size)
@@ -91,20 +92,20 @@ class _Upload:
                     if self.offset != end:
                         break  # the registry has taken less, and is asked for no more than it wants
             if self.offset == before:
-                raise FetchError(f"{digest} ends after {before} of {size} bytes", "it has changed: push it again")
+                raise FetchError(f"{digest} ends after {before} of {size} bytes", "the file was changed: push it again")
         with self._repository.get(
             self._place().asking(f"digest={digest}"), Asked("PUT", good=(201, 204), seconds=_COMMIT)
         )(_BYTES):
             pass
         if not has_blob(self._repository, self._blob.descriptor):
-            raise TransientError(f"{self._repository.place.host} has taken {digest}, and does not have it")
+            raise TransientError(f"{self._repository.place.host} accepted {digest}, but does not have it")
 
     def take_less(self) -> None:
-        """From now on send it in smaller parts, as far as the registry takes them."""
+        """Send smaller parts from now on, if the registry accepts them."""
         self._chunk = max(self._least, min(self._chunk, _SMALLER))
 
     def _begun(self) -> bool:
-        """Begin; False where the registry has mounted the blob instead."""
+        """Start; False if the registry has mounted the blob instead."""
         digest, self.offset = self._blob.descriptor.digest, 0
         if self._blob.mount:
             with suppress(FetchError):  # then it is sent
@@ -120,7 +121,7 @@ class _Upload:
         return True
 
     def _resumed(self) -> bool:
-        """Ask what has arrived of an upload that was cut; False where the registry knows nothing of it."""
+        """Ask for the position of an interrupted upload; False if the registry does not know the upload."""
         if self._location is None:
             return False
         try:
@@ -133,9 +134,9 @@ class _Upload:
         return self._location is not None
 
     def _place(self) -> Url:
-        """Where the registry wants the next bytes. Raises FetchError where it has not said that."""
+        """The URL for the next bytes. Raises FetchError if the registry has not sent one."""
         if self._location is None:
-            raise FetchError(f"{self._repository.place.host} does not say where to send a blob")
+            raise FetchError(f"{self._repository.place.host} sent no upload location for a blob")
         return self._location
 
     def _patch(self, data: bytes) -> None:
@@ -153,11 +154,11 @@ class _Upload:
                     f"{self._repository.place.host} answered {status} to a part of a blob", status=status
                 )
         if self.offset <= before:
-            raise TransientError(f"{self._repository.place.host} has taken nothing of {len(data)} bytes")
+            raise TransientError(f"{self._repository.place.host} accepted none of {len(data)} bytes")
         self._told(self.offset)
 
     def _heard(self, response: requests.Response) -> None:
-        """Where to go on, and with which byte."""
+        """Set the URL and the position to continue from."""
         self.answered = True
         if location := response.headers.get("Location", ""):
             what = f"{self._repository.place.host} wants a blob at"
@@ -174,7 +175,7 @@ _BYTES: Mapping[str, str] = {"Content-Type": "application/octet-stream"}
 
 
 def _chunks(pieces: Iterable[bytes], size: int) -> Generator[bytes, None, None]:
-    """The same bytes in chunks of `size`, but for the last."""
+    """The same bytes in chunks of `size`; the last may be shorter."""
     gathered = bytearray()
     for piece in pieces:
         gathered += piece
@@ -188,7 +189,7 @@ def _chunks(pieces: Iterable[bytes], size: int) -> Generator[bytes, None, None]:
 
 
 def read_manifest(repository: Repository, tag: str) -> bytes | None:
-    """The manifest or index under `tag`; None where there is none. Raises FetchError or ImageError."""
+    """The manifest or index under `tag`; None if there is none. Raises FetchError or ImageError."""
     with repository.get(f"manifests/{tag}", Asked("HEAD", good=(200, 404)))(
         {"Accept": ", ".join(ACCEPTED)}
     ) as response:
@@ -199,7 +200,7 @@ def read_manifest(repository: Repository, tag: str) -> bytes | None:
 
 
 def put_manifest(repository: Repository, name: str, raw: bytes, media_type: str) -> None:
-    """Put a manifest or an index, and see that the registry gives it back. Raises FetchError or ImageError.
+    """Put a manifest or an index, and check that the registry returns it. Raises FetchError or ImageError.
 
     `name` is a tag or a digest.
     """
@@ -208,4 +209,6 @@ def put_manifest(repository: Repository, name: str, raw: bytes, media_type: str)
         beginning(response)
     there, _ = repository.read(f"manifests/{name}", media_type, f"{repository.place}: {name}")
     if there != raw:
-        raise ImageError(f"{repository.place} gives another manifest under {name} than was pushed", "push it again")
+        raise ImageError(
+            f"{repository.place} returns another manifest under {name} than the pushed one", "push it again"
+        )

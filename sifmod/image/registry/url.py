@@ -1,4 +1,4 @@
-"""A Url: what a server or a file names, taken apart once, by the parser of the library that connects (urllib3)."""
+"""A Url from a server or a file, parsed once, by the parser of the library that connects (urllib3)."""
 
 import re
 from contextlib import suppress
@@ -21,9 +21,9 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True)
 class Url:
-    """`target` (path and query) goes out as it was written. The host is in lower case and has no login before it.
+    """`target` (path and query) is sent unchanged. The host is in lower case and has no login before it.
 
-    Parsers of URLs read the same host and port out of `str(url)`, since it has nothing else that could be one.
+    All URL parsers find the same host and port in `str(url)`, since nothing else in it could be one.
     """
 
     scheme: str  # http or https
@@ -33,13 +33,13 @@ class Url:
 
     @classmethod
     def parse(cls, text: str, what: str = "the URL") -> Self:
-        """Raises FetchError, which names `what` and repeats no secret, for what is no URL or has a login in it.
+        """Raises FetchError, which names `what` and repeats no secret, for an invalid URL or one with a login.
 
-        What only some parsers take for the end of a host (a backslash, blanks, control characters, an @) is refused,
-        and so is a host with any other sign than a name has.
+        Characters that only some parsers treat as the end of a host (a backslash, blanks, control characters, an @) are
+        refused, and so are other characters that host names do not have.
         """
         if _ODD.search(text):
-            raise _refused(text, what, "a backslash, a blank or a control character is in it")
+            raise _refused(text, what, "it contains a backslash, a blank or a control character")
         found = _AUTHORITY.match(text)
         try:
             parts = parse_url(text)
@@ -48,38 +48,38 @@ class Url:
         except (LocationParseError, UnicodeError) as error:
             raise _refused(text, what, "it is no URL") from error
         if found is None or parts.scheme not in _PORTS or not host:
-            raise _refused(text, what, "it is no URL of http or https with a host")
+            raise _refused(text, what, "it is not an http or https URL with a host")
         if parts.auth is not None or "@" in found[1]:
-            raise _refused(text, what, "a login does not belong in a URL", "put it into ~/.netrc")
+            raise _refused(text, what, "a URL must not contain a login", "put it in ~/.netrc")
         if not _NAME.fullmatch(host):
-            raise _refused(text, what, "it has no host that a connection can go to")
+            raise _refused(text, what, "it has no valid host")
         port = _PORTS[parts.scheme] if parts.port is None else parts.port
         if not 0 < port < 65536:
-            raise _refused(text, what, "there is no such port")
+            raise _refused(text, what, "it has an invalid port")
         target = found[2] if found[2].startswith("/") else f"/{found[2]}"
         return cls(parts.scheme, host, port, quote(target, safe="".join(map(chr, range(33, 127)))))
 
     def join(self, location: str, what: str) -> Self:
-        """What `location`, a header of an answer from here, names. Raises FetchError as `parse` does."""
+        """The URL in `location`, a header of a response from here. Raises FetchError like `parse`."""
         with suppress(UnicodeError):
             location = location.encode("latin-1").decode()  # as http.client reads the bytes of a header
         if _ODD.search(location):
-            raise _refused(location, what, "a backslash, a blank or a control character is in it")
+            raise _refused(location, what, "it contains a backslash, a blank or a control character")
         absolute = _AUTHORITY.match(location)
         return self.parse(location if absolute else urljoin(str(self), location), what)
 
     def asking(self, query: str) -> Self:
-        """The same with one more part of the query."""
+        """The same with another query parameter."""
         return replace(self, target=f"{self.target}{'&' if '?' in self.target else '?'}{query}")
 
     @property
     def place(self) -> str:
-        """`host`, with its port where that is not the usual one."""
+        """`host`, with its port unless it is the default."""
         return self.host if self.port == _PORTS[self.scheme] else f"{self.host}:{self.port}"
 
     @property
     def shown(self) -> str:
-        """For a message: without the query, which may be a signature."""
+        """The URL for messages: without the query, which may be a signature."""
         return plain(f"{self.scheme}://{self.place}{self.target.partition('?')[0]}")
 
     def __str__(self) -> str:
@@ -87,6 +87,6 @@ class Url:
 
 
 def _refused(text: str, what: str, why: str, hint: str = "") -> FetchError:
-    """The error for a text that is no Url: its beginning, and nothing that may be a login or a signature."""
+    """The error for a text that is not a Url: its beginning, without a possible login or signature."""
     shown = re.sub(r"(?s)^([a-z]+:/*)?.*@", r"\1", re.split("[?#]", text, maxsplit=1)[0])
     return FetchError(f"{what} {plain(shown)}: {why}; nothing was sent there", hint)

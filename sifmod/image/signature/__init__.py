@@ -1,1 +1,1 @@
-"""Signatures in a SIF: listed, checked, and held against the site's policy."""
+"""Signatures in a SIF: listed, verified, and compared with the site's policy."""

@@ -1,7 +1,7 @@
-"""OpenPGP: is this signature of this text by one of these keys?
+"""OpenPGP: verify that a signature of a text is by one of some keys.
 
-Its outer forms (RFC 9580, sections 6 and 7: ASCII armor, clear-signed texts, files of public keys) are read here;
-GnuPG's gpgv does the mathematics.
+The formats (RFC 9580, sections 6 and 7: ASCII armor, clear-signed texts, files of public keys) are read here; GnuPG's
+gpgv does the cryptography.
 """
 
 import base64
@@ -38,12 +38,12 @@ _HASHES = ("8", "9", "10", "11", "12", "14")  # SHA-2 and SHA-3 (RFC 9580, secti
 
 
 class DamagedError(Exception):
-    """The text is not of the expected form; the message says how."""
+    """The text does not have the expected format; the message says why."""
 
 
 @dataclass(frozen=True)
 class ClearSigned:
-    """A clear-signed message: what was signed, byte for byte as it was hashed, and the signature's packets."""
+    """A clear-signed message: the signed bytes as they were hashed, and the signature's packets."""
 
     signed: bytes  # lines end with CR LF, the last one with nothing
     signature: bytes
@@ -55,15 +55,15 @@ class ClearSigned:
 
 
 def parse_clear_signed(data: bytes) -> ClearSigned:
-    """The one message that is all of `data`, zero bytes at the end apart. Raises DamagedError."""
+    """The single message in `data`, which may only be followed by zero bytes. Raises DamagedError."""
     lines = [line.rstrip(b" \t\r") for line in data.rstrip(b"\0").split(b"\n")]
     if not lines or lines[0] != _BEGIN + b"SIGNED MESSAGE-----":
-        raise DamagedError("it does not begin as a clear-signed message")
+        raise DamagedError("it does not start like a clear-signed message")
     if b"" not in lines:
         raise DamagedError("it ends in its headers")
     begin = lines.index(b"") + 1
     if any(not line.startswith(b"Hash: ") for line in lines[1 : begin - 1]):
-        raise DamagedError("it has a header that is not Hash")
+        raise DamagedError("it has a header other than Hash")
     armor = _BEGIN + b"SIGNATURE-----"
     if armor not in lines[begin:]:
         raise DamagedError("it ends before its signature")
@@ -71,7 +71,7 @@ def parse_clear_signed(data: bytes) -> ClearSigned:
     signed = []
     for line in lines[begin:end]:
         if line.startswith(b"-") and not line.startswith(b"- "):
-            raise DamagedError("a line of its text begins with an unescaped dash")
+            raise DamagedError("a line of its text starts with an unescaped dash")
         signed.append(line[2:] if line.startswith(b"- ") else line)
     return ClearSigned(b"\r\n".join(signed), _dearmor(lines[end:], b"SIGNATURE"))
 
@@ -84,7 +84,7 @@ def public_keys(data: bytes) -> bytes:
     found, begin = [], _BEGIN + _PUBLIC + b"-----"
     for number, line in enumerate(lines):
         if line.startswith(_BEGIN) and b"PRIVATE" in line:
-            raise DamagedError("it holds a private key: export the public one")
+            raise DamagedError("it contains a private key: export the public key")
         if line == begin:
             end = next((at for at in range(number, len(lines)) if lines[at].startswith(_END)), len(lines) - 1)
             found.append(_checked(_dearmor(lines[number : end + 1], _PUBLIC)))
@@ -92,7 +92,7 @@ def public_keys(data: bytes) -> bytes:
 
 
 def _dearmor(lines: list[bytes], kind: bytes) -> bytes:
-    """The content of armor that is all of `lines`, from its BEGIN on; empty lines may follow its END."""
+    """The content of the armor in `lines`, from its BEGIN on; only empty lines may follow its END."""
     while lines and not lines[-1]:
         lines = lines[:-1]
     if not lines or lines[-1] != _END + kind + b"-----":
@@ -112,19 +112,19 @@ def _dearmor(lines: list[bytes], kind: bytes) -> bytes:
 
 
 def _checked(packets: bytes) -> bytes:
-    """`packets`, which begin with a public key."""
+    """Return `packets` if they start with a public key."""
     tag = packets[0] if packets else 0
     number = tag & 0x3F if tag & 0x40 else tag >> 2 & 0x0F
     if tag & 0x80 and number in _SECRET_KEYS:
-        raise DamagedError("it holds a private key: export the public one")
+        raise DamagedError("it contains a private key: export the public key")
     if not tag & 0x80 or number != _PUBLIC_KEY:
-        raise DamagedError("it holds no OpenPGP public key, armored or binary")
+        raise DamagedError("it contains no OpenPGP public key, armored or binary")
     return packets
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What gpgv says. `fingerprint` is the primary key's, or for a key that is not known its number; upper case."""
+    """The result of gpgv. `fingerprint` is the primary key's, or the id of an unknown key; upper case."""
 
     outcome: Outcome
     fingerprint: str = ""
@@ -134,8 +134,8 @@ class Verdict:
 def verify(message: ClearSigned, keys: bytes) -> Verdict:
     """Whether one of `keys`, the packets of public keys, made the signature of `message`.
 
-    Only the good outcome means that it did, with a key that is in force today and a hash that still is safe. Raises
-    RuntimeMissingError where there is no gpgv.
+    Only the outcome `good` means so, with a key that is valid today and a safe hash. Raises RuntimeMissingError without
+    gpgv.
     """
     with writing(Path(tempfile.gettempdir())), tempfile.TemporaryDirectory(prefix="sifmod-gpgv-") as work:
         files = {"keys.gpg": keys, "text.sig": message.signature, "text": message.signed}
@@ -148,7 +148,7 @@ def verify(message: ClearSigned, keys: bytes) -> Verdict:
             done = subprocess.run(command, capture_output=True, env=environment, stdin=subprocess.DEVNULL, check=False)
         except FileNotFoundError:
             raise RuntimeMissingError(
-                "gpgv was not found, and signatures are checked with it", "install GnuPG (the package gpgv or gnupg2)"
+                "gpgv is needed to verify signatures, and was not found", "install GnuPG (the package gpgv or gnupg2)"
             ) from None
     lines = done.stdout.decode("utf-8", "replace").splitlines()
     status = [line.split(" ", 3)[1:] for line in lines if line.startswith("[GNUPG:] ")]
@@ -171,6 +171,6 @@ def _judge(status: Sequence[Sequence[str]], code: int) -> Verdict:
 
 
 def _name(words: Sequence[str]) -> str:
-    """A key's user ID, fit for a message."""
+    """A key's user ID, for messages."""
     text = unquote(" ".join(words))
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,8 +1,8 @@
-"""Signatures in a SIF: listed, and checked against public keys as `apptainer verify` does, only more strictly.
+"""Signatures in a SIF: listed, and verified with public keys like `apptainer verify`, but more strictly.
 
 A signature is a clear-signed list of digests: of the header, and of the descriptor and the data of each object (the
-integrity format of SIF version 01, as Singularity 3.6 and later and Apptainer make it). gpgv checks who signed it,
-this file checks that the list is true, and that it leaves nothing out, and holds it against the site's policy.
+integrity format of SIF version 01, as Singularity 3.6 and later and Apptainer make it). gpgv checks the signer; this
+file checks that the list is correct and complete, and compares it with the site's policy.
 """
 
 import hashlib
@@ -26,45 +26,45 @@ Form = Literal["pgp", "legacy", "dsse", "unknown"]
 _MOST = 1 << 20  # bytes of a signature
 _MOST_SIGNATURES = 40  # a table as apptainer makes it has room for no more
 _MOST_KEYS = 16 << 20
-_FETCH_AGAIN = "do not use it: fetch it again, or ask who signed it"
+_FETCH_AGAIN = "do not use it: fetch it again, or ask the signer"
 _ALGORITHMS = ("sha224", "sha256", "sha384", "sha512")
 _CHUNK = 1 << 20  # bytes
 _FORMS: dict[str, str] = {
-    "legacy": "was made by Singularity 3.5 or older, whose signatures leave the descriptors open",
+    "legacy": "was made by Singularity 3.5 or older, whose signatures do not cover the descriptors",
     "dsse": "is not an OpenPGP one, but was made with a PEM key or certificate",
-    "unknown": "is of an unknown form",
+    "unknown": "has an unknown format",
 }
 _OUTCOMES: dict[str, str] = {
-    "expired-key": "made with a key that has expired",
-    "revoked-key": "made with a key that was revoked",
-    "expired": "no longer valid: it had an end, which has passed",
+    "expired-key": "made with an expired key",
+    "revoked-key": "made with a revoked key",
+    "expired": "expired",
     "weak": "made with a hash that can be forged (MD5, SHA-1 or RIPEMD-160)",
 }
 
 
 def refuse_unsigned_kind(reference: Reference, settings: Settings) -> None:
-    """Raise SignatureError for what cannot end in a signed SIF, where one must be; before any fetch."""
+    """Raise SignatureError if a signed SIF is required and the source cannot give one; before any fetch."""
     if settings.policy != "require":
         return
     if missing := next((key for key in settings.keys if not key.is_file()), None):
-        raise SignatureError(f"not tried: the site requires signed images, and its file of keys {missing} is missing")
+        raise SignatureError(f"skipped: the site requires signed images, and its key file {missing} is missing")
     if not settings.keys:
         raise SignatureError(
-            "not tried: the site requires signed images and names no key whose signature counts",
-            "name files with public keys: `signatures: {policy: require, keys: [FILE]}`",
+            "skipped: the site requires signed images, but has no trusted keys",
+            "add files with public keys: `signatures: {policy: require, keys: [FILE]}`",
         )
     if not reference.kind.ready_made:
         raise SignatureError(
-            f"not tried: the site requires signed images, and a SIF made from a {reference.kind.name}: source bears no"
-            " signature",
-            "give a signed SIF: a path, https: or oras:",
+            f"skipped: the site requires signed images, and a SIF made from a {reference.kind.name}: source has no "
+            "signature",
+            "use a signed SIF: a path, https: or oras:",
         )
 
 
 def check_policy(path: Path, name: str, info: SifInfo, settings: Settings) -> tuple[str, ...]:
-    """What is to be said about the signature of the image at `path`, called `name` in messages.
+    """The notes about the signature of the image at `path`, called `name` in messages.
 
-    Raises SignatureError where the policy is `require` and no good signature by one of the site's keys covers it.
+    Raises SignatureError if the policy is `require` and no good signature by one of the site's keys covers it.
     """
     if settings.policy == "off":
         return ()
@@ -74,13 +74,13 @@ def check_policy(path: Path, name: str, info: SifInfo, settings: Settings) -> tu
         message = error.message.replace(str(path), name)
         if settings.policy == "require":
             raise SignatureError(message, error.hint) from error
-        return (f"{message}; the site only warns of it",)
+        return (f"{message}; the site's policy is only to warn",)
     return (f"signed by {', '.join(map(str, signers))}",)
 
 
 @dataclass(frozen=True)
 class Signature:
-    """One signature as the SIF's table describes it; nothing of this is checked."""
+    """One signature as the SIF's table describes it, unverified."""
 
     id: int  # its own object's number
     form: Form
@@ -89,7 +89,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class Signer:
-    """Who signed: the primary key's fingerprint, upper case, and its first name."""
+    """The signer: the primary key's fingerprint, upper case, and its first user ID."""
 
     fingerprint: str
     name: str
@@ -99,7 +99,10 @@ class Signer:
 
 
 def signatures(path: Path, info: SifInfo) -> tuple[Signature, ...]:
-    """The signatures in the SIF at `path`, unchecked. Raises ImageError, PermissionsError or FetchError as read_sif."""
+    """The signatures in the SIF at `path`, unverified.
+
+    Raises ImageError, PermissionsError or FetchError like read_sif.
+    """
     return tuple(
         Signature(entry.id, _form(_content(path, entry)), _fingerprint(entry))
         for entry in _signature_objects(path, info)
@@ -107,14 +110,14 @@ def signatures(path: Path, info: SifInfo) -> tuple[Signature, ...]:
 
 
 def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> tuple[Signer, ...]:
-    """Who signed all of the SIF at `path`, whose checked header is `info`: owners of `keys`.
+    """The owners of `keys` who signed all of the SIF at `path`, whose checked header is `info`.
 
-    A key file holds OpenPGP public keys, armored or binary. Signatures by other keys say nothing, but no object, the
-    signatures apart, may be without a good one, and every good one must be true. Reads the whole file. Raises
-    SignatureError that says what is wrong, ImageError for a damaged SIF, RuntimeMissingError without gpgv.
+    A key file has OpenPGP public keys, armored or binary. Signatures by other keys are ignored, but every object except
+    signatures needs a good one, and every good one must match. Reads the whole file. Raises SignatureError with the
+    reason, ImageError for a damaged SIF, RuntimeMissingError without gpgv.
     """
     if not (found := _signature_objects(path, info)):
-        hint = "get a signed one from who made it, or have it signed (`apptainer sign`) before it is installed"
+        hint = "get a signed one from its author, or sign it (`apptainer sign`) before it is installed"
         raise SignatureError(f"{path} is not signed", hint)
     if len(found) > _MOST_SIGNATURES:
         raise SignatureError(f"{path} has {len(found)} signatures: expected at most {_MOST_SIGNATURES}", _FETCH_AGAIN)
@@ -153,7 +156,7 @@ class SignedList:
 
 
 class _RefusedError(SignatureError):
-    """A signature that says nothing; the lowest rank is what the user most needs to know."""
+    """A signature is not usable; the lowest rank is the most important for the user."""
 
     def __init__(self, rank: int, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -161,11 +164,11 @@ class _RefusedError(SignatureError):
 
 
 def _vouched(path: Path, entry: SifObject, packets: bytes, keys: Sequence[Path]) -> tuple[Signer, SignedList]:
-    """Who signed, and what, where one of the keys vouches for the signature `entry`. Raises _RefusedError."""
+    """The signer and the signed list, if one of the keys made the signature `entry`. Raises _RefusedError."""
     content = _content(path, entry)
     what = f"the signature of {path} (object {entry.id})"
     if (form := _form(content)) != "pgp" or not entry.links_group:
-        raise _RefusedError(3, f"{what} {_FORMS.get(form, _FORMS['unknown'])}", "have it signed with `apptainer sign`")
+        raise _RefusedError(3, f"{what} {_FORMS.get(form, _FORMS['unknown'])}", "sign it with `apptainer sign`")
     try:
         message = parse_clear_signed(content)
     except DamagedError as error:
@@ -174,48 +177,48 @@ def _vouched(path: Path, entry: SifObject, packets: bytes, keys: Sequence[Path])
     if verdict.outcome != "good":
         raise _refusal(what, entry, verdict, keys)
     if _fingerprint(entry) not in ("", verdict.fingerprint):
-        said = f"{_fingerprint(entry)} where {verdict.fingerprint} made the signature"
+        said = f"{_fingerprint(entry)}, but {verdict.fingerprint} made the signature"
         raise _RefusedError(1, f"{what} is damaged: its descriptor names the key {said}", _FETCH_AGAIN)
     made = parse_list(message.text)
     if made is None:
-        raise _RefusedError(1, f"{what} is good, but what it signs is no list of digests that sifmod knows")
+        raise _RefusedError(1, f"{what} is good, but the signed text is not a known list of digests")
     return Signer(verdict.fingerprint, verdict.name), made
 
 
 def _refusal(what: str, entry: SifObject, verdict: Verdict, keys: Sequence[Path]) -> _RefusedError:
     match verdict.outcome:
         case "bad":
-            return _RefusedError(0, f"{what} does not fit the list of digests beside it: one was changed", _FETCH_AGAIN)
+            return _RefusedError(0, f"{what} does not match its list of digests: one of them was changed", _FETCH_AGAIN)
         case "damaged":
             return _RefusedError(1, f"{what} is damaged: gpgv cannot read it", _FETCH_AGAIN)
         case "unknown-key":
             by = _fingerprint(entry)
             key = by if by.endswith(verdict.fingerprint) else verdict.fingerprint
             names = ", ".join(map(str, keys))
-            message = f"{what} was made by the key {key}, which is not among those that are trusted ({names})"
+            message = f"{what} was made by the key {key}, which is not a trusted key ({names})"
             return _RefusedError(4, message, "if you trust this key, add its public part to `signatures: keys:`")
         case outcome:
             who = f"{verdict.name} ({verdict.fingerprint})"
-            hint = "get the renewed public key of who signed, or have it signed again"
+            hint = "get the renewed public key of the signer, or sign the image again"
             return _RefusedError(2, f"{what} by {who} is {_OUTCOMES[outcome]}", hint)
 
 
 def _check_all_covered(path: Path, info: SifInfo, signers: Sequence[Signer], covered: set[int]) -> None:
     left = [entry for entry in info.descriptors if entry.type != SIGNATURE and entry.id not in covered]
     names = ", ".join(map(str, signers))
-    hint = "have the whole image signed: `apptainer sign` without --sif-id and --group-id"
+    hint = "sign the whole image: `apptainer sign` without --sif-id and --group-id"
     if any(entry.id == info.primary.id for entry in left):
         raise SignatureError(
             f"{path} is signed by {names}, but not its root file system (object {info.primary.id})", hint
         )
     if left:
         what = ", ".join(entry.title for entry in left)
-        raise SignatureError(f"{path} is signed by {names}, but not all of it: without a signature is {what}", hint)
+        raise SignatureError(f"{path} is signed by {names}, but not all of it; unsigned: {what}", hint)
 
 
 def _read_keys(keys: Sequence[Path]) -> bytes:
     if not keys:
-        raise SignatureError("no public key is given to check signatures with", "name some in `signatures: keys:`")
+        raise SignatureError("no public key to verify signatures", "add some to `signatures: keys:`")
     packets = b""
     for path in keys:
         with reading(path), path.open("rb") as file:
@@ -234,7 +237,7 @@ def _signature_objects(path: Path, info: SifInfo) -> tuple[SifObject, ...]:
 
 
 def _content(path: Path, entry: SifObject) -> bytes:
-    """The signature's text, or as much of it as one can be long."""
+    """The signature's text, up to the limit."""
     with reading(path), path.open("rb") as file:
         file.seek(entry.offset)
         return file.read(min(entry.size, _MOST))
@@ -249,13 +252,13 @@ def _form(content: bytes) -> Form:
 
 
 def _fingerprint(entry: SifObject) -> str:
-    """Of a signature's descriptor: after the number of a hash, 20 bytes, or zero."""
+    """The fingerprint in a signature's descriptor: after the number of a hash, 20 bytes, or zero."""
     found = entry.extra[4:24]
     return found.hex().upper() if any(found) else ""
 
 
 def parse_list(text: bytes) -> SignedList | None:
-    """The list in `text`; None where it is none of version 1."""
+    """The list in `text`; None unless it has version 1."""
     try:
         found = json.loads(text)
         if found["version"] != 1:
@@ -285,24 +288,24 @@ def _digest(path: Path, entry: SifObject, algorithm: str) -> str:
 def _check_list(
     path: Path, info: SifInfo, group: int, signed: tuple[SignedList, Signer], digest: Callable[[SifObject, str], str]
 ) -> set[int]:
-    """The numbers of the objects of `group` that are as the list says; `signed` is the list, and who signed it.
+    """The numbers of the objects of `group` that match the list; `signed` is the list and its signer.
 
-    Raises SignatureError where the header, or an object of the list, is not as it was when the list was signed.
+    Raises SignatureError if the header, or an object of the list, was changed after signing.
     """
     made, signer = signed
     changed = f"{path} was changed after {signer} signed it: "
     if not _same(made.header, info.header):
-        raise SignatureError(f"{changed}its header is another one", _FETCH_AGAIN)
+        raise SignatureError(f"{changed}its header differs", _FETCH_AGAIN)
     objects = {entry.id: entry for entry in info.descriptors if entry.group == group}
     first = min(objects, default=0)  # signatures count from the lowest number
     for row in made.objects:
         entry = objects.get(first + row.relative)
         if entry is None:
-            raise SignatureError(f"{changed}object {first + row.relative} is gone", _FETCH_AGAIN)
+            raise SignatureError(f"{changed}object {first + row.relative} is missing", _FETCH_AGAIN)
         if not _same(row.descriptor, entry.covered(row.relative)):
-            raise SignatureError(f"{changed}the descriptor of the {entry.title} is another one", _FETCH_AGAIN)
+            raise SignatureError(f"{changed}the descriptor of the {entry.title} differs", _FETCH_AGAIN)
         if not hmac.compare_digest(digest(entry, _algorithm(row.content)), row.content.lower()):
-            raise SignatureError(f"{changed}the content of the {entry.title} is another one", _FETCH_AGAIN)
+            raise SignatureError(f"{changed}the content of the {entry.title} differs", _FETCH_AGAIN)
     return {first + row.relative for row in made.objects}
 
 
@@ -312,6 +315,6 @@ def _same(expected: str, content: bytes) -> bool:
 
 
 def _algorithm(digest: str) -> str:
-    """The hash of a digest; "" for one that is not known."""
+    """The hash of a digest; "" if it is unknown."""
     name = digest.partition(":")[0]
     return name if name in _ALGORITHMS and digest.isascii() else ""

@@ -1,1 +1,1 @@
-"""The kinds of sources that an image can come from."""
+"""The kinds of image sources."""

@@ -1,6 +1,6 @@
-"""build: a SIF that the site's runtime builds from a definition file, whose inputs have one digest.
+"""build: a SIF that the site's runtime builds from a definition file; one digest identifies its inputs.
 
-https://apptainer.org/docs/user/latest/definition_files.html. What `%setup` and `%post` bring is not known beforehand.
+https://apptainer.org/docs/user/latest/definition_files.html. Files from `%setup` and `%post` are not known beforehand.
 """
 
 import hashlib
@@ -44,11 +44,11 @@ _MOST = 100_000  # files of one directory, and words of one pattern
 
 
 def inputs(definition: Path, arguments: Pairs = ()) -> tuple[Path, ...]:
-    """The definition, and what its `%files` and a local base name, with all that is in a directory; sorted.
+    """The definition, the files of its `%files` and a local base, with all files in a directory; sorted.
 
-    `arguments` are those of the build, which go before the definition's own.
+    `arguments` are those of the build, which override the definition's own.
 
-    Of a pattern the directory is among them, where another file may come to fit. A file need not be there.
+    For a pattern its directory is included, where another file may match later. A file may be missing.
     """
     found = {definition}
     for named in _named(definition, dict(arguments)):
@@ -66,15 +66,15 @@ def inputs(definition: Path, arguments: Pairs = ()) -> tuple[Path, ...]:
 
 
 def _places(pattern: str) -> list[Path]:
-    """What fits a pattern. Raises FetchError for one that leads to too much."""
+    """The matches of a pattern. Raises FetchError if it exceeds a limit."""
     try:
         return list(map(Path, found_within_limits(pattern, pattern, hidden=True)))
     except TooMuchError as error:
-        raise FetchError(str(error), "name the files in %files, or fewer of them") from error
+        raise FetchError(str(error), "list the files in %files, or use a narrower pattern") from error
 
 
 def _expanded(word: str) -> Iterator[str]:
-    """What a shell makes of `{a,b}`; several stars are one, since no pattern of the runtime's leads further down."""
+    """Expand `{a,b}` like a shell; several stars are one, since the runtime's patterns do not recurse."""
     if braces := _BRACES.search(word):
         for part in braces[1].split(","):
             yield from _expanded(f"{word[: braces.start()]}{part}{word[braces.end() :]}")
@@ -83,7 +83,7 @@ def _expanded(word: str) -> Iterator[str]:
 
 
 def _below(place: Path) -> Iterator[Path]:
-    """All that is in a directory, through links too, as the runtime copies it; a directory is entered once."""
+    """All files in a directory, also through links, as the runtime copies them; a directory is entered once."""
     entered: set[str] = set()
     for directory, directories, files in os.walk(place, followlinks=True):
         real = os.path.realpath(directory)
@@ -95,9 +95,9 @@ def _below(place: Path) -> Iterator[Path]:
 
 
 def inputs_digest(definition: Path, arguments: Pairs = ()) -> str:
-    """`sha256:…` of the definition, the arguments and the files that it takes: of their names, modes and bytes.
+    """`sha256:…` of the definition, the arguments and its files: their names, modes and bytes.
 
-    It is the same in another directory. Raises FetchError for what cannot be read.
+    It is the same in another directory. Raises FetchError for unreadable files.
     """
     digest = hashlib.sha256(json.dumps(arguments).encode() if arguments else b"")
     for path in inputs(definition, arguments):
@@ -112,12 +112,12 @@ def inputs_digest(definition: Path, arguments: Pairs = ()) -> str:
 
 
 def _named(definition: Path, arguments: Mapping[str, str]) -> Iterator[str]:
-    """Each source of `%files` and `%appfiles` that is no other stage's, and the `From` of a local base."""
+    """Each source of `%files` and `%appfiles` that is not from another stage, and the `From` of a local base."""
     return (text for what, text in _read(definition, arguments) if what == "file")
 
 
 def bases(definition: Path, arguments: Pairs = ()) -> tuple[str, ...]:
-    """The images in registries that its stages begin with, as sources: docker://…, oras://…"""
+    """The images in registries that its stages start from, as sources: docker://…, oras://…"""
     return tuple(text for what, text in _read(definition, dict(arguments)) if what == "base")
 
 
@@ -158,7 +158,7 @@ def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def remote_digests(request: FetchRequest, sources: tuple[str, ...]) -> str:
-    """A digest of what these sources in registries are now; "" where one of them could not be asked."""
+    """A digest of the current state of these sources in registries; "" if one of them is unavailable."""
     found = []
     for source in sources:
         kind = ORAS if source.startswith("oras:") else DOCKER
@@ -174,37 +174,35 @@ def remote_digests(request: FetchRequest, sources: tuple[str, ...]) -> str:
 
 
 def built_before(request: FetchRequest, files: str, bases: str) -> Fetched | None:
-    """What was built before of the same `files` and `bases`, two digests; where the bases are unknown, of any."""
+    """An earlier image built from the same `files` and `bases`, two digests; with unknown bases, from any."""
     made = stored(request, key_of(files, bases).manifest if bases else files)
-    unasked = () if bases else ("its base could not be asked for, and may have changed",)
-    return made and replace(
-        made, notes=("the same definition and files were built before, and are not built again", *unasked)
-    )
+    unasked = () if bases else ("its base is unavailable, and may have changed",)
+    return made and replace(made, notes=("an earlier build of the same definition and files is used", *unasked))
 
 
 def key_of(files: str, bases: str) -> ImageOrigin:
-    """What a built image is stored under: with its bases, and without."""
+    """The keys of a built image in the store: with its bases, and without."""
     if not bases:
         return ImageOrigin(manifest=files)
     return ImageOrigin(index=files, manifest=f"sha256:{sha256_bytes(f'{files} {bases}'.encode())}")
 
 
 def _known(request: FetchRequest) -> tuple[str, str]:
-    """Digests of what goes into the build now, and of its bases. Raises FetchError where a file is not there."""
+    """Digests of the current inputs of the build, and of its bases. Raises FetchError for a missing file."""
     definition, arguments = _definition(request)
     with request.store.workspace() as place:
         files = (path for path in inputs(definition, arguments) if path.is_file())
-        check_holes(map(Path, map(os.path.realpath, files)), place, "leave it out of %files")
+        check_holes(map(Path, map(os.path.realpath, files)), place, "remove it from %files")
     return inputs_digest(definition, arguments), remote_digests(request, bases(definition, arguments))
 
 
 def _pinned(request: FetchRequest) -> Fetched | None:
-    """What was built before of the same definition and the same files. Raises FetchError where one is not there."""
+    """An earlier image built from the same definition and files. Raises FetchError for a missing file."""
     return built_before(request, *_known(request))
 
 
 def _announced(request: FetchRequest) -> int | None:
-    """Bytes of what the build begins with: its bases and files. What `%post` brings is not known beforehand."""
+    """Bytes of the build's inputs: its bases and files. Downloads of `%post` are not known beforehand."""
     if made := _pinned(request):
         return to_bring(made, request)
     definition, arguments = _definition(request)
@@ -216,7 +214,7 @@ def _announced(request: FetchRequest) -> int | None:
 
 
 def size_of(request: FetchRequest, files: Iterable[Path], sources: tuple[str, ...]) -> int | None:
-    """Bytes of these files here and of the images of these sources; None where the size of one is not known."""
+    """Bytes of these local files and of the images of these sources; None if the size of one is unknown."""
     total = sum(file.stat().st_size for file in files if file.is_file())
     for source in sources:
         kind = ORAS if source.startswith("oras:") else DOCKER
@@ -231,7 +229,7 @@ def size_of(request: FetchRequest, files: Iterable[Path], sources: tuple[str, ..
 
 
 def _build(request: Fetching) -> Fetched:
-    """Relative paths in the definition file count from its directory."""
+    """Relative paths in the definition file are relative to its directory."""
     definition, arguments = _definition(request)
     way = way_to_build(ask(request.runtime.path))
     known = _known(request)
@@ -251,9 +249,9 @@ def _definition(request: FetchRequest) -> tuple[Path, Pairs]:
 
 
 def definition_upon(build: BuildPlan, post: str) -> str:
-    """The definition file of what commands do to `base.sif` beside it, which has all else of the recipe already.
+    """The definition file that runs commands in `base.sif` beside it, which has everything else of the recipe already.
 
-    They see the variables of the image, and its Python first.
+    They see the variables of the image, with its Python first in PATH.
     """
     path = ":".join((*build.path, "$PATH"))
     begin = "".join(f"[ ! -e {script} ] || . {script}\n" for script in _ENVIRONMENT)
@@ -262,16 +260,16 @@ def definition_upon(build: BuildPlan, post: str) -> str:
     parts += [f"%post\n{begin}{post}\n"] if post else []
     parts += [f"%test\n{begin}{build.test}\n"] if build.test else []
     if section := re.search(r"(?m)^\s*%\S*", f"{begin}{post}\n{build.test}"):
-        what = f"a path of the base holds a line break and {section[0].strip()!r}"
-        raise FetchError(f"{what}, which a builder would take for a section of the definition")
+        what = f"a path of the base contains a line break and {section[0].strip()!r}"
+        raise FetchError(f"{what}, which a builder would read as a section of the definition")
     return "\n".join(parts)
 
 
 def build_upon(request: Fetching, way: Way, workspace: Path, definition: str, glibc: int) -> Fetched:
-    """The SIF at `incoming` that the runtime builds of a definition upon `base.sif` in `workspace`.
+    """Build the SIF `incoming` with the runtime, from a definition on `base.sif` in `workspace`.
 
-    `glibc` is the x of the base's glibc 2.x: the fakeroot of this machine runs inside with that or a later one alone.
-    Raises what `run_runtime` raises.
+    `glibc` is the x of the base's glibc 2.x: this machine's fakeroot only runs inside with that or a later one. Raises
+    what `run_runtime` raises.
     """
     with writing(workspace):
         (workspace / "image.def").write_text(definition)

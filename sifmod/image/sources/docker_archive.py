@@ -25,11 +25,11 @@ _CONFIG = "application/vnd.docker.container.image.v1+json"
 
 
 def read_docker_archive(reference: Reference, files: Files) -> OciImage:
-    """The image of `reference` in the archive that `files` are.
+    """The image of `reference` in the archive with these `files`.
 
-    Its manifest has no digest and no raw text. A layer's digest is that of the config's `diff_ids` where the layer is
-    not compressed, that of its name in newer archives, and "" where neither says it. Raises FetchError where there is
-    no such image, ImageError where the archive is damaged.
+    Its manifest has no digest and no raw text. A layer's digest is from the config's `diff_ids` if the layer is not
+    compressed, from its name in newer archives, and else "". Raises FetchError if there is no such image, ImageError if
+    the archive is damaged.
     """
     image = _chosen(reference, files, _images(files))
     name = image.text("Config")
@@ -39,7 +39,7 @@ def read_docker_archive(reference: Reference, files: Files) -> OciImage:
     config = parse_config(raw, f"{files.name}: {plain(name)}")
     blobs = tuple(_blob(files, layer) for layer in image.texts("Layers"))
     if len(blobs) != len(config.diff_ids):
-        raise ImageError(f"{files.name} has {len(blobs)} layers where its config speaks of {len(config.diff_ids)}")
+        raise ImageError(f"{files.name} has {len(blobs)} layers, but its config has {len(config.diff_ids)}")
     layers = tuple(
         _descriptor(path, stored, diff_id)
         for path, stored, diff_id in zip(image.texts("Layers"), blobs, config.diff_ids, strict=True)
@@ -74,8 +74,8 @@ def _chosen(reference: Reference, files: Files, images: tuple[Content, ...]) -> 
     if asked:
         raise FetchError(f"{files.name} has no image {asked}; it has: {have}")
     raise FetchError(
-        f"{files.name} holds {len(images)} images ({have}), and the source does not say which",
-        f"name one: docker-archive:{files.name}:NAME:TAG",
+        f"{files.name} contains {len(images)} images ({have}), and the source does not select one",
+        f"add its name: docker-archive:{files.name}:NAME:TAG",
     )
 
 

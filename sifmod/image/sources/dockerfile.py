@@ -1,4 +1,4 @@
-"""dockerfile: an image that buildah or podman builds of a Dockerfile, converted to a SIF here.
+"""dockerfile: an image that buildah or podman builds from a Dockerfile, converted to a SIF here.
 
 https://docs.docker.com/reference/dockerfile/. Its context is its directory.
 """
@@ -42,9 +42,9 @@ _LINE = re.compile(
 
 
 def context_files(build: BuildPlan) -> tuple[Path, ...]:
-    """The Dockerfile, and what of its directory goes into the build, as `.containerignore` or `.dockerignore` says.
+    """The Dockerfile, and its build context according to `.containerignore` or `.dockerignore`.
 
-    Raises FetchError for a directory without one, and one of too many files.
+    Raises FetchError for a directory without a Dockerfile, or with too many files.
     """
     dockerfile = _dockerfile(build)
     top = dockerfile.parent
@@ -62,12 +62,12 @@ def context_files(build: BuildPlan) -> tuple[Path, ...]:
                 found.add(path)
             if len(found) > limits().build_files:
                 what = f"{top} has more files than {bound('build_files')}"
-                raise FetchError(what, "leave out what is not needed in .dockerignore")
+                raise FetchError(what, "exclude unnecessary files in .dockerignore")
     return tuple(sorted(found))
 
 
 def _rules(ignore: Path) -> tuple[Rule, ...]:
-    """What is left out. Raises FetchError for more lines than are compared; of unclear ones all files go in."""
+    """The rules for ignored files. Raises FetchError for too many lines; with unclear ones no file is ignored."""
     most = limits().build_rules
     try:
         rules = tuple(islice(rules_of(_text(ignore)), most + 1))
@@ -79,7 +79,7 @@ def _rules(ignore: Path) -> tuple[Rule, ...]:
 
 
 def _text(path: Path) -> str:
-    """The text of a Dockerfile, or of what leaves files out; the builder reads them whole. Raises FetchError."""
+    """The text of a Dockerfile or an ignore file; the builder reads all of it. Raises FetchError."""
     with reading(path):
         try:
             return read_bounded(path, "build_text_size").decode("utf-8", "surrogateescape")
@@ -88,7 +88,7 @@ def _text(path: Path) -> str:
 
 
 def _digest(build: BuildPlan) -> str:
-    """`sha256:…` of the arguments and the context: of names, modes and bytes. It is the same in another directory."""
+    """`sha256:…` of the arguments and the context: names, modes and bytes. It is the same in another directory."""
     dockerfile = _dockerfile(build)
     digest = hashlib.sha256(json.dumps((dockerfile.name, sorted(build.arguments))).encode())
     for path in context_files(build):
@@ -109,7 +109,7 @@ def _dockerfile(build: BuildPlan) -> Path:
 
 
 def base_images(build: BuildPlan) -> tuple[str, ...]:
-    """The images of others that its stages begin with or copy from, as sources: docker://…"""
+    """The other images that its stages start from or copy from, as sources: docker://…"""
     text = re.sub(r"\\\n", " ", _text(_dockerfile(build)))
     given, arguments = dict(build.arguments), dict[str, str]()
     stages, found = {"scratch"}, []
@@ -133,9 +133,9 @@ def _filled(text: str, arguments: Mapping[str, str]) -> str:
 
 
 def _known(request: FetchRequest) -> tuple[str, str]:
-    """Digests of what goes into the build now, and of the images of others in it. Raises FetchError."""
+    """Digests of the current inputs of the build, and of the other images in it. Raises FetchError."""
     with request.store.workspace() as place:
-        check_holes(context_files(request.build), place, "leave it out in .dockerignore")
+        check_holes(context_files(request.build), place, "exclude it in .dockerignore")
     return _digest(request.build), remote_digests(request, base_images(request.build))
 
 
@@ -144,7 +144,7 @@ def _pinned(request: FetchRequest) -> Fetched | None:
 
 
 def _announced(request: FetchRequest) -> int | None:
-    """Bytes of what the build begins with: the images of others in it and its context. What it installs is unknown."""
+    """Bytes of the build's inputs: the other images in it and its context. Its downloads are unknown."""
     if made := _pinned(request):
         return to_bring(made, request)
     return size_of(request, context_files(request.build), base_images(request.build))
@@ -192,7 +192,7 @@ def _run(request: FetchRequest, program: str, workspace: Path) -> None:
 
 
 def _environment(workspace: Path) -> dict[str, str]:
-    """With everything that is written in `workspace`, and the user's logins for registries."""
+    """The environment: everything is written in `workspace`, with the user's logins for registries."""
     home = Path(os.environ.get("HOME", "/"))
     places = (
         Path(os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")) / "containers/auth.json",
@@ -211,7 +211,7 @@ def _environment(workspace: Path) -> dict[str, str]:
 
 
 def _registries(request: FetchRequest, images: tuple[str, ...]) -> str:
-    """Bare names are Docker Hub's, as in docker; what may be spoken to without TLS is what sifmod speaks to so."""
+    """Bare names are Docker Hub's, as in docker; the hosts without TLS are those of sifmod's settings."""
     hosts = set(request.settings.insecure_registries)
     for image in images:
         try:

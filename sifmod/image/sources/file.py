@@ -1,4 +1,4 @@
-"""file: a SIF on this machine, by its path or its bare name, which is copied, hard-linked or only referenced."""
+"""file: a SIF on this machine, given by its path or its bare name, which is copied, hard-linked or only referenced."""
 
 import errno
 import fcntl
@@ -39,26 +39,26 @@ def _parse(kind: SourceKind, source: str) -> Reference:
         return Reference(kind, source, source)
     path = _FILE.fullmatch(source)
     if path is None:
-        raise refused(source, "a file: source is file:///absolute/path", "or give the path alone")
+        raise refused(source, "a file: source is file:///absolute/path", "or give only the path")
     return Reference(kind, source, unquote(path[1]))
 
 
 def _places(reference: Reference, directories: Directories) -> tuple[str, ...]:
-    """Where the file may be: a bare name is looked up in each of `directories`, in their order."""
+    """The possible paths of the file: a bare name is looked up in each of `directories`, in order."""
     location = reference.location
     return (location,) if "/" in location else tuple(f"{directory}/{location}" for directory in directories)
 
 
 def _find(reference: Reference, directories: Directories, is_there: Callable[[Path], bool]) -> Path | None:
-    """The file of a path, there or not; of a bare name the first one that is there."""
+    """The file of a path, which may be missing; for a bare name the first one that exists."""
     places = map(Path, _places(reference, directories))
     return next((path for path in places if "/" in reference.location or is_there(path)), None)
 
 
 def _local_sif(reference: Reference, image_dirs: Directories) -> Path:
-    """A bare name is a file in the current directory, else in the image directories; FetchError where it is in none.
+    """A bare name is a file in the current directory, else in the image directories; FetchError if it is in none.
 
-    So for a path that is not there and is spelled like an image in a registry.
+    Also for a missing path that looks like an image in a registry.
     """
     hint = in_a_registry(reference.source)
     if found := _find(reference, (".", *image_dirs), Path.is_file):
@@ -66,7 +66,9 @@ def _local_sif(reference: Reference, image_dirs: Directories) -> Path:
             raise FetchError(f"there is no file {reference.source}", hint)
         return found
     where = ", ".join(image_dirs) or "no image_dirs are set"
-    message = f"there is no file {reference.location} here, nor in the site's image directories ({where})"
+    message = (
+        f"there is no file {reference.location} in the current directory or the site's image directories ({where})"
+    )
     raise FetchError(message, hint)
 
 
@@ -81,11 +83,11 @@ def _fetch(request: Fetching) -> Fetched:
     if found := _find(reference, image_dirs, Path.exists):
         return take(found.absolute(), request)
     where = ", ".join(image_dirs) or "no image_dirs are set (site file, SIFMOD_IMAGE_DIRS)"
-    raise FetchError(f"no file of this name; looked in: {where}")
+    raise FetchError(f"no file with this name; searched in: {where}")
 
 
 def hashed(path: Path, request: FetchRequest, notes: tuple[str, ...] = ()) -> Fetched:
-    """Hash a complete file. Raises FetchError when it changes meanwhile."""
+    """Hash a complete file. Raises FetchError if it changes meanwhile."""
     digest = hashlib.sha256()
     with reading(path), path.open("rb") as file:
         for chunk in _chunks(file, f"hashing {request.image.filename}", request):
@@ -94,11 +96,11 @@ def hashed(path: Path, request: FetchRequest, notes: tuple[str, ...] = ()) -> Fe
 
 
 def take(path: Path, request: Fetching) -> Fetched:
-    """A SIF on this machine, as `link` says. Raises FetchError for what is none, UnstartableError."""
+    """A local SIF, copied or linked according to `link`. Raises FetchError unless it is a SIF, UnstartableError."""
     with reading(path):
         status = path.stat()
     if stat.S_ISDIR(status.st_mode):
-        raise FetchError(f"{path} is a directory, not a SIF", f"make a SIF of it: apptainer build image.sif {path}")
+        raise FetchError(f"{path} is a directory, not a SIF", f"convert it to a SIF: apptainer build image.sif {path}")
     if not stat.S_ISREG(status.st_mode):
         raise FetchError(f"{path} is not a regular file")
     check_startable(path, check_sif(path, request.image.arch), request)  # before gigabytes are copied
@@ -114,12 +116,12 @@ def take(path: Path, request: Fetching) -> Fetched:
 
 
 def _link(path: Path, status: os.stat_result, incoming: Path) -> str:
-    """Make `incoming` a hard link to `path`, or say why that would not do; the inode's mode and owner stay."""
+    """Make `incoming` a hard link to `path`, or return why that is not allowed; the inode's mode and owner stay."""
     mode = stat.S_IMODE(status.st_mode)
     if status.st_uid != os.geteuid():
         return f"it belongs to user {status.st_uid}, who could change it"
     if mode != 0o444:
-        return f"its mode is {mode:04o}, and the store's images are 0444, so that nobody writes into them"
+        return f"its mode is {mode:04o}, but images in the store must be read-only (0444)"
     try:
         os.link(path, incoming)
     except OSError as error:
@@ -143,7 +145,7 @@ def _copy(path: Path, request: Fetching, notes: tuple[str, ...]) -> Fetched:
 
 
 def _clone(source: BinaryIO, sink: Sink) -> bool:
-    """Share the blocks of `source` (reflink); False where the file system cannot."""
+    """Share the blocks of `source` (reflink); False if the file system does not support it."""
     with writing(sink.path):
         try:
             fcntl.ioctl(sink.fileno(), _FICLONE, source.fileno())

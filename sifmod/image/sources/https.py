@@ -11,20 +11,19 @@ from sifmod.image.registry.url import Url
 
 
 def _parse(kind: SourceKind, source: str) -> Reference:
-    """The reference of a URL. Credentials in it are refused: they would end in receipts and messages."""
+    """The reference of a URL. Credentials in it are refused, because they would be in receipts and messages."""
     url = Url.parse(source, "source")
     if in_the_clear(url):
         hint = f"use https://{shown(source).partition('://')[2]}"
-        raise refused(source, "plain http is refused, except from this machine itself", hint)
+        raise refused(source, "plain http is refused, except to this machine itself", hint)
     return Reference(kind, source, source)
 
 
 def download(request: Fetching, timeouts: Timeouts = TIMEOUTS, patience: Patience = PATIENCE) -> Fetched:
-    """Download the file to `incoming`; `timeouts` are what the server has.
+    """Download the file to `incoming`; `timeouts` are the limits for the server.
 
-    https only, plain http only from this machine itself, redirects included. Raises FetchError for whatever the
-    network or the server does, ImageError as soon as the beginning shows that it is not a SIF, and where it is not the
-    promised one.
+    https only, plain http only to this machine itself, also for redirects. Raises FetchError for errors of the network
+    or the server, ImageError as soon as the beginning shows that it is not a SIF, and if it is not the promised one.
     """
     promised = f"sha256:{request.image.sha256}" if request.image.sha256 else ""
     get = Http(timeouts=timeouts).resource(Url.parse(request.reference.location, "source"), Netrc())
@@ -33,7 +32,7 @@ def download(request: Fetching, timeouts: Timeouts = TIMEOUTS, patience: Patienc
 
 
 def _announced(request: FetchRequest) -> int | None:
-    """Bytes of the file as the server states them before it sends any; None where it does not. Raises FetchError."""
+    """Bytes of the file as announced by the server; None if unknown. Raises FetchError."""
 
     def ask() -> str:
         with Http().resource(Url.parse(request.reference.location, "source"), Netrc())({}) as response:

@@ -1,6 +1,6 @@
-"""What `.containerignore` or `.dockerignore` leaves out of a Dockerfile's context.
+"""Files that `.containerignore` or `.dockerignore` exclude from a Dockerfile's context.
 
-Each part of a path is compared by itself, and `**` is any number of parts: with one expression for all of a path a
+Each part of a path is compared separately, and `**` is any number of parts: with one regular expression for a path a
 line such as `*a*a*a*a` takes hours.
 """
 
@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 
 class Rule(NamedTuple):
-    """Whether a line leaves out what it fits, and what its parts are; None is any number of them."""
+    """Whether a line excludes its matches, and its parts; None is any number of parts."""
 
     leaves_out: bool
     parts: tuple[re.Pattern[str] | None, ...]
 
 
 class UnclearError(ValueError):
-    """Which files a line fits depends on the builder, as for `a**b`."""
+    """The matches of a line depend on the builder, as for `a**b`."""
 
 
 def rules_of(text: str) -> Iterator[Rule]:
-    """What each line says, of a file and of all below it. Raises UnclearError."""
+    """The rule of each line, which applies to a path and everything below it. Raises UnclearError."""
     for line in (each.strip() for each in text.splitlines()):
         if not line or line.startswith("#"):
             continue
@@ -36,13 +36,13 @@ def rules_of(text: str) -> Iterator[Rule]:
 
 
 def is_ignored(path: str, rules: tuple[Rule, ...]) -> bool:
-    """Tell whether the last line that fits a path, relative to the context, leaves it out."""
+    """Whether the last line that matches a path, relative to the context, excludes it."""
     names = path.split("/")
     return next((rule.leaves_out for rule in reversed(rules) if _fits(rule.parts, names)), False)
 
 
 def _part(word: str) -> re.Pattern[str]:
-    """One name, or a pattern for it. What is behind a `*` is looked for once, from the left."""
+    """Match one name with a pattern. The text after a `*` is searched once, from the left."""
     signs: list[str] = re.findall(r"\*+|\?|\[[^\]]+\]|\\.|.", word)
     if any(sign.startswith("**") for sign in signs):
         raise UnclearError(word)
@@ -60,7 +60,10 @@ def _part(word: str) -> re.Pattern[str]:
 
 
 def _fits(parts: tuple[re.Pattern[str] | None, ...], names: list[str]) -> bool:
-    """Whether the parts are the names, from the first to the last. Where a part fits none, the last `**` takes more."""
+    """Whether the parts match the names, from the first to the last.
+
+    If a part fails, the last `**` takes more names.
+    """
     at = done = 0
     again: tuple[int, int] | None = None
     while done < len(names):

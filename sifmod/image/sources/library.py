@@ -1,4 +1,4 @@
-"""library: an image of a library, which the site's runtime pulls."""
+"""library: an image in a library, which the site's runtime pulls."""
 
 import platform
 

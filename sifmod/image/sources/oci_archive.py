@@ -1,4 +1,4 @@
-"""oci-archive: a container image in an OCI image layout that is packed in a tar file, converted to a SIF here."""
+"""oci-archive: a container image in an OCI image layout in a tar file, converted to a SIF here."""
 
 from pathlib import Path
 

@@ -17,9 +17,9 @@ from sifmod.module.image_origin import ImageOrigin
 
 
 def _download(request: Fetching, patience: Patience = PATIENCE) -> Fetched:
-    """Download the SIF of the manifest that `oras://…` names to `incoming`, verified by its digest.
+    """Download the SIF in the manifest of `oras://…` to `incoming`, verified by its digest.
 
-    Raises FetchError for whatever the network or the registry does, and where there is no SIF under that name.
+    Raises FetchError for errors of the network or the registry, and if there is no SIF under that name.
     """
     reference, settings = request.reference, request.settings
     registry = Registry(reference, settings, request.image.arch)
@@ -39,7 +39,7 @@ def _download(request: Fetching, patience: Patience = PATIENCE) -> Fetched:
 
 
 def _pinned(request: FetchRequest) -> Fetched | None:
-    """The SIF of a reference with a digest, where the store has it; no server is asked. None: download it."""
+    """The SIF of a reference with a digest, if the store has it; no server is contacted. None: download it."""
     found = stored(request, request.reference.digest)
     if found is None:
         return None
@@ -48,7 +48,7 @@ def _pinned(request: FetchRequest) -> Fetched | None:
 
 
 def _announced(request: FetchRequest) -> int:
-    """Bytes of the SIF that the reference names; 0 where the store has it. Asks for manifests alone.
+    """Bytes of the reference's SIF; 0 if the store has it. Requests only manifests.
 
     Raises FetchError or ImageError.
     """
@@ -80,16 +80,14 @@ def _describe(reference: Reference, arch: str, settings: Settings) -> ImageDescr
 
 
 def _sif_layer(manifest: Manifest, name: str) -> Descriptor:
-    """The one SIF of an artifact called `name`. Raises FetchError where there is none, or more than one."""
+    """The one SIF of an artifact called `name`. Raises FetchError if there is none, or more than one."""
     found = [layer for layer in manifest.layers if layer.media_type == SIF_LAYER]
     if len(found) == 1:
         return found[0]
     kinds = ", ".join(dict.fromkeys(layer.media_type for layer in manifest.layers)) or "nothing"
     if not found:
-        raise FetchError(
-            f"{name} holds no SIF but {kinds}", "for a container image write docker:// in place of oras://"
-        )
-    raise FetchError(f"{name} holds {len(found)} SIFs", "name the digest of a manifest that holds one")
+        raise FetchError(f"{name} has {kinds}, but no SIF", "for a container image write docker:// instead of oras://")
+    raise FetchError(f"{name} has {len(found)} SIFs", "use the digest of a manifest with one SIF")
 
 
 ORAS = SourceKind(

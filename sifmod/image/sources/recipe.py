@@ -1,7 +1,7 @@
-"""recipe: a base with packages, files and variables upon it, put together here without starting anything of the base.
+"""recipe: a base with added packages, files and variables, assembled here without starting anything of the base.
 
-What is built is stored under a key: a digest of the base, of the recipe and of the files that it names. The recipe and
-the lock of its packages are in the image, below /.singularity.d/build.
+A built image is stored under a key: a digest of the base, the recipe and its files. The recipe and the lock of its
+packages are in the image, below /.singularity.d/build.
 """
 
 import json
@@ -49,13 +49,13 @@ _REMOTE = ("docker://", "oras://", "library://", "https://", "http://")
 
 
 def recipe_files(build: BuildPlan) -> tuple[str, ...]:
-    """The files here whose change means another image."""
+    """The local files that identify the image."""
     files = (str(path) for _, path in _files(build))
     return (*dict.fromkeys(package_files(build)), *files)
 
 
 def _files(build: BuildPlan) -> Iterator[tuple[str, Path]]:
-    """What `files` names and all that is below, with its path in the image, without a slash in front."""
+    """The entries of `files` and everything below them, with their paths in the image, without a leading slash."""
     found: dict[str, Path] = {}
     for source, target in build.files:
         here = Path(os.path.realpath(source))
@@ -69,13 +69,13 @@ def _files(build: BuildPlan) -> Iterator[tuple[str, Path]]:
                 raise FetchError(f"{source} has more files than {bound('build_files')}")
             if other is not path and not (other.is_dir() and path.is_dir()):
                 raise FetchError(
-                    f"{other} and {path} would both be /{place} of the image", "give each a place of its own"
+                    f"{other} and {path} would both become /{place} in the image", "give each file its own path"
                 )
             yield place, path
 
 
 def _below(place: Path) -> Iterator[Path]:
-    """It, and all that is in it where it is a directory, which no link is entered for."""
+    """The path, and everything below it if it is a directory; links are not followed."""
 
     def fail(error: OSError) -> None:
         raise error
@@ -87,27 +87,27 @@ def _below(place: Path) -> Iterator[Path]:
 
 
 def _check_room(request: FetchRequest) -> None:
-    """Raise FetchError for files with holes that are larger than what is free: to read them would take hours."""
+    """Raise FetchError for sparse files that are larger than the free space, because reading them would take hours."""
     with request.store.workspace() as place:
-        check_holes((path for _, path in _files(request.build)), place, "leave it out of `image.build`")
+        check_holes((path for _, path in _files(request.build)), place, "remove it from `image.build`")
 
 
 def _described(path: Path) -> str:
-    """What a file or link is, as far as the image goes; of a directory nothing but that."""
+    """The properties of a file or link that matter for the image; a directory has none."""
     with reading(path):
         if path.is_symlink():
             return f"link {os.readlink(path)}"  # noqa: PTH115 (as it is spelled)
         if path.is_dir():
             return "directory"
         if path.exists() and not path.is_file():  # a pipe would be waited for
-            raise FetchError(f"{path} is neither a file nor a directory nor a link")
+            raise FetchError(f"{path} is not a file, directory or link")
         return f"{'program' if path.stat().st_mode & 0o100 else 'file'} sha256:{sha256_file(path)}"
 
 
 def _recipe(request: FetchRequest, base: Artifact) -> str:
-    """The recipe as JSON: all that decides what is built, except for what an index has.
+    """The recipe as JSON: everything that decides the build, except the content of an index.
 
-    It names no place of this machine. Raises FetchError for a file that cannot be read.
+    It contains no path of this machine. Raises FetchError for an unreadable file.
     """
     build = request.build
     _check_room(request)
@@ -129,24 +129,24 @@ def _recipe(request: FetchRequest, base: Artifact) -> str:
 
 
 def _key(request: FetchRequest, recipe: str) -> str:
-    """What a built image is stored under. Which packages stay decides with the recipe what an index is asked for."""
+    """The key of a built image in the store. It includes the protected packages, because they affect the resolution."""
     build = request.build
     decisive = (recipe, build.protected, *((build.indexes,) if build.indexes else ()))
     return f"sha256:{sha256_bytes(json.dumps(decisive).encode())}"
 
 
 def _pinned(request: FetchRequest) -> Fetched | None:
-    """What was built before of the same base, recipe and files."""
+    """An earlier image built from the same base, recipe and files."""
     if request.base is None:
         return None
     made = stored(request, _key(request, _recipe(request, request.base)))
-    return made and replace(made, notes=("the same was built before, and is not built again",))
+    return made and replace(made, notes=("an earlier build of the same recipe is used",))
 
 
 def _fetch(request: Fetching) -> Fetched:
     build, base = request.build, request.base
     if base is None:
-        raise FetchError("nothing is built without its base")
+        raise FetchError("a build needs its base")
     way = way_to_build(ask(request.runtime.path)) if build.post or build.test else None
     recipe = _recipe(request, base)
     with ExitStack() as stack:
@@ -164,7 +164,7 @@ def _fetch(request: Fetching) -> Fetched:
                 added = _packages(request, base_python, (wanted, lock), stack)
             except NoWheelError as error:
                 way = _way_to_compile(request, error)
-                added = Added("", (), (), (f"{error.message}; it is compiled inside",))
+                added = Added("", (), (), (f"{error.message}; it will be compiled inside the image",))
                 read = compiled_from(wanted, lock, base_python.python.protected)
                 documents += [(f"{place}/{name}", content) for name, content in read]
                 post = f"{compiling(base_python.python.executable, place)}{post}"
@@ -190,15 +190,15 @@ def _fetch(request: Fetching) -> Fetched:
         workspace = stack.enter_context(request.store.workspace()) if way else None
         target = workspace / "base.sif" if workspace else request.incoming
         if damaged.result():
-            what = f"the base {base.source} is damaged in the store: {base.path} is not what its name says"
-            raise ImageError(what, "`sifmod install --force` brings it and the image anew")
+            what = f"the base {base.source} is damaged in the store: {base.path} does not match its digest"
+            raise ImageError(what, "`sifmod install --force` fetches it again and rebuilds the image")
         warnings = extend(base.path, addition, target, settings.processors, settings.memory)
         # a digest that pins the base would be one of the new image in its easyconfig
         notes = (note for note in base.notes if base.sha256 not in note)
         told = (*notes, *added.notes, *warnings)
         if way and workspace:
             fetched = build_upon(request, way, workspace, definition_upon(build, post), glibc(rootfs, base.arch))
-            fetched = replace(fetched, notes=(*told, f"commands of the recipe ran {way.said}"))
+            fetched = replace(fetched, notes=(*told, f"the recipe's commands ran {way.said}"))
         else:
             fetched = hashed(request.incoming, request, told)
     if _recipe(request, base) != recipe:  # the image may have some files as they were, and some as they are
@@ -213,7 +213,7 @@ def _base_python(request: FetchRequest, base: Artifact, rootfs: Rootfs) -> BaseP
 
 
 def _packages(request: FetchRequest, base_python: BasePython, wanted: tuple[Wanted, str], stack: ExitStack) -> Added:
-    """What the packages bring that are wanted, or locked, as long as `stack` lasts."""
+    """The files of the wanted or locked packages, until `stack` is closed."""
     packages, lock = wanted
     uv = uv_here(stack.enter_context(request.store.workspace()))
     uv_prefix = stack.enter_context(linked_directory())
@@ -229,11 +229,11 @@ def _way_to_compile(request: FetchRequest, why: NoWheelError) -> Way:
     try:
         return way_to_build(ask(request.runtime.path))
     except (FetchError, RuntimeMissingError) as error:
-        raise NoWheelError(f"{why.message}, and {error.message}", error.hint) from why
+        raise NoWheelError(f"{why.message}; {error.message}", error.hint) from why
 
 
 def _definition(recipe: str, lock: str) -> str:
-    """The definition in the SIF: what a builder would have to do for the same."""
+    """The definition in the SIF: the equivalent for a builder."""
     said = json.loads(recipe)
     source = said.get("from", "")
     scheme, _, rest = source.partition("://") if source.startswith(("docker://", "oras://")) else ("localimage", "", "")

@@ -1,4 +1,4 @@
-"""The packages that a recipe asks for: by name and from an index, so that it builds the same wherever it is read."""
+"""The packages of a recipe: by name and from an index, so that every machine builds the same."""
 
 import shlex
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from sifmod.module.plan import BuildPlan
 
 
 def packages_of(build: BuildPlan) -> tuple[Wanted, str]:
-    """What is asked for, and the text of a lock in its place. Raises FetchError for a file that names anything else."""
+    """The requirements, or the text of a lock instead. Raises FetchError for a file with anything else."""
     path = build.requirements
     try:
         if path.endswith(".toml"):
@@ -24,13 +24,14 @@ def packages_of(build: BuildPlan) -> tuple[Wanted, str]:
         raise FetchError(error.message, error.hint) from error
     if build.pip and wanted.digests:
         raise FetchError(
-            f"{path} has digests, and what `pip` names has none: {', '.join(build.pip)}", "name all of it in the file"
+            f"{path} has digests, but the packages under `pip` have none: {', '.join(build.pip)}",
+            "move them to the file",
         )
     return replace(wanted, requirements=(*build.pip, *wanted.requirements)), ""
 
 
 def package_files(build: BuildPlan) -> Iterator[str]:
-    """The files that decide about the packages: that of `requirements`, and those that it names."""
+    """The files that decide the packages: `requirements`, and those that it includes."""
     if build.requirements:
         yield build.requirements
         if not build.requirements.endswith(".toml"):
@@ -41,7 +42,7 @@ def package_files(build: BuildPlan) -> Iterator[str]:
 
 
 def said_of(wanted: Wanted) -> dict[str, object]:
-    """What decides about the packages, in a recipe."""
+    """The inputs that decide the packages of a recipe."""
     return {
         "requirements": wanted.requirements,
         "constraints": wanted.constraints,
@@ -51,14 +52,14 @@ def said_of(wanted: Wanted) -> dict[str, object]:
 
 
 def compiling(python: str, place: str) -> str:
-    """The commands that install what has no wheel, and write down what there is then."""
+    """The commands that install packages without a wheel, and list the installed ones."""
     program, place = shlex.quote(python), f"/{place}"
     install = f"{program} -m pip install --no-cache-dir --constraint {place}/kept.txt"
     return f"{install} --requirement {place}/requirements.txt\n{program} -m pip freeze >{place}/installed.txt\n"
 
 
 def compiled_from(wanted: Wanted, lock: str, kept: dict[str, Distribution]) -> Iterator[tuple[str, bytes]]:
-    """The files that these commands read: what stays as it is, and what is installed, as pip takes it."""
+    """The files for these commands, in pip's format: protected packages, and those to install."""
     pins = (*(f"{key}=={one.version}" for key, one in kept.items()), *(wanted.constraints or ()))
     yield "kept.txt", "".join(f"{line}\n" for line in pins).encode()
     words = ("--pre" if word == "--prerelease=allow" else word for word in wanted.lasting)

@@ -1,4 +1,4 @@
-"""The site's apptainer or singularity, which makes or pulls the image of a source."""
+"""The site's apptainer or singularity, which builds or pulls the image of a source."""
 
 import os
 import re
@@ -17,26 +17,26 @@ _KEPT = ("DOCKER_USERNAME", "DOCKER_PASSWORD", "DOCKER_HOST", "AUTH_FILE", "AUTH
 _ADVICE = (
     (
         "no space left on device|quota exceeded",
-        "free some space in the prefix, or choose another one with --prefix PATH",
+        "free some space in the prefix, or choose another prefix with --prefix PATH",
     ),
     (
         "toomanyrequests|too many requests|429",
-        "the registry limits anonymous pulls: log in to it, or give a SIF made elsewhere with --source PATH",
+        "the registry limits anonymous pulls: log in to it, or use a SIF made elsewhere with --source PATH",
     ),
     (
         "authentication required|unauthorized|denied|forbidden",
-        "log in (`apptainer registry login`), or correct the name: one that does not exist often reads like this",
+        "log in (`apptainer registry login`), or correct the name: a missing repository often gives this error",
     ),
     ("manifest unknown|name unknown|not found", "correct the name or the tag of the source"),
-    ("no default remote with library", "name a library: `apptainer remote add`, or the variable APPTAINER_LIBRARY"),
+    ("no default remote with library", "select a library: `apptainer remote add`, or the variable APPTAINER_LIBRARY"),
     ("no image found in .*index for arch", "the image does not exist for this architecture"),
     (
         "--fakeroot, or the proot command",
-        "an ordinary user's SingularityCE builds with the program proot on PATH; or build the SIF where Apptainer or "
-        "root is, and give it with --source PATH",
+        "an ordinary user's SingularityCE needs proot on PATH to build; or build the SIF with Apptainer or as root, "
+        "and use it with --source PATH",
     ),
-    ("x509|certificate", "for a certificate of your site's own authority name its file in SSL_CERT_FILE"),
-    ("dial tcp|no such host|timeout|connection re", "see whether this node has a network"),
+    ("x509|certificate", "for a certificate of your site's own authority set SSL_CERT_FILE to its file"),
+    ("dial tcp|no such host|timeout|connection re", "check whether this node has a network"),
 )
 SHOWN = 20  # lines of the runtime's messages
 
@@ -44,7 +44,7 @@ SHOWN = 20  # lines of the runtime's messages
 def runtime_environment(environ: Mapping[str, str], runtime: Runtime, workspace: Path) -> dict[str, str]:
     """`environ` for a runtime that pulls or builds, with its directories in `workspace`.
 
-    What a module or a user set for running containers (binds, GPU flags, PYTHONPATH, LD_PRELOAD…) stays out.
+    Settings of a module or a user for running containers (binds, GPU flags, PYTHONPATH, LD_PRELOAD…) are removed.
     """
     kept = {f"{prefix}_{name}" for prefix in ("SINGULARITY", "APPTAINER") for name in _KEPT}
     clean = {
@@ -61,10 +61,10 @@ def runtime_environment(environ: Mapping[str, str], runtime: Runtime, workspace:
 def run_runtime(
     request: Fetching, command: tuple[str, ...], workspace: Path, cwd: Path, before: tuple[str, ...] = ()
 ) -> Fetched:
-    """The SIF that a command of the runtime, with `before` in front of it, leaves at `incoming`.
+    """Run a command of the runtime, prefixed by `before`, which writes the SIF `incoming`.
 
-    Everything temporary is in `workspace`, and nothing is written to $HOME. Raises RuntimeMissingError without a
-    runtime, FetchError with the runtime's own messages when it fails.
+    Temporary files are in `workspace`, and nothing is written to $HOME. Raises RuntimeMissingError without a runtime,
+    FetchError with the runtime's own messages if it fails.
     """
     program = request.runtime.path
     shown = f"{request.runtime.kind} {command[0]} {request.reference.shown}"
@@ -77,10 +77,10 @@ def run_runtime(
         environment = runtime_environment(os.environ, request.runtime, workspace)
         ended = run_child((*before, program, *command), cwd=cwd, env=environment)
     except FileNotFoundError:
-        missing = f"{program} is no program" if program else "neither apptainer nor singularity was found"
+        missing = f"{program} is not a program" if program else "neither apptainer nor singularity was found"
         raise RuntimeMissingError(
             f"{missing}, and `{shown}` needs one",
-            "install apptainer or load the site's module for it, or give a source that is a SIF already",
+            "install apptainer or load the site's module for it, or use a source that is a SIF",
         ) from None
     if ended.code != 0 or not request.incoming.exists():
         lines = [line for line in ended.lines if not line.startswith(("INFO:", "DEBUG", "VERBOSE"))][-SHOWN:]

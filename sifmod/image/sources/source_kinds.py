@@ -1,4 +1,4 @@
-"""The kinds of sources, one a line; and the references of an image, each with its kind."""
+"""The kinds of sources, one per line; and the references of an image, each with its kind."""
 
 import difflib
 import re
@@ -38,9 +38,9 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 def parse(source: str) -> Reference:
-    """Take a source apart; pure. Raises FetchError for what cannot be a source, so that it is never half understood.
+    """Parse a source; pure. Raises FetchError for an invalid source, so that it is never misread.
 
-    A text without a scheme is a path when it holds a `/` and a bare name otherwise, as is `tool:1.0.sif`.
+    A text without a scheme is a path if it contains a `/`, and else a bare name, such as `tool:1.0.sif`.
     """
     if not source or source != source.strip() or not source.isprintable():
         raise FetchError(
@@ -61,7 +61,7 @@ def parse(source: str) -> Reference:
 
 
 def references(image: ImagePlan) -> tuple[Reference, ...]:
-    """The sources of an image, in their order; raises FetchError for a misspelled one before any is tried."""
+    """The sources of an image, in order; raises FetchError for an invalid one before any is tried."""
     if build := image.build:
         kind = BUILD if build.definition else DOCKERFILE if build.dockerfile else RECIPE
         return (kind.reference(build.definition or build.dockerfile or f"build:{build}"),)
@@ -69,7 +69,7 @@ def references(image: ImagePlan) -> tuple[Reference, ...]:
 
 
 def local_files(image: ImagePlan) -> tuple[str, ...]:
-    """The files here whose change means another image: SIFs, archives, an OCI layout's index, a definition."""
+    """The local files that identify the image: SIFs, archives, an OCI layout's index, a definition."""
     if image.build and image.build.definition:
         return tuple(map(str, inputs(Path(image.build.definition), image.build.arguments)))
     if image.build and image.build.dockerfile:

@@ -139,7 +139,7 @@ def _hashed(uncompressed: Iterable[bytes], diff_id: str) -> Iterator[bytes]:
         yield chunk
     found = f"sha256:{digest.hexdigest()}"
     if diff_id not in ("", found):
-        raise Malformed(f"is not what the image's config states: expected the diff_id {diff_id}, got {found}")
+        raise Malformed(f"does not match the image's config: expected the diff_id {diff_id}, got {found}")
 
 
 def _read(left: Iterable[bytes]) -> None:

@@ -92,7 +92,7 @@ class _Tree:
     def _apply(self, parts: Parts, member: Member, file: File | None) -> None:
         if not parts:
             if member.kind != DIRECTORY:
-                raise Malformed("has an entry for the root that is no directory")
+                raise Malformed("has an entry for the root that is not a directory")
             self._set_attributes(self.root, member.attributes)
         elif is_whiteout(parts[-1]):
             self._whiteout(parts)
@@ -138,7 +138,7 @@ class _Tree:
                     continue
                 links += 1
                 if links > _LINKS:
-                    raise Malformed(f"has an entry behind a loop of symlinks: {shown(b'/'.join(parts))}")
+                    raise Malformed(f"has an entry below a loop of symlinks: {shown(b'/'.join(parts))}")
                 todo += reversed(link.target.split(b"/"))
                 if link.target.startswith(b"/"):
                     done.clear()

@@ -99,7 +99,7 @@ def uncompressed(file: BinaryIO, count: Callable[[int], None]) -> Iterator[bytes
         raise
     except _DAMAGED as error:  # some of isal's errors outlive this, and their traceback would keep all buffers
         compressed.skip()
-        raise Malformed(f"is cut or damaged: {error}") from error.with_traceback(None)
+        raise Malformed(f"is truncated or damaged: {error}") from error.with_traceback(None)
     compressed.skip()
 
 
@@ -141,7 +141,7 @@ def _bzip2(compressed: "_Compressed") -> Iterator[bytes]:
     try:
         yield from _read(cast(BinaryIO, bz2.BZ2File(compressed)))
     except OSError as error:  # errors of the blob are not damage
-        raise Malformed(f"is cut or damaged: {error}") from error
+        raise Malformed(f"is truncated or damaged: {error}") from error
 
 
 def _zstd(compressed: "_Compressed") -> Iterator[bytes]:
@@ -162,7 +162,7 @@ def _zstd(compressed: "_Compressed") -> Iterator[bytes]:
             yield last
         last = chunk
     if not last.endswith(mark):
-        raise Malformed("is cut: it ends inside a zstd frame")
+        raise Malformed("is truncated: it ends inside a zstd frame")
     yield last.removesuffix(mark)
 
 

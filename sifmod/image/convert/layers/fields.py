@@ -80,7 +80,7 @@ def parse(data: bytes) -> dict[bytes, bytes]:
         if not (space + 1 < end <= len(data) and equals and key and data[end - 1] == 10) or b"\0" in key:
             raise Malformed(f"is damaged: a PAX header is malformed at its byte {at}")
         if key in _TEXTS and b"\0" in value:
-            raise Malformed(f"is damaged: a PAX {key.decode()} holds a zero byte: {shown(value)}")
+            raise Malformed(f"is damaged: a PAX {key.decode()} contains a zero byte: {shown(value)}")
         if key in _MAP:
             if len(pairs) % 2 != _MAP[key]:
                 raise Malformed("is damaged: a sparse map's offsets and lengths are out of order")
@@ -171,7 +171,7 @@ def check(extents: Extents, size: int, stored: int) -> Extents:
     end = total = 0
     for offset, length in extents:
         if offset < end or length < 0 or offset + length > size:
-            raise Malformed("is damaged: a sparse map is out of order or leads out of its file")
+            raise Malformed("is damaged: a sparse map is out of order or exceeds its file")
         end = offset + length
         total += length
     if total != stored:

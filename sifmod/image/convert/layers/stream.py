@@ -114,7 +114,7 @@ class Stream:
             size -= len(view)
             yield view
         if size:
-            raise Malformed(f"is cut: it ends {size} bytes before the end of a file")
+            raise Malformed(f"is truncated: it ends {size} bytes before the end of a file")
 
     def rest(self, position: int) -> Iterator[memoryview]:
         """Everything from `position` on."""

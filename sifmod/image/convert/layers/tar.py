@@ -52,7 +52,7 @@ def cleaned(path: bytes) -> Parts:
             del parts[-1:]
         elif part not in (b"", b"."):
             if len(part) > NAME:
-                raise Malformed(f"has a name of {len(part)} bytes; Linux takes {NAME}: {shown(path)}")
+                raise Malformed(f"has a name of {len(part)} bytes; the limit of Linux is {NAME}: {shown(path)}")
             parts.append(part)
     return tuple(parts)
 
@@ -82,7 +82,7 @@ def whited_out(name: bytes) -> bytes | None:
     if name.startswith(_OWN):
         return OPAQUE if target == OPAQUE else None
     if target in (b"", b".", b".."):
-        raise Malformed(f"is damaged: it has a whiteout of no name: {shown(name)}")
+        raise Malformed(f"is damaged: it has a whiteout without a name: {shown(name)}")
     return target
 
 
@@ -226,7 +226,7 @@ class TarReader:
             data = stream.take(self._at, size)
         self._at += size
         if len(data) != size:
-            raise Malformed(f"is cut: it ends {size - len(data)} bytes before the end of a file")
+            raise Malformed(f"is truncated: it ends {size - len(data)} bytes before the end of a file")
         return data
 
     def pieces(self, size: int) -> Iterator[memoryview]:
@@ -283,7 +283,7 @@ class TarReader:
             self._warnings.count("skipped", f"unknown type {chr(kind)!r}")
             return None
         if len(name) > PATH:
-            raise Malformed(f"has a path of {len(name)} bytes; Linux takes {PATH}")
+            raise Malformed(f"has a path of {len(name)} bytes; the limit of Linux is {PATH}")
         device = header_device(block, name) if kind in (CHARACTER, BLOCK_DEVICE) else _NO_DEVICE
         target = (
             b""
@@ -291,7 +291,7 @@ class TarReader:
             else records.get(b"linkpath") or block[157:257].partition(b"\0")[0]
         )
         if kind == SYMLINK and not 0 < len(target) <= TARGET:
-            raise Malformed(f"has a symlink whose target has {len(target)} bytes; Linux takes 1 to {TARGET}")
+            raise Malformed(f"has a symlink whose target has {len(target)} bytes; Linux allows 1 to {TARGET}")
         return Member(kind, name, found, size, target, device, extents)
 
     def _extents(self, block: bytes, stored: int, records: Records) -> tuple[Extents | None, int, int]:
@@ -335,12 +335,14 @@ class TarReader:
                 raise Malformed(f"is damaged: there is no tar header at its byte {self._next}")
             return True
         if self._stream.end < end or any(block):
-            raise Malformed(f"is cut: it ends inside a {'header' if block else 'file'}, at byte {self._stream.end}")
+            raise Malformed(
+                f"is truncated: it ends inside a {'header' if block else 'file'}, at byte {self._stream.end}"
+            )
         if self._own:
-            raise Malformed("is cut: it ends behind an extended header")
+            raise Malformed("is truncated: it ends after an extended header")
         if block and any(self._stream.take(self._next + 512, 512)):  # two of them are the end, a single one is not
-            raise Malformed(f"is damaged: there is one empty block at its byte {self._next}, and more behind it")
+            raise Malformed(f"is damaged: there is one empty block at its byte {self._next}, followed by data")
         # always to the stream's end: damage there is damage too
         if sum(len(view) - bytes(view).count(0) for view in self._stream.rest(self._next + len(block))):
-            self._warnings.count("said", "a layer has data behind its end, which was not read")
+            self._warnings.count("said", "a layer has data after its end, which was ignored")
         return False

@@ -171,7 +171,7 @@ def insert_metadata(
     `bootstrap_history`, as with Apptainer.
     """
     return tuple(
-        f"/{entry.path} is not made: what the image has on the way to it is no directory"
+        f"/{entry.path} was not created: a parent in the image is not a directory"
         for entry in entries
         if not _put(root, entry, add, epoch)
     )

@@ -159,7 +159,7 @@ def runscript(entrypoint: Sequence[str], command: Sequence[str]) -> str:
     words.
     """
     if "\0" in "".join((*entrypoint, *command)):
-        raise ImageError("the image's entrypoint or command holds a NUL")
+        raise ImageError("the image's entrypoint or command contains a NUL")
     return _RUN.format(entrypoint=_words(entrypoint), command=_words(command))
 
 
@@ -184,7 +184,7 @@ def image_environment(env: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     for entry in env:
         name, _, value = entry.partition("=")
         if wrong := _refused(name, value):
-            warnings.append(f"the image's variable {name[:100]!r} is left out: {wrong}")
+            warnings.append(f"the image's variable {name[:100]!r} is not set: {wrong}")
         else:
             guard = f'[ -n "${{{name}:-}}" ] || ' if name in _CALLERS else ""
             lines.append(f"{guard}export {name}={shell_word(value)}")
@@ -193,7 +193,7 @@ def image_environment(env: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 def _refused(name: str, value: str) -> str:
     if not _NAME.fullmatch(name):
-        return "no shell can set a variable of this name"
+        return "a shell cannot set a variable with this name"
     if _OF_THE_RUNTIME.fullmatch(name):
         return "the runtime sets it itself"
-    return "its value holds a NUL" if "\0" in value else ""
+    return "its value contains a NUL" if "\0" in value else ""

@@ -71,7 +71,7 @@ _BEGINNINGS = (
     (b"BZh", "a bzip2 file"),
     (b"PK\x03\x04", "a zip file"),
     (b"\x7fELF", "a program"),
-    (b"hsqs", "a squashfs image without a SIF around it"),
+    (b"hsqs", "a bare squashfs image without a SIF"),
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself"),
     (b"%PDF", "a PDF document"),
 )
@@ -147,7 +147,7 @@ def read_sif(path: Path, name: str = "") -> SifInfo:
         header = HEADER.unpack_from(start)
         total, offset = header[8], header[9]
         if not 0 < total <= MOST_DESCRIPTORS or offset < HEADER.size:
-            raise ImageError(f"{name} is a damaged SIF: its header speaks of {total} descriptors at {offset}")
+            raise ImageError(f"{name} is a damaged SIF: its header has {total} descriptors at {offset}")
         table = total * DESCRIPTOR.size
         _check_within(name, size, offset + table)
         file.seek(offset)
@@ -164,7 +164,7 @@ def check_sif(path: Path, arch: str, name: str = "") -> SifInfo:
     if info.arch not in (arch, "unknown"):
         raise ImageError(
             f"{name or path} is for another architecture: expected {arch}, its header says {info.arch}",
-            "name a source for this machine, or give the image's own `arch:` in the easyconfig",
+            "use a source for this machine, or set the image's `arch:` in the easyconfig",
         )
     return info
 
@@ -179,13 +179,13 @@ def what_it_is(start: bytes) -> str:
     if start.startswith(_LAUNCH):
         return f"a truncated SIF of {len(start)} bytes" if len(start) < HEADER.size else "a SIF without its magic"
     if not start.strip(b"\0"):
-        return "nothing but zero bytes"
+        return "only zero bytes"
     for beginning, name in _BEGINNINGS:
         if start.startswith(beginning):
             return name
     if start[257:262] == b"ustar":
         return "a tar archive"
-    return _text(start) or f"unknown data that begins with the bytes {start[:8].hex(' ')}"
+    return _text(start) or f"unknown data that starts with the bytes {start[:8].hex(' ')}"
 
 
 def _text(start: bytes) -> str:
@@ -214,10 +214,12 @@ def _describe(name: str, size: int, header: tuple[Any, ...], table: bytes) -> Si
     if len(primary) != 1:
         if any(entry.type == OCI_ROOT_INDEX for entry in used):
             raise ImageError(f"{name} is an OCI-SIF", "pull it again without --oci")
-        raise ImageError(f"{name} is a SIF with {len(primary)} primary partitions where one is expected")
+        raise ImageError(f"{name} is a SIF with {len(primary)} primary partitions instead of one")
     outer, inner = _ARCHES.get(code, ""), _ARCHES.get(_PARTITION.unpack_from(primary[0].extra)[2], "")
     if outer and inner and outer != inner:
-        raise ImageError(f"{name} is a damaged SIF: its header says {outer} and its primary partition {inner}")
+        raise ImageError(
+            f"{name} is a damaged SIF: its header has architecture {outer} and its primary partition {inner}"
+        )
     covered = launch + magic + version + identity
     return SifInfo(inner or outer or "unknown", size, used, primary[0], created, covered)
 
@@ -229,7 +231,7 @@ def _check_within(name: str, size: int, end: int) -> None:
 
 def _check_squashfs(name: str, primary: SifObject, start: bytes) -> None:
     if len(start) < _SUPERBLOCK.size or start[:4] != b"hsqs":
-        raise ImageError(f"{name} is a damaged SIF: its primary partition holds no squashfs")
+        raise ImageError(f"{name} is a damaged SIF: its primary partition is not a squashfs")
     used = int(_SUPERBLOCK.unpack(start)[1])
     if used > primary.size:
         raise ImageError(f"{name} is a damaged SIF: a squashfs of {used} bytes in a partition of {primary.size}")

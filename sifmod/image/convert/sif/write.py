@@ -59,7 +59,7 @@ def write_header(file: BinaryIO, objects: Sequence[DataObject], partition_size: 
     errors of the file system.
     """
     if arch not in ARCHES:
-        raise ImageError(f"a SIF cannot name the architecture {arch!r}: expected one of {', '.join(ARCHES)}")
+        raise ImageError(f"a SIF cannot have the architecture {arch!r}: expected one of {', '.join(ARCHES)}")
     code = arch_code(arch)
     offset = partition_offset(objects)
     rows, at = list[bytes](), _DATA
@@ -83,7 +83,7 @@ def _row(number: int, kind: int, place: tuple[int, int, int], created: int, name
     offset, size, padding = place
     text = name.encode()
     if number > _SLOTS or len(text) > 128:
-        raise ValueError(f"object {number} ({name}) does not fit into a SIF's table")
+        raise ValueError(f"object {number} ({name}) does not fit in a SIF's table")
     where = (offset, size, size + padding, created, created, 0, 0)
     return DESCRIPTOR.pack(kind, 1, number, _GROUP, 0, *where, text, extra)
 

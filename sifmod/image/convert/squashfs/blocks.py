@@ -49,10 +49,10 @@ class Blocks:
     def raw(self, start: int, size: int) -> bytes:
         """Read bytes of the image at an offset."""
         if start < 0 or start + size > self.superblock.used:
-            raise ImageError(f"damaged squashfs: {size} bytes at {start} lie outside it")
+            raise ImageError(f"damaged squashfs: {size} bytes at {start} are outside of it")
         data = os.pread(self._fd, size, self._offset + start)
         if len(data) != size:
-            raise ImageError(f"cut squashfs: it ends before {start + size}")
+            raise ImageError(f"truncated squashfs: it ends before {start + size}")
         return data
 
     def _read_metadata(self, start: int) -> tuple[bytes, int]:

@@ -162,7 +162,7 @@ def decompressor(number: int) -> Decompress:
 def _whole(stream: Any, data: bytes, most: int) -> bytes:
     result: bytes = stream.decompress(data, most + 1)
     if not stream.eof or len(result) > most:
-        raise ValueError("it is cut or too large")
+        raise ValueError("it is truncated or too large")
     return result
 
 

@@ -32,7 +32,7 @@ class Written:
     def reserve(self, count: int) -> None:
         """Add blocks; they are holes until they are noted. Raises ImageError if there are too many."""
         if len(self.sizes) + count > MOST_BLOCKS:
-            raise ImageError("the image's files have more than 4 TiB in all, holes included")
+            raise ImageError("the image's files have more than 4 TiB in total, including holes")
         self.sizes.frombytes(bytes(4 * count))
 
     def note(self, place: int, position: int, word: int) -> None:

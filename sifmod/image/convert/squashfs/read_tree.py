@@ -101,7 +101,7 @@ class _Tree:
         if not tail:
             return Content(stat.size, block, stored, sparse=holes * written.block_size)
         if stat.offset + tail > written.block_size:
-            raise ImageError(f"damaged squashfs: {tail} bytes at {stat.offset} lie outside their fragment")
+            raise ImageError(f"damaged squashfs: {tail} bytes at {stat.offset} are outside of their fragment")
         return Content(stat.size, block, stored, self._fragment(stat.fragment), stat.offset, holes * written.block_size)
 
     def _fragment(self, index: int) -> int:
@@ -122,4 +122,4 @@ class _Tree:
 
     def _check(self, start: int, end: int) -> None:
         if not SIZE <= start <= end <= self._reader.superblock.inode_table:
-            raise ImageError(f"damaged squashfs: data from {start} to {end} lies outside its data")
+            raise ImageError(f"damaged squashfs: data from {start} to {end} is outside of its data")

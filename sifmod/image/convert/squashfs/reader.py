@@ -103,7 +103,7 @@ class SquashfsReader:
     def entries(self, directory: Stat) -> Iterator[tuple[bytes, int]]:
         """Names in a directory, sorted, each with the reference of its inode."""
         if directory.size > _MOST_LISTING:
-            raise ImageError(f"a directory of {directory.size} bytes is too large to be read")
+            raise ImageError(f"a directory of {directory.size} bytes is too large")
         cursor = Cursor(self._blocks, self._blocks.superblock.directory_table + directory.start, directory.offset)
         left, before, total = directory.size, b"", 0
         while left > 0:
@@ -123,7 +123,7 @@ class SquashfsReader:
                 yield name, start << 16 | offset
                 before = name
         if left:
-            raise ImageError("damaged squashfs: a directory is shorter than its inode says")
+            raise ImageError("damaged squashfs: a directory is shorter than in its inode")
 
     def find(self, directory: Stat, wanted: bytes) -> Stat | None:
         """The inode of this name in a directory, or None."""
@@ -287,7 +287,7 @@ def _read_xattr(blocks: Blocks, cursor: Cursor, start: int) -> tuple[bytes, byte
     size = int.from_bytes(cursor.take(4), "little")
     if kind & _ELSEWHERE:
         if size != 8:
-            raise ImageError(f"damaged squashfs: the place of an extended attribute's value has {size} bytes")
+            raise ImageError(f"damaged squashfs: the reference to an extended attribute's value has {size} bytes")
         place = int.from_bytes(cursor.take(8), "little")
         cursor = Cursor(blocks, start + (place >> 16), place & 0xFFFF)
         size = int.from_bytes(cursor.take(4), "little")

@@ -74,9 +74,9 @@ def parse_superblock(data: bytes, size: int) -> Superblock:
     if not 12 <= log <= 20 or block_size != 1 << log:
         raise ImageError(f"damaged squashfs: its block size is {block_size}, its logarithm {log}")
     if used > size:
-        raise ImageError(f"cut squashfs: it says that it has {used} bytes, but there are {size}")
+        raise ImageError(f"truncated squashfs: it should have {used} bytes, but there are {size}")
     if not SIZE <= inode_table < directory_table < used or not SIZE <= id_table < used:
-        raise ImageError("damaged squashfs: its tables lie outside it")
+        raise ImageError("damaged squashfs: its tables are outside of it")
     return Superblock(
         inodes, time, fragments, compression, flags, ids, root, used,
         id_table, xattr_table, inode_table, directory_table, fragment_table, export_table, block_size,

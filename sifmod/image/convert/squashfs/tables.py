@@ -44,7 +44,7 @@ class Ids(dict[int, int]):
         if len(self) == _MOST_IDS:
             raise ImageError(
                 f"the image has more than {_MOST_IDS} different owner and group ids, which a squashfs cannot hold",
-                "map the image's owners to fewer ids when it is built",
+                "build the image with fewer owner ids",
             )
         if not 0 <= value < 1 << 32:
             raise ImageError(f"owner id {value} is not in 0…{(1 << 32) - 1}")
@@ -83,7 +83,7 @@ def survey(root: Directory) -> Survey:
         parents.append(parent)
         number = len(directories)
         if numbers.setdefault(id(directory), number) != number:
-            raise ImageError("a directory of the image is reached by two names")
+            raise ImageError("a directory of the image has two names")
         nodes = [node for node in entries.values() if type(node) is not Plain]
         named.extend(map(id, nodes))
         plain += len(entries) - len(nodes)
@@ -105,7 +105,7 @@ def _repeated(numbers: "array[int]") -> dict[int, int]:
 def _check(names: list[bytes]) -> None:
     joined = b"/".join(names)
     if names and (joined.count(b"/") != len(names) - 1 or b"\0" in joined or not names[0]):
-        raise ImageError(f"a directory of the image has a name that no file can have: {joined[:200]!r}")
+        raise ImageError(f"a directory of the image has an invalid file name: {joined[:200]!r}")
     if len(joined) > _MOST_NAME and (longest := max(names, key=len)) and len(longest) > _MOST_NAME:
         raise ImageError(f"a name of {len(longest)} bytes is too long for Linux (at most {_MOST_NAME}): {longest!r}")
     if b"." in names[:32] or b".." in names[:32]:
@@ -236,7 +236,7 @@ def pack_node(node: Node, common: Common, written: Written) -> tuple[int, bytes]
         return FIFO, _special(node, common, FIFO, struct.pack("<I", common.links))
     if isinstance(node, Socket):
         return SOCKET, _special(node, common, SOCKET, struct.pack("<I", common.links))
-    raise ImageError(f"a squashfs cannot hold a {type(node).__name__}")
+    raise ImageError(f"a squashfs cannot contain a {type(node).__name__}")
 
 
 def _head(node: Node, common: Common, kind: int) -> bytes:
@@ -252,7 +252,7 @@ def _special(node: Node, common: Common, kind: int, body: bytes) -> bytes:
 def _device(node: Device) -> int:
     """Linux's encoding of a device's numbers in 32 bits. Raises ImageError if they do not fit."""
     if not (0 <= node.major < 1 << 12 and 0 <= node.minor < 1 << 20):
-        raise ImageError(f"device numbers {node.major}, {node.minor} are larger than Linux knows")
+        raise ImageError(f"device numbers {node.major}, {node.minor} are larger than Linux allows")
     return (node.minor & 0xFF) | node.major << 8 | (node.minor & ~0xFF) << 12
 
 
