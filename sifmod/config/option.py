@@ -162,6 +162,7 @@ TABLE = (
     of_site("--image-dirs DIRS", "places", "Where images given by name are looked for."),
     of_site("--accelerator", ("auto", "rocm", "cuda", "none"), "GPUs of the site."),
     of_site("--runtime NAME|PATH", "text", "apptainer, singularity, or the path of one."),
+    how("--syntax", ("lua", "tcl", "both"), "Which modulefile (default: both)."),
     of_site("--module-syntax", ("auto", "lua", "tcl", "both"), "Modulefiles."),
     how("-r --robot", "flag", "Accepted for EasyBuild's sake; it changes nothing."),
     how("--rebuild", "flag", "Install again, and check again, even where nothing has changed."),

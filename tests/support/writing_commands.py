@@ -48,7 +48,7 @@ class Command:
     def verb(self) -> str:
         """`install`, or `stack apply`."""
         first, second, *_ = (*self.words.split(), "")
-        return f"{first} {second}" if first in ("stack", "site", "config", "layer") else first
+        return f"{first} {second}" if first in ("stack", "site", "config", "layer", "self") else first
 
     @property
     def needs_no_tree(self) -> bool:
@@ -78,6 +78,7 @@ NO_TREE = (
     "doctor",
     "search",
     "help",
+    "self module",
 )
 
 
@@ -174,6 +175,7 @@ modules nothing  site detect
 modules nothing  site show generic
 modules nothing  doctor
 modules nothing  init bash
+modules output   self module {{out}}/modulefiles
 modules nothing  stack plan {{stack}} {SKIP}
 modules nothing  stack outdated {{stack}}
 """
