@@ -101,6 +101,8 @@ _OF_VERBS = (
     ("sifmod site new hilltop -o -", "to the screen"),
     ("sifmod doctor", "this machine"),
     ("sifmod doctor --runtime singularity", "with another runtime"),
+    ("sifmod self module /appl/modulefiles", "for users who type `module use /appl/modulefiles`"),
+    ("sifmod self module - --syntax lua", "to the screen"),
     ('eval "$(sifmod init bash)"', "in this shell"),
     ("sifmod init bash >> ~/.bashrc", "in every new one"),
 )
@@ -113,6 +115,10 @@ _OF_GROUPS: dict[str, tuple[tuple[str, str], ...]] = {
     "layer": (
         ("sifmod layer list", "all layers"),
         ("sifmod layer remove PyTorch/2.2.0 lightning", "a package, and what only it needed"),
+    ),
+    "self": (
+        ("sifmod self module /appl/modulefiles", "Lua and Tcl"),
+        ("sifmod self module - --syntax tcl", "to the screen"),
     ),
     "stack": (
         ("sifmod stack plan stack.yaml", "what would change, and why"),

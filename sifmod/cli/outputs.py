@@ -29,6 +29,7 @@ from sifmod.actions.life import DecidedModule
 from sifmod.actions.list import Listed
 from sifmod.actions.lock import WrittenLock
 from sifmod.actions.outdated import Outdated
+from sifmod.actions.own_module import WrittenModule
 from sifmod.actions.push import Pushed
 from sifmod.actions.sbom import Sbom
 from sifmod.actions.search import Found
@@ -92,6 +93,7 @@ OUTPUTS: dict[str, Any] = {
     "site detect": DetectedSite,
     "site new": NewSite,
     "doctor": list[Finding],
+    "self module": WrittenModule,
 }
 
 

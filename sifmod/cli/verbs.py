@@ -54,6 +54,7 @@ VERBS = {
     "retire": Entry("life", "End modules: hidden, and not loadable"),
     "config": Entry("machine", "Show the settings and where each comes from"),
     "site": Entry("machine", "Name, show or write the facts of this machine"),
+    "self": Entry("own", "Write a module for sifmod itself"),
 }
 """In the order of `sifmod --help`."""
 
@@ -71,7 +72,9 @@ TOPICS = {
         "Recipes and images",
         (("new",), ("import",), ("check", "schema"), ("fetch",), ("push", "export"), ("sbom",), ("lock",)),
     ),
-    "admin": Topic("Run a site", (("stack",), ("default", "hide"), ("deprecate", "retire"), ("config", "site"))),
+    "admin": Topic(
+        "Run a site", (("stack",), ("default", "hide"), ("deprecate", "retire"), ("config", "site"), ("self",))
+    ),
 }
 TOGETHER: dict[tuple[str, ...], str] = {
     ("check", "schema"): "Validate easyconfigs and settings; print their schema",

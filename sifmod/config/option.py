@@ -167,6 +167,7 @@ TABLE = (
     of_site("--image-dirs DIRS", "places", "Directories to search for images given by name."),
     of_site("--accelerator", ("auto", "rocm", "cuda", "none"), "The site's accelerator."),
     of_site("--runtime NAME|PATH", "text", "The container runtime: apptainer, singularity, or a path."),
+    how("--syntax", ("lua", "tcl", "both"), "The modulefile to write (default: both)."),
     of_site("--module-syntax", ("auto", "lua", "tcl", "both"), "The syntax of modulefiles."),
     how("-r --robot", "flag", "Accepted for compatibility with EasyBuild; it has no effect."),
     how("--rebuild", "flag", "Install and check again, even if nothing has changed."),

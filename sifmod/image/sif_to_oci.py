@@ -16,10 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from isal import isal_zlib
-
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError
+from sifmod.image.convert.deflate import compressobj
 from sifmod.image.convert.sif.header import SQUASHFS, SifInfo, read_sif
 from sifmod.image.convert.squashfs.blocks import Stat
 from sifmod.image.convert.squashfs.reader import SquashfsReader
@@ -137,7 +136,7 @@ def json_bytes(content: object) -> bytes:
 
 
 def _gzip(pieces: Iterator[bytes], count: Callable[[bytes], object]) -> Iterator[bytes]:
-    packer = isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    packer = compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     for piece in pieces:
         count(piece)
         if packed := packer.compress(piece):

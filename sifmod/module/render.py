@@ -1,6 +1,7 @@
 """Render a plan to the files of a generation and the stub in the module tree: the same plan gives the same text."""
 
 import re
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -66,6 +67,11 @@ def render_stub(plan: Plan) -> tuple[File, ...]:
         values["generation"] = f"_SIFMOD_GENERATION_{record_key(plan)}"
         files.append(File(path, _templates(syntax).get_template(f"stub.{syntax}.j2").render(values)))
     return tuple(files)
+
+
+def own_module(syntax: Syntax, values: Mapping[str, object]) -> str:
+    """The modulefile of sifmod itself; see module/own.py."""
+    return _templates(syntax).get_template(f"own.{syntax}.j2").render(values)
 
 
 @cache

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from sifmod import __version__
 from support.module_tool import ModuleTool
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +79,7 @@ def test_twins_are_what_is_rendered() -> None:
 
 def test_there_is_lua_for_each_and_tcl_for_each_preset() -> None:
     files = [path.relative_to(TWINS) for path in TWINS.rglob("*") if path.is_file()]
-    rendered = [path for path in files if path.parts[0] not in ("README.md", "sifmod")]
+    rendered = [path for path in files if path.parts[0] != "README.md"]
     tcl = {path for path in rendered if path.suffix != ".lua"}
     assert {path.with_name(f"{path.name}.lua") for path in tcl} < set(rendered)
     assert 10 < len(tcl) < 30 < len(rendered)
@@ -153,15 +152,6 @@ def test_a_twin_says_that_it_is_not_installed(module_tool: ModuleTool) -> None:
     listed = module_tool.run("module -t avail", TWINS)
     assert module in listed.stdout + listed.stderr
     assert "README" not in listed.stdout + listed.stderr
-
-
-def test_the_module_of_sifmod_itself(module_tool: ModuleTool) -> None:
-    step = module_tool.run(f"module load sifmod/{__version__}", TWINS)
-    assert (step.code, step.stderr) == (0, "")
-    assert step.environment["PATH"].split(":")[0] == str(ROOT / ".venv" / "bin")
-    pages, *rest = step.environment["MANPATH"].split(":")
-    assert pages == str(ROOT / ".venv" / "share" / "man")
-    assert "" in rest  # the machine's own
 
 
 def own(name: str) -> bool:

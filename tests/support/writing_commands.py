@@ -50,7 +50,7 @@ class Command:
     def verb(self) -> str:
         """`install`, or `stack apply`."""
         first, second, *_ = (*self.words.split(), "")
-        return f"{first} {second}" if first in ("stack", "site", "config", "layer") else first
+        return f"{first} {second}" if first in ("stack", "site", "config", "layer", "self") else first
 
     @property
     def needs_no_tree(self) -> bool:
@@ -80,6 +80,7 @@ NO_TREE = (
     "doctor",
     "search",
     "help",
+    "self module",
 )
 
 
@@ -158,7 +159,7 @@ layered nothing  layer list {LAYER}
 layered home     jupyter {LAYER}
 kernel  home     jupyter {LAYER} --remove
 modules registry push Tiny/1.0 docker://{{registry}}/tiny:1
-modules nothing  install -S Tiny
+modules nothing  install -S pytorch
 modules nothing  install {{a}} --missing-modules
 modules cache    install {{c}} --sanity-check-only
 modules nothing  outdated
@@ -176,6 +177,7 @@ modules nothing  site detect
 modules nothing  site show generic
 modules nothing  doctor
 modules nothing  init bash
+modules output   self module {{out}}/modulefiles
 modules nothing  stack plan {{stack}} {SKIP}
 modules nothing  stack outdated {{stack}}
 """

@@ -18,7 +18,6 @@ def checkout(tmp_path: Path) -> Path:
     for path in ("scripts/release", "sifmod/__init__.py"):
         (to / path).parent.mkdir(parents=True)
         shutil.copy(ROOT / path, to / path)
-    shutil.copytree(ROOT / "modulefiles" / "sifmod", to / "modulefiles" / "sifmod")
     (to / "CHANGELOG.md").write_text(ENTRY)
     git(to, "init", "--quiet")
     commit(to)
@@ -46,16 +45,12 @@ def test_a_checkout_that_is_ready(checkout: Path) -> None:
 
 def test_every_problem_is_reported_at_once(checkout: Path) -> None:
     (checkout / "CHANGELOG.md").write_text(f"## Unreleased\n\n## {__version__}\n\n## 0.1.9 (2026-11-30)\n")
-    (checkout / "modulefiles" / "sifmod" / f"{__version__}.lua").rename(
-        checkout / "modulefiles" / "sifmod" / "9.9.9.lua"
-    )
     git(checkout, "tag", f"v{__version__}")
     result = checked(checkout)
     assert result.code == 1
     assert result.stderr.splitlines() == [
         f"release: CHANGELOG.md: no entry '## {__version__} (YYYY-MM-DD)'",
         f"release: CHANGELOG.md: 'Unreleased' is still there; move its lines to {__version__}",
-        f"release: modulefiles/sifmod: rename the two files to {__version__} and {__version__}.lua",
         f"release: the tag v{__version__} exists: choose the next version",
         "release: the checkout has changes that are not committed",
     ]

@@ -7,12 +7,12 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from gzip import BadGzipFile
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import zstandard
-from isal import igzip, igzip_lib
 
+from sifmod.image.convert.deflate import DAMAGED, gzip_stream
 from sifmod.image.convert.layers.stream import Blob, Malformed
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 _MAGIC, _SKIPPABLE = 0xFD2FB528, 0x184D2A50
 CHUNK = 1 << 20  # bytes
-_ISAL = cast(type[Exception], igzip_lib.IsalError)  # its stub declares an instance
-_DAMAGED = (EOFError, BadGzipFile, OverflowError, _ISAL, zstandard.ZstdError, lzma.LZMAError)
+_DAMAGED: tuple[type[Exception], ...] = (*DAMAGED, zstandard.ZstdError, lzma.LZMAError)
 _WINDOW = 1 << 29  # bytes; the largest window of a zstd frame, and its memory
 _GZIP, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\0"
 _XZ = 1 << 29  # memory limit of an xz stream in bytes
@@ -32,9 +31,12 @@ _FEWEST, _MOST = 4, 8  # threads: it takes twice the processor time of isa-l, an
 
 
 def threads_for(blob: Blob, processors: int) -> int:
-    """The number of threads for `blob`: 1, or half of the processors, because the others merge and compress."""
+    """The number of threads for `blob`: half of the processors, because the others merge and compress; or 1.
+
+    It is 1 where there is no wheel of rapidgzip, as on ppc64le.
+    """
     wanted = min(processors // 2, _MOST)
-    return wanted if wanted >= _FEWEST and blob.size >= _WORTH else 1
+    return wanted if wanted >= _FEWEST and blob.size >= _WORTH and find_spec("rapidgzip") else 1
 
 
 def chunks(blob: Blob, count: Callable[[int], None], threads: int = 1) -> Iterator[bytes]:
@@ -106,7 +108,7 @@ def uncompressed(file: BinaryIO, count: Callable[[int], None]) -> Iterator[bytes
 def _uncompressed(compressed: "_Compressed") -> Iterator[bytes]:
     head = compressed.head
     if head.startswith(_GZIP):
-        return _read(cast(BinaryIO, igzip.open(compressed, "rb")))  # type: ignore[no-untyped-call]
+        return _read(gzip_stream(cast(BinaryIO, compressed)))
     if is_zstd(head):
         return _zstd(compressed)
     if head.startswith(_XZ_MAGIC):

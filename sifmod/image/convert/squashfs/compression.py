@@ -7,13 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import lz4  # type: ignore[import-untyped]
-import lz4.block  # type: ignore[import-untyped]
 import zstandard
-from isal import ISAL_VERSION, isal_zlib
-from isal.isal_zlib import IsalError
 
 from sifmod.errors import ImageError, OptionError
+from sifmod.image.convert import deflate
 
 Buffer = bytes | memoryview
 Compress = Callable[[list[Buffer]], Sequence[Buffer]]
@@ -31,8 +28,7 @@ _LZ4_LEGACY = 1  # the only version of lz4 blocks that kernels know
 
 
 _FAILURES: tuple[type[Exception], ...] = (
-    IsalError,  # type: ignore[assignment] # its stub says that it is an instance
-    lz4.block.LZ4BlockError,
+    *deflate.DAMAGED,
     lzma.LZMAError,
     zstandard.ZstdError,
     ValueError,
@@ -73,11 +69,13 @@ class Compression:
 
     def versions(self) -> tuple[tuple[str, str], ...]:
         """The tools that decide the bytes of an image: the writer's format and the library, with versions."""
-        library = "lz4", str(lz4.library_version_string())
         if self.name == "zstd":
             library = "libzstd", ".".join(map(str, zstandard.ZSTD_VERSION))
         elif self.name == "gzip":
-            library = ("isa-l", ISAL_VERSION) if self.level <= _ISAL else ("zlib", zlib.ZLIB_RUNTIME_VERSION)
+            by_isal = deflate.ISAL_VERSION and self.level <= _ISAL
+            library = ("isa-l", deflate.ISAL_VERSION) if by_isal else ("zlib", zlib.ZLIB_RUNTIME_VERSION)
+        else:
+            library = "lz4", str(_lz4().library_version_string())
         return (("squashfs-format", str(FORMAT)), library)
 
     def compressor(self) -> Compress:
@@ -88,13 +86,26 @@ class Compression:
         if self.name == "zstd":
             return _zstd(self.level)
         if self.name == "gzip":
-            deflate = isal_zlib.compress if self.level <= _ISAL else zlib.compress
-            return lambda blocks: [deflate(block, self.level) for block in blocks]
+            pack = deflate.compress if self.level <= _ISAL else zlib.compress
+            return lambda blocks: [pack(block, self.level) for block in blocks]
         if self.name == "xz":  # as kernels need it: with CRC32, and a dictionary not larger than announced
             filters = [{"id": lzma.FILTER_LZMA2, "dict_size": self.level}]
             return lambda blocks: [lzma.compress(block, check=lzma.CHECK_CRC32, filters=filters) for block in blocks]
         mode = {"mode": "high_compression", "compression": self.level} if self.name == "lz4hc" else {}
-        return lambda blocks: [lz4.block.compress(block, store_size=False, **mode) for block in blocks]
+        block_of = _lz4().block
+        return lambda blocks: [block_of.compress(block, store_size=False, **mode) for block in blocks]
+
+
+def _lz4() -> Any:
+    """The library of lz4, which has no wheel for ppc64le. Raises ImageError where it is not installed."""
+    try:
+        import lz4.block  # type: ignore[import-untyped]
+    except ImportError:
+        raise ImageError(
+            "a squashfs with lz4 needs the Python package lz4, which is not installed here",
+            "install sifmod with it (`pip install 'sifmod[lz4]'`), or convert the image to zstd or gzip",
+        ) from None
+    return lz4
 
 
 def _zstd(level: int) -> Compress:
@@ -140,14 +151,16 @@ def decompressor(number: int) -> Decompress:
     It raises ImageError if the data is damaged or larger. Raises ImageError for a compression that is not supported.
     """
     known: dict[str, Decompress] = {
-        "gzip": lambda data, most: _whole(isal_zlib.decompressobj(), data, most),
+        "gzip": lambda data, most: _whole(deflate.decompressobj(), data, most),
         "xz": lambda data, most: _whole(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=64 << 20), data, most),
-        "lz4": lambda data, most: bytes(lz4.block.decompress(data, uncompressed_size=most)),
+        "lz4": _unlz4,
         "zstd": _unzstd,
     }
     name = NUMBERS.get(number, str(number))
     if name not in known:
         raise ImageError(f"squashfs compression {name} is not supported", "convert the image to gzip or zstd")
+    if name == "lz4":
+        _lz4()
     expand = known[name]
 
     def decompress(data: bytes, most: int) -> bytes:
@@ -164,6 +177,14 @@ def _whole(stream: Any, data: bytes, most: int) -> bytes:
     if not stream.eof or len(result) > most:
         raise ValueError("it is truncated or too large")
     return result
+
+
+def _unlz4(data: bytes, most: int) -> bytes:
+    block = _lz4().block
+    try:
+        return bytes(block.decompress(data, uncompressed_size=most))
+    except block.LZ4BlockError as error:
+        raise ValueError(error) from None
 
 
 def _unzstd(data: bytes, most: int) -> bytes:

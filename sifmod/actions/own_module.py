@@ -1,0 +1,86 @@
+"""self module: write the modulefile of the sifmod that runs, wherever and however it is installed."""
+
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import sifmod
+from sifmod import __version__
+from sifmod.actions.author.new_file import check_target, write_text
+from sifmod.config.kinds import Syntax
+from sifmod.errors import InstallError
+from sifmod.module.own import Own, modulefile
+from sifmod.result import Described
+
+_PYTHONS = ("python", "python3")
+
+
+class WrittenModule(NamedTuple):
+    """The modulefiles of sifmod itself."""
+
+    module: str
+    paths: tuple[Path, ...]
+    bin: Annotated[Path, Described("that the module puts into PATH")]
+    first: Annotated[bool, Described("in PATH; else last, because a Python is beside sifmod")]
+    man: Annotated[str, Described("what it puts into MANPATH; empty without man pages")]
+
+
+def own_installation(environ: Mapping[str, str], program: str = "") -> Own:
+    """Where the sifmod that runs is installed. Raises InstallError where its command is nowhere.
+
+    A directory without a Python is preferred: of `uv tool install` the one of UV_TOOL_BIN_DIR, not that of the tool.
+    """
+    places = [place for place in _places(program or sys.argv[0], environ) if os.access(place / "sifmod", os.X_OK)]
+    if not places:
+        raise InstallError(
+            f"the command `sifmod` of {Path(sifmod.__file__).parent} is not in {sysconfig.get_path('scripts')}",
+            "run this by the installed command, not by `python -m sifmod`",
+        )
+    best = next((place for place in places if _is_alone(place)), places[0])
+    packages = Path(sifmod.__file__).absolute().parents[1]
+    on_path = {os.path.realpath(place) for place in environ.get("PYTHONPATH", "").split(":") if place}
+    man = next((str(place) for place in _man_pages(packages) if (place / "man1" / "sifmod.1").exists()), "")
+    needed = str(packages) if os.path.realpath(packages) in on_path else ""
+    return Own(str(best), _is_alone(best), man, needed)
+
+
+def _places(program: str, environ: Mapping[str, str]) -> Iterator[Path]:
+    """Directories of the command: as it was typed, as PATH has it, and of this Python."""
+    found = program if "/" in program else shutil.which(program, path=environ.get("PATH")) or ""
+    if Path(found).name == "sifmod":
+        yield Path(os.path.abspath(found)).parent  # noqa: PTH100 (a link stays a link)
+    yield Path(sysconfig.get_path("scripts"))
+
+
+def _is_alone(place: Path) -> bool:
+    return not any((place / name).exists() for name in _PYTHONS)
+
+
+def _man_pages(packages: Path) -> Iterator[Path]:
+    yield Path(sys.prefix, "share", "man")
+    yield from (above / "share" / "man" for above in packages.parents[:4])  # pip --prefix, --user, --target
+
+
+def write_modules(
+    directory: Path, syntaxes: tuple[Syntax, ...], environ: Mapping[str, str], *, force: bool = False
+) -> WrittenModule:
+    """Write `sifmod/VERSION.lua` and `sifmod/VERSION` below a directory that users give to `module use`.
+
+    A file that already says the same is left; raises OptionError for another one, unless `force`.
+    """
+    own = own_installation(environ)
+    texts = {directory / "sifmod" / _NAMES[syntax]: modulefile(own, syntax) for syntax in syntaxes}
+    to_write = {path: text for path, text in texts.items() if not path.exists() or path.read_text("utf-8") != text}
+    (directory / "sifmod").mkdir(parents=True, exist_ok=True)
+    for path in () if force else to_write:
+        check_target(path)
+    for path, text in to_write.items():
+        write_text(text, path, force=force)
+    return WrittenModule(f"sifmod/{__version__}", tuple(texts), Path(own.bin), own.alone, own.man)
+
+
+_NAMES: Mapping[Syntax, str] = {"lua": f"{__version__}.lua", "tcl": __version__}
