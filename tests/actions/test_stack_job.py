@@ -21,6 +21,8 @@ from sifmod.tree.stack_record import Submission, read_submissions
 from support.answer import answer
 from support.config import write
 from support.disk_state import disk_state
+from support.oci import Entry, layer, write_layout
+from support.registry import Registry
 
 Program = Callable[[str, str], None]
 
@@ -276,3 +278,41 @@ def test_there_is_no_slurm(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(here))
     with pytest.raises(OptionError, match="there is no squeue here"):
         states(("1",))
+
+
+def test_a_test_of_several_modules_has_time_for_each(here: Path, program: Program) -> None:
+    program("sbatch", 'echo "$*" >>words; wc -l <words')
+    for most in ("5", "2"):
+        words = ("--job", "--job-test", "--job-max-jobs", most, "--prefix", str(here / f"prefix {most}"))
+        assert run(["stack", "apply", "stack.yaml", *words]) == 0
+    lines = (here / "words").read_text().splitlines()
+    apart, together = (int(re.findall("--time=([0-9]+)", line)[0]) for line in lines[1::2])
+    assert together == 3 * apart  # five modules in two elements
+
+
+def test_what_slurm_has_taken_is_known_where_it_refuses_the_next(
+    here: Path, program: Program, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program("sbatch", '[ ! -e words ] || { echo refused >&2; exit 1; }; echo "$*" >>words; echo 7')
+    program("squeue", 'for number in 0 1 2; do echo "7_$number|PENDING|Priority"; done')
+    words = ["stack", "apply", "stack.yaml", "--job", "--job-test"]
+    assert run(words) == 2
+    assert "refused" in capfd.readouterr().err
+    taken = [one.job for one in read_submissions(Layout(here / "prefix"), "stack")]
+    assert taken == ["7"]
+    assert run(["stack", "apply", "stack.yaml", "--job"]) == 0
+    assert len((here / "words").read_text().splitlines()) == 1  # nothing is submitted again
+
+
+def test_images_that_share_most_of_the_smaller_one_are_fetched_by_one_element(
+    here: Path, program: Program, registry: Registry
+) -> None:
+    """Also where the larger one is much larger: what the smaller one shares need not be fetched again."""
+    program("sbatch", 'for word; do echo "$word"; done >words; echo 3')
+    shared, small, large = (layer([Entry(f"file-{size}", os.urandom(size))]) for size in (200_000, 20_000, 5_000_000))
+    for name, own in (("A", small), ("B", large)):
+        tagged = registry.push_layout(write_layout(here / f"layout-{name}", (shared, own)), f"unequal:{name.lower()}")
+        write(here / f"{name}-1.yaml", f"name: {name}\nversion: '1'\nimage: {{sources: ['{tagged}']}}\n")
+    write(here / "two.yaml", "easyconfigs: [A-1.yaml, B-1.yaml]\n")
+    assert run(["stack", "apply", "two.yaml", "--job"]) == 0
+    assert "--array=0-0" in (here / "words").read_text().splitlines()

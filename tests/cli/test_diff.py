@@ -150,3 +150,13 @@ def test_an_empty_variable_is_there(capfd: pytest.CaptureFixture[str]) -> None:
     install("one", packages(torch="2.3.0"))
     install("one", host='""')
     assert rows(answer(capfd, ("diff", "Tiny"))["variables"]) == {"HOST": ("b", "")}
+
+
+@pytest.mark.usefixtures("here")
+def test_a_package_in_several_versions(capfd: pytest.CaptureFixture[str]) -> None:
+    """Of two Pythons in one image each counts."""
+    other = SITE.replace("venv", "other")
+    for name, version in (("one", "2"), ("two", "3")):
+        mine: dict[str, str | bytes | None] = {f"{other}/demo-{version}.dist-info": None}
+        install(name, {**packages(demo="1"), **mine})
+    assert rows(answer(capfd, ("diff", "Tiny"))["packages"]) == {"demo": (["1", "2"], ["1", "3"])}

@@ -263,6 +263,26 @@ def test_a_dockerfile_of_two_stages_is_built_once(tmp_path: Path, prefix: Prefix
     assert "there is no Dockerfile" in refused(prefix, dockerfile).message
 
 
+@pytest.mark.skipif(not shutil.which("buildah"), reason="no buildah")
+def test_a_context_that_changes_while_it_is_built_is_built_again(
+    tmp_path: Path, prefix: Prefix, dockerfile: ImagePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program before buildah changes a file once the build has ended."""
+    kept = tmp_path / "context/deep/kept.log"
+    later = f'case " $* " in *" build "*) printf later >"{kept}" ;; esac'
+    script = f'#!/bin/sh\n{shutil.which("buildah")} "$@" || exit\n{later}\n'
+    write(tmp_path / "programs/buildah", script).chmod(0o755)
+    with monkeypatch.context() as changed:
+        changed.setenv("PATH", f"{tmp_path}/programs:{os.environ['PATH']}")
+        assert contents(made(prefix, dockerfile).path)["/deep/kept.log"] == b"deep/kept.log"
+    kept.write_text("deep/kept.log")  # as it was built
+    again = made(prefix, replace(dockerfile, filename="other.sif"))
+    kept.write_text("later")  # as it was when the first build ended
+    found = made(prefix, replace(dockerfile, filename="third.sif"))
+    assert contents(found.path)["/deep/kept.log"] == b"later"
+    assert "not built again" not in " ".join((*again.notes, *found.notes))
+
+
 @pytest.mark.usefixtures("needs_root")
 def test_a_user_without_ids_cannot_build_a_dockerfile(ordinary_user: OrdinaryUser) -> None:
     def said() -> str:

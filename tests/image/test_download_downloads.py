@@ -11,7 +11,7 @@ import pytest
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.disk import NoSpaceError
-from sifmod.image.download.downloads import Downloads
+from sifmod.image.download.downloads import Downloads, file_name, missing
 from sifmod.image.oci.image import BlobSource, Stored, open_image
 from sifmod.image.oci.manifest import Descriptor
 from sifmod.image.settings import DEFAULT
@@ -241,3 +241,14 @@ def test_leaving_early_leaves_no_thread_behind(directory: Path) -> None:
         for thread in late:
             thread.join(5)
         assert not any(thread.is_alive() for thread in late)
+
+
+def test_a_file_with_gaps_needs_the_room_of_its_gaps(directory: Path) -> None:
+    """A resumed blob has its end, and not all of what comes before."""
+    wanted = BLOBS[1]
+    source = BlobSource(Descriptor(LAYER, sha256(wanted), len(wanted)), lambda _: pytest.fail("nothing is asked"))
+    assert missing((source,), directory) == len(wanted)
+    with (directory / file_name(source)).open("wb") as file:
+        file.seek(len(wanted) - 1_000_000)
+        file.write(wanted[-1_000_000:])
+    assert len(wanted) - 1_100_000 < missing((source,), directory) <= len(wanted) - 900_000

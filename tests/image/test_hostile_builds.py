@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
+from sifmod.image.sources.dockerfile import context_files
 from sifmod.image.sources.ignored import UnclearError, is_ignored, rules_of
+from sifmod.module.plan import BuildPlan
 from support.config import write
 from support.images import Images
 
@@ -108,3 +110,14 @@ def test_files_of_a_definition(
     write(tmp_path / "x.def", f"Bootstrap: localimage\nFrom: {images.tiny_sif}\n%files\n {line}\n")
     write(tmp_path / "E.yaml", "name: App\nversion: '1'\nimage: {build: x.def}\n")
     refused(tmp_path, said, capfd)
+
+
+@pytest.mark.parametrize("name", ["Dockerfile.dockerignore", "Dockerfile.containerignore"])
+def test_where_an_ignore_file_of_the_dockerfile_s_own_is_nothing_is_left_out(context: Path, name: str) -> None:
+    """Which of them a builder reads depends on its version, so all files are inputs of the build."""
+    write(context / "data", "x")
+    write(context / ".dockerignore", "data\n")
+    build = BuildPlan(dockerfile=f"{context}/")
+    assert context / "data" not in context_files(build)
+    write(context / name, "other\n")
+    assert context / "data" in context_files(build)

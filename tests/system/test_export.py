@@ -349,3 +349,16 @@ def test_a_run_that_is_killed_leaves_no_result(form: str, rich: Path, tmp_path: 
     assert killed
     assert run(words, env=env).code == 0
     assert os.listdir(target.parent) == ["image"]
+
+
+def test_an_export_is_as_open_as_the_prefix(images: Images, tmp_path: Path) -> None:
+    """Whatever the umask of the member who writes it: the others of the group read it."""
+    (tmp_path / "prefix").mkdir()
+    (tmp_path / "prefix").chmod(0o770)
+    words = ["--to", "oci-archive", "--prefix", str(tmp_path / "prefix")]
+    before = os.umask(0o077)
+    try:
+        assert sifmod(["export", "-q", str(images.tiny_sif), *words, "-o", str(tmp_path / "x.tar")]) == 0
+    finally:
+        os.umask(before)
+    assert (tmp_path / "x.tar").stat().st_mode & 0o777 == 0o660

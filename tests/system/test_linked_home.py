@@ -90,9 +90,10 @@ def test_a_load_binds_them(linked: Linked, module_tool: ModuleTool, ordinary_use
     places = (f"{real}/home/me", f"{top}/scratch/me", f"{real}/scratch/me")
     assert tuple(loaded.environment["SINGULARITY_BINDPATH"].split(",")[1:]) == places
     assert unloaded.environment.get("SINGULARITY_BINDPATH") == before.environment.get("SINGULARITY_BINDPATH")
-    closed = {**linked.environment, f"{RUNTIME.kind.upper()}_NO_HOME": "1"}
-    (loaded,) = module_tool.session(steps[1:2], modules, closed, ordinary_user.user)
-    assert tuple(loaded.environment["SINGULARITY_BINDPATH"].split(",")[1:]) == places[1:2]
+    for option in ("NO_HOME", "CONTAIN", "CONTAINALL"):
+        closed = {**linked.environment, f"{RUNTIME.kind.upper()}_{option}": "1"}
+        (loaded,) = module_tool.session(steps[1:2], modules, closed, ordinary_user.user)
+        assert tuple(loaded.environment["SINGULARITY_BINDPATH"].split(",")[1:]) == places[1:2]
 
 
 @pytest.mark.usefixtures("needs_root")

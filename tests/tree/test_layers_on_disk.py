@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.layer.add import LayerChange, like
 from sifmod.actions.layer.places import found_layers, hidden, is_stale, withdrawn
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
@@ -111,8 +112,23 @@ def test_a_number_is_never_used_twice(tmp_path: Path) -> None:
         assert there == [str(one) for one in range(max(1, number - 2), number + 1)]
 
 
+def test_of_several_earlier_layers_the_latest_is_taken_over(tmp_path: Path) -> None:
+    """They are of one name and of different images; the order on disk is that of the images' digests."""
+    for latest in ("aa", "cc", "bb"):
+        layers = [published(tmp_path, image=image * 32) for image in ("aa", "bb", "cc")]
+        for layer in layers:
+            then = time.time() - (0 if layer.image.startswith(latest) else 1000)
+            os.utime(layer.root, (then, then))
+            text = Path(layer.root, "layer.json").read_text().replace('"demo', f'"demo-{layer.image[:2]}')
+            Path(layer.root, "layer.json").chmod(0o644)
+            Path(layer.root, "layer.json").write_text(text)
+        there = tuple(all_layers(tmp_path / "layers"))
+        assert like(LayerChange("New/1", model=str(MODULE)), MODULE, there).add.requirements == (f"demo-{latest}",)
+
+
 def test_a_layer_of_a_module_that_is_gone_can_be_removed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     kept, stale = published(tmp_path, name="kept"), published(tmp_path)
+    append(Layout(tmp_path), entry(Done("installed", MODULE), "sifmod install"))
     assert is_stale(stale, {})
     words = ["remove", str(MODULE), "--stale", "--prefix", str(tmp_path)]
     assert sifmod([*words, "demo"]) == 2
@@ -121,6 +137,8 @@ def test_a_layer_of_a_module_that_is_gone_can_be_removed(tmp_path: Path, capfd: 
     assert sifmod([*words, "--json"]) == 0
     assert [row["state"] for row in json.loads(capfd.readouterr().out)] == ["removed"]
     assert [layer.name for layer in all_layers(tmp_path / "layers")] == [kept.name]
+    done = read_log(Layout(tmp_path), MODULE).entries[-1].done
+    assert (done.what, done.layer, done.before) == ("removed", "default", stale.number)
     (row,) = (old for old in old_layers(Layout(tmp_path), lambda _: "") if not old.keep)
     assert row.root == Path(stale.root)
     assert remove_layers(tree_of(Layout(tmp_path)), [row]) == [row]

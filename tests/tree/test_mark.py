@@ -92,7 +92,10 @@ def test_hostile_users_reach_nothing_but_that_images_stay(layout: Layout) -> Non
         forget(layout, set())
 
     call_as(EVE, plant)
-    call_as(EVE, lambda: leave(layout, SHA, layout.prefix))
+    late, _ = call_as(EVE, lambda: leave(layout, SHA, layout.prefix))  # the others she has forgotten herself
+    far = time.time() + 1000 * DAY
+    call_as(EVE, lambda: os.utime(late, (far, far)))
+    assert late.stat().st_mtime > time.time() + 999 * DAY
     found = all_marks(layout, (SHA, OTHER))
     assert sorted(mark.user for mark in found.pop(SHA)) == [f"user {UMA.uid}", f"user {EVE.uid}"]
     assert found == {}
