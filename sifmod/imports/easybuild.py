@@ -12,7 +12,7 @@ from sifmod.config.easyconfig import Runscript
 from sifmod.imports.container import Found
 from sifmod.imports.cost import Budget, CannotImportError, Imported, Value, read_text
 from sifmod.imports.lua import read_lua
-from sifmod.imports.lua_syntax import HOLE, text_of
+from sifmod.imports.lua_values import HOLE, text_of
 from sifmod.imports.python import Constants, evaluate
 from sifmod.imports.python_text import Python
 
