@@ -28,7 +28,7 @@ from sifmod.image.sources.source_kinds import parse as parse_source
 from sifmod.module.plan import Runtime
 from sifmod.result import Arch, Described, Digest, Notes, Source
 from sifmod.tree.layout import Layout
-from sifmod.tree.store import has_its_size, read_stored
+from sifmod.tree.stored_image import has_its_size, read_stored
 
 _SIF_CONFIG = "application/vnd.sylabs.sif.config.v1+json"  # the same values as `apptainer push` writes
 _EMPTY = b"{}"
