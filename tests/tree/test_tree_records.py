@@ -267,7 +267,7 @@ def test_an_image_that_the_disk_cannot_give_back_is_not_whole(tmp_path: Path, mo
     def broken(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("sifmod.tree.store.sha256_file", broken)
+    monkeypatch.setattr("sifmod.tree.stored_image.sha256_file", broken)
     assert not is_whole(StoredImage(SHA, 3, 0.0, tmp_path / SHA))
 
 
