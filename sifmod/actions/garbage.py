@@ -23,7 +23,8 @@ from sifmod.tree.receipt import Installation, known_modules, live, live_number, 
 from sifmod.tree.removal import removable
 from sifmod.tree.stack_record import locked_images
 from sifmod.tree.state import changes, only_in
-from sifmod.tree.store import StoredImage, entries, foreign_files, in_work, used_images
+from sifmod.tree.store import foreign_files, in_work, used_images
+from sifmod.tree.stored_image import StoredImage, entries
 
 DAYS = 14.0
 _DAY = 86400.0

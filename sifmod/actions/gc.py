@@ -26,7 +26,8 @@ from sifmod.tree.partial import Partial, discard_partial, lock_name
 from sifmod.tree.receipt import live_number, numbers, read_receipt
 from sifmod.tree.removal import prune, remove_tree
 from sifmod.tree.stack_record import locked_images
-from sifmod.tree.store import GC, StoredImage, discard, entries
+from sifmod.tree.store import GC, discard
+from sifmod.tree.stored_image import StoredImage, entries
 
 if TYPE_CHECKING:
     from sifmod.actions.room import Room

@@ -17,7 +17,8 @@ from sifmod.module.quote import shell
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import is_held, lock
 from sifmod.tree.receipt import Installation
-from sifmod.tree.store import GC, keep, read_kept, read_stored
+from sifmod.tree.store import GC, keep, read_kept
+from sifmod.tree.stored_image import read_stored
 
 FORMAT = 2
 _LEASE = 30.0  # seconds

@@ -23,7 +23,7 @@ from sifmod.module.render import render
 from sifmod.system import some
 from sifmod.tree.provenance import FoundCommands, FoundMpi
 from sifmod.tree.receipt import Installation
-from sifmod.tree.store import StoredImage
+from sifmod.tree.stored_image import StoredImage
 
 _FORMAT = 1
 # prefixes of file paths: shipped with sifmod, from settings, or on the easyconfig path

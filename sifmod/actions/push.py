@@ -23,12 +23,12 @@ from sifmod.image.registry.mirrors import own_place, token_servers
 from sifmod.image.registry.network import patiently
 from sifmod.image.registry.registry import Registry, Repository
 from sifmod.image.registry.upload import Blob, put_manifest, read_manifest, upload
-from sifmod.image.sif_to_oci import Base, convert, descriptor_data, layer_bytes
+from sifmod.image.sif_to_oci import Base, convert, descriptor_data, from_byte, layer_bytes
 from sifmod.image.sources.source_kinds import parse as parse_source
 from sifmod.module.plan import Runtime
 from sifmod.result import Arch, Described, Digest, Notes, Source
 from sifmod.tree.layout import Layout
-from sifmod.tree.store import has_its_size, read_stored
+from sifmod.tree.stored_image import has_its_size, read_stored
 
 _SIF_CONFIG = "application/vnd.sylabs.sif.config.v1+json"  # the same values as `apptainer push` writes
 _EMPTY = b"{}"
@@ -209,10 +209,7 @@ def _file(path: Path, start: int) -> Iterator[bytes]:
 def _remote(registry: Registry, blob: Descriptor, start: int) -> Iterator[bytes]:
     with registry.blob(blob)({"Range": f"bytes={start}-"} if start else {}) as response:
         skip = start if response.status_code == 200 else 0
-        for data in response.raw.stream(_UNIT, decode_content=False):
-            if skip < len(data):
-                yield data[skip:]
-            skip = max(0, skip - len(data))
+        yield from from_byte(response.raw.stream(_UNIT, decode_content=False), skip)
 
 
 def _index(repository: Repository, image: _Image, before: bytes | None, *, force: bool) -> bytes:

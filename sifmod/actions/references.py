@@ -11,7 +11,7 @@ from sifmod.system import reason
 from sifmod.tree.layout import Layout
 from sifmod.tree.mark import LINK, is_name, leave, remove
 from sifmod.tree.receipt import ImageRecord, Installation, known_modules, live, numbers, read_receipt
-from sifmod.tree.store import keeper
+from sifmod.tree.stored_image import keeper
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree.history import previous, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, live_number, numbers, read_receipt
-from sifmod.tree.store import StoredImage, entries, read_stored
+from sifmod.tree.stored_image import StoredImage, entries, read_stored
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")
 

@@ -16,6 +16,7 @@ from sifmod.config.text import BindPath, can_be_bound, is_root
 from sifmod.config.yaml.node import Node, join_key, problem_at, shown
 from sifmod.config.yaml.validate import Model
 from sifmod.errors import Problem
+from sifmod.system import some
 
 _OPTION = re.compile(r"ro|rw|id=[0-9]+|image-src=/?[^,:\"\\\x00-\x1f\x7f]*")
 
@@ -202,19 +203,14 @@ def _hiding(source: str, target: str) -> str:
         found = matches(source)
         targets = [path if target == source else f"{target}/{Path(path).name}" for path in found]
     hidden = [place for place in targets if _OF_THE_IMAGE.fullmatch(normpath(place))]
-    return f"hides the image's own {_listed(hidden)}: the image's programs may not start" if hidden else ""
+    return f"hides the image's own {some(hidden, _SHOWN)}: the image's programs may not start" if hidden else ""
 
 
 def _left_out(source: str) -> str:
     """A warning for matches of a pattern that cannot be written as a bind path."""
     bad = [path for path in matches(source) if not can_be_bound(path)] if is_pattern(source) else []
     return (
-        f"skipped, because a bind path cannot contain such a name: {_listed([repr(path) for path in bad])}"
+        f"skipped, because a bind path cannot contain such a name: {some([repr(path) for path in bad], _SHOWN)}"
         if bad
         else ""
     )
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"

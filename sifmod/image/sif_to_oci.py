@@ -11,7 +11,7 @@ import re
 import struct
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +119,12 @@ def convert(path: Path, base: Base | None, runtime: Runtime, take: Callable[[byt
 
 def layer_bytes(content: Content, start: int) -> Iterator[bytes]:
     """The layer with `content`, from the byte `start` on."""
-    for piece in _gzip(_tar(content), lambda _: None):
+    return from_byte(_gzip(_tar(content), lambda _: None), start)
+
+
+def from_byte(pieces: Iterable[bytes], start: int) -> Iterator[bytes]:
+    """What pieces hold from the byte `start` on."""
+    for piece in pieces:
         if start < len(piece):
             yield piece[start:]
         start = max(0, start - len(piece))

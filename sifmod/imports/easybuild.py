@@ -1,18 +1,14 @@
 """Convert an EasyBuild easyconfig that installs a container, such as LUMI's, to an easyconfig of sifmod."""
 
 import re
-import shlex
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from posixpath import basename
-from typing import get_args
 
-from sifmod.config.easyconfig import Runscript
 from sifmod.imports.container import Found
 from sifmod.imports.cost import Budget, CannotImportError, Imported, Value, read_text
+from sifmod.imports.easybuild_commands import Scripts, read_build, sanity_commands, take_commands
 from sifmod.imports.lua import read_lua
-from sifmod.imports.lua_syntax import HOLE, text_of
+from sifmod.imports.lua_values import HOLE, text_of
 from sifmod.imports.python import Constants, evaluate
 from sifmod.imports.python_text import Python
 
@@ -27,30 +23,6 @@ _HOW = (
     *("sources", "source_urls", "checksums", "description", "homepage", "docurls", "whatis", "moduleclass"),
     *("modextravars", "modluafooter", "postinstallcmds", "sanity_check_commands"),
 )
-_WRITES = re.compile(r"cat >\s*%\(installdir\)s/(bin|runscripts)/(\S+) <<\s*'?EOF'?(.*)", re.DOTALL)
-_LINKS = re.compile(r"ln -s\s+(?:\./)?(\S+)\s+%\(installdir\)s/bin/(\S+)\s*")
-_BUILDS = re.compile(r"\b(?:singularity|apptainer)\s+build\b([^<;|&]*)")
-_WRITES_ANY = re.compile(r"cat >\s*(\S+) <<\s*'?EOF'?(.*)", re.DOTALL)
-_BASE = re.compile(r"^[ \t]*From:[ \t]*(\S+)", re.MULTILINE)
-_ACTIVATES = re.compile(r"^[ \t]*source (/\S+)/bin/activate (\w+)[ \t]*$", re.MULTILINE)
-_PASSES_ON = re.compile(r"^[ \t]*(?:exec )?singularity exec \\?\"?\\?\$SIF\w*\"? \\?\$\w+ ", re.MULTILINE)
-_SILENT = re.compile(r"(mkdir|chmod|rm) ")
-_ANNOUNCED = re.compile(r"\A\s*echo \"[^\"]*\"\s*;\s*")
-_ON_HOST = re.compile(r"(?:singularity|apptainer) exec \"?\$SIF\w*\"?\s+")
-_SIFMODS = ("start-shell", "list-packages")
-_PACKERS = ("make-squashfs", "unmake-squashfs")  # which every module with user_software has
-_RENAMED = {name.replace("conda-python", "python-conda"): name for name in get_args(Runscript)}
-
-
-@dataclass
-class Scripts:
-    """The files that the commands install."""
-
-    wrappers: list[str] = field(default_factory=list)
-    runscripts: list[str] = field(default_factory=list)
-    conda: tuple[str, str] | None = None  # prefix and environment
-    uses_conda: bool = False
-    user_software: bool = False
 
 
 def read_easybuild(path: Path) -> Imported:
@@ -248,107 +220,3 @@ def _conda(file: _File, scripts: Scripts, keys: Mapping[str, Value], filename: s
     env = file.text("local_conda_env") or file.templates["namelower"]
     file.notes.append(f"conda: guessed /opt/miniconda3 and {env}, as in LUMI's images; the file only has WITH_CONDA")
     return {"conda": {"prefix": "/opt/miniconda3", "env": env}}
-
-
-def take_commands(commands: Iterable[str], notes: list[str]) -> Scripts:
-    """The files that `postinstallcmds` installs; appends a note for each command without a counterpart."""
-    scripts = Scripts()
-    for command in commands:
-        scripts.uses_conda = scripts.uses_conda or "$WITH_CONDA" in command
-        if activated := _ACTIVATES.search(command):
-            scripts.conda = (activated[1], activated[2])
-        if written := _WRITES.match(command):
-            _script(scripts, written[1], written[2], written[3], notes)
-        elif linked := _LINKS.fullmatch(command):
-            if linked[1] in scripts.wrappers:
-                scripts.wrappers.append(linked[2])
-            else:
-                notes.append(f"bin/{linked[2]}: a link to {linked[1]}, which is not a wrapper")
-        elif "-m venv" in command or "user-software" in command:
-            notes.append("user-software: create its content (in EasyBuild a venv) after the installation")
-        elif not _SILENT.match(command):
-            notes.append(f"postinstallcmds: {' '.join(command.split())[:80]!r} is not imported")
-    scripts.wrappers = list(dict.fromkeys(scripts.wrappers))
-    scripts.runscripts = list(dict.fromkeys(scripts.runscripts))
-    return scripts
-
-
-def read_build(commands: tuple[str, ...], notes: list[str]) -> tuple[dict[str, Value], tuple[str, ...]]:
-    """The key `image.build` if commands build an image on another one, else {}; and the other commands.
-
-    Files that they write for the definition's %files are written by `post`, with the same shell's rules. Raises
-    CannotImportError if the definition is not a text in the file.
-    """
-    builds = next((one for one in commands if _BUILDS.search(one.partition("<<")[0])), None)
-    if builds is None:
-        return {}, commands
-    built = _BUILDS.search(builds)
-    path = (built[1].split() if built else [])[-1:]
-    written = {found[1]: one for one in commands if (found := _WRITES_ANY.match(one))}
-    definition = written.get("".join(path))
-    if definition is None:
-        name = "".join(path).rpartition("/")[2] or "a definition"
-        raise CannotImportError(
-            f"builds its own image, for which image.build would need {name} in a file beside the easyconfig"
-        )
-    body = definition.partition("\n")[2].replace("%%", "%")
-    if "'EOF'" not in definition.partition("\n")[0]:
-        body = re.sub(r"\\([$`\\])", r"\1", body)
-    body = re.sub(r"\nEOF\s*\Z", "\n", body)
-    sections = re.split(r"(?m)^%(\w+)[^\n]*\n", body)
-    said = dict(zip(sections[1::2], sections[2::2], strict=True))
-    base = _BASE.search(sections[0])
-    if base is None:
-        raise CannotImportError("builds its own image, but does not name its base")
-    post, used = [], {builds, definition}
-    for line in said.pop("files", "").splitlines():
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
-        source, target = words[0], words[-1]
-        if source in written:
-            used.add(written[source])
-            text = written[source].replace(source, '"$to"', 1).rstrip("\n")
-            into = f'if [ -d "$to" ]; then to=$to/{shlex.quote(basename(source))}; fi'  # as %files copies
-            post.append(f'to={shlex.quote(target)}\n{into}\nmkdir -p "$(dirname "$to")"\n{text}\nchmod a+rx "$to"\n')
-        else:
-            notes.append(f"%files {source}: copy it beside the easyconfig: `files: {{…: {target}}}` of image.build")
-    post.append(said.pop("post", ""))
-    build: dict[str, Value] = {"from": base[1].removeprefix("%(installdir)s/")}
-    # blanks at the end of a line would keep YAML from showing the lines
-    build["post"] = re.sub(r"(?m)[ \t]+$", "", "".join(post)).rstrip("\n") + "\n"
-    if test := said.pop("test", "").strip():
-        build["test"] = f"{test}\n"
-    notes.extend(f"%{name} of its definition is not imported" for name, text in said.items() if text.strip())
-    return build, tuple(one for one in commands if one not in used)
-
-
-def _script(scripts: Scripts, place: str, name: str, body: str, notes: list[str]) -> None:
-    if place == "runscripts":
-        ours = name if name in get_args(Runscript) else _RENAMED.get(name, "")
-        if ours:
-            scripts.runscripts.append(ours)
-        if ours != name:
-            notes.append(f"runscript {name}: {f'called {ours} here' if ours else 'sifmod has no such runscript'}")
-    elif name in _SIFMODS or _PASSES_ON.search(body):
-        scripts.wrappers.append(name)
-    elif name in _PACKERS:
-        scripts.user_software = True
-    else:
-        notes.append(f"bin/{name}: a separate script, not imported")
-
-
-def sanity_commands(commands: Iterable[str], scripts: Scripts, notes: list[str]) -> tuple[str, ...]:
-    """The commands that work inside the container, where sifmod runs them."""
-    found: list[str] = []
-    for command in commands:
-        inside = _ANNOUNCED.sub("", command, count=1)
-        if inside.startswith("bash -n "):
-            continue  # the syntax of scripts that sifmod writes itself
-        inside, on_host = _ON_HOST.subn("", inside, count=1)
-        first = inside.split(maxsplit=1)[0] if inside.split() else ""
-        if (on_host or first in scripts.wrappers) and first not in _SIFMODS and "\n" not in inside:
-            found.append(inside)
-        elif first not in _SIFMODS:
-            notes.append(f"sanity_check_commands: {' '.join(inside.split())[:80]!r} is not imported")
-    return tuple(dict.fromkeys(found))

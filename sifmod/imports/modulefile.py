@@ -5,115 +5,20 @@ import re
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from sifmod.config.easyconfig import variable_problem
-from sifmod.imports.container import MOST, NAME, Found, is_for_a_shell, options, vendor, without_arguments, wrapper
+from sifmod.imports.container import MOST, vendor, wrapper
 from sifmod.imports.cost import CannotImportError, Imported, Value, read_text
 from sifmod.imports.lua import read_lua
-from sifmod.imports.lua_syntax import HOLE, MAYBE, SOMEWHERE, Default, Made, Read, text_of
+from sifmod.imports.lua_values import HOLE, SOMEWHERE, Read
+from sifmod.imports.module_calls import MODULES, SOURCE, Module, read_calls
 
-SOURCE = re.compile(r"(?:docker|oras|library|https?|oci|shub|file):.+|[^\s]+\.(?:sif|simg)")
-_RUNTIME = re.compile(rf"(?:\S*/)?(?:singularity|apptainer)|{HOLE}")
-_ASSIGNED = re.compile("(?:SINGULARITYENV_|APPTAINERENV_)?([A-Za-z_][A-Za-z0-9_]*=.*)", re.DOTALL)
-MODULES = ("load", "depends_on", "prereq", "always_load")
 _NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _IMAGE_FILE = re.compile(r"[A-Za-z0-9_][^\s/\x00-\x1f\x7f-\x9f\ue000-\uf8ff]*\.(?:sif|simg)")
 _FETCHED = re.compile(r"(?:docker|oras|library|https)://(?!\w+://).+|(?:oci|file):.+|/.+|[^:]+")
-_ENVIRONMENT = ("setenv", "pushenv", "prepend_path", "append_path")
-# what sets nothing, for itself
-_SILENT = (
-    *("LmodMessage", "LmodWarning", "LmodError", "io.stderr:write", "capture", "table.insert", "table.concat", "pairs"),
-    *("ipairs", "mode", "isloaded", "isFile", "isDir", "os.getenv", "pathJoin", "myModuleName", "myModuleVersion"),
-    *("myModuleFullName", "myModuleUsrName", "tostring", "string.lower", "string.format", "string.gsub", "unpack"),
-    *("help", "whatis", "add_property"),
-)
-_TAKEN = (*_ENVIRONMENT, "set_shell_function", "set_alias", "conflict", "family")
 _NO_IMAGE = "starts no container, or its image cannot be determined without running it"
 NO_COMMAND = "its commands are unknown: `wrappers: auto` finds those in the image"
-
-
-@dataclass
-class Module:
-    """The effects of a modulefile's calls, collected so far."""
-
-    found: Found = field(default_factory=Found)
-    wrappers: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    sources: dict[str, None] = field(default_factory=dict)
-    verbs: set[str] = field(default_factory=set)
-    tested: set[str] = field(default_factory=set)  # whose GPUs it looks for: of cuda, rocm
-
-    def note(self, text: str) -> None:
-        """Add a note for the user, once."""
-        if text not in self.found.notes:
-            self.found.notes.append(text)
-
-
-def take_command(module: Module, name: str, text: str) -> None:
-    """Convert a shell function or alias that starts a container to a wrapper."""
-    command = without_arguments(text)
-    if len(command) > MOST or not NAME.fullmatch(name) or ".." in name:
-        module.note(f"function {name[:60].replace(HOLE, '?')!r}: cannot be a wrapper")
-        return
-    try:
-        before, words = _start(shlex.split(command))
-    except ValueError:
-        before, words = [], []
-    if words and words[0] in module.wrappers:  # another of its commands, by a name of its own
-        module.wrappers[name] = (*before, *module.wrappers[words[0]], *words[1:])
-        return
-    if len(words) < 3 or not _RUNTIME.fullmatch(words[0]) or words[1] not in ("run", "exec"):
-        module.note(f"function {name} does more than start a container: not imported")
-        return
-    if is_for_a_shell(re.sub(r"\$\w+(?=[/:])", "", command.replace('"$@"', ""))):
-        module.note(f"function {name} is a script: not imported")
-        return
-    tested = options([word.lstrip(MAYBE) for word in words[2:] if word.startswith(MAYBE)], name)
-    words = [word.lstrip(MAYBE).partition(MAYBE)[0] for word in words]
-    given = options(words[2:], name)
-    rest = words[2 + given.count :]
-    module.verbs.add(words[1])
-    module.tested |= set(tested.gpus)
-    module.found.gpus |= set(given.gpus) - set(tested.gpus)
-    for bind in given.binds:
-        module.found.bind(bind)
-    for variable, value in given.env:
-        module.found.set(f"SINGULARITYENV_{variable}", value)
-    for note in given.notes:
-        module.note(note.replace(f"{name}: ", "", 1).replace(HOLE, "?"))
-    if not rest or HOLE in "".join(rest[1:]):
-        module.note(f"function {name}: its command is only known at load time")
-        return
-    if SOURCE.fullmatch(rest[0]):
-        module.sources[rest[0]] = None
-    if len(rest) == 1:
-        module.note(f"{name} passes its arguments to the image's entrypoint; the wrapper runs {name} in the image")
-    if not (rest[1:] or [name])[0] or rest[-1:] == [""] or "".join(rest[1:2]).startswith("-"):
-        module.note(f"function {name}: cannot be a wrapper: it does not start with a command")
-        return
-    words = rest[1:] or [name]
-    if "$@" in words:  # with words behind the user's own
-        script = " ".join('"$@"' if word == "$@" else shlex.quote(word) for word in words)
-        words = ["sh", "-c", script, name]
-    module.wrappers[name] = (*before, *words)
-
-
-def _start(words: list[str]) -> tuple[list[str], list[str]]:
-    """A command line without a leading `env`, and that `env` for inside the container."""
-    if words[:1] != ["env"]:
-        return [], words
-    before, rest = ["env"], words[1:]
-    while rest:
-        if rest[0] in ("-u", "--unset") and len(rest) > 1:
-            before += ["-u", rest[1]]
-            rest = rest[2:]
-        elif assigned := _ASSIGNED.fullmatch(rest[0]):
-            before.append(assigned[1])
-            rest = rest[1:]
-        else:
-            break
-    return (before if len(before) > 1 else []), rest
 
 
 @dataclass(frozen=True)
@@ -231,12 +136,12 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
     text = read_text(path)
     place = Place(path, naming)
     read = read_lua(text, place.full_name, place.version)
-    module = _taken(read)
+    module = read_calls(read)
     asked = (one for left in read.untaken if left.names for one in left.asked)
     directories = frozenset(one.name for one in asked if one.name)  # variables that may name one of images
     if not module.sources and directories:
         there = read_lua(text, place.full_name, place.version, directories)  # as where the site's image is
-        if (found := _taken(there)).sources:
+        if (found := read_calls(there)).sources:
             read, module = there, found
     for what in read.skipped:
         module.note(what)
@@ -255,24 +160,6 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
     if sources[-1].startswith(("docker:", "oras:")) and "@sha256:" not in sources[-1]:
         module.note("the image has no digest here; install prints one to add")
     return Imported(keys, tuple(dict.fromkeys(notes)), publisher=sources[-1].rpartition("/")[0].rpartition("/")[2])
-
-
-def _taken(read: Read) -> Module:
-    """The effects of a file's calls, with a note for each skipped branch."""
-    module = Module()
-    for call in read.calls:
-        _take(module, call)
-    for left in read.untaken:
-        functions = [name for name in left.functions if name not in _SILENT]
-        why = " and ".join(map(str, left.asked))
-        where = f"line {left.line}: " if left.line else ""
-        if functions:
-            module.note(f"{where}{', '.join(functions)[:80]} is not imported: {why}")
-        values = {name: read.variables.get(name) for name in left.names}
-        names = [name for name, value in values.items() if value != "" and not SOURCE.fullmatch(text_of(value))]
-        if names:
-            module.note(f"{where}another value of {', '.join(names)[:80]} is not imported: {why}")
-    return module
 
 
 def _sources(module: Module, read: Read) -> tuple[str, ...]:
@@ -313,61 +200,3 @@ def _gpus(module: Module, sources: tuple[str, ...]) -> dict[str, Value]:
     whose = " and ".join({"cuda": "NVIDIA's", "rocm": "AMD's"}[one] for one in tested)
     module.note(f"the module looks for {whose} GPUs: without `accelerator` the site's is used")
     return {}
-
-
-def _take(module: Module, call: Made) -> None:
-    """Convert one call; a condition that only a run could decide is assumed to be true, with a note."""
-    texts = tuple(text_of(value) for value in call.arguments)
-    unset = {one.name for one in call.asked if one.is_set}
-    because = [str(one) for one in call.asked if not (one.is_set and call.function in ("setenv", "pushenv"))]
-    match call.function:
-        case "set_shell_function" | "set_alias" if len(texts) >= 2:
-            take_command(module, texts[0].strip(f"{MAYBE} "), texts[1])
-        case "setenv" | "pushenv" if len(texts) >= 2:
-            if HOLE in "".join(texts[:2]):
-                what = f"{call.function} {texts[0].replace(HOLE, '?')}"
-                module.note(f"{what}: its value is only known at load time")
-                return
-            because += _set(module, texts[0], texts[1], unset)
-        case "prepend_path" | "append_path" if len(texts) >= 2:
-            _add(module, call.function, texts)
-        case function if function not in (*_SILENT, *_TAKEN, *MODULES):
-            module.note(f"line {call.line}: {function[:60]} is not imported")
-    if call.function in _TAKEN:
-        if not call.sure:
-            module.note(f"line {call.line}: {call.function} depends on a condition, and is imported without it")
-        elif because:
-            module.note(f"line {call.line}: {call.function} is imported without its condition: {' and '.join(because)}")
-
-
-def _add(module: Module, function: str, texts: tuple[str, ...]) -> None:
-    """Add an item to a list inside, or to one that becomes a default; its separator may be given."""
-    name, value, separator = (*texts, ":")[:3]
-    inside = re.match("(?:SINGULARITY|APPTAINER)(?:ENV_(.*)|_BIND)", name)
-    appended = function == "append_path"
-    values = module.found.env if inside else module.found.default_env
-    before = values.get(inside[1] or "" if inside else name)
-    if before and HOLE not in value + separator:
-        value = f"{before}{separator}{value}" if appended else f"{value}{separator}{before}"
-    if inside and HOLE not in value:
-        module.found.set(name, value)
-    elif appended and HOLE not in "".join(texts) and not name.endswith("PATH"):
-        module.found.default(name, value)
-        module.note(f"append_path {name}: only set if you have not set it, not appended to yours")
-    else:
-        module.note(f"{function} {name.replace(HOLE, '?')}: lists of the host are not changed")
-
-
-def _set(module: Module, name: str, value: str, unset: set[str]) -> list[str]:
-    """Convert a variable, or its default; returns the other assumptions."""
-    inside = name.removeprefix("SINGULARITYENV_").removeprefix("APPTAINERENV_")
-    own = {name, inside} & unset
-    if isinstance(value, Default):
-        own |= {name, inside} & {value.variable} if value.whole else set()
-        unset = {*unset, value.variable}
-    if own and not variable_problem(inside, inside=False):
-        module.found.default(inside, str(value))
-    else:
-        module.found.set(name, str(value))
-        own = set()
-    return [f"{one} counts as unset" for one in sorted(unset - own)]

@@ -11,7 +11,8 @@ import os
 import pwd
 import re
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -86,27 +87,37 @@ def entry(done: Done, command: str) -> Entry:
 def append(layout: Layout, made: Entry) -> None:
     """Append a line durably in one call, under the lock of its file.
 
-    Other users may have replaced the file: links are not followed, and only a regular file with one name is written. A
-    truncated line of an earlier run is ended first. Raises OSError.
+    A truncated line of an earlier run is ended first. Raises OSError.
     """
     path = layout.log(made.done.module)
     while len(line := json.dumps(as_data(made)).encode() + b"\n") > LONGEST:
         made = made._replace(command=f"{made.command[: len(made.command) // 2]}…")  # can be this long when escaped
-    with opened(path.parent, layout.prefix, make=True) as directory:
+    with to_append(path, layout.prefix) as (descriptor, size, directory):
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            line = b"\n" + line
+        if os.write(descriptor, line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        os.fsync(descriptor)
+        if not size:
+            sync_directory(directory)
+
+
+@contextmanager
+def to_append(path: Path, top: Path) -> Iterator[tuple[int, int, int]]:
+    """A descriptor of a log below `top`, its size, and its directory: for its end. A missing one is made.
+
+    Other users may have replaced it: links are not followed, and only a regular file with one name is written. Raises
+    OSError.
+    """
+    with opened(path.parent, top, make=True) as directory:
         descriptor = os.open(path.name, _APPEND, 0o666, dir_fd=directory)
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
                 raise OSError(f"{path} is not a regular file with a single name")
-            if status.st_size and os.pread(descriptor, 1, status.st_size - 1) != b"\n":
-                line = b"\n" + line
-            if os.write(descriptor, line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-            os.fsync(descriptor)
+            yield descriptor, status.st_size, directory
         finally:
             os.close(descriptor)
-        if not status.st_size:
-            sync_directory(directory)
 
 
 def read_log(layout: Layout, module: ModuleName | None) -> Log:

@@ -15,7 +15,7 @@ from sifmod.tree.durable import is_directory, names, opened, read
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import numbers, read_receipt
 from sifmod.tree.stage import USER_SOFTWARE
-from sifmod.tree.store import entries
+from sifmod.tree.stored_image import entries
 from sifmod.tree.write_life import LUA, TCL, is_ours
 
 

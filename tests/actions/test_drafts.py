@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from sifmod.actions.author.draft import Source, draft
 from sifmod.actions.author.import_easyconfig import easyconfig_text
-from sifmod.actions.author.new import Source, draft
 from sifmod.actions.author.new_file import quoted
 from sifmod.actions.author.site import Survey, draft_site
 from sifmod.config.site import SiteFile

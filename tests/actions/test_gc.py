@@ -21,7 +21,8 @@ from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.life import Life, NameLife, Retired
 from sifmod.tree.locking import lock
 from sifmod.tree.receipt import live_number, numbers
-from sifmod.tree.store import Store, entries
+from sifmod.tree.store import Store
+from sifmod.tree.stored_image import entries
 from support.disk_state import disk_state
 from support.identity import call_as
 from support.slurm import Slurm

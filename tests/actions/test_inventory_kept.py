@@ -18,7 +18,8 @@ from sifmod.image.inspect.package import Inventory, Package
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import lock
 from sifmod.tree.receipt import Installation, live
-from sifmod.tree.store import GC, entries
+from sifmod.tree.store import GC
+from sifmod.tree.stored_image import entries
 from support.disk_state import disk_state
 from support.identity import call_as
 from support.inside import sif

@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.reporter import Reporter
 from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
 from sifmod.errors import InstallError, ModuleError
@@ -100,7 +99,7 @@ def test_a_generation_that_another_run_removes_just_now_is_no_damaged_one(layout
         told.append(who)
 
     with pytest.raises(ModuleError, match=r"Tiny/1\.0 has no earlier generation"):
-        rollback(tree_of(layout, LEASE, print), MODULE, None, Reporter(end))
+        rollback(tree_of(layout, LEASE, end), MODULE, None, ALONE)
     assert told
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
-from sifmod.config.bind import _listed
 from sifmod.config.bind_paths import tops_of_links
 from sifmod.errors import ConfigError, OptionError, SifmodError
+from sifmod.system import some
 from support.config import Configuration, lines, write
 
 EASYCONFIG = "name: App\nversion: '1'\nimage: {sources: [a.sif]}\n"
@@ -139,5 +139,5 @@ def test_an_image_may_have_no_source_but_not_lose_all(configuration: Configurati
 
 
 def test_of_many_names_the_first_five_are_told() -> None:
-    assert _listed(list("abcde")) == "a, b, c, d, e"
-    assert _listed(list("abcdef")) == "a, b, c, d, e and 1 more"
+    assert some(list("abcde"), 5) == "a, b, c, d, e"
+    assert some(list("abcdef"), 5) == "a, b, c, d, e and 1 more"

@@ -20,8 +20,7 @@ from sifmod.image.convert.layers.fields import (
     whole,
     xattrs,
 )
-from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings, naming, shown
-from sifmod.image.convert.layers.tar import (
+from sifmod.image.convert.layers.member import (
     OPAQUE,
     attributes,
     checksum,
@@ -35,6 +34,7 @@ from sifmod.image.convert.layers.tar import (
     overridden,
     whited_out,
 )
+from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings, naming, shown
 from support.tars import header
 
 TERA2 = 1 << 41  # bytes; the largest sparse file

@@ -7,7 +7,7 @@ import pytest
 
 from sifmod.imports.cost import CannotImportError
 from sifmod.imports.lua import read_lua
-from sifmod.imports.lua_syntax import HOLE, Environment, Table, Value
+from sifmod.imports.lua_values import HOLE, Environment, Table, Value
 
 VALUES: dict[str, Value] = {
     "nil": None,

@@ -12,7 +12,7 @@ from sifmod.errors import FetchError
 from sifmod.image.fetch import announced_size
 from sifmod.image.settings import Settings
 from sifmod.module.plan import Plan
-from sifmod.tree.store import read_stored
+from sifmod.tree.stored_image import read_stored
 from support.config import write
 from support.disk_state import disk_state
 from support.fetching import Prefix, plan

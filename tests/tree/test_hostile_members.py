@@ -27,7 +27,7 @@ from sifmod.tree.lease import newest, this_process
 from sifmod.tree.locking import left_over, lock
 from sifmod.tree.removal import remove_tree
 from sifmod.tree.stage import STUBS
-from sifmod.tree.store import entries
+from sifmod.tree.stored_image import entries
 from support.command import User
 from support.disk_state import disk_state
 from support.identity import call_as

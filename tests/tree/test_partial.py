@@ -14,7 +14,8 @@ from sifmod.module.image_origin import ImageOrigin
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import lock
 from sifmod.tree.partial import open_partial, partials
-from sifmod.tree.store import Store, entries
+from sifmod.tree.store import Store
+from sifmod.tree.stored_image import entries
 from support.disk_state import disk_state
 from support.tree import ALONE, LEASE, nobody, tree_of
 

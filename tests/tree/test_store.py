@@ -13,7 +13,8 @@ from sifmod.image.artifact import ImageStore
 from sifmod.module.image_origin import ImageOrigin
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Held, lock
-from sifmod.tree.store import GC, Store, discard, entries, pinned
+from sifmod.tree.store import GC, Store, discard, pinned
+from sifmod.tree.stored_image import entries
 from support.disk_state import disk_state, file_state
 from support.hold import Other
 from support.small_disk import filled, small_disk

@@ -28,16 +28,8 @@ from sifmod.tree.receipt import (
     to_json,
 )
 from sifmod.tree.state import missing
-from sifmod.tree.store import (
-    Given,
-    StoredImage,
-    all_used_images,
-    given_by,
-    has_its_size,
-    is_whole,
-    read_stored,
-    used_images,
-)
+from sifmod.tree.store import all_used_images, used_images
+from sifmod.tree.stored_image import Given, StoredImage, given_by, has_its_size, is_whole, read_stored
 from support.tree import MODULE, install
 
 EVENTS = (Event(1, 2e9), Event(2, 2e9 + 2), Event(1, 2e9 + 3), Event(None, 2e9 + 4))
@@ -275,7 +267,7 @@ def test_an_image_that_the_disk_cannot_give_back_is_not_whole(tmp_path: Path, mo
     def broken(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("sifmod.tree.store.sha256_file", broken)
+    monkeypatch.setattr("sifmod.tree.stored_image.sha256_file", broken)
     assert not is_whole(StoredImage(SHA, 3, 0.0, tmp_path / SHA))
 
 

@@ -15,7 +15,8 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Held, lock
 from sifmod.tree.partial import Partial, discard_partial, lock_name, open_partial, own_key, partials
 from sifmod.tree.removal import remove_tree
-from sifmod.tree.store import Store, discard, entries, pinned
+from sifmod.tree.store import Store, discard, pinned
+from sifmod.tree.stored_image import entries
 from sifmod.tree.target_store import TargetStore, target_store
 from support.tree import LEASE, image_bytes, nobody, put_image, tree_of
 from support.user import ONLY_ROOT

@@ -27,7 +27,8 @@ from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.locking import Tree
 from sifmod.tree.provenance import ImageChoice
 from sifmod.tree.receipt import ImageRecord, Installation
-from sifmod.tree.store import Store, read_stored
+from sifmod.tree.store import Store
+from sifmod.tree.stored_image import read_stored
 
 
 class ChosenImage(NamedTuple):

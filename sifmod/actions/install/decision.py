@@ -35,7 +35,7 @@ from sifmod.tree.durable import check_readable
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import ImageChoice, Provenance, file_state
 from sifmod.tree.receipt import live, meant
-from sifmod.tree.store import stored_at
+from sifmod.tree.stored_image import stored_at
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from sifmod.module.plan import Plan
 from sifmod.system import some
 from sifmod.tree.provenance import FoundCommands, FoundMpi, MpiInUse
 from sifmod.tree.receipt import Installation
-from sifmod.tree.store import StoredImage
+from sifmod.tree.stored_image import StoredImage
 
 _COMMAND_RULES = 2  # increase when the search changes
 _MPI_RULES = 1  # the same

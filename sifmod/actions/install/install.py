@@ -37,7 +37,8 @@ from sifmod.tree.log import Done
 from sifmod.tree.mark import LINK
 from sifmod.tree.receipt import Installation, live_number
 from sifmod.tree.stage import Stage
-from sifmod.tree.store import Store, stored_at
+from sifmod.tree.store import Store
+from sifmod.tree.stored_image import stored_at
 
 
 class Outcome(NamedTuple):

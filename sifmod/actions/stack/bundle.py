@@ -37,7 +37,7 @@ from sifmod.tree.layer import IMAGE as LAYER
 from sifmod.tree.layer import LOCK as LAYER_LOCK
 from sifmod.tree.layer import RECEIPT, all_layers
 from sifmod.tree.layout import Layout
-from sifmod.tree.store import has_its_size, read_stored
+from sifmod.tree.stored_image import has_its_size, read_stored
 
 HEAD, STACK, LOCK = "bundle.json", "stack.yaml", "stack.lock"
 IMAGES = "images/sha256"

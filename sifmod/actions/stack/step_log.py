@@ -1,8 +1,6 @@
 """The log of a stack's module: one line of JSON per message of an apply, with the time."""
 
 import json
-import os
-import stat
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,10 +8,10 @@ from typing import Literal, NamedTuple, get_args
 
 from sifmod.actions.stack.stack_plan import Step
 from sifmod.config.stack import Stack
-from sifmod.tree.durable import opened, read
+from sifmod.tree.durable import read
 from sifmod.tree.layout import Layout
+from sifmod.tree.log import to_append
 
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 What = Literal["said", "installed", "unchanged", "held", "failed"]
 
 
@@ -35,13 +33,11 @@ def write_line(layout: Layout, stack: Stack, step: Step, line: Line) -> None:
     """Append a line to a module's log of this stack. Raises OSError."""
     path = log_of(layout, stack, step)
     data = json.dumps({"time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", **line._asdict()}, ensure_ascii=False)
-    with opened(path.parent, layout.prefix, make=True) as directory:
-        descriptor = os.open(path.name, _APPEND, 0o666, dir_fd=directory)
-        with open(descriptor, "a", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 (a descriptor)
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-                raise OSError(f"{path} is no regular file with one name")
-            file.write(f"{data}\n")
+    with (
+        to_append(path, layout.prefix) as (descriptor, _, _),
+        open(descriptor, "a", encoding="utf-8", errors="replace", closefd=False) as file,
+    ):
+        file.write(f"{data}\n")
 
 
 def last_end(layout: Layout, stack: Stack, step: Step) -> Line | None:

@@ -12,9 +12,9 @@ from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import FetchError, ImageError, UnstartableError
 from sifmod.image.artifact import Fetched, Fetching, FetchRequest
 from sifmod.image.convert.budget import Budget
+from sifmod.image.convert.layers.member import U32
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.convert.layers.stream import Replaced
-from sifmod.image.convert.layers.tar import U32
 from sifmod.image.convert.metadata.added_files import Metadata, insert_metadata, make_metadata
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.convert.sif.write import partition_offset, write_header

@@ -1,35 +1,21 @@
 """HTTP: one session that keeps its connections, follows redirects safely, and reports errors in one line."""
 
-import os
-import socket
-import ssl
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
-from io import BytesIO
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import requests
-from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.poolmanager import ProxyManager
 
-from sifmod import __version__
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Get
 from sifmod.image.oci.content import plain
 from sifmod.image.reference import is_loopback
-from sifmod.image.registry.certificates import has_own, make_context
 from sifmod.image.registry.mirrors import covers
 from sifmod.image.registry.network import (
     BROKEN,
-    SLOWEST,
     TIMEOUTS,
-    PlainSocket,
     Timeouts,
     hung_up,
     network_errors,
@@ -37,135 +23,8 @@ from sifmod.image.registry.network import (
     within,
 )
 from sifmod.image.registry.network import TransientError as TransientError  # part of what a Get promises
+from sifmod.image.registry.session import Session
 from sifmod.image.registry.url import Url
-
-_CONNECTIONS = 32  # kept per host
-
-
-_target: ContextVar[str] = ContextVar("target")
-"""Path and query of this thread's request."""
-
-
-class _AsWritten:
-    """Sends a path and a query unchanged: requests and urllib3 would change %2f and %7E.
-
-    A signature may depend on the exact bytes.
-    """
-
-    def putrequest(self, method: str, url: str, *more: Any, **options: Any) -> None:
-        begin = "" if url.startswith("/") else "/".join(url.split("/", 3)[:3])  # a proxy is given all of it
-        super().putrequest(method, f"{begin}{_target.get()}", *more, **options)  # type: ignore[misc]
-
-
-class _SecureConnection(_AsWritten, HTTPSConnection):
-    """Over https; its context gives it our socket."""
-
-
-class _Connection(_AsWritten, HTTPConnection):
-    """Over http."""
-
-    def connect(self) -> None:
-        super().connect()
-        if isinstance(self.sock, socket.socket):
-            timeout = self.sock.gettimeout()
-            self.sock = PlainSocket(fileno=self.sock.detach())
-            self.sock.settimeout(timeout)
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
-
-
-_POOLS = {"http": _Pool, "https": _SecurePool}
-
-
-class _Adapter(HTTPAdapter):
-    """Connections verified by `context`; None for http."""
-
-    def __init__(self, context: ssl.SSLContext | None) -> None:
-        self._context = context
-        super().__init__(pool_maxsize=_CONNECTIONS)
-
-    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **more: object) -> None:
-        super().init_poolmanager(connections, maxsize, block, ssl_context=self._context, **more)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
-
-    def proxy_manager_for(self, proxy: str, **more: object) -> ProxyManager:
-        """Like requests'; the server behind the proxy, and a proxy over https, are verified like any other."""
-        if proxy.lower().startswith("socks"):
-            socks: ProxyManager = super().proxy_manager_for(proxy, ssl_context=self._context, **more)
-            return socks
-        contexts = {"ssl_context": self._context, "proxy_ssl_context": self._context}
-        made: ProxyManager = super().proxy_manager_for(proxy, **contexts, **more)
-        made.pool_classes_by_scheme = _POOLS
-        return made
-
-    def cert_verify(self, conn: HTTPSConnectionPool, url: str, verify: object, cert: object) -> None:  # noqa: ARG002
-        """Verify by the context only: requests would load certifi's certificates into it here."""
-        conn.cert_reqs = "CERT_REQUIRED"
-
-
-class Session(requests.Session):
-    """Sends requests from several threads. Proxies and certificates are those of curl and the runtimes.
-
-    It follows no redirect, because requests would read its whole body into memory.
-    """
-
-    def __init__(self, timeouts: Timeouts) -> None:
-        super().__init__()
-        self._timeouts = timeouts
-        self.trust_env = False  # it would add credentials of its own
-        self.headers["User-Agent"] = f"sifmod/{__version__}"
-        self.headers["Accept-Encoding"] = "identity"
-        self._lock = threading.Lock()
-        self._by_host: dict[str, _Adapter] = {}
-
-    def ask(
-        self,
-        method: str,
-        url: Url,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-        more: float = 0.0,
-    ) -> requests.Response:
-        """The head of a response, within `more` additional seconds; its body is not read yet.
-
-        Raises errors of requests, and FetchError for a file.
-        """
-        data = None if body is None else BytesIO(body)  # sent in pieces, each with the timeout
-        text, target = str(url), _target.set(url.target)
-        try:
-            with within(self._timeouts.whole + more + len(body or b"") / SLOWEST):
-                return self.request(
-                    method,
-                    text,
-                    headers=dict(headers),
-                    data=data,
-                    stream=True,
-                    timeout=(self._timeouts.connect, self._timeouts.silence + more),
-                    proxies={} if is_loopback(url.host) else requests.utils.get_environ_proxies(text),
-                    allow_redirects=False,
-                )
-        finally:
-            _target.reset(target)
-
-    def get_redirect_target(self, resp: requests.Response) -> None:  # noqa: ARG002
-        return None
-
-    def get_adapter(self, url: str | bytes) -> _Adapter:
-        """One session for http, one for each host with its own certificates, and one for all others."""
-        parts = Url.parse(str(url))
-        host = parts.place
-        key = parts.scheme if parts.scheme == "http" or not has_own(host, os.environ) else host
-        with self._lock:
-            if key not in self._by_host:
-                self._by_host[key] = _Adapter(None if key == "http" else make_context(host, os.environ))
-            return self._by_host[key]
-
 
 _MOST_REDIRECTS = 10
 _MOST_RENEWALS = 2

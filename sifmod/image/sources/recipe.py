@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from posixpath import join, normpath
+from typing import NamedTuple
 
 from sifmod.config.build import place_in_image
 from sifmod.config.limits import bound, limits
@@ -143,67 +144,83 @@ def _pinned(request: FetchRequest) -> Fetched | None:
     return made and replace(made, notes=("an earlier build of the same recipe is used",))
 
 
+class _Prepared(NamedTuple):
+    """What goes upon a base."""
+
+    addition: Addition
+    post: str  # commands that are run then
+    way: Way | None  # to run them; None: nothing is run
+    notes: tuple[str, ...]
+
+
 def _fetch(request: Fetching) -> Fetched:
     build, base = request.build, request.base
     if base is None:
         raise FetchError("a build needs its base")
-    way = way_to_build(ask(request.runtime.path)) if build.post or build.test else None
     recipe = _recipe(request, base)
     with ExitStack() as stack:
         # while uv works, for it is not needed before the blocks are copied
         damaged = stack.enter_context(ThreadPoolExecutor(1)).submit(request.store.damaged, base.sha256)
-        info = read_sif(base.path)
-        rootfs = stack.enter_context(open_rootfs(base.path, info))
-        place = f"{_PLACE}/{1 + len(rootfs.entries(f'/{_PLACE}'))}"
-        documents, post = [(f"{place}/recipe.json", recipe.encode())], build.post
-        wanted, lock = packages_of(build)
-        added = Added("", (), (), ())
-        if wanted.requirements or lock:
-            base_python = _base_python(request, base, rootfs)
-            try:
-                added = _packages(request, base_python, (wanted, lock), stack)
-            except NoWheelError as error:
-                way = _way_to_compile(request, error)
-                added = Added("", (), (), (f"{error.message}; it will be compiled inside the image",))
-                read = compiled_from(wanted, lock, base_python.python.protected)
-                documents += [(f"{place}/{name}", content) for name, content in read]
-                post = f"{compiling(base_python.python.executable, place)}{post}"
-        files = {path.lstrip("/"): here for path, here in added.files} | dict(_files(build))
-        # bytecode of a file that another takes the place of would be run instead of it
-        stale = (path.lstrip("/") for path in bytecode_of(rootfs, (f"/{path}" for path in files)))
-        removed = dict.fromkeys((*(path.lstrip("/") for path in added.removed), *stale))
-        labels = {f"{_LABEL}.base": f"sha256:{base.sha256}", f"{_LABEL}.recipe": sha256_bytes(recipe.encode())}
-        if added.lock:
-            documents.append((f"{place}/{LOCK}", added.lock.encode()))
-            labels[f"{_LABEL}.lock"] = sha256_bytes(added.lock.encode())
-        addition = Addition(
-            files=tuple(files.items()),
-            removed=tuple(path for path in removed if path not in files),
-            documents=tuple(documents),
-            env=build.env,
-            labels=(*labels.items(), *build.labels),
-            deffile=_definition(recipe, added.lock),
-            epoch=min(max(info.created, 0), _LAST),
-            one_user=way is not None and way.one_user,
-        )
+        rootfs = stack.enter_context(open_rootfs(base.path, read_sif(base.path)))
+        made = _prepared(request, base, rootfs, recipe, stack)
         settings = request.settings
-        workspace = stack.enter_context(request.store.workspace()) if way else None
+        workspace = stack.enter_context(request.store.workspace()) if made.way else None
         target = workspace / "base.sif" if workspace else request.incoming
         if damaged.result():
             what = f"the base {base.source} is damaged in the store: {base.path} does not match its digest"
             raise ImageError(what, "`sifmod install --force` fetches it again and rebuilds the image")
-        warnings = extend(base.path, addition, target, settings.processors, settings.memory)
+        warnings = extend(base.path, made.addition, target, settings.processors, settings.memory)
         # a digest that pins the base would be one of the new image in its easyconfig
         notes = (note for note in base.notes if base.sha256 not in note)
-        told = (*notes, *added.notes, *warnings)
-        if way and workspace:
-            fetched = build_upon(request, way, workspace, definition_upon(build, post), glibc(rootfs, base.arch))
-            fetched = replace(fetched, notes=(*told, f"the recipe's commands ran {way.said}"))
+        told = (*notes, *made.notes, *warnings)
+        if made.way and workspace:
+            definition = definition_upon(build, made.post)
+            fetched = build_upon(request, made.way, workspace, definition, glibc(rootfs, base.arch))
+            fetched = replace(fetched, notes=(*told, f"the recipe's commands ran {made.way.said}"))
         else:
             fetched = hashed(request.incoming, request, told)
     if _recipe(request, base) != recipe:  # the image may have some files as they were, and some as they are
         raise FetchError("a file of the recipe was changed while the image was built", "repeat the command")
     return replace(fetched, origin=ImageOrigin(manifest=_key(request, recipe), layers=(f"sha256:{base.sha256}",)))
+
+
+def _prepared(request: Fetching, base: Artifact, rootfs: Rootfs, recipe: str, stack: ExitStack) -> _Prepared:
+    """Packages and files, as long as `stack` lasts. What has no wheel is compiled by commands inside."""
+    build = request.build
+    way = way_to_build(ask(request.runtime.path)) if build.post or build.test else None
+    place = f"{_PLACE}/{1 + len(rootfs.entries(f'/{_PLACE}'))}"
+    documents, post = [(f"{place}/recipe.json", recipe.encode())], build.post
+    wanted, lock = packages_of(build)
+    added = Added("", (), (), ())
+    if wanted.requirements or lock:
+        base_python = _base_python(request, base, rootfs)
+        try:
+            added = _packages(request, base_python, (wanted, lock), stack)
+        except NoWheelError as error:
+            way = _way_to_compile(request, error)
+            added = Added("", (), (), (f"{error.message}; it will be compiled inside the image",))
+            read = compiled_from(wanted, lock, base_python.python.protected)
+            documents += [(f"{place}/{name}", content) for name, content in read]
+            post = f"{compiling(base_python.python.executable, place)}{post}"
+    files = {path.lstrip("/"): here for path, here in added.files} | dict(_files(build))
+    # bytecode of a file that another takes the place of would be run instead of it
+    stale = (path.lstrip("/") for path in bytecode_of(rootfs, (f"/{path}" for path in files)))
+    removed = dict.fromkeys((*(path.lstrip("/") for path in added.removed), *stale))
+    labels = {f"{_LABEL}.base": f"sha256:{base.sha256}", f"{_LABEL}.recipe": sha256_bytes(recipe.encode())}
+    if added.lock:
+        documents.append((f"{place}/{LOCK}", added.lock.encode()))
+        labels[f"{_LABEL}.lock"] = sha256_bytes(added.lock.encode())
+    addition = Addition(
+        files=tuple(files.items()),
+        removed=tuple(path for path in removed if path not in files),
+        documents=tuple(documents),
+        env=build.env,
+        labels=(*labels.items(), *build.labels),
+        deffile=_definition(recipe, added.lock),
+        epoch=min(max(read_sif(base.path).created, 0), _LAST),
+        one_user=way is not None and way.one_user,
+    )
+    return _Prepared(addition, post, way, added.notes)
 
 
 def _base_python(request: FetchRequest, base: Artifact, rootfs: Rootfs) -> BasePython:

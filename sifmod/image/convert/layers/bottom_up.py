@@ -12,8 +12,7 @@ from itertools import chain
 from sifmod.image.convert.budget import Watch
 from sifmod.image.convert.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, content_of
 from sifmod.image.convert.layers.ahead import ReadAhead
-from sifmod.image.convert.layers.stream import Blob, Malformed, Stream, Warnings, naming, shown
-from sifmod.image.convert.layers.tar import (
+from sifmod.image.convert.layers.member import (
     DIRECTORY,
     HARD_LINK,
     OPAQUE,
@@ -21,12 +20,13 @@ from sifmod.image.convert.layers.tar import (
     Attributes,
     Member,
     Parts,
-    TarReader,
     cleaned,
     is_whiteout,
     special_node,
     whited_out,
 )
+from sifmod.image.convert.layers.stream import Blob, Malformed, Stream, Warnings, naming, shown
+from sifmod.image.convert.layers.tar import TarReader
 
 _LINKS = 255  # symlinks on the path to one entry
 

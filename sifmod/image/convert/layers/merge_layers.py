@@ -7,8 +7,9 @@ from sifmod.image.convert.budget import UNLIMITED, Budget, Watch
 from sifmod.image.convert.inode import Directory, File
 from sifmod.image.convert.layers.ahead import Progress, ReadAhead
 from sifmod.image.convert.layers.bottom_up import merge_bottom_up
+from sifmod.image.convert.layers.member import REGULAR
 from sifmod.image.convert.layers.stream import Blob, Stream, Warnings, naming
-from sifmod.image.convert.layers.tar import REGULAR, TarReader
+from sifmod.image.convert.layers.tar import TarReader
 from sifmod.image.convert.layers.top_down import Entangled, TopDown
 from sifmod.image.convert.squashfs.writer import DataWriter
 

@@ -11,8 +11,7 @@ from dataclasses import InitVar, dataclass, field
 
 from sifmod.image.convert.budget import Watch
 from sifmod.image.convert.inode import OWNER, Content, Directory, Entries, File, Node, Plain, Symlink, unpacked
-from sifmod.image.convert.layers.stream import Malformed
-from sifmod.image.convert.layers.tar import (
+from sifmod.image.convert.layers.member import (
     DIRECTORY,
     HARD_LINK,
     NAME,
@@ -22,7 +21,6 @@ from sifmod.image.convert.layers.tar import (
     Attributes,
     Member,
     Parts,
-    TarReader,
     cleaned,
     is_whiteout,
     mark,
@@ -30,6 +28,8 @@ from sifmod.image.convert.layers.tar import (
     special_node,
     whited_out,
 )
+from sifmod.image.convert.layers.stream import Malformed
+from sifmod.image.convert.layers.tar import TarReader
 from sifmod.image.convert.squashfs.superblock import BLOCK
 from sifmod.image.convert.squashfs.writer import DataWriter
 

@@ -1,0 +1,107 @@
+"""A StoredImage: an image of a store, with what is recorded beside it."""
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.digest import sha256_file
+from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin, from_fields
+from sifmod.tree.durable import parsed
+from sifmod.tree.layout import Layout
+
+
+@dataclass(frozen=True)
+class Given:
+    """The origin of an image: a normalized source, without tag and digest, and the index and manifest."""
+
+    source: str
+    index: str
+    manifest: str
+
+
+class StoredImage(NamedTuple):
+    """An image with a receipt in the store."""
+
+    sha256: str
+    size: int  # bytes, when it was added
+    added: float  # seconds since 1970
+    path: Path  # may have been removed by hand
+    origin: ImageOrigin = NO_ORIGIN
+    given: tuple[Given, ...] = ()
+
+
+def read_stored(layout: Layout, sha256: str) -> StoredImage | None:
+    """The store's receipt of the image with this digest; None if it is missing or damaged.
+
+    Raises OSError if the disk fails.
+    """
+    path = layout.image(sha256)
+    record = path.with_suffix(".json")
+
+    def image(data: bytes) -> StoredImage | None:
+        fields = json.loads(data)
+        if fields["sha256"] != sha256 or type(fields["size"]) is not int:
+            return None
+        origin = from_fields(fields["origin"]) if "origin" in fields else NO_ORIGIN
+        given = tuple(Given(**{key: str(value) for key, value in one.items()}) for one in fields.get("given", ()))
+        return StoredImage(sha256, fields["size"], record.stat().st_mtime, path, origin, given)
+
+    return parsed(record, image)
+
+
+def given_by(image: StoredImage, origin: ImageOrigin, source: str) -> StoredImage:
+    """The image with `source` added to its sources. The origin of a conversion takes precedence, then the newer one."""
+    new = Given(source, origin.index, origin.manifest)
+    given = image.given if new in image.given or not (source and origin.manifest) else (*image.given, new)
+    before = image.origin
+    made_anew = origin.compression and (origin.compression, origin.tools) != (before.compression, before.tools)
+    return image._replace(origin=origin if made_anew or not before.manifest else before, given=given)
+
+
+def entries(layout: Layout) -> tuple[StoredImage, ...]:
+    """Every image with a receipt, sorted by digest."""
+    stems = (path.stem for path in sorted(layout.images.glob("*.json")))
+    found = (read_stored(layout, stem) for stem in stems if "." not in stem)  # else it is an inventory
+    return tuple(image for image in found if image is not None)
+
+
+def origin_for(image: StoredImage, source: str, digest: str) -> ImageOrigin | None:
+    """The origin of the image, if `source` gave it for `digest` (of an index or a manifest)."""
+    given = (one for one in image.given if digest and one.source == source and digest in (one.index, one.manifest))
+    if (first := next(given, None)) is None:
+        return None
+    return replace(image.origin, index=digest if digest != first.manifest else "", manifest=first.manifest)
+
+
+def keeper(layout: Layout, path: Path) -> Path | None:
+    """The prefix whose store contains the file at `path`, also through links; None if it is in no store.
+
+    Also None for an image path in this tree's own store: a generation that links to it keeps it.
+    """
+    real = Path(os.path.realpath(path))
+    stored = real.parent.parts[-2:] == ("images", "sha256") and real.with_suffix(".json").is_file()
+    return real.parents[2] if stored and path != layout.image(real.stem) else None
+
+
+def has_its_size(image: StoredImage) -> bool:
+    """Whether it exists with its original size; raises OSError."""
+    return image.path.is_file() and image.path.stat().st_size == image.size
+
+
+def stored_at(prefix: Path, sha256: str) -> StoredImage | None:
+    """The image in the store of a tree, if its size is right and it is readable. Nothing is written."""
+    with suppress(OSError):
+        if (known := read_stored(Layout(prefix), sha256)) and has_its_size(known):
+            return known
+    return None
+
+
+def is_whole(image: StoredImage) -> bool:
+    """Whether its content matches its digest; false for an unreadable one."""
+    try:
+        return has_its_size(image) and sha256_file(image.path) == image.path.stem
+    except OSError:
+        return False
