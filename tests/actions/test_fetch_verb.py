@@ -164,7 +164,7 @@ def test_a_wrong_promise_leaves_nothing(
         (("dockr://x:1",), 10, "did you mean docker:?"),
         (("docker://x:1", "--offline"), 10, "--offline was given"),
         (("oci:/no/such",), 10, "does not exist"),
-        (("nowhere.sif",), 10, "there is no file nowhere.sif here"),
+        (("nowhere.sif",), 10, "there is no file nowhere.sif in the current directory"),
     ],
 )
 def test_what_cannot_be_done_is_told(
