@@ -129,7 +129,7 @@ def deprecate_command(given: DeprecateOptions) -> None:
     from sifmod.tree.life import Deprecated, today
 
     if given.undo and (given.since or given.until or given.message):
-        raise OptionError("--undo goes without --since, --until and --message")
+        raise OptionError("--undo cannot be combined with --since, --until or --message")
 
     def change(module: "ModuleName", life: "NameLife") -> "NameLife":
         one = life.of(module.version)
@@ -155,7 +155,7 @@ def retire_command(given: RetireOptions) -> None:
     from sifmod.tree.life import Retired, today
 
     if given.undo and (given.since or given.successor or given.message):
-        raise OptionError("--undo goes without --since, --successor and --message")
+        raise OptionError("--undo cannot be combined with --since, --successor or --message")
     follows = str(resolve(given.successor, live(layout_for(given.prefix)))) if given.successor else ""
 
     def change(module: "ModuleName", life: "NameLife") -> "NameLife":

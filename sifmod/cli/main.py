@@ -17,40 +17,40 @@ from sifmod.errors import BUG, BUG_REPORT, SifmodError, as_result, explained, wi
 # command → (its file, first line of its help), so that `sifmod --help` imports none of them
 VERBS = {
     "install": ("install", "Install the modules of one or more easyconfigs."),
-    "fetch": ("fetch", "Fetch an image by its reference, verified, into the store or a file."),
+    "fetch": ("fetch", "Fetch an image by its reference into the store or a file, and verify it."),
     "push": ("subject", "Push an image to a registry, as a SIF or as an OCI image."),
     "export": ("subject", "Write an image for other tools: enroot, podman, docker; or its files."),
-    "new": ("author", "Write a first easyconfig for an image."),
-    "import": ("author", "Turn EasyBuild, singularity-hpc and NGC files into easyconfigs."),
+    "new": ("author", "Draft an easyconfig for an image."),
+    "import": ("author", "Convert EasyBuild, singularity-hpc and NGC files into easyconfigs."),
     "add": ("layers", "Add Python packages to a module, in a layer over its image."),
-    "remove": ("layers", "Take packages out of a module's layer."),
+    "remove": ("layers", "Remove packages from a module's layer."),
     "layers": ("layers", "List the layers of packages."),
-    "sync": ("layers", "Make a layer as a lock says, the same bytes everywhere."),
+    "sync": ("layers", "Create a layer from a lock, with the same bytes everywhere."),
     "stack": ("stack", "Publish many modules from one file."),
-    "lock": ("author", "Write down what is installed, to install exactly that elsewhere."),
-    "jobscript": ("use", "Print a Slurm job script for a module, right for this site."),
+    "lock": ("author", "Lock what is installed, to reproduce it exactly elsewhere."),
+    "jobscript": ("use", "Print a Slurm job script for a module on this site."),
     "jupyter": ("use", "Make a module a kernel of Jupyter, or start JupyterLab in it."),
     "list": ("installed", "List the installed modules."),
     "show": ("show", "Show an installed module, an easyconfig as it would be installed, or an image."),
     "search": ("search", "Search the easyconfigs on the easyconfig path."),
     "verify": ("verify", "Compare installed images and files with their receipts, or check signatures."),
     "sbom": ("subject", "Print the packages of a module or an image as a CycloneDX document."),
-    "diff": ("subject", "Show what changed between two modules, generations or images."),
+    "diff": ("subject", "Show the differences between two modules, generations or images."),
     "test": ("use", "Show whether an installed module works here."),
-    "uninstall": ("installed", "Remove modules; what the user added stays."),
+    "uninstall": ("installed", "Uninstall modules; users' own files stay."),
     "rollback": ("installed", "Switch a module back to its previous generation."),
-    "default": ("life", "Make a module the one that its name alone loads."),
-    "hide": ("life", "Leave modules out of `module avail`."),
-    "deprecate": ("life", "Have modules say at each load that they go, and until when."),
-    "retire": ("life", "End modules: hidden, and not loadable."),
-    "log": ("installed", "Show what was changed, when, by whom and on which host."),
-    "gc": ("installed", "Remove old generations and unused images (shows them unless --yes)."),
+    "default": ("life", "Make a module the default for its name."),
+    "hide": ("life", "Hide modules from `module avail`."),
+    "deprecate": ("life", "Deprecate modules: each load prints a notice, until a date."),
+    "retire": ("life", "Retire modules: hide them and refuse to load them."),
+    "log": ("installed", "Show the changes: time, user, host and command."),
+    "gc": ("installed", "Show old generations and unused images; with --yes, remove them."),
     "check": ("author", "Validate easyconfigs and render what they would install."),
     "schema": ("author", "Print the JSON Schema of an easyconfig."),
-    "config": ("machine", "Show the configuration and where each value came from."),
-    "site": ("machine", "Name, show or write the facts of this machine."),
-    "doctor": ("machine", "Look at this machine: runtime, module tool, GPUs, Slurm, space."),
-    "init": ("machine", "Print the shell lines that make modules and completion available."),
+    "config": ("machine", "Show the configuration and the origin of each value."),
+    "site": ("machine", "Detect, show or draft the site of this machine."),
+    "doctor": ("machine", "Check this machine: runtime, module tool, GPUs, Slurm, disk space."),
+    "init": ("machine", "Print shell code that enables modules and completion."),
 }
 ANEW = frozenset({"test"})  # commands that keep nothing of an interrupted run
 
@@ -76,7 +76,7 @@ class CommandLine:
     @property
     def again(self) -> str:
         """The hint after an interrupted run whose progress was kept."""
-        return "" if ANEW.intersection(self.words[:1]) else "; repeat the command to go on where it stopped"
+        return "" if ANEW.intersection(self.words[:1]) else "; repeat the command to continue where it stopped"
 
 
 class Verbs(Helped, click.Group):
@@ -101,7 +101,7 @@ class Verbs(Helped, click.Group):
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """A short description of sifmod, and the first steps."""
         super().format_help_text(ctx, formatter)
-        write_examples("", formatter, "Begin with")
+        write_examples("", formatter, "First steps")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Where to read more, including the installed tutorial."""
@@ -139,8 +139,8 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
 @click.group(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="`sifmod VERB --help` explains a verb. Exit codes are EasyBuild 5's: 0 ok, 1 failure, 2 bad option,"
-    " 5 bad easyconfig, 10 no image, 18 the tree could not be changed, 24 no such module, 25 permissions.",
+    epilog="`sifmod COMMAND --help` explains a command. Exit codes are EasyBuild 5's: 0 ok, 1 failure, 2 bad option, "
+    "5 bad easyconfig, 10 no image, 18 the tree could not be changed, 24 no such module, 25 permissions.",
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."

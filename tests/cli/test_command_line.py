@@ -120,7 +120,7 @@ def test_config_show_has_every_key(monkeypatch: pytest.MonkeyPatch, capfd: pytes
 def test_help_points_to_what_is_there(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     out = capfd.readouterr().out
-    assert "sifmod VERB --help" in out
+    assert "sifmod COMMAND --help" in out
     assert "docs/" not in out.replace(sys.prefix, "")
     assert run(["new", "--help"]) == 0
     out = capfd.readouterr().out

@@ -56,7 +56,7 @@ def test_an_example_can_be_typed(example: str) -> None:
 def test_sifmod_alone_leads_to_three_commands(capfd: pytest.CaptureFixture[str]) -> None:
     assert run([]) == 2
     shown = capfd.readouterr().err.splitlines()
-    at = shown.index("Begin with:")
+    at = shown.index("First steps:")
     assert [line.split("  ")[1].split()[1] for line in shown[at + 1 : at + 4]] == ["doctor", "search", "install"]
     assert at < shown.index("Commands:")
     tutorial = Path(sys.prefix, "share", "doc", "sifmod", "tutorial.md")

@@ -54,8 +54,8 @@ def draft(guess: Guess, source: Source, asked: str, named: tuple[str, str]) -> s
     """
     words = _comment(asked if source.pip is None else f"--from {asked}")
     lines = [
-        f"# A first easyconfig, written by `sifmod new {words}` from what the image says and what is in it.",
-        "# Read it and correct it; `sifmod check` looks whether it is sound, `sifmod install` installs it.",
+        f"# A first easyconfig, written by `sifmod new {words}` from the image's metadata and contents.",
+        "# Review and correct it; `sifmod check` validates it, `sifmod install` installs it.",
         *_identity(guess, named, map(_package, (source.pip or ())[:1])),
         *_about(guess),
         f"# {_comment(guess.gpu.why)}",
@@ -96,7 +96,7 @@ def _about(guess: Guess) -> Iterator[str]:
         yield f"docurls: {_list((documentation,))}"
     if guess.contents:
         others = len(guess.python.packages) - len(guess.contents) if guess.python else 0
-        yield f"# the best known of its packages; {others} more are there" if others else "# its packages"
+        yield f"# the best known of its packages; {others} more are in the image" if others else "# its packages"
         yield "contents:"
         yield from (f"  {quoted(name)}: {quoted(version, always=True)}" for name, version in guess.contents)
 
@@ -112,7 +112,7 @@ def _image(source: Source) -> Iterator[str]:
         yield "  build:"
         yield f"    # {_comment(source.why)}"
         yield f"    from: {quoted(source.source)}"
-        yield "    # packages to add, as pip spells them; what is protected stays as the base has it"
+        yield "    # packages to add, as pip spells them; protected packages stay as they are in the base"
         yield f"    pip: {_list(source.pip)}"
         yield "    # more: requirements, files, env, labels"
         yield f"  arch: {quoted(source.arch)}"
@@ -128,11 +128,11 @@ def _image(source: Source) -> Iterator[str]:
 
 def _python(guess: Guess) -> Iterator[str]:
     if guess.others:
-        yield f"# further environments in the image: {_comment(', '.join(guess.others[:10]))}"
+        yield f"# other environments in the image: {_comment(', '.join(guess.others[:10]))}"
     if python := guess.python:
         yield from _environment(python)
     if guess.path:
-        yield "# its directory is not in the image's PATH"
+        yield "# its directory is not on the image's PATH"
         yield f"path+: {_list(guess.path)}"
 
 
@@ -149,7 +149,7 @@ def _environment(python: PythonEnvironment) -> Iterator[str]:
 
 
 def _commands(guess: Guess) -> Iterator[str]:
-    yield "# commands that were found in the image, and the scripts that sifmod has for every image"
+    yield "# commands that were found in the image, and sifmod's own scripts"
     yield f"wrappers: {_list(guess.wrappers)}"
     if guess.named.module:
         check = f'python -c "import {guess.named.module}"'
@@ -191,7 +191,7 @@ class Drafted:
 
     path: Annotated[Path | None, Described("null with -o -")]
     module: ModuleName
-    sif: Annotated[Path, Described("the image that was looked at")]
+    sif: Annotated[Path, Described("the image that was read")]
     text: str
 
 
@@ -250,7 +250,9 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Repor
 def _source_of(base: str, site: LoadedSite) -> str:
     image = load_easyconfig(wanted_easyconfig(base, site.site), site, None, {}, os.environ).easyconfig.own_image
     if not image.sources:
-        raise OptionError(f"--from: the image of {base} is built itself", "name what that one is built upon")
+        raise OptionError(
+            f"--from: the image of {base} is itself built on another one", "name the image that it is built on"
+        )
     return image.sources[0]
 
 
@@ -294,15 +296,15 @@ def _of_artifact(reference: Reference, artifact: Artifact) -> Source:
         tag = reference.tag or ("latest" if reference.kind.location == "repository" else "")
         source, why = (
             f"{source}@{digest}",
-            f"{f'the tag {tag}' if tag else 'the image'} as it is today; the digest decides",
+            f"{f'the tag {tag}' if tag else 'the image'} as it is today; the digest pins it",
         )
     elif reference.digest:
-        why = "its digest says which image"
+        why = "its digest pins the image"
     else:
-        why = "nothing in this source says which image: another one may be there tomorrow"
+        why = "nothing in this source pins the image: its content may change"
     promised = reference.kind.ready_made
     return Source(
-        source, "its SHA-256 says which image" if promised else why, artifact.arch, artifact.sha256 if promised else ""
+        source, "its SHA-256 pins the image" if promised else why, artifact.arch, artifact.sha256 if promised else ""
     )
 
 
@@ -320,6 +322,6 @@ def _of_file(reference: Reference, path: Path) -> Source:
     """The source for a SIF on this machine, without its digest."""
     in_image_dirs = reference.source == path.name and not path.is_relative_to(Path.cwd()) and path.is_absolute()
     source = path.name if in_image_dirs else str(_plain(path))
-    why = "a name that is looked up in the site's image directories" if in_image_dirs else "a file of this machine"
+    why = "a name in the site's image directories" if in_image_dirs else "a file on this machine"
     filename = path.name if _SIF_NAME.fullmatch(path.name) and ".." not in path.name else ""
     return Source(source, why, read_sif(path).arch, filename=filename)

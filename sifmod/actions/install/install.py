@@ -40,7 +40,7 @@ from sifmod.tree.store import Store, stored_at
 
 
 class Outcome(NamedTuple):
-    """What became of an install."""
+    """The outcome of an install."""
 
     installation: Installation  # that is live now
     done: Literal["unchanged", "restored", "installed"]
@@ -54,8 +54,8 @@ class Outcome(NamedTuple):
 def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
     """Make the disk match the decision. Idempotent.
 
-    Raises LockError, InstallError, PermissionsError, SanityCheckError, and what fetching an image raises; HeldError for
-    content that was rolled back. An error leaves the live generation unchanged.
+    Raises LockError, InstallError, PermissionsError, SanityCheckError, and the errors of a fetch; HeldError for content
+    that was rolled back. An error leaves the live generation unchanged.
     """
     module, site, layout = decision.plan.module, decision.site.site, tree.layout
     with changing_prefix(site):
@@ -80,7 +80,7 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
 
 
 def install_with_layers(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
-    """As `install`, and the layers that the decision's lock names. Raises what `bring_layers` raises too."""
+    """Like `install`, with the layers of the decision's lock. Also raises the errors of `bring_layers`."""
     outcome = install(decision, tree, reporter)
     if decision.locked and decision.locked.layers:
         from sifmod.actions.layer.places import bring_layers
@@ -95,7 +95,7 @@ def _restored(mine: HeldModule, there: Compared, reporter: Reporter) -> bool:
     if before is None or not there.current:
         return False
     for path in there.edited:
-        reporter.say(f"{path} was changed or removed; it is restored in a new generation")
+        reporter.say(f"{path} was changed or removed; a new generation restores it")
     if there.edited or (before.image and not Path(before.image.path).is_file()):
         return False
     reporter.say(f"restoring: {'; '.join(there.missing)}")
@@ -136,7 +136,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
     gone = image and options.module_only and before and released(before, plan)
     path = image.artifact.path if image and not gone else None
     if path and not path.is_file():
-        raise FetchError(f"{path} was removed by a gc meanwhile", "repeat the command")
+        raise FetchError(f"{path} was removed by gc meanwhile", "repeat the command")
     kept = image_record(plan, image.artifact) if image else None
     with referring(layout, plan.module, path, reporter) as mark:
         with staged_generation(mine) as stage:
@@ -194,7 +194,7 @@ def own_files(plan: Plan, decision: Decision, sha256: str) -> tuple[File, ...]:
 
 
 def check_locked(before: Installation | None, decision: Decision) -> bool:
-    """Raise InstallError unless an install as it was decided gives the files of its lock.
+    """Raise InstallError unless the decided install gives the files of its lock.
 
     False if only the image itself can tell, because its commands and MPI are unknown here.
     """
@@ -216,6 +216,6 @@ def check_locked(before: Installation | None, decision: Decision) -> bool:
 def _carry_over(stage: Stage, reporter: Reporter) -> None:
     taken = stage.carry_over()
     if taken.carried:
-        reporter.say(f"your own files come along: {', '.join(taken.carried[:10])}")
+        reporter.say(f"your own files were carried over: {', '.join(taken.carried[:10])}")
     if taken.left:
-        reporter.say(f"your own files stay in the last generation: {', '.join(taken.left[:10])}")
+        reporter.say(f"your own files stay in the previous generation: {', '.join(taken.left[:10])}")

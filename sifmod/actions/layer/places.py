@@ -1,4 +1,4 @@
-"""Where layers are: find them, choose their directory, copy them from another tree, take them out of use."""
+"""The places of layers: find them, choose their directory, copy them from another tree, remove them."""
 
 import os
 import shutil
@@ -50,7 +50,7 @@ def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
     """
     tree = known(trees)[module]
     if (found := live(tree, module)) is None:
-        raise ModuleError(f"the receipt of {module} in {tree.prefix} cannot be read", "install it anew with --rebuild")
+        raise ModuleError(f"the receipt of {module} in {tree.prefix} cannot be read", "install it again with --rebuild")
     if found.image is None:
         raise ViewError(module, found.modules)
     return found
@@ -99,7 +99,7 @@ def after_retired(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, s
             one = read_life(tree, module.name).of(module.version)
             if one.retired or (one.refused_from and one.refused_from <= today()):
                 follows = one.retired.successor if one.retired else ""
-                step = f"; `sifmod add {module} --onto {follows}` makes its layer there" if follows else ""
+                step = f"; `sifmod add {module} --onto {follows}` rebuilds its layer there" if follows else ""
                 return f"{retirement(module, one)}{step}", follows
     return "", ""
 
@@ -118,8 +118,8 @@ def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
     if top not in there:  # it is used with SIFMOD_LAYERS, and comes first then
         return ""
     if there[0] != top:
-        return f"warning: the layer {layer.name} in {there[0]} is found first, and this one is not used; see --layer"
-    return f"it is used in the place of the layer {layer.name} in {there[1]}" if there[1:] else ""
+        return f"warning: the layer {layer.name} in {there[0]} comes first, so this one is not used; see --layer"
+    return f"it is used instead of the layer {layer.name} in {there[1]}" if there[1:] else ""
 
 
 def withdrawn(layer: Layer, lease: float, reporter: Reporter) -> None:
@@ -157,7 +157,7 @@ def bring_layers(
 ) -> None:
     """Make the layers of a module match the lock, copying from the same module in `trees`.
 
-    Raises InstallError for a layer that none of them has, and what publishing a layer raises.
+    Raises InstallError for a layer that none of them has, and errors of publishing a layer.
     """
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
 
@@ -183,12 +183,13 @@ def bring_layers(
             lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held,
         ):
             before, directory = live_layer(layers, module, name, key), held.path("layer")
-            with held.changing(f"cannot bring the layer {name} of {module}"):
+            with held.changing(f"cannot copy the layer {name} of {module}"):
                 source = next((layer for layer, tree in there if _copied(layer, tree, whole, directory)), None)
             if source is None:
                 raise InstallError(
-                    f"the layer {name} of {module} is not as the lock says, and no tree has it",
-                    "`--from PREFIX` names the tree where it was made; `sifmod sync` makes it of its own lock",
+                    f"the layer {name} of {module} does not match the lock, and no tree has the locked one",
+                    "name the tree that has it with `--from PREFIX`, or rebuild it from its own lock with `sifmod "
+                    "sync`",
                 )
             made = publish_layer(layers, source, directory, held)
             record_layer(layers, made, before, site.lock_lease, reporter)

@@ -1,4 +1,4 @@
-"""stack outdated: newer versions of what is installed."""
+"""stack outdated: newer versions of the installed modules."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class Newer(NamedTuple):
 
 
 class Outdated(NamedTuple):
-    """What is newer, and which servers could not be asked."""
+    """The newer versions, and the servers that could not be reached."""
 
     plan: Internal[StackPlan]
     newer: tuple[Newer, ...]
@@ -54,7 +54,7 @@ def outdated(file: Path, options: StackOptions) -> Outdated:
 
 
 def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:
-    """The image that its source names now, if it changed; a message if the server cannot be asked."""
+    """The current image of its source, if it changed; a message if the server cannot be reached."""
     image = installation.image
     if image is None or image.source.startswith("build:"):  # images built here have no server
         return None
@@ -65,7 +65,7 @@ def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:
             return None
         now = reference.kind.describe(reference, image.arch, fetch_settings(site.site))
     except SifmodError as error:
-        return f"{image.source} could not be asked: {error.message}"
+        return f"cannot query {image.source}: {error.message}"
     if was in (now.index, now.manifest):
         return None
     digest = now.index or now.manifest

@@ -40,7 +40,7 @@ def write_line(layout: Layout, stack: Stack, step: Step, line: Line) -> None:
         with open(descriptor, "a", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 (a descriptor)
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-                raise OSError(f"{path} is no regular file with one name")
+                raise OSError(f"{path} is not a regular file with a single link")
             file.write(f"{data}\n")
 
 
