@@ -1,7 +1,7 @@
-"""What a site's own scripts may call: twelve functions and the values that they give (docs/api.md).
+"""The API for a site's own scripts: twelve functions and the values that they return (docs/api.md).
 
-They print nothing, ask nothing, and end no process: what goes wrong is raised as a SifmodError, or is in what they give
-where the rest goes on. Settings are those of the command line; `where` is its --prefix and --site.
+They print nothing, ask nothing, and end no process: a failure is raised as a SifmodError, or is in the result if the
+rest continues. Settings are those of the command line; `where` is its --prefix and --site.
 """
 
 import os
@@ -68,7 +68,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Where:
-    """Which tree and which site: as the options of these names; None: as the variables and the settings say."""
+    """The tree and the site, like the options of these names; None: from the variables and the settings."""
 
     prefix: str | Path | None = None
     site: str | None = None
@@ -81,7 +81,7 @@ class Where:
         return in_full({name: text for name, text in texts.items() if text})
 
     def reporter(self, *words: object) -> Reporter:
-        """It answers no question: what would be asked is an error. The log has the words of the call."""
+        """It answers no question: a question is an error. The log has the arguments of the call."""
         return Reporter(self.say or _nothing, confirm=_nothing, command=f"sifmod.api.{' '.join(map(str, words))}")
 
 
@@ -100,7 +100,7 @@ def search(*words: str, where: Where = HERE) -> Answer:
 
 
 def plan(easyconfig: str, *, variant: str | None = None, where: Where = HERE) -> InstallPreview:
-    """What `install` would do with an easyconfig, by its path or its name. Changes nothing."""
+    """A preview of `install` for an easyconfig, by its path or its name. Changes nothing."""
     return Installer(where.given).preview(Target(easyconfig, variant))
 
 
@@ -132,7 +132,7 @@ def add_packages(
 
 
 def plan_stack(file: str | Path, *, locked: bool = False, where: Where = HERE) -> Preview:
-    """What `apply_stack` would do, and what it would fetch. Changes nothing."""
+    """A preview of `apply_stack` and its downloads. Changes nothing."""
     return preview_stack(Path(file), StackOptions(where.given, locked=locked))
 
 
@@ -145,25 +145,25 @@ def apply_stack(
     sanity_check: bool = True,
     where: Where = HERE,
 ) -> StackOutcome:
-    """Install what a stack names and is not there as it says. A module that fails is in the outcome. Idempotent."""
+    """Install the missing or different modules of a stack. Failed modules are in the outcome. Idempotent."""
     install = InstallOptions(asked=CommandLine(checked=sanity_check))
     run = StackRun(Path(file), StackOptions(where.given, install, locked, only, jobs))
     return applied(run, where.reporter("apply_stack", file), _nothing)
 
 
 def list_modules(pattern: str = "", *, where: Where = HERE) -> tuple[Listed, ...]:
-    """The installed modules whose names hold `pattern`, or match it where it has wildcards."""
+    """The installed modules whose names contain `pattern`, or match it if it has wildcards."""
     return listed(tree(load_site(where).prefix), pattern)
 
 
 def verify(module: str, *, where: Where = HERE) -> tuple[Finding, ...]:
-    """Hash the image, every file and the layers of a module again; () where all is as it was installed."""
+    """Hash the image, every file and the layers of a module again; () if all are unchanged since the install."""
     layout = tree(load_site(where).prefix)
     return findings(layout, installed(layout, resolve(module, live(layout))), found_layers((layout,), os.environ))
 
 
 def rollback(module: str, *, to: int | None = None, where: Where = HERE) -> Installation:
-    """Switch a module to the generation `to`, or to the one that was live before. What was live is held."""
+    """Switch a module to the generation `to`, or to the previous one. The current one is held."""
     return change_live(RollbackRequest(module, to), load_site(where), where.reporter("rollback", module)).installation
 
 
@@ -175,7 +175,7 @@ def uninstall(module: str, *, where: Where = HERE) -> Uninstalled:
 def collect_garbage(
     *, remove: bool = False, days: float = 14.0, rollbacks: bool = False, ask_jobs: bool = True, where: Where = HERE
 ) -> Garbage:
-    """What is used no more and is older than `days`, with `rollbacks` what a rollback goes back to; `remove` it.
+    """Unused files older than `days`, with `rollbacks` also generations for a rollback; `remove` them.
 
     Slurm is asked which jobs may use it, unless `ask_jobs` is false.
     """

@@ -22,5 +22,5 @@ def sha256_file(path: Path) -> str:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "no regular file", str(path))
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -88,7 +88,7 @@ class ConfigError(SifmodError):
 
 @dataclass(frozen=True)
 class Error:
-    """What went wrong, as `--json` prints it; the place is that of the first problem."""
+    """The error as `--json` prints it, with the position of the first problem."""
 
     error: Annotated[str, Described("the message, as standard error has it")]
     hint: OrNull[Hint]
@@ -121,7 +121,7 @@ class VariantError(SifmodError):
 class FetchError(SifmodError):
     """An image could not be fetched from any of its sources, pushed or exported.
 
-    `status` is the HTTP status with which a server answered; None where none did.
+    `status` is the HTTP status of a server's response; None without one.
     """
 
     exit_code = 10
@@ -203,11 +203,11 @@ class ModuleError(SifmodError):
 
 
 class ViewError(ModuleError):
-    """A view was given where a module with an image is needed."""
+    """The module is a view, but a module with an image is needed."""
 
     def __init__(self, module: object, modules: tuple[str, ...]) -> None:
         super().__init__(
-            f"{module} is a view and has no image of its own", f"name a module that it loads: {', '.join(modules)}"
+            f"{module} is a view without its own image", f"name a module that it loads: {', '.join(modules)}"
         )
 
 
@@ -218,18 +218,21 @@ class PermissionsError(SifmodError):
 
 
 class LinkInPrefixError(OSError):
-    """A symlink is where a directory of the prefix should be."""
+    """A directory of the prefix is a symlink."""
 
 
 def explained(error: OSError) -> SifmodError | None:
-    """What the operating system refused, with what to do about it; None where that cannot be said: a bug."""
+    """The error for an OSError, with advice; None if it is a bug."""
     place = f"{one_line(str(error.filename))}: " if error.filename else ""
     match meaning(error):
         case "denied":
             hint = "choose a place of your own with --prefix or SIFMOD_PREFIX"
             return PermissionsError(f"{place}{reason(error)}", hint)
         case "full":
-            hint = "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go"
+            hint = (
+                "free some space, or choose another disk with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what it "
+                "can remove"
+            )
             return InstallError(f"{place}{reason(error)}, nothing was published", hint)
         case "too many files":
             return InstallError(reason(error), FILE_LIMIT)

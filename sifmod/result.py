@@ -1,6 +1,6 @@
-"""A result: a frozen value that a command gives. Each field says what it means, so that `--json` and its schema follow.
+"""A result: a frozen value that a command returns. Each field has a description for `--json` and its schema.
 
-One name has one meaning and one type in every command. What is not known is null; a list is there though it is empty.
+One name has one meaning and one type in every command. Unknown values are null; an empty list is present.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 
 
 class Described:
-    """What is said of a value, and what it must be, as pydantic spells that (`ge`, `pattern`); without pydantic."""
+    """The description and limits of a value, with pydantic's names (`ge`, `pattern`), but without pydantic."""
 
     def __init__(self, description: str, **limits: object) -> None:
         """Described in a few words; the limits are those of a text or a number."""
@@ -30,13 +30,13 @@ class Described:
 
 @dataclass(frozen=True)
 class Named:
-    """What a field is called in JSON, where that is another name."""
+    """The name of a field in JSON, if it differs."""
 
     name: str
 
 
-INTERNAL, OR_NULL, IF_ANY = "not in JSON", "null where it is empty", "left out where it is None"
-BESIDE = "its fields stand beside the others; none where it is None"
+INTERNAL, OR_NULL, IF_ANY = "not in JSON", "null if it is empty", "omitted if it is None"
+BESIDE = "its fields are merged with the others; none if it is None"
 Value = TypeVar("Value")
 Internal = Annotated[Value, INTERNAL]
 OrNull = Annotated[Value, OR_NULL]
@@ -57,9 +57,9 @@ Day = Annotated[str, Described("day, as ISO 8601 has it", pattern=r"^\d{4}-\d\d-
 Arch = Annotated[str, Described("amd64, arm64, …")]
 Source = Annotated[str, Described("what it was made from, as a source of an easyconfig or a path")]
 Easyconfig = Annotated[str, Described("the path of an easyconfig, or the name that was typed")]
-Variant = Annotated[str, Described("of an easyconfig; null where it has none")]
+Variant = Annotated[str, Described("of an easyconfig; null without one")]
 Hint = Annotated[str, Described("the next step")]
-Notes = Annotated[tuple[str, ...], Described("what the user should know")]
+Notes = Annotated[tuple[str, ...], Described("notes for the user")]
 
 _TEXTS: Mapping[Any, Any] = {Path: PathText, date: Day}
 
@@ -76,7 +76,7 @@ def has_fields(kind: Any) -> bool:
 
 @cache
 def fields(kind: Any) -> Mapping[str, Any]:
-    """The type of each field that JSON has: those of the class, and then its properties that are described."""
+    """The type of each field in JSON: those of the class, and then its described properties."""
     found = {name: one for name, one in get_type_hints(kind, include_extras=True).items() if name != "IN_JSON"}
     for name, member in (one for base in reversed(kind.__mro__) for one in vars(base).items()):
         returned = member.fget.__annotations__.get("return") if isinstance(member, property) and member.fget else None
@@ -86,17 +86,17 @@ def fields(kind: Any) -> Mapping[str, Any]:
 
 
 def key_of(name: str, kind: Any) -> str:
-    """What a field of this name and type is called in JSON."""
+    """The JSON name of a field with this name and type."""
     return next((mark.name for mark in marks(kind) if isinstance(mark, Named)), name)
 
 
 def marks(kind: Any) -> tuple[object, ...]:
-    """What a type is annotated with."""
+    """The annotations of a type."""
     return getattr(kind, "__metadata__", ())
 
 
 def in_json(value: object) -> Any:
-    """A result, or several of them, as what JSON can say; anything else as it is."""
+    """A result, or several of them, as data for JSON; anything else is unchanged."""
     if not has_fields(value):
         return [in_json(one) for one in value] if isinstance(value, list | tuple) else value
     found: dict[str, Any] = {}
@@ -112,7 +112,7 @@ def in_json(value: object) -> Any:
 
 @cache
 def _converters(kind: Any) -> tuple[tuple[str, str, Callable[[Any], Any], tuple[object, ...]], ...]:
-    """For each field its key in JSON, what turns its value into that of JSON, and its marks."""
+    """For each field its key in JSON, the conversion of its value, and its marks."""
     return tuple((name, key_of(name, one), _converter(one), marks(one)) for name, one in fields(kind).items())
 
 

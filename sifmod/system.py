@@ -101,17 +101,17 @@ def subordinate_ids(file: str = "/etc/subuid") -> tuple[range, ...]:
 
 
 def not_own(place: Path) -> str:
-    """Why others could change what is in a directory; "" where this user alone may write. Raises OSError."""
+    """The reason why other users can change files in a directory; "" if only this user can. Raises OSError."""
     status = place.lstat()
     if not stat.S_ISDIR(status.st_mode):
-        return f"{place} is no directory"
+        return f"{place} is not a directory"
     if status.st_uid != os.geteuid():
         return f"{place} belongs to {user_name(status.st_uid)}"
-    return f"others may write {place}" if status.st_mode & 0o022 else ""
+    return f"other users can write {place}" if status.st_mode & 0o022 else ""
 
 
 def own_directory(place: Path) -> Path:
-    """A directory where this user alone may write, made where it is not there. Raises OSError where others may."""
+    """A directory where only this user may write, created if missing. Raises OSError if others may."""
     with suppress(FileExistsError):
         place.mkdir(0o700)
     if why := not_own(place):

@@ -9,19 +9,19 @@ from sifmod.errors import BUG, BUG_REPORT, SifmodError, explained, with_code
 
 Thing = TypeVar("Thing")
 Result = TypeVar("Result")
-_AGAIN = "; repeat the command to go on where it stopped"
+_AGAIN = "; repeat the command to continue where it stopped"
 
 
 @dataclass(frozen=True)
 class Done(Generic[Result]):
-    """What came of one of them."""
+    """The outcome of one item."""
 
     result: Result
 
 
 @dataclass(frozen=True)
 class Failed:
-    """What went wrong with one of them, and whether the others are to be left."""
+    """The failure of one item, and whether to skip the others."""
 
     error: SifmodError
     ends: bool = False
@@ -38,7 +38,7 @@ Ended = Done[Result] | Failed
 def run_batch(
     things: Sequence[Thing], do: Callable[[Thing], Result], *, fail_fast: bool = False
 ) -> Iterator[tuple[Thing, Ended[Result]]]:
-    """Do it with each, and give what became of it.
+    """Process each item, and yield its outcome.
 
     The first error ends the batch with `fail_fast`, an interruption always; the others are then given as not tried.
     """
@@ -55,7 +55,7 @@ def run_batch(
 
 
 def worst(ended: Sequence[Ended[Result]]) -> int:
-    """The exit code of a batch: the highest of those of its failures."""
+    """The exit code of a batch: the highest of its failures."""
     return max((one.error.exit_code for one in ended if isinstance(one, Failed)), default=0)
 
 

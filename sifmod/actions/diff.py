@@ -77,7 +77,7 @@ def _plain(word: str) -> str:
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that is not the same in both; null where it is not there."""
+    """One difference between both; null if missing on a side."""
 
     name: str
     old: str | None
@@ -104,9 +104,9 @@ class Difference:
     loaded_modules: Annotated[tuple[Change, ...], Described("that views load, by name, with their versions")]
     packages: tuple[PackageChange, ...]
     variables: Annotated[tuple[Change, ...], Described("that a load sets on the host")]
-    variables_inside: Annotated[tuple[Change, ...], Described("of the container; PATH: what comes in front of it")]
+    variables_inside: Annotated[tuple[Change, ...], Described("in the container; PATH: the prepended directories")]
     binds: Annotated[tuple[Change, ...], Described("by their targets")]
-    commands: Annotated[tuple[Change, ...], Described("and what they start")]
+    commands: Annotated[tuple[Change, ...], Described("and their command lines")]
     notes: Notes  # comparisons that were skipped, and why
 
 
@@ -174,7 +174,7 @@ def _sets(subject: Subject, notes: list[str]) -> Sets | None:
     paths = (file.path for file in installation.files if file.path.startswith(_PLACES))
     found = read_scripts(installation.root, (path for path in paths if path != "runscripts/README"))
     if found is None:
-        notes.append(f"{subject.name} has no launcher that can be read: variables and binds are not compared")
+        notes.append(f"{subject.name} has no readable launcher: skipped variables and binds")
     return found
 
 
@@ -184,7 +184,7 @@ def _of_view(view: Installation, notes: list[str]) -> Sets | None:
     try:
         plan, _ = planned(own)
     except (SifmodError, OSError) as error:
-        notes.append(f"{view.module}@{view.generation}: variables and binds are not compared: {error}")
+        notes.append(f"{view.module}@{view.generation}: skipped variables and binds: {error}")
         return None
     path = {"PATH": ":".join(plan.path)} if plan.path else {}
     binds = {bind.target: f"{bind} (optional)" if bind.optional else str(bind) for bind in plan.binds}
@@ -204,7 +204,7 @@ def _packages(before: Subject, after: Subject, notes: list[str]) -> tuple[Packag
         try:
             inventory = subject.inventory
         except ModuleError as error:
-            notes.append(f"{error.message}: packages are not compared")
+            notes.append(f"{error.message}: skipped packages")
             return ()
         notes += [f"{subject.name}: {note}" for note in inventory.notes]
         found.append(_versions(inventory.packages))

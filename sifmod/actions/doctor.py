@@ -35,7 +35,7 @@ _HANDED_ON = ("APPTAINER_BIND", "APPTAINER_BINDPATH")  # by the wrappers, to Sin
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that `doctor` looked at: what was found, and the next step where one is needed."""
+    """One check of `doctor`: the result, and the next step if one is needed."""
 
     subject: str
     status: Status
@@ -79,7 +79,7 @@ def _runtime(site: Site) -> Iterator[Finding]:
     program = ask(site.runtime_path)
     if program is None:
         missing = (
-            f"{site.runtime_path} is no program"
+            f"{site.runtime_path} is not a program"
             if site.runtime_path
             else "neither apptainer nor singularity is on PATH"
         )
@@ -92,17 +92,15 @@ def _runtime(site: Site) -> Iterator[Finding]:
     else:
         yield Finding("runtime", "ok", f"{told}; it starts a container")
     if program.unbound:
-        yield Finding("binds", "note", program.unbound, "ask the administrator to allow it")
+        yield Finding("binds", "note", program.unbound, "ask the administrator to enable it")
     for limit in limits(program):
         yield Finding("runtime", "note", f"{program.name} {limit.text}", limit.hint)
     if program.setuid and program.kernel_zstd is not True:
         known = (
-            "has no zstd for squashfs"
-            if program.kernel_zstd is False
-            else "does not say whether it has zstd for squashfs"
+            "has no zstd for squashfs" if program.kernel_zstd is False else "has unknown support for zstd in squashfs"
         )
-        hint = "sifmod converts images with gzip here, unless `compression` says otherwise"
-        yield Finding("kernel", "note", f"the kernel, which mounts images here, {known}", hint)
+        hint = "sifmod converts images with gzip here, unless `compression` is set"
+        yield Finding("kernel", "note", f"the kernel mounts images here, and {known}", hint)
 
 
 def _read(path: str) -> str:
@@ -124,9 +122,9 @@ def _user_namespaces() -> Iterator[Finding]:
     ]
     if closed:
         hint = "a runtime installed with its setuid starter works without them; else ask the administrator"
-        yield Finding("user namespaces", "note", f"not open to ordinary users ({', '.join(closed)})", hint)
+        yield Finding("user namespaces", "note", f"not available to ordinary users ({', '.join(closed)})", hint)
     else:
-        yield Finding("user namespaces", "ok", "open to ordinary users")
+        yield Finding("user namespaces", "ok", "available to ordinary users")
 
 
 def _builders(site: Site) -> Iterator[Finding]:
@@ -149,7 +147,7 @@ def _squashfs() -> Iterator[Finding]:
         yield Finding("mksquashfs", "missing", "not on PATH", hint)
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         yield Finding(
-            "/dev/fuse", "note", "not open to this user", "a runtime without setuid mounts images through FUSE"
+            "/dev/fuse", "note", "not accessible to this user", "a runtime without setuid mounts images through FUSE"
         )
 
 
@@ -163,7 +161,7 @@ def _accelerators(site: Site) -> Iterator[Finding]:
         version = _read("/sys/module/amdgpu/version")
         yield Finding("AMD GPUs", "ok", f"{len(render)} (amdgpu {version or 'version unknown'})")
     if not nvidia and not render:
-        yield Finding("GPUs", "note", "none on this node; on a login node that is usual")
+        yield Finding("GPUs", "note", "none on this node, as usual on a login node")
     yield Finding("accelerator", "ok", f"{site.accelerator} (site {site.name})")
 
 
@@ -171,9 +169,9 @@ def _home(environ: Mapping[str, str]) -> Iterator[Finding]:
     home = environ.get("HOME", "")
     if home.startswith("/") and (real := os.path.realpath(home)) != os.path.normpath(home):
         if Path(real).is_dir() and Path(real).stat().st_uid == os.geteuid():
-            yield Finding("home", "ok", f"{home} leads to {real}; containers of loaded modules and wrappers have both")
+            yield Finding("home", "ok", f"{home} links to {real}; containers see both paths")
         else:
-            yield Finding("home", "note", f"{home} leads to {real}, which is no directory of yours, and is not bound")
+            yield Finding("home", "note", f"{home} links to {real}, which is not your directory and is not bound")
 
 
 def _module_tool(environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -184,7 +182,7 @@ def _module_tool(environ: Mapping[str, str]) -> Iterator[Finding]:
             "module tool", "ok", f"Environment Modules ({environ.get('MODULESHOME', environ.get('MODULES_CMD'))})"
         )
     else:
-        hint = "log in again with Lmod or Environment Modules set up; the wrappers work without either"
+        hint = "set up Lmod or Environment Modules and log in again; the wrappers work without either"
         yield Finding("module tool", "missing", "`module` is not set up in this shell", hint)
 
 
@@ -203,7 +201,10 @@ def _modulefiles(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
                 yield Finding("modulefiles", "note", why, f"`{again}` adds it; {_BOTH}")
             elif syntax not in site.module_syntax:
                 yield Finding(
-                    "modulefiles", "note", f"{tool} is on this machine too, and does not see what you install", _BOTH
+                    "modulefiles",
+                    "note",
+                    f"{tool} is on this machine too, and will not see the modules that you install",
+                    _BOTH,
                 )
     except OSError as error:
         yield Finding("modulefiles", "note", f"{site.prefix} cannot be read: {error}")
@@ -223,10 +224,10 @@ def _space(site: Site) -> Iterator[Finding]:
     prefix = Path(site.prefix)
     place = next(folder for folder in (prefix, *prefix.parents) if folder.exists())
     free = shutil.disk_usage(place).free
-    chosen = "default, images over 2 GB are asked about" if site.prefix_is_default else "configured"
+    chosen = "default; sifmod asks before it fetches images over 2 GB" if site.prefix_is_default else "configured"
     text = f"{prefix} ({chosen}), {free / GB:.1f} GB free"
     if not os.access(place, os.W_OK):
-        yield Finding("prefix", "missing", f"{text}, not writable", "choose one of your own: export SIFMOD_PREFIX=DIR")
+        yield Finding("prefix", "missing", f"{text}, not writable", "choose your own: export SIFMOD_PREFIX=DIR")
     elif free < 10 * GB:
         yield Finding(
             "prefix", "note", text, "PyTorch images are 5 to 20 GB: export SIFMOD_PREFIX=DIR on a larger disk"
@@ -245,7 +246,7 @@ def _rooms(site: Site) -> Iterator[Finding]:
     if temporary := [room for room in found if room.kind == "temporary files"]:
         size = size_text(sum(room.size for room in temporary))
         what = f"{len(temporary)} directories of jobs and commands, such as {temporary[0].path}, take {size}"
-        yield Finding("temporary files", "note", what, "`sifmod gc` names each, with the command that frees it")
+        yield Finding("temporary files", "note", what, "`sifmod gc` lists them, with the commands that free them")
 
 
 def _stale_layers(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -258,12 +259,12 @@ def _stale_layers(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
         return
     if stale:
         size = size_text(sum(layer.size for layer in stale))
-        text = f"{len(stale)} layers for images that are not installed any more take {size}"
+        text = f"{len(stale)} layers for images that are no longer installed take {size}"
         yield Finding(
             "stale layers",
             "note",
             text,
-            "`sifmod layer list` names each, with the command that removes it; then `sifmod gc --yes --now`",
+            "`sifmod layer list` lists them, with the commands that remove them; then run `sifmod gc --yes --now`",
         )
 
 
@@ -278,7 +279,7 @@ def _sharing(site: Site) -> Iterator[Finding]:
         yield Finding("sharing", "missing", oddity)
     if not oddities:
         group = f", group {site.group}" if site.group else ""
-        yield Finding("sharing", "ok", f"`{site.sharing}`{group}: those whom {site.prefix} is for can reach it")
+        yield Finding("sharing", "ok", f"`{site.sharing}`{group}: its intended users can reach {site.prefix}")
 
 
 def _spellings(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -290,7 +291,7 @@ def _spellings(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
         if name.startswith(("SINGULARITY_", "SINGULARITYENV_")):
             twin = name.replace("SINGULARITY", "APPTAINER", 1)
             if twin in environ and environ[twin] != value:
-                hint = f"Apptainer uses {twin} and ignores the other: set both the same, or only one"
+                hint = f"Apptainer uses {twin} and ignores the other: set both to the same value, or only one"
                 yield Finding("environment", "note", f"{name} and {twin} are set differently", hint)
     if site.runtime_kind == "apptainer":
         return
@@ -303,7 +304,7 @@ def _spellings(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
 
 def diagnose_settings(environ: Mapping[str, str]) -> tuple[Finding, ...]:
     """A finding for each file that `sifmod check` rejects, with its problems, or one that all are valid."""
-    hint = "`install`, `show` and `check` of an easyconfig stop at it: mend it, or move it away"
+    hint = "`install`, `show` and `check` of an easyconfig stop at it: correct it, or move it away"
     found, looked_at = list[Finding](), 0
     for directory in settings_directories(environ):
         for name, kind in DIRECTORIES.items():

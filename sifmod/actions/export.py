@@ -45,7 +45,7 @@ def export(image: Path, form: Form, target: Path, site: Site, reporter: Reporter
     if form == "sandbox" and os.path.lexists(target):
         raise FetchError(
             f"{target} exists already; nothing was written",
-            "name another directory, or remove this one if you need nothing that was changed in it",
+            "name another directory, or remove this one if you do not need its changes",
         )
     with (
         site_umask(site),

@@ -42,10 +42,10 @@ def ask_home(what: str, site: Site, how_large: Callable[[], int | None], reporte
         return
     large = f"{size_text(size)} large" if size else "of unknown size (most are 2 to 20 GB)"
     about = f"{what} is {large} and would go to {site.prefix}, in your home directory"
-    choice = "choose a larger place with --prefix DIR or SIFMOD_PREFIX=DIR, or repeat the command with --yes"
-    agreed = reporter.confirm(about, f"Fetch it into {site.prefix} all the same?")
+    choice = "choose a larger disk with --prefix DIR or SIFMOD_PREFIX=DIR, or repeat the command with --yes"
+    agreed = reporter.confirm(about, f"Fetch it into {site.prefix} anyway?")
     if agreed is None:
-        raise OptionError(f"{about}, and there is no terminal to ask at; nothing was fetched", choice)
+        raise OptionError(f"{about}, and there is no terminal to ask on; nothing was fetched", choice)
     if not agreed:
         raise SifmodError("nothing was fetched, as you chose", choice)
 
@@ -62,7 +62,7 @@ def into_store(image: ImagePlan, runtime: Runtime, store: Store, reporter: Repor
     except ImageError:
         if settings.fresh or image.sha256 is None or not store.damaged(image.sha256):
             raise
-    reporter.say(f"the stored image {image.sha256[:12]}… is damaged, and is fetched again")
+    reporter.say(f"the stored image {image.sha256[:12]}… is damaged and is fetched again")
     return fetch_image(image, runtime, store, reporter.progress, settings)
 
 
@@ -81,7 +81,7 @@ class FetchOptions:
 
 @dataclass(frozen=True)
 class Conversion:
-    """What makes the same SIF again."""
+    """The inputs that make the same SIF again."""
 
     compression: str
     tools: tuple[tuple[str, str], ...]
@@ -100,7 +100,7 @@ class Promise:
 class FetchedImage(Artifact):
     """A verified SIF."""
 
-    promise: Annotated[Promise | None, Described("null for what was a SIF already")] = None
+    promise: Annotated[Promise | None, Described("null for an image that was a SIF already")] = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class FetchedReference:
 
 
 def with_promise(artifact: Artifact) -> FetchedImage:
-    """With what an easyconfig can promise of a conversion, for which all of the SIF is read."""
+    """Add the digests that an easyconfig can pin for a conversion, for which the whole SIF is read."""
     made, promise = artifact.origin, None
     if made.compression:
         conversion = Conversion(made.compression, made.tools, tree_digest(artifact.path))
@@ -123,7 +123,7 @@ def with_promise(artifact: Artifact) -> FetchedImage:
 def fetch(source: str, site: Site, options: FetchOptions, reporter: Reporter) -> Artifact:
     """The image of `source`, verified, in the store or at `options.output`; idempotent.
 
-    Raises FetchError, ImageError, NoSpaceError, RuntimeMissingError as `fetch_image` does, and what `ask_home` does.
+    Raises the errors of `fetch_image` and of `ask_home`.
     """
     reference = parse(source)
     if (path := reference.kind.local_sif(reference, site.image_dirs)) is not None:

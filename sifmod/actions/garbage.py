@@ -147,18 +147,18 @@ def _why_keep(layout: Layout, module: ModuleName, number: int, rules: Rules) -> 
     events = read_history(layout, module)
     installation = read_receipt(layout.generation(module, number))
     if installation is None:
-        return "it has no receipt that can be read"
+        return "its receipt is missing or cannot be read"
     retired = retired_since(layout, module)
     installed = live_number(layout, module) is not None and not retired
     if installed and not rollbacks and previous(events, numbers(layout, module)) == number:
-        return "`sifmod rollback` goes back to it"
+        return "`sifmod rollback` would restore it"
     if installed and number in held_since(events):
         return f"it is held, until `sifmod rollback --release {module}` releases it"
     since = min(filter(None, (superseded(events, number), retired)), default=None)
     if since is None and number not in {event.generation for event in events} and is_held(layout, str(module)):
-        return "a run makes it now"
+        return "another run is creating it"
     if since is None:
-        return "it is not known since when it is not in use"
+        return "it is not known when it went out of use"
     return _too_young(since, jobs, days) or _holds_others_files(layout, installation, retired is not None)
 
 
@@ -193,18 +193,18 @@ def _holds_others_files(layout: Layout, installation: Installation, retired: boo
         closed = not removable(Path(installation.root))
         Path(installation.root).lstat()  # files that another run removes meanwhile have no changes either
     except OSError as error:
-        return f"it cannot be looked through: {error}"
+        return f"it cannot be read: {error}"
     if closed:
-        return "another user's directories in it are closed to you"
+        return "it has directories of another user that you cannot read"
     if added:
-        return f"it holds files that sifmod did not put there: {', '.join(added[:5])}"
+        return f"it holds files that sifmod did not write: {', '.join(added[:5])}"
     if changed:
         return f"files in it were changed by hand: {', '.join(changed[:5])}"
     return ""
 
 
 def _users(layout: Layout, going: set[Path]) -> tuple[dict[str, list[str]], set[str]]:
-    """Who uses an image, by its digest: of the generations that stay, a live one by the module's name alone.
+    """The users of an image, by its digest: the generations that stay, live ones only by the module's name.
 
     And the images that the receipts of these name.
     """
@@ -227,7 +227,7 @@ def _used_images(layout: Layout, users: dict[str, list[str]]) -> Iterator[UsedIm
         if names := users.get(image.sha256):
             yield UsedImage(image.path, image.size, f"used by {some(names, _NAMED)}")
     for path in foreign_files(layout):
-        yield UsedImage(path, path.lstat().st_size, "sifmod did not put it there")
+        yield UsedImage(path, path.lstat().st_size, "sifmod did not store it")
 
 
 def _old_images(
@@ -238,7 +238,7 @@ def _old_images(
     unused = [image for image in entries(layout) if image.sha256 not in users]
     elsewhere = _used_elsewhere(layout, {image.sha256 for image in unused}, mark_days)
     for image in unused:
-        keep = "a run works with it now" if image.sha256 in busy else ""
+        keep = "another run is using it" if image.sha256 in busy else ""
         # removing the link of an installed module releases its image; any other may be for a later install
         if not keep and image.sha256 not in named:
             keep = _too_young(image.added, jobs, days)
@@ -252,7 +252,7 @@ def _used_elsewhere(layout: Layout, images: set[str], days: float) -> dict[str, 
         for sha256, stacks in locked_images(layout).items():
             why[sha256] = f"the lock of {some(stacks, _NAMED)} names it, until `sifmod stack lock --forget`"
     except OSError as error:
-        why |= dict.fromkeys(images, f"what locks name is not known: {error}")
+        why |= dict.fromkeys(images, f"the locks cannot be read: {error}")
     try:
         for sha256, marks in in_force(layout, images, days).items():
             if who := some([f"{mark.user} (seen {_date(mark.since)})" for mark in marks], _NAMED):
@@ -267,9 +267,9 @@ def _old_partials(layout: Layout, days: float) -> Iterator[OldPartial]:
         young = time.time() - partial.changed < days * _DAY
         keep = f"a fetch can resume it; written {_date(partial.changed)}, kept for {days:g} days" if young else ""
         if is_held(layout, lock_name(partial.key)):
-            keep = "a run works with it now"
+            keep = "another run is using it"
         if not keep and not os.access(partial.path, os.W_OK | os.X_OK):
-            keep = "it is another user's, and closed to others"
+            keep = "another user owns it and others cannot read it"
         yield OldPartial(partial, keep)
 
 

@@ -45,7 +45,7 @@ class Collected(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidate:
-    """What `gc` looks at."""
+    """The state that `gc` reads."""
 
     kind: Literal["generation", "image", "download", "layer", "remains of a run", "cache", "temporary files"]
     path: Path
@@ -59,14 +59,14 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """What it is, for people."""
+        """Its description."""
         if self.module:
             return f"{self.module} generation {self.generation}"
         return self.kind if self.size is None else f"{self.kind} {size_text(self.size)}"
 
 
 def candidates(plan: GcPlan, rooms: Iterable["Room"] = ()) -> list[Candidate]:
-    """What a gc looked at, before anything is removed, and what it leaves to commands of others."""
+    """The state before anything is removed, and files that other commands remove."""
     rows = [Candidate("generation", old.root, old.keep, None, old.module, old.number) for old in plan.generations]
     rows += [Candidate("image", old.image.path, old.keep, old.image.size) for old in plan.images]
     rows += [Candidate("download", old.partial.path, old.keep, old.partial.size) for old in plan.partials]
@@ -77,7 +77,7 @@ def candidates(plan: GcPlan, rooms: Iterable["Room"] = ()) -> list[Candidate]:
 
 
 def after(rows: Iterable[Candidate]) -> list[Candidate]:
-    """The same, and which of it is gone now."""
+    """The same, and the items that were removed."""
     return [replace(row, removed=not row.keep and not os.path.lexists(row.path)) for row in rows]
 
 
@@ -94,7 +94,7 @@ class GcRequest:
 
 
 class Garbage(NamedTuple):
-    """What can go, and what went."""
+    """The removable files, and those that were removed."""
 
     plan: GcPlan
     rooms: tuple["Room", ...] = ()
@@ -160,7 +160,7 @@ def apply_gc(tree: Tree, plan: GcPlan, reporter: Reporter) -> Collected:
     images = []
     if going:
         with tree.lock(GC, "the tree") as held:
-            with reported("cannot look what locks name"):
+            with reported("cannot read the locks"):
                 named = locked_images(layout)  # also by a lock that was written meanwhile
             for image in going:
                 if image.sha256 not in named and discard(layout, image, held, plan.mark_days):

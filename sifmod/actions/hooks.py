@@ -26,8 +26,8 @@ _STATE = {
     "after_install": "the module is as it was",
     "before_publish": "the module is as it was",
     "after_fetch": "the image stays in the store",
-    "after_publish": "the module is published all the same",
-    "after_retire": "the module is retired all the same",
+    "after_publish": "the module was published anyway",
+    "after_retire": "the module was retired anyway",
 }
 
 
@@ -136,7 +136,10 @@ def _run(hook: Hook, data: Mapping[str, object], say: Callable[[str], None] | No
     after = _STATE.get(hook.moment, "nothing was changed")
     name = f"the hook {hook.program} ({hook.moment})"
     if why := distrusted(hook):
-        hint = f"root or you must own it and {hook.said_in}, and the directories above; chmod go-w takes others' rights"
+        hint = (
+            f"root or you must own it, {hook.said_in}, and the directories above them, and others must not write "
+            "there: chmod go-w"
+        )
         raise HookError(f"{name} was not run: {why}; {after}", hint)
     with scratch_directory() as directory:
         file = directory / "data.json"
@@ -149,6 +152,6 @@ def _run(hook: Hook, data: Mapping[str, object], say: Callable[[str], None] | No
             say(f"{Path(hook.program).name}: {line}")
     if ended.code == 0:
         return
-    how = f"was not done after {hook.seconds} s" if ended.code == LATE else f"failed with exit code {ended.code}"
+    how = f"did not finish within {hook.seconds} s" if ended.code == LATE else f"failed with exit code {ended.code}"
     said = "".join(f"\n  {line}" for line in lines)
-    raise HookError(f"{name} {how}; {after}{said}", f"it is named in {hook.said_in}")
+    raise HookError(f"{name} {how}; {after}{said}", f"{hook.said_in} configures it")

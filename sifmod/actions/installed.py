@@ -1,4 +1,4 @@
-"""An Installed: an installation as commands show it, with absolute paths, without what only sifmod can use."""
+"""An Installed: an installation as commands show it, with absolute paths and without internal fields."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class Provenance(NamedTuple):
-    """What an installation was made from."""
+    """The inputs of an installation."""
 
     sifmod: Annotated[str, Described("version")]
     easyconfig: Easyconfig
@@ -23,8 +23,8 @@ class Provenance(NamedTuple):
     site: str
     accelerator: str
     mpi: Annotated[str, Described("which MPI, and how srun starts it; empty without one")]
-    facts: Annotated[Pairs, Described("what was found on the machine")]
-    options: Annotated[Pairs, Described("of the command line, those that decide what is installed")]
+    facts: Annotated[Pairs, Described("properties of the machine")]
+    options: Annotated[Pairs, Described("command-line options that decide the installation")]
     checked: Annotated[bool, Described("by the sanity check")]
     inputs: tuple[Input, ...]
 
@@ -53,14 +53,14 @@ class Installed:
     path: Annotated[PathText, Described("of the generation")]
     provenance: Provenance
     image: Annotated[ImageRecord | None, Described("null for a view")]
-    loads: Annotated[tuple[str, ...], Described("those that a view loads")]
+    loads: Annotated[tuple[str, ...], Described("modules that a view loads")]
     files: tuple[InstalledFile, ...]
     links: tuple[InstalledLink, ...]
     modulefiles: tuple[InstalledFile, ...]
 
 
 def installed_from(found: Installation) -> Installed:
-    """What its receipt says of the installation."""
+    """The installation's data from its receipt."""
     made, root = found.provenance, found.root
     provenance = Provenance(
         made.sifmod,

@@ -43,7 +43,7 @@ def inventory_of(layout: Layout, sha256: str) -> Inventory:
 
 
 def inventory_at(path: Path) -> Inventory:
-    """The packages of the SIF at `path`, in any store or none; raises what `inventory_of` raises."""
+    """The packages of the SIF at `path`, inside or outside of a store; raises the errors of `inventory_of`."""
     real = Path(os.path.realpath(path))
     with suppress(OptionError):  # the directory is not a prefix
         if re.fullmatch(r"/.+/images/sha256/[0-9a-f]{64}\.sif", str(real)):
@@ -58,8 +58,8 @@ def image_path(installation: Installation) -> Path:
     path = image_of(installation)
     if not path.is_file():
         raise ModuleError(
-            f"{installation.module}: its image {path} is gone, and cannot be looked into",
-            f"sifmod install {shell(installation.provenance.easyconfig)} brings it back",
+            f"{installation.module}: its image {path} is gone",
+            f"`sifmod install {shell(installation.provenance.easyconfig)}` fetches it again",
         )
     return path
 

@@ -60,7 +60,7 @@ def jobscript(installation: Installation, options: JobOptions, trees: tuple[Layo
     if options.bcast and not (job.inside or options.words):
         raise OptionError(
             f"the job of {job.module} runs the module's command {job.command}, which starts the module's own image",
-            "leave --bcast out; it serves what is started with $SIF",
+            "leave --bcast out; it only helps programs that are started with $SIF",
         )
     modules = installation.prefix / "modules"
     return job_script(job, options, shell(str(modules)))
@@ -87,7 +87,7 @@ def _check_lightning(installation: Installation, job: Job, trees: tuple[Layout, 
     with _files(installation) as (rootfs, environment):
         if not any(_LIGHTNING & one.packages.keys() for one in find_environments(rootfs, environment)):
             raise OptionError(
-                f"{job.module} has no lightning, neither in its image nor in a layer",
+                f"{job.module} has no lightning in its image or in a layer",
                 f"`sifmod add {words_for(installation, os.environ)} lightning` adds it",
             )
 
@@ -107,7 +107,7 @@ def _nccl_tests(installation: Installation, job: Job, options: JobOptions) -> Jo
     if mpi:
         return replace(options, words=f"{found} {_SIZES} -g 1", mpi=srun_mpi(installation))
     if options.nodes > 1:
-        raise OptionError(f"{found} of the image is built without MPI, and runs on one node only", "give --nodes 1")
+        raise OptionError(f"{found} in the image was built without MPI and runs on one node only", "give --nodes 1")
     return replace(options, words=f"{found} {_SIZES} -g {job.gpus or 1}", nodes=1, launchers=True)
 
 
@@ -115,7 +115,7 @@ def _check_runscript(job: Job, name: str) -> None:
     if name not in job.runscripts:
         raise OptionError(
             f"{job.module} has no runscript {name}",
-            f"put `runscripts+: [{name}]` into an easyconfig that `extends` the module's own, and install that",
+            f"install an easyconfig that `extends` the module's own with `runscripts+: [{name}]`",
         )
 
 

@@ -34,7 +34,7 @@ if [ ! -x {wrapper} ]; then
   echo {gone} >&2
   exit 127
 fi
-# Jupyter's and VS Code's connection files may lie where the container would not see them
+# Jupyter's and VS Code's connection files may be in directories that the container does not see
 for file; do :; done
 case $file in
   *[,:]*) ;;
@@ -51,7 +51,7 @@ KernelState = Literal["made", "unchanged", "removed"]
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of this user's Jupyter, and what was done to it."""
+    """A kernel of this user's Jupyter, and the action on it."""
 
     spec: Beside[Kernelspec]
     path: Path
@@ -65,7 +65,7 @@ class Lab:
     command: Internal[tuple[str, ...]]
     environment: Internal[Mapping[str, str]]
     module: ModuleName
-    layer: Annotated[OrNull[str], Described("null: the one that the module takes by itself")]
+    layer: Annotated[OrNull[str], Described("null: the module's default")]
     node: str
     port: int
     tunnel: Annotated[str, Described("to be typed on one's own computer")]
@@ -86,7 +86,9 @@ def install_kernel(installation: Installation, layer: str, kernels: Path, enviro
     start = _START.format(
         module=module,
         generations=shell(str(tree.generations(module))),
-        elsewhere=shell(f"{module} has a container of its own, and this Jupyter is in another one: start it outside"),
+        elsewhere=shell(
+            f"{module} needs its own container, and this Jupyter runs in another one: start Jupyter outside"
+        ),
         gone=shell(f"{module} is not here: {wrapper}; `{Kernelspec(module, layer).removal}` removes the kernel"),
         wrapper=shell(str(wrapper)),
         layer=f"export SIFMOD_LAYER={shell(layer)}" if layer else "unset SIFMOD_LAYER",
@@ -148,10 +150,12 @@ def _check(
     hint = next((line.hint for line in reversed(lines) if line.hint is not None), "")
     add = f"sifmod add {named} {package}{f' --layer {layer}' if layer else ''}"
     if layer and ended.code == NO_LAYER:
-        none = f"{module}: there is no layer {layer} of it"
-        raise ModuleError(none, f"`{add}` makes it; `sifmod layer list {named}` lists those that there are")
+        none = f"{module} has no layer {layer}"
+        raise ModuleError(none, f"`{add}` makes it; `sifmod layer list {named}` lists the existing ones")
     if f"No module named '{package}'" not in "".join(ended.lines[-1:]):
         raise ModuleError(f"{package} of {module} cannot be used: {' '.join(line.text for line in lines[-3:])}", hint)
     if layer == "":
-        raise ModuleError(f"the image of {module} has no {package}", "`unset SIFMOD_LAYER`: empty, it forbids layers")
+        raise ModuleError(
+            f"the image of {module} has no {package}", "run `unset SIFMOD_LAYER`: an empty value disables layers"
+        )
     raise ModuleError(f"neither the image of {module} nor its layer{f' {layer}' if layer else ''} has {package}", add)

@@ -45,12 +45,12 @@ def write_commands(directory: Path, commands: Iterable[str], layer: str) -> None
 
 
 def commands_of(layer: Layer) -> list[str]:
-    """The names of its commands, as its receipt says. Raises InstallError for a name that none may have."""
+    """The names of its commands, from its receipt. Raises InstallError for an invalid name."""
     found = sorted(path.removeprefix("bin/") for path, _ in layer.made if path.startswith("bin/"))
     if wrong := [name for name in found if not is_command(name)]:
         raise InstallError(
-            f"{wrong[0]!r} cannot be the name of a command of the layer {layer.name} of {layer.module}",
-            f"`sifmod layer sync {layer.module}` makes the layer again",
+            f"{wrong[0]!r} is not a valid command name in the layer {layer.name} of {layer.module}",
+            f"`sifmod layer sync {layer.module}` rebuilds the layer",
         )
     return found
 

@@ -239,17 +239,19 @@ def _check(layout: Layout, name: str, life: NameLife) -> None:
             raise OptionError(
                 f"{name}/{version} cannot be deprecated until {one.deprecated.until}, which is before"
                 f" {one.deprecated.since}",
-                "`--until` is the last day on which it loads; `sifmod retire` ends it now",
+                "`--until` is the last day on which it loads; `sifmod retire` retires it now",
             )
     if life.default is None:
         return
     module, one = ModuleName(name, life.default), life.of(life.default)
     if live_number(layout, module) is None:
-        raise ModuleError(f"{module} is not installed, so it cannot be the default", "`sifmod list` shows what is")
+        raise ModuleError(
+            f"{module} is not installed, so it cannot be the default", "`sifmod list` shows the installed modules"
+        )
     if one.hidden or one.retired:
         raise OptionError(
             f"{module} cannot be the default and {'retired' if one.retired else 'hidden'}",
-            f"`sifmod default` with another module of {name} first, or `sifmod default --none {name}`",
+            f"make another module of {name} the default first, or use `sifmod default --none {name}`",
         )
 
 
@@ -274,6 +276,6 @@ def differences(name: str, before: NameLife, after: NameLife) -> Iterator[tuple[
 
 def _tell(done: Written, reporter: Reporter) -> None:
     for kept in done.kept:
-        reporter.say(f"warning: {kept.path} was not written by sifmod, or was edited, and is kept; it lacks")
+        reporter.say(f"warning: {kept.path} was edited or not written by sifmod, so it was kept; it lacks")
         for line in commands(kept.text):
             reporter.say(f"  {line}")

@@ -12,7 +12,7 @@ from sifmod.tree.life import ModuleLife, NameLife, decided_names, read_life
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
 from sifmod.tree.state import missing
 
-_HELD = "what was rolled back from, and is not installed again unasked"
+_HELD = "generations that were rolled back and are not installed again by default"
 
 
 class HeldGeneration(NamedTuple):
@@ -41,13 +41,13 @@ class Listed(NamedTuple):
         return self.life.of_module(self.module.version)
 
     @property
-    def lacks(self) -> Annotated[tuple[Problem, ...], Named("problems"), Described("what it lacks to be usable")]:
+    def lacks(self) -> Annotated[tuple[Problem, ...], Named("problems"), Described("what is missing for its use")]:
         return tuple(Problem("", 0, 0, "", problem) for problem in self.problems)
 
     @property
     def shown(
         self,
-    ) -> Annotated[Installed | None, Named("installation"), Described("null where the receipt cannot be read")]:
+    ) -> Annotated[Installed | None, Named("installation"), Described("null if the receipt cannot be read")]:
         return installed_from(self.installation) if self.installation else None
 
 

@@ -141,7 +141,7 @@ def files_of(lock: Lock, robot_paths: tuple[Path, ...]) -> dict[str, Path]:
         places = {_SETTINGS: settings_directories(os.environ), _ROBOT: robot_paths}.get(f"{root}:", (lock.path.parent,))
         path = next((place / rest for place in places if (place / rest).is_file()), None)
         if path is None or sha256_file(path) != sha256:
-            raise InstallError(f"{name} is not as it was when {lock.path} was written", "write the lock anew")
+            raise InstallError(f"{name} changed after {lock.path} was written", "write the lock again")
         if rest.startswith("/"):
             raise InstallError(f"{rest} is neither beside the stack nor on the easyconfig path", "move it there")
         found[name] = path
@@ -157,11 +157,15 @@ def check_files(locked: LockedModule, plan: Plan, own: Iterable[File], differing
     now = {file.path: sha256_bytes(file.text.encode()) for file in files}
     wanted = {path: sha256 for path, sha256 in locked.files.items() if not path.startswith("share/modules/")}
     if names := sorted(name for name in {*now, *wanted} if now.get(name) != wanted.get(name)):
-        by = f"; sifmod {locked.sifmod} made them, and this is {__version__}" if locked.sifmod != __version__ else ""
-        inputs = f"; not as when the lock was written: {differing}" if differing else ""
+        by = (
+            f"; the lock is from sifmod {locked.sifmod}, and this is {__version__}"
+            if locked.sifmod != __version__
+            else ""
+        )
+        inputs = f"; changed since the lock was written: {differing}" if differing else ""
         raise InstallError(
-            f"{locked.module}: not what the lock says: {some(names, _SHOWN)} would be other files{by}{inputs}",
-            "this machine, or its settings, is another one than that of the lock",
+            f"{locked.module}: does not match the lock: {some(names, _SHOWN)} would differ{by}{inputs}",
+            "this machine or its settings differ from those of the lock",
         )
 
 
@@ -178,14 +182,14 @@ def check_image(locked: LockedModule, image: ImagePlan, stored: Iterable[StoredI
     made = next((one.origin for one in known if one.origin.manifest == origin.manifest), origin)
     wrong = ""
     if not image.build and source not in [reference.shown for reference in references(image)]:
-        wrong = f"no source of its image is {source}"
+        wrong = f"{source} is not a source of its image"
     elif given and (origin.index, origin.manifest) not in given:
         (index, manifest), gave = next(iter(given.items()))
         wrong = f"its image came from {gave}@{index or manifest}, not from {origin.index or origin.manifest}"
     elif (origin.layers, origin.compression) != (made.layers, made.compression):
-        wrong = "its image has other layers, or another compression"
+        wrong = "its image has different layers or a different compression"
     if wrong:
-        raise InstallError(f"{locked.module}: not what the lock says: {wrong}", "write the lock anew")
+        raise InstallError(f"{locked.module}: does not match the lock: {wrong}", "write the lock again")
 
 
 class WrittenLock(NamedTuple):
@@ -212,13 +216,13 @@ def read_lock(path: Path) -> Lock:
     try:
         fields = json.loads(read_bounded(path, "lock_size"))
         if fields["format"] != _FORMAT:
-            raise OptionError(f"{path} is of format {fields['format']}, and this sifmod reads {_FORMAT}")
+            raise OptionError(f"{path} has format {fields['format']}, and this sifmod reads format {_FORMAT}")
         modules = tuple(_module(row) for row in fields["modules"])
     except FileNotFoundError as error:
-        hint = "write it where the modules are installed: sifmod lock, or sifmod stack lock"
+        hint = "create it where the modules are installed: sifmod lock, or sifmod stack lock"
         raise OptionError(f"there is no lock {path}", hint) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise OptionError(f"{path} is no lock that can be read: {error}") from error
+        raise OptionError(f"{path} is not a readable lock: {error}") from error
     return Lock(path, {one.module: one for one in modules})
 
 
@@ -232,14 +236,14 @@ def _module(row: dict[str, Any]) -> LockedModule:
     texts += (*row["layers"].keys(), *row["layers"].values(), *row["contents"].values())
     texts += (*(commands or ()), *((mpi.question, mpi.told, mpi.used, *mpi.found) if mpi else ()))
     if not all(isinstance(text, str) for text in texts):
-        raise ValueError("a text that is none")
+        raise ValueError("expected a text")
     digests = (*row["inputs"].values(), *row["files"].values(), *((image["sha256"],) if image else ()))
     if not all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests):
-        raise ValueError("a digest that is none")
+        raise ValueError("expected a digest")
     if row["layers"].keys() != row["contents"].keys():
         raise ValueError("a layer without its contents")
     if type(row["generation"]) is not int:
-        raise ValueError("a number that is none")
+        raise ValueError("expected a number")
     locked = image and LockedImage(
         **{**image, "origin": from_fields(image["origin"])},
         commands=commands,

@@ -77,4 +77,4 @@ def changes(layout: Layout, names: Collection[str] = ()) -> Log:
 
 
 def _warn(why: str, reporter: Reporter) -> None:
-    reporter.warn_once("the log", f"the change is made, but it is not in the log: {why}")
+    reporter.warn_once("the log", f"the change was made but not logged: {why}")

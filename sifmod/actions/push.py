@@ -46,10 +46,10 @@ class PushOptions:
 
 @dataclass(frozen=True)
 class Pushed:
-    """What a registry has now."""
+    """The result of a push."""
 
     reference: Annotated[Source, Described("names just this image, by its digest")]
-    digest: Annotated[Digest, Described("of what the tag names: the manifest, or an index with it")]
+    digest: Annotated[Digest, Described("of the tag: the manifest, or an index with it")]
     manifest: Digest
     arch: Arch
     size: Annotated[int, Described("bytes of all its blobs", ge=0)]
@@ -86,8 +86,8 @@ def push(path: Path, target: str, site: Site, options: PushOptions, reporter: Re
     top = _index(repository, image, before, force=options.force) if options.add_to_index else image.manifest
     if before not in (None, top) and not (options.force or options.add_to_index):
         raise FetchError(
-            f"{place}:{tag} is another image: sha256:{sha256_bytes(before or b'')}",
-            "push under another tag; --force overwrites it, and --add-to-index puts both architectures behind one tag",
+            f"{place}:{tag} already names another image: sha256:{sha256_bytes(before or b'')}",
+            "use another tag, --force to overwrite it, or --add-to-index to have both architectures under one tag",
         )
     size, sent, done = sum(blob.descriptor.size for blob in image.blobs), 0, 0
     for blob in image.blobs if before != top else ():
@@ -110,7 +110,7 @@ def _target(text: str) -> Reference:
     reference = parse_source(text)
     if reference.kind.location != "repository" or reference.digest:
         raise OptionError(
-            f"{reference.shown} is no place to push to",
+            f"{reference.shown} is not a valid push target",
             "expected docker://REGISTRY/REPOSITORY:TAG for an OCI image, or oras://… for the SIF itself",
         )
     return reference
@@ -144,8 +144,8 @@ def _oci(path: Path, repository: Repository, site: Site, progress: Progress) -> 
         manifest = registry.manifest()
         config = registry.config(manifest)
     except FetchError as error:
-        error.message = f"the image was made from {lineage.source.shown}, whose layers are not there: {error.message}"
-        error.hint = f"{error.hint}; a copy of the SIF by its path is pushed as one layer"
+        error.message = f"the image was made from {lineage.source.shown}, whose layers are missing: {error.message}"
+        error.hint = f"{error.hint}; to push it as one layer, give a copy of the SIF by its path"
         raise
     mount = place.repository if place.host == repository.place.host and place != repository.place else ""
     wanted = {one.digest: one for one in (*manifest.layers, manifest.config)}
@@ -188,7 +188,7 @@ def _lineage(path: Path) -> _Lineage:
     for _ in range(_MOST_BASES):
         known = read_stored(layout, sha256)
         if known is None or not has_its_size(known):
-            note = f"its base sha256:{sha256} is not in the store any more, so all of it is one layer"
+            note = f"its base sha256:{sha256} is no longer in the store, so everything goes into one layer"
             return _Lineage(path, None, "" if sha256 == path.stem else note)
         if given := next((one for one in known.given if one.source.startswith("docker://")), None):
             return _Lineage(known.path.resolve(), parse_source(f"{given.source}@{given.manifest}"))
@@ -222,8 +222,8 @@ def _index(repository: Repository, image: _Image, before: bytes | None, *, force
         arch, variant = _platform(repository, found)
         if not arch:
             raise FetchError(
-                f"what {repository.place} has under this tag does not say for which architecture it is",
-                "push under another tag",
+                f"the image that {repository.place} has under this tag does not state its architecture",
+                "use another tag",
             )
         content["manifests"] = [_entry(found.raw, arch, variant)]
     new = _entry(image.manifest, image.arch, image.variant)
@@ -235,8 +235,9 @@ def _index(repository: Repository, image: _Image, before: bytes | None, *, force
     others = [one for one in alike if one.digest != new["digest"]]
     if others and not force:
         raise FetchError(
-            f"{repository.place} has another image for {others[0].platform} under this tag: {others[0].digest}",
-            "push under another tag, or overwrite it with --force",
+            f"{repository.place} already has a different image for {others[0].platform} under this tag: "
+            f"{others[0].digest}",
+            "use another tag, or --force to overwrite it",
         )
     kept = [raw for raw, one in zip(content["manifests"], listed, strict=True) if one not in alike]
     return json.dumps({**content, "manifests": [*kept, new]}, separators=(",", ":")).encode()

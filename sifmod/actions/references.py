@@ -29,12 +29,11 @@ def referring(layout: Layout, module: ModuleName, image: Path | None, reporter: 
         mark, new = leave(store, sha256, layout.prefix)
     except OSError as error:
         reporter.say(
-            f"warning: {module} uses {image}, which {prefix} keeps only while a module there uses it:"
-            f" `sifmod gc` there removes it then, for no mark can be left ({reason(error)}); --link copy keeps one for"
-            f" {module}"
+            f"warning: {module} uses {image}, which {prefix} only keeps while a module there uses it: `sifmod gc` "
+            f"there removes it then, for no mark can be left ({reason(error)}); --link copy keeps one for {module}"
         )
     else:
-        reporter.say(f"{module} uses {image}, and nothing is copied; a mark there keeps it for {module}")
+        reporter.say(f"{module} uses {image} without a copy; a mark there keeps the image")
     try:
         if not image.is_file():
             raise FetchError(f"{image} was removed by a gc meanwhile", "repeat the command")

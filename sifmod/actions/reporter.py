@@ -25,7 +25,7 @@ class Reporter:
         return lambda who: self.say(f"waiting for {what}, which {who} is working on")
 
     def tree(self, site: Site) -> Tree:
-        """The tree of the site, in which locks are waited for as this says."""
+        """The tree of the site, which reports waits for locks here."""
         return Tree(Layout(site.prefix), site.lock_lease, self.waiting)
 
     def warn_once(self, about: str, text: str) -> None:

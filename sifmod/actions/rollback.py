@@ -110,7 +110,7 @@ def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
     number = _number(layout, module, to)
     installation = read_receipt(layout.generation(module, number))
     if installation is None:
-        raise InstallError(f"generation {number} of {module} has no receipt that can be read; nothing was changed")
+        raise InstallError(f"generation {number} of {module} has no readable receipt; nothing was changed")
     renew(layout, installation)  # before checking the image, which a gc of its store may be removing
     try:
         _check_complete(installation)
@@ -130,5 +130,5 @@ def _check_complete(installation: Installation) -> None:
         raise InstallError(
             f"generation {installation.generation} of {installation.module} is no longer complete:"
             f" {', '.join(lacking)} is missing; nothing was changed",
-            f"`sifmod install {installation.provenance.easyconfig}` makes a new generation",
+            f"`sifmod install {installation.provenance.easyconfig}` creates a new generation",
         )

@@ -24,7 +24,7 @@ _TEMPORARY = ("sifmod-{uid}-*", "sifmod-scratch-*", "sifmod-test-*", "sifmod-gpg
 
 @dataclass(frozen=True)
 class Room:
-    """Something that takes disk space. `why` says what it is, `command` frees it."""
+    """Files that take disk space. `why` describes them, `command` frees the space."""
 
     kind: Literal["cache", "temporary files"]
     name: str
@@ -57,10 +57,10 @@ def _caches(end: float) -> Iterator[Room]:
 
     if (uv := uv_cache()).is_dir():
         program = "uv" if shutil.which("uv") else shell(find_uv_bin())
-        why = "what uv has downloaded, for `sifmod add` and for itself, and would download again"
+        why = "downloads of uv, also for `sifmod add`, that it would repeat"
         yield _cache("uv's cache", uv, end, why, f"{program} cache clean --cache-dir {shell(str(uv))}")
     if _is_own(own := bytecode_place()):
-        why = "what `sifmod add` has compiled, and would compile again"
+        why = "compiled files of `sifmod add`, that it would compile again"
         yield _cache("bytecode", own, end, why, f"rm -r {shell(str(own))}")
 
 
@@ -73,7 +73,7 @@ def _temporary(site: Site, end: float) -> Iterator[Room]:
                 size, newest, whole = _counted(path, end)
                 why = f"not changed for {DAYS:g} days"
                 if not whole or time.time() - newest < DAYS * _DAY:
-                    why = f"changed within {DAYS:g} days; for when no job or command of yours uses it"
+                    why = f"changed within {DAYS:g} days; remove it when no job or command of yours uses it"
                 yield Room("temporary files", path.name, path, size, whole, why, f"rm -r {shell(str(path))}")
 
 

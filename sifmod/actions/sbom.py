@@ -52,7 +52,7 @@ _LATEST = 253402300799  # seconds since 1970: the year 9999
 class Sbom:
     """A software bill of materials."""
 
-    module: Annotated[ModuleName | None, Described("null for an image by itself")]
+    module: Annotated[ModuleName | None, Described("null for an image without a module")]
     generation: Number | None
     sha256: Annotated[OrNull[Sha256], Described("of the image; null for a view")]
     format: Format
@@ -159,7 +159,7 @@ def _loaded(view: Installation, modules: Mapping[ModuleName, Layout], notes: lis
         name = wanted.popleft()
         there = sorted(module for module in modules if meant(name, str(module)))
         if not there:
-            notes.append(f"{name}, which {view.module} loads, is in no tree here")
+            notes.append(f"{name}, which {view.module} loads, is not installed here")
             continue
         default = (one for one in there if one.version == read_life(modules[one], one.name).default)
         module = there[0] if str(there[0]) == name else next(default, there[-1])
@@ -186,7 +186,7 @@ def _view(view: Installation) -> Component:
 
 def _when(epoch: str, created: str) -> datetime:
     if epoch and not (epoch.isdecimal() and int(epoch) <= _LATEST):
-        raise OptionError(f"SOURCE_DATE_EPOCH={epoch} is no number of seconds since 1970", "unset it")
+        raise OptionError(f"SOURCE_DATE_EPOCH={epoch} is not a number of seconds since 1970", "unset it")
     if epoch:
         return datetime.fromtimestamp(int(epoch), UTC)
     return datetime.fromisoformat(created) if created else datetime.fromtimestamp(0, UTC)

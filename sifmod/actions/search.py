@@ -38,7 +38,7 @@ def find_all(
 ) -> tuple[Found, ...]:
     """Every easyconfig on the easyconfig path; `load_site` is called if one is not in the index.
 
-    Raises what `load_site` raises.
+    Raises the errors of `load_site`.
     """
     index = read_index(robot_paths, environ)
     return tuple(
@@ -133,12 +133,12 @@ def ask(everything: Sequence[Found], words: Iterable[str]) -> Answer:
     versions = " and ".join(term.version for term in terms if term.version)
     typed = " and ".join(str(term) if term.word else f"the version {term}" for term in terms if term.version)
     looser: tuple[tuple[Literal["module", "anything"], str], ...] = (
-        ("module", f"are of version {versions}"),
-        ("anything", f"have {versions} as another version"),
+        ("module", f"have version {versions}"),
+        ("anything", f"have a package of version {versions}"),
     )
     for of, have in looser:
         if found := _answering(everything, tuple(replace(term, of=of) if term.version else term for term in terms)):
-            return Answer(found, f"no module has {typed} as typed; these {have}")
+            return Answer(found, f"no module matches {typed} exactly; these {have}")
     return Answer((), hint=_nearest(everything, terms))
 
 
@@ -242,8 +242,8 @@ def _nearest(everything: Iterable[Found], terms: tuple[Term, ...]) -> str:
         if left and len(terms) > 1
     ]
     if any(_EXPRESSION.search(term.word) for term in terms):
-        return "a word is no regular expression: `*` is any letters of a whole name, and `?` one, as in `*torch*`"
-    return ", ".join(counts) or "`sifmod search` lists what there is"
+        return "regular expressions do not work here: use `*` and `?` to match a whole name, as in `*torch*`"
+    return ", ".join(counts) or "`sifmod search` lists all modules"
 
 
 def _spelled_like(word: str, modules: Iterable[Offered]) -> list[str]:

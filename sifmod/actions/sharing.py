@@ -28,7 +28,7 @@ class Wrong(NamedTuple):
     path: PathText
     expected: str
     found: str
-    owner: Annotated[str, Described("who can repair it; root can too")]
+    owner: Annotated[str, Described("the user who can correct it, besides root")]
     repaired: Annotated[bool, Described("by this run")]
 
 
@@ -51,14 +51,14 @@ def oddities(site: Site) -> Iterator[str]:
     if site.prefix.is_dir() and not wanted.fits(status := site.prefix.stat()):
         expected = _shown(wanted.mode(status.st_mode) | stat.S_IFDIR, wanted.gid)
         yield (
-            f"{site.prefix} is {_shown(status.st_mode, status.st_gid)}, and `sharing: {site.sharing}` wants {expected}:"
-            " `sifmod verify --repair-modes` makes it so"
+            f"{site.prefix} is {_shown(status.st_mode, status.st_gid)}, and `sharing: {site.sharing}` needs "
+            f"{expected}: `sifmod verify --repair-modes` corrects it"
         )
     readers = f"the group {site.group}" if site.sharing == "group" else "everybody"
     for directory, change in _closed(site.prefix, None if site.sharing == "site" else wanted.gid):
         yield (
-            f"{readers} cannot reach {site.prefix}, for {directory} is closed: its owner opens it with"
-            f" `chmod {change} {shell(str(directory))}`"
+            f"{readers} cannot reach {site.prefix}, because they cannot enter {directory}: its owner can run `chmod "
+            f"{change} {shell(str(directory))}`"
         )
 
 
@@ -70,12 +70,12 @@ def closed(site: Site) -> Iterator[str]:
     layout = Layout(site.prefix)
     if (wanted := rights(site)) is None or not layout.prefix.is_dir():
         return
-    with reported(f"cannot look through {layout.prefix}"):
+    with reported(f"cannot read {layout.prefix}"):
         found = [other.path for other in others(layout, wanted) if not wanted.lets_in(other.found)]
     if found:
         yield (
-            f"{some([*map(str, found)], _NAMED)}: closed to users whom `sharing: {site.sharing}` lets in:"
-            " `sifmod verify --repair-modes` opens what is yours, and as root all"
+            f"{some([*map(str, found)], _NAMED)}: not readable for users that `sharing: {site.sharing}` lets in: "
+            "`sifmod verify --repair-modes` corrects your own files, and as root all files"
         )
 
 
@@ -88,12 +88,12 @@ def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[Wrong, ...]:
     layout, wanted = Layout(site.prefix), rights(site)
     if wanted is None:
         raise OptionError(
-            f"the site {site.name} does not say for whom {site.prefix} is",
+            f"the site {site.name} does not set `sharing` for {site.prefix}",
             "set `sharing: group` or `sharing: site` in its file or in /etc/sifmod.d",
         )
     if repair and layout.prefix.is_dir():
         make_marks(site)
-    with reported(f"cannot look through {layout.prefix}"):
+    with reported(f"cannot read {layout.prefix}"):
         found = tuple(others(layout, wanted)) if layout.prefix.is_dir() else ()
     return tuple(_wrong(layout, wanted, other, reporter, repair=repair) for other in found)
 
@@ -105,7 +105,7 @@ def _wrong(layout: Layout, wanted: Rights, other: Other, reporter: Reporter, *, 
             give(layout, wanted, other)
             repaired = True
         except OSError as error:
-            reporter.say(f"{other.path}: {error.strerror}; its owner {owner} or root can repair it")
+            reporter.say(f"{other.path}: {error.strerror}; only its owner {owner} or root can correct it")
     kind = stat.S_IFMT(status.st_mode)
     gid = status.st_gid if wanted.gid is None else wanted.gid
     expected = _shown(wanted.mode(status.st_mode) | kind, gid)

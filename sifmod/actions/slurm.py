@@ -15,7 +15,7 @@ from sifmod.image.child import Ended, run_child
 SIFMOD = (sys.executable, "-P", "-c", "import sys, sifmod_command; sys.exit(sifmod_command.main())")
 LAG = 15.0  # seconds until another node's file may be visible here
 _NOT_SET_UP = "Could not establish a configuration source"  # the message of all Slurm commands
-_ELSEWHERE = "type it where jobs are submitted"
+_ELSEWHERE = "run it where jobs are submitted"
 _OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"}
 _OVER |= {"PREEMPTED", "REVOKED", "TIMEOUT"}
 
@@ -72,7 +72,7 @@ def submit(*words: str) -> str:
         if _NOT_SET_UP in message:
             raise OptionError(f"Slurm is not set up here: {message}", _ELSEWHERE)
         raise OptionError(
-            f"sbatch refuses the job: {message}", "an account and a partition, or SBATCH_ variables, say more"
+            f"sbatch rejected the job: {message}", "try giving an account and a partition, or SBATCH_ variables"
         )
     return number
 
@@ -109,7 +109,7 @@ def accounted(jobs: Sequence[str]) -> dict[str, State]:
 
 def _slurm(name: str, *words: str) -> Ended:
     if (program := which(name)) is None:
-        raise OptionError(f"--job needs Slurm, and there is no {name} here", _ELSEWHERE)
+        raise OptionError(f"--job needs Slurm, and {name} was not found", _ELSEWHERE)
     return run_child((program, *words), cwd=Path.cwd(), env=os.environ, kept=1 << 22)
 
 
@@ -157,7 +157,7 @@ def _read(output: str) -> Jobs:
         # squeue prints local time without a zone.
         times = [datetime.fromisoformat(line.strip()).timestamp() for line in output.splitlines() if line.strip()]
     except ValueError as error:
-        return Jobs(None, f"squeue printed a time that cannot be read: {error}")
+        return Jobs(None, f"squeue printed an invalid time: {error}")
     return Jobs(min(times, default=None))
 
 

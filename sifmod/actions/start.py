@@ -1,4 +1,4 @@
-"""What a use case starts from: the site in force, the tree in its prefix, and the module that a name means."""
+"""The start of a use case: the current site, the tree in its prefix, and the module of a name."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -29,9 +29,9 @@ def site_in_force(given: Mapping[str, str]) -> "LoadedSite":
 
 
 def tree(prefix: Path, *, named: bool = False) -> Layout:
-    """The tree of a prefix. Raises OptionError where a file is in its place or in its way.
+    """The tree of a prefix. Raises OptionError if a file is in its place or in its way.
 
-    Raises PermissionsError where this user may not read it, unless it is only `named`.
+    Raises PermissionsError if this user may not read it, unless it is only `named`.
     """
     in_the_way = next((place for place in (prefix, *prefix.parents) if place.exists()), prefix)
     if in_the_way.exists() and not in_the_way.is_dir():
@@ -69,7 +69,7 @@ def installed(layout: Layout, module: ModuleName) -> "Installation":
     if installation is None:
         raise ModuleError(
             f"the receipt of {module}, {root / RECEIPT}, is missing or cannot be read",
-            "`sifmod install --rebuild` with its easyconfig makes a new generation",
+            "`sifmod install --rebuild` with its easyconfig creates a new generation",
         )
     return installation
 
@@ -77,8 +77,8 @@ def installed(layout: Layout, module: ModuleName) -> "Installation":
 def resolve(name: str, known: Iterable[ModuleName], look: str = "`sifmod list` shows what is installed") -> ModuleName:
     """The module called `name`: in full (`PyTorch/2.2.0-…`), or any beginning that only one module has.
 
-    The spelling of an easyconfig's file (`PyTorch-2.2.0-….yaml`) is understood too. Raises ModuleError,
-    whose hint is `look` where nothing is like it.
+    The spelling of an easyconfig's file (`PyTorch-2.2.0-….yaml`) is understood too. Raises ModuleError, whose hint is
+    `look` if there are no similar names.
     """
     modules = sorted(known)
     wanted = name.removesuffix(".yaml")

@@ -47,7 +47,7 @@ class Subject:
 
     @property
     def inventory(self) -> Inventory:
-        """The packages of the image; raises what `inventory_at` raises, and ModuleError if it is gone."""
+        """The packages of the image; raises the errors of `inventory_at`, and ModuleError if it is gone."""
         return inventory_at(self.path)
 
 
@@ -99,7 +99,8 @@ def of_image(layout: Layout, text: str) -> Subject:
         return _stored(text, [one for one in entries(layout) if _gave(one, source, digest)])
     if path is None:
         raise ModuleError(
-            f"the store does not know which image {shown(text)} gave", "name the image by its digest, or by its path"
+            f"the store does not know which image was fetched from {shown(text)}",
+            "name the image by its digest or path",
         )
     digest = stored_digest(path, layout.prefix)
     known = read_stored(layout, digest) if digest else None
@@ -115,8 +116,8 @@ def _stored(text: str, found: list[StoredImage]) -> Subject:
         return _subject(found[0])
     if found:
         listed = "\n".join(f"  {image.sha256}" for image in found)
-        raise ModuleError(f"`{shown(text)}` can be any of these images\n{listed}", "name one by its digest")
-    raise ModuleError(f"no image of the store is {shown(text)}", "`sifmod fetch REFERENCE` brings one")
+        raise ModuleError(f"`{shown(text)}` matches several images\n{listed}", "name one by its digest")
+    raise ModuleError(f"the store has no image {shown(text)}", "`sifmod fetch REFERENCE` fetches one")
 
 
 def _subject(image: StoredImage) -> Subject:

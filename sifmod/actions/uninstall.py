@@ -32,9 +32,9 @@ class Uninstalled(NamedTuple):
 
     module: ModuleName
     generation: Annotated[Number | None, Described("that was live; null: it was uninstalled before")]
-    user_software: Annotated[PathText | None, Described("what the user added, which stays")]
+    user_software: Annotated[PathText | None, Described("the user's own files, which stay")]
     user_layers: Annotated[PathText | None, Described("packages that the user added, which stay")]
-    default: Annotated[bool, Described("whether it was what its name alone loads")]
+    default: Annotated[bool, Described("whether it was the default for its name")]
     views: Annotated[tuple[ModuleName, ...], Described("modules that load it, and can be loaded no more")]
     kernels: Annotated[tuple[str, ...], Described("commands that remove the user's kernels of it from Jupyter")]
 
@@ -56,13 +56,15 @@ class UninstallRequest:
 
 
 class Uninstalls(NamedTuple):
-    """What `uninstall` did."""
+    """The result of `uninstall`."""
 
     uninstalled: tuple[Uninstalled | NotUninstalled, ...]
     freed: Internal[Garbage | None]  # None: nothing was to be freed
 
     @property
-    def purged(self) -> Annotated[tuple[Candidate, ...], Described("with --purge: what was looked at to free space")]:
+    def purged(
+        self,
+    ) -> Annotated[tuple[Candidate, ...], Described("with --purge: the files that were considered for removal")]:
         return tuple(self.freed.rows) if self.freed else ()
 
 
@@ -153,7 +155,7 @@ def _purge(
         collected = apply_gc(tree, plan, reporter)
     except InstallError as error:  # a second purge does not know a module that only has an image left
         raise type(error)(
-            error.message, f"`sifmod gc --now` frees what is left{error.hint and f'; {error.hint}'}"
+            error.message, f"`sifmod gc --now` frees the rest{error.hint and f'; {error.hint}'}"
         ) from error
     with suppress(SifmodError, OSError):  # files that could not be removed; a second purge would not reach this
         tidy(tree)

@@ -26,7 +26,7 @@ Kind = Literal["missing", "changed", "unreadable", "added", "released"]
 
 
 class Finding(NamedTuple):
-    """One thing that is not as the receipt says."""
+    """One difference from the receipt."""
 
     kind: Annotated[Kind, Described("added and released are the user's doing, and no fault")]
     path: PathText
@@ -166,7 +166,14 @@ def _inventory(layout: Layout, sha256: str) -> list[Finding]:
     kept = kept_inventory(layout, sha256)
     if kept is None or not (found := read_inventory(layout.image(sha256))).complete or found == kept:
         return []  # an unreadable one is made again on demand
-    return [Finding("changed", str(path), "the packages in the image", "others; it is made again once it is removed")]
+    return [
+        Finding(
+            "changed",
+            str(path),
+            "the packages in the image",
+            "different packages; remove the file to have it made again",
+        )
+    ]
 
 
 def _image(root: str, image: ImageRecord) -> list[Finding]:
@@ -181,7 +188,7 @@ def _image(root: str, image: ImageRecord) -> list[Finding]:
             return [Finding("changed", image.path, f"{image.size} bytes", f"{size} bytes")]
         found = f"sha256:{sha256_file(link)}"
     except FileNotFoundError:
-        gone = "nothing: its store has removed it, and an `install` of the easyconfig fetches it again"
+        gone = "nothing: its store removed it; `install` of the easyconfig fetches it again"
         return [Finding("missing", image.path, expected, gone if image.link == "reference" else "nothing")]
     except OSError as error:
         return [Finding("unreadable", image.path, expected, os.strerror(error.errno or 0))]
@@ -221,14 +228,14 @@ def check_image(module: str | None, path: Path, keys: tuple[Path, ...]) -> Signe
     key file.
     """
     if missing := next((key for key in keys if not key.is_file()), None):
-        raise OptionError(f"there is no file {missing} with public keys")
+        raise OptionError(f"there is no public key file {missing}")
     try:
         info = read_sif(path)
         if not keys and (claimed := signatures(path, info)):
             raise OptionError(
-                f"{path} says that it is signed by {', '.join(one.fingerprint or 'an unnamed key' for one in claimed)};"
-                " no public key is known that this could be checked with",
-                "name a file with one: --keys FILE, or signatures: {keys: [FILE]} in the site file",
+                f"{path} claims to be signed by {', '.join(one.fingerprint or 'an unnamed key' for one in claimed)}; "
+                "no public key is available to check that",
+                "give a key file: --keys FILE, or signatures: {keys: [FILE]} in the site file",
             )
         signers = check(path, info, keys)
     except (FetchError, PermissionsError) as error:  # including SignatureError

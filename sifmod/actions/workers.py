@@ -188,8 +188,8 @@ def _done(do: Do, task: int, connection: Connection) -> Finished:
 def _died(process: ForkProcess) -> SifmodError:
     process.join()
     number = -(process.exitcode or 0)
-    why = f"by signal {signal.Signals(number).name}" if number > 0 else "before it was done"
-    return SifmodError(f"its process was ended {why}", "repeat the command to go on where it stopped")
+    why = f"by signal {signal.Signals(number).name}" if number > 0 else "before it finished"
+    return SifmodError(f"its process was ended {why}", "repeat the command to continue")
 
 
 def _end(workers: dict[Connection, ForkProcess]) -> list[Event]:

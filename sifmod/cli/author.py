@@ -63,7 +63,7 @@ def check_command(given: CheckOptions) -> int:
 
 @dataclass(frozen=True)
 class Found:
-    """What `check` says of a file: as a result, in lines about it, and in lines about the files that it uses."""
+    """The output of `check` for a file: a result, lines about it, and lines about the files that it uses."""
 
     result: "CheckedFile"
     lines: Words
@@ -78,8 +78,8 @@ def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
     path = Path(word)
     try:
         if os.path.isdir(word):  # noqa: PTH112 (a name may be of any length)
-            hint = "presets are checked where they are used: check an easyconfig that names one"
-            raise EasyconfigNotFoundError(f"there is no easyconfig, site or quirk in {word}", hint)
+            hint = "presets are checked where they are used: check an easyconfig that uses one"
+            raise EasyconfigNotFoundError(f"no easyconfig, site or quirk was found in {word}", hint)
         path = wanted_easyconfig(word, context.site)
         if (kind := settings_kind(path)) == "stack":
             number = check_stack(path, context)
@@ -136,7 +136,7 @@ def new_command(given: NewCommand) -> None:
     from sifmod.errors import OptionError
 
     if (given.reference is None) == (given.base is None) or bool(given.pip) != (given.base is not None):
-        raise OptionError("give an image, or --from BASE with --pip PACKAGE, and not both")
+        raise OptionError("give either an image, or --from BASE with --pip PACKAGE")
     output, show = given.output, not given.quiet
     if output not in (None, "-"):
         check_target(Path(output))
@@ -167,7 +167,7 @@ def new_command(given: NewCommand) -> None:
     else:
         echo(target)
         if show:
-            say(f"{draft.loaded.easyconfig.module}: read what was guessed, then `sifmod install {target}`")
+            say(f"{draft.loaded.easyconfig.module}: review the guesses, then run `sifmod install {target}`")
 
 
 class ImportOptions(SiteOptions):
@@ -229,9 +229,9 @@ def import_command(given: ImportOptions) -> int:
         if not given.as_json:
             echo(path)
     if repeated:
-        say(f"{counted(repeated, 'file')} of the same content as another: imported once")
+        say(f"{counted(repeated, 'file')} with the same content as another: imported once")
     if left:
-        say(f"{counted(left, 'file')} of the same content as one that was not written: not imported either")
+        say(f"{counted(left, 'file')} with the same content as one that was not written: not imported either")
     if given.as_json:
         print_json(results)
     return worst

@@ -1,4 +1,4 @@
-"""What is told of a batch: an error when it comes, and a line for each at the end."""
+"""The output of a batch: each error when it occurs, and a line for each item at the end."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -11,7 +11,7 @@ Thing = TypeVar("Thing")
 
 
 class Told(NamedTuple):
-    """What became of one of them: in the words of the summary, and as a result."""
+    """The outcome of one item: its text in the summary, and its result."""
 
     state: str
     result: Any = None
@@ -19,14 +19,14 @@ class Told(NamedTuple):
 
 
 class Teller:
-    """Tells what goes wrong when it comes, the same once."""
+    """Reports failures as they occur, the same one only once."""
 
     def __init__(self) -> None:
-        """Nothing is told yet."""
+        """Start without reported failures."""
         self._told: set[str] = set()
 
     def __call__(self, ended: Ended[Any]) -> None:
-        """Tell the failure, where it is one."""
+        """Report the outcome if it is a failure."""
         if isinstance(ended, Failed) and not isinstance(ended, NotTried) and ended.error.message not in self._told:
             self._told.add(ended.error.message)
             echo(ended.bug, nl=False, err=True)
@@ -36,7 +36,7 @@ class Teller:
 def told_batch(
     things: Sequence[Thing], do: Callable[[Thing], Told], *, fail_fast: bool = False
 ) -> list[tuple[Thing, Ended[Told]]]:
-    """Do it with each, as `run_batch` does, and tell what goes wrong."""
+    """Process each item, like `run_batch`, and report failures."""
     tell, found = Teller(), []
     for thing, ended in run_batch(things, do, fail_fast=fail_fast):
         tell(ended)
@@ -45,7 +45,7 @@ def told_batch(
 
 
 def result_of(ended: Ended[Told]) -> Any:
-    """What `--json` prints of it."""
+    """Its JSON output."""
     return as_result(ended.error) if isinstance(ended, Failed) else ended.result.result
 
 

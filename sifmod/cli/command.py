@@ -1,4 +1,4 @@
-"""A command: a function of one frozen value, whose fields are what can be typed after it."""
+"""A command: a function of one frozen value, whose fields are its arguments and options."""
 
 import re
 from collections.abc import Callable
@@ -21,20 +21,20 @@ _PATH = click.Path(path_type=Path)
 
 
 class Argument:
-    """What is typed without an option before it."""
+    """A positional argument."""
 
     def __init__(self, default: object, **attributes: Any) -> None:
         self.default, self.attributes = default, attributes
 
 
 def argument(metavar: str | None = None, kind: Any = str, *, default: Any = MISSING, many: bool = False) -> Any:
-    """A field that is an argument. `kind` is a type of click, or Path; with `many` it is any number of words."""
+    """A field that is an argument. `kind` is a type of click, or Path; with `many` it takes any number of words."""
     return Argument(default, metavar=metavar, type=_PATH if kind is Path else kind, nargs=-1 if many else 1)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(argument,))
 class Options:
-    """What can be typed after a command: its subclasses are frozen dataclasses.
+    """The arguments and options of a command: its subclasses are frozen dataclasses.
 
     They are so for mypy. dataclasses itself compiles a text for each class, and TAB and `list` would wait for a dozen.
     """
@@ -50,7 +50,7 @@ class Options:
 
 
 def fields(given: type[Options]) -> dict[str, object]:
-    """The fields of options, those of its bases first, with their defaults or what `argument` made."""
+    """The fields of options, those of its bases first, with their defaults or the value of `argument`."""
     bases = [vars(base) for base in reversed(given.__mro__) if issubclass(base, Options)]
     return {name: base.get(name, MISSING) for base in bases for name in base.get("__annotations__", ())}
 
@@ -58,8 +58,8 @@ def fields(given: type[Options]) -> dict[str, object]:
 def command(words: str, given: type[Given]) -> Callable[[Callable[[Given], int | None]], Verb]:
     """Make a function the command of these words.
 
-    A field of `given`, which the function takes, is an argument where `argument` made it, else the option that
-    config/option.py has under its name. What has a default need not be typed.
+    A field of `given`, which the function takes, is an argument if `argument` made it, else the option with its name in
+    config/option.py. A field with a default is optional.
     """
 
     def made(function: Callable[[Given], int | None]) -> Verb:
@@ -72,12 +72,12 @@ def command(words: str, given: type[Given]) -> Callable[[Callable[[Given], int |
 
 
 def group(name: str, text: str, *commands: click.Command) -> VerbGroup:
-    """A verb of several words."""
+    """A command of several words."""
     return VerbGroup(name, help=text, commands=commands)
 
 
 def parameters(words: str, given: type[Options]) -> list[click.Parameter]:
-    """What click is to take from the command line: the arguments, then the options in the order of the table."""
+    """The parameters for click: the arguments, then the options in the order of the table."""
     arguments = {name: one for name, one in fields(given).items() if isinstance(one, Argument)}
     options = {option_of(words, name): one for name, one in fields(given).items() if name not in arguments}
     ordered = sorted(options, key=TABLE.index)

@@ -1,4 +1,4 @@
-"""What commands start from: the site, and the tree in its prefix."""
+"""The start of commands: the site, and the tree in its prefix."""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ def reporter(speak: Callable[[str], None] = say, progress: "Progress | None" = N
 
 
 def load_facts(settings: Mapping[str, str]) -> "LoadedSite":
-    """The site for a verb that installs nothing: quirks are not read, and a site file that cannot be is a warning."""
+    """The site for a command that installs nothing: quirks are not read, and an unreadable site file is a warning."""
     loaded = load_context(settings)
     for problem in loaded.left_out:
         say(f"warning: {problem}")

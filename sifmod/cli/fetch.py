@@ -35,9 +35,9 @@ def fetch_command(given: FetchCommand) -> int:
     """
     references = given.references
     if len(references) > 1 and (given.output or given.sha256):
-        raise click.UsageError("-o and --sha256 are for one REFERENCE")
+        raise click.UsageError("-o and --sha256 take a single REFERENCE")
     if given.output == Path("-"):
-        raise OptionError("-o -: a SIF is not written to standard output", "name a file: -o FILE.sif")
+        raise OptionError("-o -: a SIF cannot be written to standard output", "name a file: -o FILE.sif")
     fetch = _fetch(given)
     if len(references) == 1:
         told = fetch(references[0])
@@ -77,11 +77,11 @@ def _fetch(given: FetchCommand) -> Callable[[str], Told]:
         speak(f"fetching {shown(reference)}")
         with progress(speak is say) as update:
             artifact = fetch(reference, site, options, reporter(speak, update))
-        state = "fetched" if update.used else "in the store already"
+        state = "fetched" if update.used else "already in the store"
         if given.as_json:
             return Told(state, with_promise(artifact))
         if not update.used:
-            speak("the image is in the store already")
+            speak("the image is already in the store")
         if options.keep_blobs and not update.used:
             speak(NOTHING_KEPT)
         for note in artifact.notes:

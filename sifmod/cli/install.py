@@ -72,7 +72,7 @@ def install_command(given: InstallCommand) -> int:
     applies a changed site, preset or quirk to everything that is installed.
     """
     if given.installed and (given.easyconfigs or not given.module_only):
-        raise click.UsageError("--installed goes with --module-only, and without easyconfigs")
+        raise click.UsageError("--installed needs --module-only and takes no easyconfigs")
     if given.search:
         return _search(given)
     if given.module_only and not given.easyconfigs:
@@ -199,7 +199,7 @@ def _fetch(installer: "Installer", target: "Target", given: InstallCommand) -> T
     speak = quiet if given.quiet else say
     with progress(not given.quiet) as update:
         module, artifact = installer.fetch(target, reporter(speak, update))
-    state = "is in the store" if update.used else "is in the store already"
+    state = "is in the store" if update.used else "is already in the store"
     if not given.as_json:
         speak(f"{module}: the image {state}, {artifact.source}")
         if given.keep_blobs and not update.used:
@@ -254,7 +254,7 @@ def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLay
             say(unseen)
         say_life(installation)
         for layer in layers:
-            say(f"the layer {layer.layer} is for the earlier image: `{layer.command}` makes it for this one")
+            say(f"the layer {layer.layer} is for the earlier image: `{layer.command}` rebuilds it for this one")
     for line in commands_to_load(installation, os.environ):
         echo(line)
 

@@ -59,10 +59,10 @@ def list_command(given: ListOptions) -> None:
     )
     if not found:
         pattern = given.pattern
-        echo(f"no installed module matches {pattern!r}" if pattern else "no module is installed here", err=True)
+        echo(f"no installed module matches {pattern!r}" if pattern else "no modules are installed here", err=True)
     if others := set(remains(layout)) - {str(listed.module) for listed in found}:
-        told = f"earlier runs died and left something behind of {', '.join(sorted(others)[:3])}"
-        say(f"{told}: the next install removes it, or `sifmod gc --yes`")
+        told = f"earlier runs were killed and left files of {', '.join(sorted(others)[:3])}"
+        say(f"{told}: the next install or `sifmod gc --yes` removes them")
 
 
 class LogOptions(TreeOptions):
@@ -71,7 +71,7 @@ class LogOptions(TreeOptions):
 
 @command("log", LogOptions)
 def log_command(given: LogOptions) -> None:
-    """Show the changes of the tree, newest last: when (UTC), by whom, on which host and by which command.
+    """Show the changes of the tree, newest last: time (UTC), user, host and command.
 
     MODULE is a name with a version, without one, or with the start of one; uninstalled modules keep their log. Without
     MODULE, images and downloads that were fetched alone or removed are listed too.
@@ -86,7 +86,7 @@ def log_command(given: LogOptions) -> None:
         return
     print_rows([_log_row(entry) for entry in log.entries])
     if not log.entries and not given.modules:
-        echo("no change is recorded here", err=True)
+        echo("no changes are recorded here", err=True)
 
 
 def _log_row(entry: "Entry") -> tuple[str, ...]:
@@ -124,7 +124,7 @@ def rollback_command(given: RollbackOptions) -> None:
     from sifmod.tree.history import in_words
 
     if given.release and given.to is not None:
-        raise click.UsageError("--release switches nothing: leave --to out")
+        raise click.UsageError("--release does not switch generations: leave --to out")
     request = RollbackRequest(given.name, given.to, given.release)
     done = change_live(request, load_facts(given.settings).site, reporter())
     module = done.installation.module
@@ -179,23 +179,23 @@ def _report_freed(freed: "Garbage") -> None:
 def _report(done: "Uninstalled", *, purge: bool) -> None:
 
     module = done.module
-    later = "" if purge else f"; `sifmod rollback {module}` brings it back, `sifmod gc` frees its space"
+    later = "" if purge else f"; `sifmod rollback {module}` restores it, `sifmod gc` frees its space"
     if done.generation is None:
-        say(f"{module}: not installed, it was uninstalled before{later}")
+        say(f"{module}: was already uninstalled{later}")
         return
-    go_on = "lose it" if purge else "keep using it, but cannot unload it"
+    go_on = "lose it" if purge else "keep using it but cannot unload it"
     say(f"{module}: shells that have it loaded {go_on}: start a new one")
     say(f"{module}: uninstalled{later}")
     if done.default:
-        say(f"{module}: it was the default; `sifmod default` makes another module of {module.name} so")
+        say(f"{module}: it was the default; `sifmod default` makes another {module.name} module the default")
     for view in done.views:
-        say(f"{module}: {view} loads it, and can be loaded no more")
+        say(f"{module}: {view} loads it and can no longer be loaded")
     if done.user_software:
-        say(f"{module}: what you added stays in {done.user_software}")
+        say(f"{module}: your own files stay in {done.user_software}")
     if done.user_layers:
         say(f"{module}: its layers stay in {done.user_layers}; `sifmod layer remove {module} --stale` removes them")
     for removal in done.kernels:
-        say(f"{module}: Jupyter still lists a kernel of it; `{removal}` removes it")
+        say(f"{module}: Jupyter still lists its kernel; `{removal}` removes it")
 
 
 class GcOptions(TreeOptions):
@@ -225,7 +225,7 @@ def gc_command(given: GcOptions) -> None:
     if done := found.removed:
         for row in rows:
             if not row.keep and not row.removed:
-                say(f"{row.text} stays in {row.path}: it came into use since it was looked at")
+                say(f"{row.text} stays in {row.path}: it came into use meanwhile")
         kinds = (
             (done.generations, "generation"),
             (done.images, "image"),
@@ -235,7 +235,7 @@ def gc_command(given: GcOptions) -> None:
         say(f"removed {', '.join(counted(len(gone), noun) for gone, noun in kinds)}: {size_text(done.size)}")
     else:
         size = found.plan.size
-        say(f"{size_text(size)} can be freed: `sifmod gc --yes` does it" if size else "nothing large to free")
+        say(f"{size_text(size)} can be freed: run `sifmod gc --yes`" if size else "nothing large can be freed")
     if given.as_json:
         print_json(rows)
 
@@ -248,6 +248,6 @@ def _say_garbage(found: "Garbage", given: GcOptions) -> None:
             echo(one_line(f"{'keep  ' if row.keep else 'remove'}  {row.text}  {row.path}{why}"))
     kept = any(old.keep for olds in (plan.generations, plan.images, plan.partials) for old in olds)
     if kept and not (given.now and given.rollbacks):
-        say("what is kept for its age goes with --now, what is kept for `rollback` with --rollbacks")
+        say("--now also removes recently used files, --rollbacks also what `rollback` would restore")
     if plan.jobs.unknown:
-        say(f"{plan.jobs.unknown}; where you know that no job uses what would go: --ignore-jobs")
+        say(f"{plan.jobs.unknown}; if you know that no job uses these files: --ignore-jobs")

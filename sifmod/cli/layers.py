@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sifmod.config.site import Site
     from sifmod.tree.layer import Layer
 
-_UNREADABLE = "used, but its layer.json cannot be read; `sifmod layer sync` with its pylock.toml makes it again"
+_UNREADABLE = "used, but its layer.json cannot be read; `sifmod layer sync` with its pylock.toml rebuilds it"
 
 
 class LayersOptions(TreeOptions):
@@ -54,11 +54,13 @@ def list_command(given: LayersOptions) -> None:
         ]
     )
     if not found:
-        echo(f"there is no layer{f' of {module}' if module else ''}; `sifmod add MODULE PACKAGE` makes one", err=True)
+        echo(
+            f"there are no layers{f' of {module}' if module else ''}; `sifmod add MODULE PACKAGE` creates one", err=True
+        )
 
 
 def _about(one: "ListedLayer") -> str:
-    """What a layer is for, or what is wrong with it and which command ends it."""
+    """The module of a layer, or its problem and the command that removes it."""
     layer = one.layer
     if one.state == "unreadable":
         return _UNREADABLE
@@ -71,7 +73,7 @@ def _about(one: "ListedLayer") -> str:
 
 
 def changed(change: "LayerChange", given: LayerOptions, *, no_build_isolation: bool = False, pre: bool = False) -> None:
-    """Change a layer of a module, and say what came of it."""
+    """Change a layer of a module, and report the outcome."""
     from sifmod.actions.layer.layers import change_layer
     from sifmod.image.packages.wanted import words_of
 
@@ -84,7 +86,7 @@ def changed(change: "LayerChange", given: LayerOptions, *, no_build_isolation: b
 
 
 def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
-    """Say what became of layers."""
+    """Report the outcome for layers."""
     module, layer, what = outcome.module, outcome.layer, outcome.what
     if what == "withdrawn":
         why = "for an earlier image" if outcome.is_installed else "which is not installed"
@@ -99,17 +101,17 @@ def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
     if what == "withdrawn":
         return
     if what == "removed":
-        say(f"layer {layer.name} of {module}: removed; what runs with it keeps it")
+        say(f"layer {layer.name} of {module}: removed; running programs keep it")
     elif what == "unchanged":
         say(f"layer {layer.name}: nothing to do")
     else:
         form = f"one file of {size_text(layer.size)}" if layer.packed else f"a directory of {size_text(layer.size)}"
-        say(f"layer {layer.name}: {layer.files} files, {form}; the lock is beside it, in {layer.root}")
+        say(f"layer {layer.name}: {layer.files} files, {form}; its lock is in {layer.root}")
     for told in (*_shells(module, layer, what, site.runtime_kind), outcome.note):
         if told:
             say(told)
     if given.directory and what == "made":
-        say(f"who wants it sets SIFMOD_LAYERS={layer.top}")
+        say(f"to use it, set SIFMOD_LAYERS={layer.top}")
 
 
 def _freed(layer: "Layer", site: "Site") -> str:
@@ -122,7 +124,7 @@ def _freed(layer: "Layer", site: "Site") -> str:
 
 
 def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> "Iterator[str]":
-    """What to do in this shell if it has the module loaded."""
+    """Advice for a shell that has the module loaded."""
     from sifmod.module.variables import state_key
 
     key = state_key(module)
@@ -131,7 +133,7 @@ def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> 
     packed = any(f"{layer.name}/" in text and "/layer.squashfs:" in text for text in map(os.environ.get, names) if text)
     if f"_SIFMOD_GENERATION_{key}" in os.environ and became != "unchanged":
         if not bound and became == "made":
-            yield "the module's commands have it at once"
+            yield "the module's commands use it at once"
             yield f"`{runtime} exec` and new commands need another `module load {module}`"
         elif bound and (became == "removed" or packed != layer.packed):
             yield f"`{runtime} exec` needs another `module load {module}`; the module's commands do not"
@@ -185,7 +187,7 @@ def remove_command(given: RemoveOptions) -> None:
 
     names, everything, stale = given.names, given.everything, given.stale
     if stale and (names or everything):
-        raise OptionError("--stale goes without packages and without --all")
+        raise OptionError("--stale cannot be combined with packages or --all")
     if not (names or everything or stale):
         raise OptionError("there is nothing to remove", "name packages, or --all for the whole layer")
     changed(LayerChange(given.module, remove=names, everything=everything, stale=stale), given)

@@ -80,7 +80,7 @@ def deprecate_command(given: DeprecateOptions) -> None:
     from sifmod.actions.life import Deprecate
 
     if given.undo and (given.since or given.until or given.message):
-        raise OptionError("--undo goes without --since, --until and --message")
+        raise OptionError("--undo cannot be combined with --since, --until or --message")
     _decide(Deprecate(given.modules, given.undo, given.since, given.until, given.message), given)
 
 
@@ -99,5 +99,5 @@ def retire_command(given: RetireOptions) -> None:
     from sifmod.actions.life import Retire
 
     if given.undo and (given.since or given.successor or given.message):
-        raise OptionError("--undo goes without --since, --successor and --message")
+        raise OptionError("--undo cannot be combined with --since, --successor or --message")
     _decide(Retire(given.modules, given.undo, given.since, given.successor or "", given.message), given)

@@ -43,7 +43,7 @@ def config_show(given: SiteOptions) -> None:
 
 
 def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
-    """What is set, and every key that is not with no value, in the order of config/site.py."""
+    """All keys, unset ones without a value, in the order of config/site.py."""
     from sifmod.actions.fetch_settings import fetch_settings
     from sifmod.config.origin import Origin, of_default
 
@@ -110,7 +110,7 @@ def site_show(given: SiteShowOptions) -> None:
 
 @command("site new", SiteNewOptions)
 def site_new(given: SiteNewOptions) -> None:
-    """Draft a site file from what was found on this machine, and print its path.
+    """Draft a site file from the properties of this machine, and print its path.
 
     By default it goes to ~/.config/sifmod/sites/NAME.yaml, where --site NAME finds it; existing files are never
     overwritten.
@@ -124,7 +124,7 @@ def site_new(given: SiteNewOptions) -> None:
         text, path = write_site(name, Path(given.output) if given.output else None, os.environ)
         hidden = shadowed_by(path, os.environ)
     if hidden:
-        say(f"from now on it is the site {name} for you, in the place of {hidden}")
+        say(f"from now on it is your site {name} and hides {hidden}")
     if given.as_json:
         print_json(NewSite(path and path.absolute(), name, text, hidden))
     elif path:
@@ -133,8 +133,8 @@ def site_new(given: SiteNewOptions) -> None:
         echo(text, nl=False)
 
 
-config_command = group("config", "Show the configuration and where each value came from.", config_show)
-site_command = group("site", "Name, show or write the facts of this machine.", site_detect, site_show, site_new)
+config_command = group("config", "Show the configuration and the origin of each value.", config_show)
+site_command = group("site", "Detect, show or draft the site of this machine.", site_detect, site_show, site_new)
 
 
 @command("doctor", SiteOptions)

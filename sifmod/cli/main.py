@@ -41,7 +41,7 @@ class CommandLine:
     @property
     def again(self) -> str:
         """The hint after an interrupted run whose progress was kept."""
-        return "" if ANEW.intersection(self.words[:1]) else "; repeat the command to go on where it stopped"
+        return "" if ANEW.intersection(self.words[:1]) else "; repeat the command to continue where it stopped"
 
 
 class Verbs(Helped, click.Group):

@@ -70,7 +70,7 @@ def lost_output() -> SifmodError | None:
     _lost.clear()
     if not lost:
         return None
-    hint = "what was done is done, and `sifmod log` shows it"
+    hint = "the changes were made; `sifmod log` shows them"
     return SifmodError(f"the output cannot be written: {reason(lost[0])}", hint)
 
 
@@ -117,7 +117,7 @@ def print_json(data: object) -> None:
 
 
 def json_text(data: object) -> str:
-    """A result, or several, as JSON in the form that every verb prints."""
+    """A result, or several, as JSON in the form of all commands."""
     import json
 
     return json.dumps(in_json(data), indent=2, sort_keys=True)
@@ -161,7 +161,7 @@ def hanging(start: str, text: str, width: int) -> list[str]:
 
 
 def print_origins(origins: "Iterable[Origin]") -> None:
-    """Keys, values (- for none) and where they came from; the origin of a long value stands below it, whole."""
+    """Keys, values (- for none) and their origins; the origin of a long value is below it, in full."""
     rows = [
         (one_line(key), "-" if value is None else one_line(value), one_line(origin)) for key, value, origin in origins
     ]

@@ -1,4 +1,4 @@
-"""Which verb prints which results with `--json`, and the JSON Schema of it."""
+"""The results of each command with `--json`, and their JSON Schema."""
 
 from collections.abc import Iterator
 from functools import cache, reduce
@@ -98,7 +98,7 @@ OUTPUTS: dict[str, Any] = {
 
 
 def output_schema(verb: str) -> dict[str, Any]:
-    """The schema (JSON Schema 2020-12) of what a verb prints with `--json`; raises KeyError for one without."""
+    """The schema (JSON Schema 2020-12) of a command's `--json` output; raises KeyError for a command without."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"sifmod {verb} --json",
@@ -107,7 +107,7 @@ def output_schema(verb: str) -> dict[str, Any]:
 
 
 def hook_schema() -> dict[str, Any]:
-    """The schema of what a hook has on its standard input."""
+    """The schema of a hook's standard input."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "the standard input of a hook",
@@ -152,7 +152,7 @@ def _object(kind: Any) -> Any:
 
 
 def _forms(kind: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The fields that it has in JSON; where others stand beside its own, once for each of those, and their name."""
+    """The fields that it has in JSON; with alternatives beside its own, once for each of those, and their name."""
     forms: list[tuple[str, dict[str, Any]]] = [("", {})]
     for name, one in fields(kind).items():
         if BESIDE in marks(one):

@@ -16,7 +16,7 @@ Show = Callable[[str, int, int | None], None]
 """Called with (what, bytes done, total bytes or None)."""
 Clock = Callable[[], float]
 
-NOTHING_KEPT = "nothing was downloaded, and --keep-blobs keeps nothing: --force fetches the image again"
+NOTHING_KEPT = "nothing was downloaded, so --keep-blobs has nothing to keep: use --force to fetch the image again"
 
 _SAMPLE = 0.1  # seconds between two samples of a Pace
 _SHORTEST = 0.5  # shortest period for a meaningful rate, in seconds

@@ -32,7 +32,7 @@ def reapply(given: "InstallCommand") -> int:
         *(("--compression", given.compression), ("--processors", given.processors)),
     )
     if refused := [name for name, value in others if value]:
-        raise click.UsageError(f"{', '.join(refused)}: not with --module-only without easyconfigs")
+        raise click.UsageError(f"{', '.join(refused)}: cannot be used with --module-only without easyconfigs")
     asked = Reapplying(layout_for(given.prefix), in_full(given.settings), sanity=not given.skip_sanity_check)
     speak, as_json = quiet if given.quiet else say, given.as_json
     asks = sys.stdin.isatty() and not (given.yes or as_json or given.only_shows)
@@ -52,7 +52,7 @@ def reapply(given: "InstallCommand") -> int:
             ended[module] = end
         elif end.result:
             generation, changed = end.result
-            state = f"{'installed' if changed else 'another run has changed it meanwhile'}, generation {generation}"
+            state = f"{'installed' if changed else 'another run changed it meanwhile'}, generation {generation}"
             speak(f"{module}: {state}")
             ended[module] = Done(Told(state))
 
@@ -61,7 +61,7 @@ def reapply(given: "InstallCommand") -> int:
         nonlocal refusal
         _summarise(found, speak)
         changes = any(one.changes for one in found)
-        refusal = asks and changes and not click.confirm("Change them", default=True, err=True)
+        refusal = asks and changes and not click.confirm("Apply the changes", default=True, err=True)
         if refusal:
             speak("nothing was changed, as you chose")
         return not refusal

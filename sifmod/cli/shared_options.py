@@ -17,7 +17,7 @@ class PrefixOption(Options):
 
     @property
     def settings(self) -> dict[str, str]:
-        """Those of its options that are given and are keys of the site."""
+        """The given options that are keys of the site."""
         options = {name: text for name, text in vars(self).items() if text is not None}
         return {name: text for name, text in options.items() if name in KEYS and KEYS[name].typed}
 
@@ -27,7 +27,7 @@ class TreeOptions(PrefixOption, JsonOption):
 
 
 class SiteOptions(TreeOptions):
-    """What is true of this machine: each is a SIFMOD_ variable and a key of config.yaml too."""
+    """Properties of this machine: each is also a SIFMOD_ variable and a key of config.yaml."""
 
     site: str | None = None
     robot_paths: str | None = None
@@ -38,7 +38,7 @@ class SiteOptions(TreeOptions):
 
 
 class ConversionOptions(SiteOptions):
-    """Of commands that may convert an image."""
+    """Options of commands that may convert an image."""
 
     compression: str | None = None
     processors: str | None = None
@@ -48,7 +48,7 @@ class ConversionOptions(SiteOptions):
 
 
 class PlacesOptions(Options):
-    """Where packages are looked for."""
+    """Where to search for packages."""
 
     find_links: tuple[str, ...] = ()
     no_index: bool = False
@@ -57,7 +57,7 @@ class PlacesOptions(Options):
 
 
 class LayerOptions(TreeOptions, PlacesOptions):
-    """Which layer of a module: its name, where it is made, and of what."""
+    """The layer of a module: its name, its directory, and its packages."""
 
     layer: str = "default"
     directory: str | None = None

@@ -79,7 +79,7 @@ def _of_a_module(found: "Installation", option: str) -> Exception:
     made = found.provenance
     variant = f" --variant {made.variant}" if made.variant else ""
     return OptionError(
-        f"{option} takes an easyconfig, and {found.module} is an installed module",
+        f"{option} needs an easyconfig, and {found.module} is an installed module",
         f"its easyconfig: `sifmod show {shlex.quote(made.easyconfig)}{variant} --origins`",
     )
 
@@ -107,7 +107,7 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
         *([("mpi", made.image.mpi.told)] if made.image.mpi and made.image.mpi.told else []),
         ("easyconfig", f"{made.easyconfig}{f', variant {made.variant}' if made.variant else ''}"),
         ("site", f"{made.site}, accelerator {made.accelerator}"),
-        *([("your own place", str(layout.user_software(installation.module)))] if image else []),
+        *([("your own files", str(layout.user_software(installation.module)))] if image else []),
         ("installed by", f"sifmod {made.sifmod}"),
     ]
 
@@ -172,7 +172,7 @@ def names_image(text: str) -> bool:
 
 
 def show_image(given: ShowOptions) -> None:
-    """Print what an image says about itself."""
+    """Print an image's metadata."""
     from sifmod.actions.subject import describe
 
     site = load_context(given.settings).site
@@ -207,7 +207,7 @@ def _image_rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":
         ("index", described.index),
         ("created", described.created),
         ("made from", described.source),
-        *(("built upon", base) for base in described.bases),
+        *(("built on", base) for base in described.bases),
         ("compression", described.compression),
         *(("signed by", signer) for signer in (signed or (["nobody"] if of_a_sif else []))),
         ("entrypoint", shlex.join(config.entrypoint)),

@@ -86,9 +86,9 @@ def apply(given: ApplyOptions) -> int:
     jobs, wait = asked_of_jobs(given), given.wait
     file, bundled = given.file, given.bundled
     if given.local_settings and not bundled:
-        raise click.UsageError("--local-settings is for --bundle")
+        raise click.UsageError("--local-settings needs --bundle")
     if (file is None) == (bundled is None):
-        raise click.UsageError("give the FILE of a stack, or --bundle")
+        raise click.UsageError("give a stack FILE or --bundle")
     asked = StackRun(
         file, _asked(given, into_home=given.yes), bundled, given.local_settings, jobs, wait, given.then_decide
     )
@@ -114,7 +114,7 @@ def fails_for_held(made: "StackPlan", given: MakeOptions, more: int = 0) -> int:
 
 
 def _asked(given: MakeOptions, *, into_home: bool = False) -> "StackOptions":
-    """What the command line asks of a stack."""
+    """The options of the command line for a stack."""
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.stack.stack_options import StackOptions
     from sifmod.tree.provenance import CommandLine

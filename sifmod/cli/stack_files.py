@@ -21,7 +21,7 @@ class StackFile(SiteOptions):
 
 
 def installed_stack(given: SiteOptions) -> "StackOptions":
-    """What is asked of a stack by a command that installs nothing."""
+    """The stack options of a command that installs nothing."""
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.stack.stack_options import StackOptions
     from sifmod.tree.provenance import CommandLine
@@ -56,7 +56,7 @@ def init(given: InitOptions) -> None:
     elif to_screen:
         echo(text, nl=False)
     else:
-        say(f"{target} is written; `sifmod stack plan {given.file}` shows what it comes to")
+        say(f"{target} is written; preview it with `sifmod stack plan {given.file}`")
 
 
 @command("stack outdated", StackFile)
@@ -104,7 +104,7 @@ def lock(given: LockOptions) -> None:
 
     forget = given.forget
     if forget and given.output:
-        raise click.UsageError("--forget writes no lock: give no -o")
+        raise click.UsageError("--forget writes no lock: leave -o out")
     path = (given.output or lock_beside(given.file)).absolute()
     found = lock_stack(given.file, path, installed_stack(given), reporter(), forget=forget)
     if not forget and not given.as_json:
@@ -114,12 +114,15 @@ def lock(given: LockOptions) -> None:
     if given.as_json:
         print_json(WrittenLock(path, tuple(one.module for one in found.modules)))
     elif forget:
-        say(f"{found.stack.name}: {found.prefix} keeps no image for its lock any more; `sifmod gc` shows what can go")
+        say(
+            f"{found.stack.name}: {found.prefix} no longer keeps images for its lock; `sifmod gc` shows what can be "
+            "removed"
+        )
 
 
 def say_locked(path: Path, modules: "Sized") -> None:
-    """Say where a lock was written."""
-    say(f"{path}: {counted(len(modules), 'module')}; `--locked` installs exactly that")
+    """Report the path of a lock."""
+    say(f"{path}: {counted(len(modules), 'module')}; `--locked` reproduces it exactly")
 
 
 class BundleOptions(StackFile):
@@ -146,7 +149,7 @@ def bundle(given: BundleOptions) -> None:
     if given.as_json:
         print_json(WrittenBundle(output.absolute(), size))
     else:
-        say(f"{output} is complete; on the other side: sifmod stack apply --bundle {output.name}")
+        say(f"{output} is complete; on the target machine: sifmod stack apply --bundle {output.name}")
 
 
 class CatalogueOptions(SiteOptions):
@@ -169,7 +172,7 @@ def catalogue(given: CatalogueOptions) -> None:
     if not output and not given.as_json:
         raise click.UsageError("missing option: -o DIR, or --json")
     if given.everything and given.easyconfigs:
-        raise click.UsageError("--all goes without easyconfigs")
+        raise click.UsageError("--all cannot be combined with easyconfigs")
     directory = Path(output) if output else None
     site, title = in_full(given.settings), given.title or ""
     made = make_catalogue(CatalogueRequest(site, given.easyconfigs, given.everything, title, directory), say)

@@ -34,18 +34,18 @@ def asked_of_jobs(given: "ApplyOptions") -> "JobOptions | None":
     if not given.job:
         if alone := next((name for name in fields(SlurmOptions) if getattr(given, name)), None):
             spelled = option_of("stack apply", alone).spellings[-1]
-            raise OptionError(f"{spelled} is for --job", "add --job, which submits the stack to Slurm")
+            raise OptionError(f"{spelled} is for --job", "add --job to submit the stack to Slurm")
         return None
     from sifmod.actions.slurm import Resources
     from sifmod.actions.stack.job import JobOptions
 
     if given.bundled:
-        raise OptionError("--job is not for --bundle, which fetches nothing", "leave --job out")
+        raise OptionError("--job cannot be used with --bundle, which fetches nothing", "leave --job out")
     directory = Path(given.job_output_dir or ".").absolute()
     if not directory.is_dir():
-        raise OptionError(f"--job-output-dir: there is no directory {directory}", "make it, where all nodes see it")
+        raise OptionError(f"--job-output-dir: there is no directory {directory}", "create it where all nodes see it")
     if given.job_test_partition and not given.job_test:
-        raise OptionError("--job-test-partition is for --job-test", "add --job-test")
+        raise OptionError("--job-test-partition needs --job-test", "add --job-test")
     account, partition = given.job_account, given.job_partition
     hours, own = given.job_max_walltime, "SBATCH_CPUS_PER_TASK" in os.environ
     cores = given.job_cores or (0 if own else _CORES)

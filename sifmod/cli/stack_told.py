@@ -25,14 +25,14 @@ def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = Fal
     for module, what in decided.changes if decided else ():
         yield one_line(f" [D] {module}: {what}")
     for module in made.unnamed:
-        yield f" [-] {module}: the stack does not name it any more; `sifmod retire {module}` ends it"
+        yield f" [-] {module}: the stack no longer names it; `sifmod retire {module}` retires it"
 
 
 def counts(made: "StackPlan") -> Iterable[str]:
     """The number of modules per mark."""
     words = {
         " ": "new",
-        "R": "made anew",
+        "R": "to reinstall",
         "H": "held",
         "E": "retired and removed",
         "x": "there",
@@ -40,7 +40,7 @@ def counts(made: "StackPlan") -> Iterable[str]:
     }
     counts = {mark: sum(step.mark == mark for step in made.steps) for mark in words}
     told = [f"{counts[mark]} {words[mark]}" for mark in words if counts[mark]]
-    gone = [f"{len(made.unnamed)} not named any more"] if made.unnamed else []
+    gone = [f"{len(made.unnamed)} no longer named"] if made.unnamed else []
     yield f"{made.stack.name}, {counted(len(made.steps), 'module')}: {', '.join((*told, *gone)) or 'none'}"
 
 
@@ -56,17 +56,17 @@ def disk_needed(found: "Preview") -> Iterable[str]:
         return
     more = f", and {needed.unknown} of unknown size" if needed.unknown else ""
     if needed.shared_size:
-        more += f"; layers that they share ({size_text(needed.shared_size)}) are fetched once"
+        more += f"; shared layers ({size_text(needed.shared_size)}) are fetched once"
     images, space = counted(needed.images, "image"), size_text(needed.room)
     if needed.images:
         yield f"{images} to fetch: {size_text(needed.size)}{more}; up to {space} of disk"
     place = next(path for path in (found.prefix, *found.prefix.parents) if path.exists())
     if (free := shutil.disk_usage(place).free) < needed.room:
-        yield f"warning: only {size_text(free)} are free in {place}"
+        yield f"warning: only {size_text(free)} free in {place}"
 
 
 def tell(speak: Callable[[str], None], event: "Event") -> None:
-    """Say what happens while a stack is applied."""
+    """Report the progress while a stack is applied."""
     from sifmod.actions.stack.applying import ModuleEnded
     from sifmod.actions.stack.unbundle import OpenBundle
 
@@ -118,14 +118,14 @@ def _about(job: "Submission") -> str:
 
 
 def of_jobs(outcome: "StackOutcome") -> Iterable[str]:
-    """What jobs have tested, and what they have yet to decide."""
+    """The tests of jobs, and their pending decisions."""
     tests = outcome.tests
     for test in (one for one in tests if not one.passed):
         yield f"test of {', '.join(map(str, test.modules))}: failed; {test.log} is its log"
     if tests:
         yield f"{sum(one.passed for one in tests)} of {counted(len(tests), 'test')} passed"
     if outcome.later:
-        yield f"{', '.join(outcome.later)}: what the stack decides is applied when the jobs end"
+        yield f"{', '.join(outcome.later)}: the stack's lifecycle settings are applied when the jobs end"
 
 
 def summary(outcome: "StackOutcome") -> Iterable[str]:
@@ -135,9 +135,9 @@ def summary(outcome: "StackOutcome") -> Iterable[str]:
     held = {number for number, step in enumerate(made.steps) if step.mark == "H"} | outcome.held.keys()
     ended = [step for step in made.steps if step.mark == "E"]
     good = len(made.steps) - len(failed) - len(held) - len(ended)
-    yield f"{good} of {len(made.steps)} modules are as {made.stack.path} says{f', exit code {code}' if code else ''}"
+    yield f"{good} of {len(made.steps)} modules match {made.stack.path}{f', exit code {code}' if code else ''}"
     for number in sorted(held):
-        yield f"  {made.steps[number]}: held, `sifmod rollback --release {made.steps[number]}` releases it"
+        yield f"  {made.steps[number]}: held; release it with `sifmod rollback --release {made.steps[number]}`"
     for step in ended:
         yield f"  {step}: left out: {step.why[0]}"
     for number, error in failed.items():

@@ -92,7 +92,7 @@ class DiffOptions(TreeOptions):
 
 @command("diff", DiffOptions)
 def diff_command(given: DiffOptions) -> None:
-    """Show what changed: packages, variables, bind paths, commands, and what it was made from.
+    """Show the differences: packages, variables, bind paths, commands, and sources.
 
     Compares two modules, generations (NAME@NUMBER), SIFs, or stored images by digest or reference; for a single module,
     its live and its previous generation. The exit code is 0 whether or not something changed.
@@ -103,7 +103,7 @@ def diff_command(given: DiffOptions) -> None:
     layout, before, after = tree(load_facts(given.settings).site.prefix), given.before, given.after
     new = subject(after or before, layout)
     if after is None and (new.installation is None or "@" in before):
-        raise OptionError(f"{before} can be compared with another module or image only", "name two of them")
+        raise OptionError(f"{before} can only be compared with another module or image", "name two of them")
     if after is None and new.installation:
         old = generation_before(Layout(new.installation.prefix), new.installation.module)
     else:
@@ -134,7 +134,7 @@ def _lines(found: "Difference") -> "Iterator[str]":
         if changes:
             rows.append(f"{title}: {_counted([(one.old is None, one.new is None) for one in changes])}")
             rows += [f"  {one_line(_row(one.name, one.old, one.new))}" for one in changes]
-    yield from rows or ["nothing that they hold or set is different"]
+    yield from rows or ["no differences in contents or settings"]
 
 
 def _package_lines(packages: "Sequence[PackageChange]") -> "Iterator[str]":
@@ -195,7 +195,7 @@ def push_command(given: PushCommand) -> None:
         print_json(pushed)
         return
     speak(
-        "it was there already"
+        "the registry already had it"
         if pushed.there
         else f"sent {size_text(pushed.sent)} of {size_text(pushed.size)}; as a"
         f" source of an easyconfig:  sources: ['{pushed.reference}']"
@@ -233,7 +233,7 @@ def export_command(given: ExportOptions) -> None:
 
     to = given.to
     if given.output == Path("-"):
-        raise OptionError("-o -: an image is not written to standard output", "name a file: -o FILE")
+        raise OptionError("-o -: an image cannot be written to standard output", "name a file: -o FILE")
     site = load_context(given.settings).site
     speak = quiet if given.quiet else say
     meant = subject(given.name, tree(site.prefix))
@@ -248,5 +248,5 @@ def export_command(given: ExportOptions) -> None:
         print_json(made)
         return
     size = f", {size_text(made.size)}" if made.size is not None else ""
-    speak(f"written: {to} of {meant.name}{size}; use it by {_USED[to].format(shlex.quote(str(target)))}")
+    speak(f"written: {to} of {meant.name}{size}; use it with {_USED[to].format(shlex.quote(str(target)))}")
     echo(target)

@@ -45,7 +45,7 @@ def test_command(given: TestOptions) -> int:
     from sifmod.actions.layer.places import installed, known, layouts
 
     if (given.account or given.partition) and not given.job:
-        raise OptionError("--account and --partition are for --job", "add --job, which submits the test as a job")
+        raise OptionError("--account and --partition need --job", "add --job to submit the test as a job")
     if given.junit:
         check_replaceable(Path(given.junit))
     site = load_facts(given.settings).site
@@ -190,16 +190,16 @@ def jupyter_command(given: JupyterOptions) -> None:
 
     layer = given.layer
     if given.lab and given.remove:
-        raise OptionError(
-            "--lab and --remove do not go together", "leave one of them out: --remove takes a kernel away"
-        )
+        raise OptionError("--lab and --remove cannot be combined", "leave one of them out: --remove removes a kernel")
     kernels, trees = kernels_directory(os.environ), layouts(layout_for(given.prefix).prefix, os.environ)
     ours = set(our_kernelspecs(kernels))
     found = _module(given.module, known(trees).keys(), [one for one in ours if given.remove], layer)
     spec = Kernelspec(found, layer)
     if given.remove:
         if spec not in ours:
-            raise ModuleError(f"no kernel {spec.display_name} is in {kernels}", "`jupyter kernelspec list` shows them")
+            raise ModuleError(
+                f"there is no kernel {spec.display_name} in {kernels}", "`jupyter kernelspec list` shows them"
+            )
         remove_kernelspec(kernels, spec)
         state: KernelState = "removed"
     else:
@@ -213,7 +213,7 @@ def jupyter_command(given: JupyterOptions) -> None:
         print_json(Kernel(spec, kernels / spec.kernel, state))
     else:
         told = {"made": f"Jupyter, Open OnDemand and VS Code list it; {kernels}/{spec.kernel}", "removed": "removed"}
-        say(f"kernel {spec.display_name}: {told.get(state, 'nothing to do, it is as asked for')}")
+        say(f"kernel {spec.display_name}: {told.get(state, 'nothing to do')}")
 
 
 def _module(name: str, modules: "Set[ModuleName]", kernels: "Sequence[Kernelspec]", layer: str) -> "ModuleName":
@@ -236,8 +236,8 @@ def _start(installation: "Installation", layer: str, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        say(f"JupyterLab of {installation.module} starts on {found.node}; ^C ends it. On your own computer type")
+        say(f"JupyterLab of {installation.module} starts on {found.node}; ^C stops it. On your own computer, type")
         echo(f"  {found.tunnel}")
-        say("leave that open, and open in the browser")
+        say("keep that running, and open in the browser")
         echo(f"  {found.url}")
     os.execve(found.command[0], found.command, found.environment)  # noqa: S606 (as every wrapper does)

@@ -1,4 +1,4 @@
-"""What `--help` says of a verb: its examples first, then what it does, and its options by what they are about."""
+"""The `--help` of a command: its examples first, then its description, and its options by subject."""
 
 import click
 
@@ -44,7 +44,7 @@ class Verb(Helped):
         self.format_epilog(ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """By what they are about."""
+        """Write the options by subject."""
         for title, rows in option_groups(self, ctx):
             with formatter.section(title):
                 formatter.write_dl(rows)
@@ -83,7 +83,7 @@ def write_examples(verb: str, formatter: click.HelpFormatter) -> None:
 
 
 def option_groups(command: click.Command, ctx: click.Context) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Titles with the rows of their options: spelling and text. Those of a site are mostly in one row."""
+    """Titles with the rows of their options: spelling and text. Most site options share one row."""
     found: dict[str, list[tuple[str, str]]] = {title: [] for title in ORDER}
     short = []
     for parameter in command.get_params(ctx):
@@ -95,5 +95,5 @@ def option_groups(command: click.Command, ctx: click.Context) -> list[tuple[str,
         elif row := parameter.get_help_record(ctx):
             found[option.title if option else "Output"].append(row)
     if short:
-        found["Where"].append((", ".join(short), "As `sifmod config show --help` says."))
+        found["Where"].append((", ".join(short), "See `sifmod config show --help`."))
     return [(title, rows) for title, rows in found.items() if rows]

@@ -35,15 +35,17 @@ def verify_command(given: VerifyOptions) -> int:
     """
     if given.modes or given.repair_modes:
         if given.names or given.signature or given.keys:
-            raise click.UsageError("--modes and --repair-modes are for the whole prefix, and go with no other option")
+            raise click.UsageError(
+                "--modes and --repair-modes apply to the whole prefix and cannot be combined with other options"
+            )
         return _verify_modes(given)
     layout = layout_for(given.prefix)
     if given.signature:
         return _verify_signatures(given, layout)
     if given.keys:
-        raise click.UsageError("--keys is for --signature")
+        raise click.UsageError("--keys needs --signature")
     if file := next((name for name in given.names if name.endswith(".sif")), None):
-        told = f"{shown(file)} has no receipt to be compared with; who signed it is seen with --signature"
+        told = f"{shown(file)} has no receipt to compare with; use --signature to see who signed it"
         raise click.UsageError(told)
     code = _verify_files(given, layout)
     return max(code, _verify_sharing(given.settings, layout))
@@ -73,9 +75,9 @@ def _say_what_helps(found: "VerifiedTree") -> None:
     for layer in found.layers:
         top = layer.top
         words = f"--layer {layer.name}{'' if top.name == 'layers' else f' --dir {shell(str(top))}'}"
-        say(f"`sifmod layer sync {layer.module} {shell(f'{layer.root}/pylock.toml')} {words}` makes the layer anew")
+        say(f"`sifmod layer sync {layer.module} {shell(f'{layer.root}/pylock.toml')} {words}` rebuilds the layer")
     if found.own:
-        say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
+        say("`sifmod install --rebuild` with the module's easyconfig (see `sifmod show`) repairs it")
 
 
 def _verify_sharing(settings: dict[str, str], layout: "Layout") -> int:
@@ -103,7 +105,7 @@ def _verify_modes(given: VerifyOptions) -> int:
             echo(one_line(f"{state}: {wrong.path}: expected {wrong.expected}, found {wrong.found}"))
         echo(f"{facts.prefix}: {counted(len(found), 'other mode') if found else 'ok'}")
     if left and not given.repair_modes:
-        say("`sifmod verify --repair-modes` makes them so, of those that are yours")
+        say("`sifmod verify --repair-modes` corrects those that are yours")
     for oddity in oddities(facts):
         say(f"warning: {oddity}")
     return 1 if left else 0

@@ -1,6 +1,6 @@
 """Limits on the work that other users' files can cause; a site can raise them.
 
-They are this process's: a command reads its settings first (actions/start.py), and what reads a file of somebody else's
+They are this process's: a command reads its settings first (actions/start.py), and code that reads another user's file
 is far from them.
 """
 

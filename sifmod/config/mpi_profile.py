@@ -114,7 +114,7 @@ def read_profile(
 ) -> tuple[Profile, tuple[Input, ...]]:
     """The profile `name` in the last of the directories that has it, and the inputs.
 
-    Raises OptionError where there is none, ConfigError with all problems of its file.
+    Raises OptionError if there is none, ConfigError with all problems of its file.
     """
     absent: list[Input] = []
     for directory in reversed(directories):

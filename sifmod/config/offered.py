@@ -48,7 +48,7 @@ class Offered:
 
     @property
     def public(self) -> Annotated[bool, Described("whether a source is on a network")]:
-        """False where there is none, and the image is had at one site only."""
+        """False if there is none, and the image is available at one site only."""
         return self.public_source is not None
 
     @property

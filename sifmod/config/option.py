@@ -249,7 +249,7 @@ _OPTIONS = {(option.of, option.name): option for option in TABLE if option.typed
 
 
 def option_of(command: str, name: str) -> Option:
-    """The option of a command (`install`, `stack lock`) that is called so. Raises KeyError for what is none."""
+    """The option of a command (`install`, `stack lock`) that is called so. Raises KeyError for an unknown name."""
     return _OPTIONS.get((command, name)) or _OPTIONS["", name]
 
 

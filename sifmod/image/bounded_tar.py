@@ -23,7 +23,7 @@ class _Member(tarfile.TarInfo):
         """The step where tarfile would read a header of any size into memory."""
         if self.type in _TEXTS:
             if self.size > limits().header_size:
-                raise RefusedMemberError(f"the header of {self.name!r} is larger than {bound('header_size')} bytes")
+                raise RefusedMemberError(f"the header of {self.name!r} has more bytes than {bound('header_size')}")
             file = cast("IO[bytes]", archive.fileobj)
             start = file.tell()
             if self.type != tarfile.XGLTYPE and b"GNU.sparse" in file.read(self.size):

@@ -181,7 +181,7 @@ def unpublish(mine: HeldModule) -> None:
 
 
 def _withdraw(mine: HeldModule, directory: Path) -> None:
-    """Remove the generations that the run of this directory placed and that never became live."""
+    """Remove the generations that the run of this directory placed and that were never live."""
     notes: list[str] = []
     with suppress(PermissionError):  # another user's, and closed
         notes = [name.removesuffix(PLACED) for name in names(directory) if name.endswith(PLACED)]
@@ -208,7 +208,7 @@ def _complete(mine: HeldModule) -> None:
 
 
 def _catch_up(mine: HeldModule) -> None:
-    """Record what became live, if the run died before it could."""
+    """Record the new live generation, if the run died before it could."""
     layout, module = mine.layout, mine.module
     number = live_number(layout, module)
     events = recorded(layout, module)

@@ -81,7 +81,7 @@ def _held_after(events: tuple[Event, ...], generation: int | None, *, same_conte
 
 
 def with_event(events: tuple[Event, ...], generation: int | None, *, same_content: bool = False) -> str:
-    """The history's text after `generation` (None: nothing) became live."""
+    """The history's text after `generation` (None: nothing) is live."""
     if not events or events[-1].generation != generation:
         held = _held_after(events, generation, same_content=same_content)
         events = (*events, Event(generation, round(time.time(), 3), held))

@@ -25,7 +25,7 @@ class Kernelspec:
     """The Python of a module as a kernel."""
 
     module: ModuleName
-    layer: Annotated[OrNull[str], Described("null: the one that the module takes by itself")]
+    layer: Annotated[OrNull[str], Described("null: the module's default")]
 
     @property
     def kernel(self) -> Annotated[str, Described("its name, as in `jupyter kernelspec list`")]:

@@ -48,7 +48,7 @@ class Done(NamedTuple):
             " of a layer made, removed"
         ),
     ]
-    module: Annotated[ModuleName | None, Described("null for an image or a download by itself")] = None
+    module: Annotated[ModuleName | None, Described("null for an image or a download without a module")] = None
     before: Annotated[Number | None, Described("the generation that was live, or was removed")] = None
     generation: Annotated[Number | None, Described("that is live now")] = None
     sha256: Annotated[Sha256 | None, Described("of the image")] = None
@@ -172,7 +172,7 @@ def _lines(path: Path, top: Path) -> tuple[list[bytes], bool]:
     with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 (a descriptor)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
         start = max(0, status.st_size - LARGEST)
         file.seek(start)
         lines = file.read(LARGEST).split(b"\n")

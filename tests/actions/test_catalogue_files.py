@@ -156,6 +156,6 @@ def test_what_is_no_catalogues_is_left_as_it_is(tmp_path: Path, name: str) -> No
     (tmp_path / "pages").mkdir()
     (tmp_path / name).write_text('{"entries": [1]}')
     before = disk_state(tmp_path)
-    with pytest.raises(OptionError, match="is no catalogue's"):
+    with pytest.raises(OptionError, match="was not written by `sifmod stack catalogue`"):
         write_catalogue(catalogue("x", (PLAIN, EVIL)), tmp_path)
     assert disk_state(tmp_path) == before

@@ -25,12 +25,12 @@ OTHER = f"sha256:{'2' * 64}"
 @pytest.mark.parametrize(
     ("source", "origin", "expected", "why"),
     [
-        ("docker://h.example/x:1", ImageOrigin(), "docker://h.example/x:1", "nothing in this source says which image"),
-        ("docker://h.example/x:1", ImageOrigin(manifest=DIGEST), None, "the tag 1 as it is today; the digest decides"),
+        ("docker://h.example/x:1", ImageOrigin(), "docker://h.example/x:1", "nothing in this source pins the image"),
+        ("docker://h.example/x:1", ImageOrigin(manifest=DIGEST), None, "the tag 1 as it is today; the digest pins it"),
         ("docker://h.example/x", ImageOrigin(manifest=DIGEST), None, "the tag latest as it is today; the digest"),
         ("docker://h.example/x:1", ImageOrigin(index=DIGEST, manifest=OTHER), None, "the tag 1 as it is today"),
         (f"docker://h.example/x@{OTHER}", ImageOrigin(manifest=DIGEST), f"docker://h.example/x@{OTHER}", "its digest"),
-        ("https://h.example/x.sif", ImageOrigin(), "https://h.example/x.sif", "its SHA-256 says which image"),
+        ("https://h.example/x.sif", ImageOrigin(), "https://h.example/x.sif", "its SHA-256 pins the image"),
     ],
 )
 def test_a_draft_says_what_decides_which_image_it_is(

@@ -111,14 +111,18 @@ def test_a_machine_on_which_all_is_well(machine: Machine) -> None:
     machine.has("/sys/module/amdgpu/version", b"6.7\xff\n")
     assert without_builders(diagnose(machine.site, {"LMOD_VERSION": "8.7", "MODULESHOME": "/m"})) == (
         Finding("runtime", "ok", "apptainer version 1.4.2, with setuid (/usr/bin/apptainer); it starts a container"),
-        Finding("user namespaces", "ok", "open to ordinary users"),
+        Finding("user namespaces", "ok", "available to ordinary users"),
         Finding("mksquashfs", "ok", "mksquashfs version 4.6"),
         Finding("NVIDIA GPUs", "ok", "2 (NVRM version: 550)"),
         Finding("AMD GPUs", "ok", "1 (amdgpu 6.7\ufffd)"),
         Finding("accelerator", "ok", "none (site generic)"),
         Finding("module tool", "ok", "Lmod 8.7"),
         Finding("Slurm", "ok", "slurm 23.11"),
-        Finding("prefix", "ok", f"{machine.site.prefix} (default, images over 2 GB are asked about), 100.0 GB free"),
+        Finding(
+            "prefix",
+            "ok",
+            f"{machine.site.prefix} (default; sifmod asks before it fetches images over 2 GB), 100.0 GB free",
+        ),
     )
     assert machine.asked == [machine.site.prefix.parent]
 
@@ -132,20 +136,20 @@ def test_a_machine_on_which_nothing_is(machine: Machine) -> None:
             "neither apptainer nor singularity is on PATH",
             "modules can be installed from a SIF but not run; install Apptainer, or load the site's module for it",
         ),
-        Finding("user namespaces", "ok", "open to ordinary users"),
+        Finding("user namespaces", "ok", "available to ordinary users"),
         Finding(
             "mksquashfs",
             "missing",
             "not on PATH",
             "install squashfs-tools 4.5 or later to convert registry images; a SIF needs no conversion",
         ),
-        Finding("GPUs", "note", "none on this node; on a login node that is usual"),
+        Finding("GPUs", "note", "none on this node, as usual on a login node"),
         Finding("accelerator", "ok", "cuda (site generic)"),
         Finding(
             "module tool",
             "missing",
             "`module` is not set up in this shell",
-            "log in again with Lmod or Environment Modules set up; the wrappers work without either",
+            "set up Lmod or Environment Modules and log in again; the wrappers work without either",
         ),
         Finding("Slurm", "note", "not on PATH"),
         Finding("prefix", "ok", f"{machine.site.prefix} (configured), 100.0 GB free"),
@@ -153,7 +157,7 @@ def test_a_machine_on_which_nothing_is(machine: Machine) -> None:
 
 
 def test_a_runtime_that_the_site_names_and_that_is_none(machine: Machine) -> None:
-    assert machine.findings()["runtime"].text == "/usr/bin/apptainer is no program"
+    assert machine.findings()["runtime"].text == "/usr/bin/apptainer is not a program"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +165,7 @@ def test_a_runtime_that_the_site_names_and_that_is_none(machine: Machine) -> Non
     [
         (True, True, ""),
         (True, False, "has no zstd for squashfs"),
-        (True, None, "does not say whether it has zstd for squashfs"),
+        (True, None, "has unknown support for zstd in squashfs"),
         (False, False, ""),
         (False, None, ""),
     ],
@@ -170,8 +174,8 @@ def test_a_kernel_that_may_not_mount_what_a_setuid_runtime_gives_it(
     machine: Machine, setuid: bool, zstd: bool | None, said: str
 ) -> None:
     machine.program = replace(APPTAINER, setuid=setuid, kernel_zstd=zstd)
-    hint = "sifmod converts images with gzip here, unless `compression` says otherwise"
-    text = f"the kernel, which mounts images here, {said}"
+    hint = "sifmod converts images with gzip here, unless `compression` is set"
+    text = f"the kernel mounts images here, and {said}"
     assert machine.findings().get("kernel") == (Finding("kernel", "note", text, hint) if said else None)
 
 
@@ -198,10 +202,10 @@ def test_what_a_version_of_the_runtime_cannot_do(machine: Machine) -> None:
 )
 def test_user_namespaces_that_are_closed(machine: Machine, name: str, closed: str, open_: str) -> None:
     machine.has(f"/proc/sys/{name}", f"{open_}\n")
-    assert machine.findings()["user namespaces"] == Finding("user namespaces", "ok", "open to ordinary users")
+    assert machine.findings()["user namespaces"] == Finding("user namespaces", "ok", "available to ordinary users")
     machine.has(f"/proc/sys/{name}", f"{closed}\n")
     found = machine.findings()["user namespaces"]
-    assert (found.status, found.text) == ("note", f"not open to ordinary users (/proc/sys/{name})")
+    assert (found.status, found.text) == ("note", f"not available to ordinary users (/proc/sys/{name})")
     assert found.hint.startswith("a runtime installed with its setuid starter works without them")
 
 
@@ -235,7 +239,7 @@ def test_fuse_has_to_be_open_for_reading_and_writing(machine: Machine, lacking: 
     assert "/dev/fuse" not in machine.findings()
     machine.closed["/dev/fuse"] = lacking
     hint = "a runtime without setuid mounts images through FUSE"
-    assert machine.findings()["/dev/fuse"] == Finding("/dev/fuse", "note", "not open to this user", hint)
+    assert machine.findings()["/dev/fuse"] == Finding("/dev/fuse", "note", "not accessible to this user", hint)
 
 
 def test_gpus_without_a_version(machine: Machine) -> None:
@@ -317,7 +321,7 @@ def test_the_room_for_images(machine: Machine) -> None:
     machine.closed[str(machine.site.prefix.parent)] = os.W_OK
     found = machine.findings()["prefix"]
     assert (found.status, found.text.partition("), ")[2]) == ("missing", "10.0 GB free, not writable")
-    assert found.hint == "choose one of your own: export SIFMOD_PREFIX=DIR"
+    assert found.hint == "choose your own: export SIFMOD_PREFIX=DIR"
 
 
 def of_variables(machine: Machine, environ: Mapping[str, str]) -> list[str]:
@@ -338,7 +342,7 @@ def test_two_spellings_of_a_variable(machine: Machine) -> None:
         "APPTAINER_BIND": "/a",
         "APPTAINER": "/b",
     }
-    hint = "and ignores the other: set both the same, or only one"
+    hint = "and ignores the other: set both to the same value, or only one"
     assert of_variables(machine, variables) == [
         f"SINGULARITYENV_X and APPTAINERENV_X are set differently; Apptainer uses APPTAINERENV_X {hint}",
         f"SINGULARITY_TMPDIR and APPTAINER_TMPDIR are set differently; Apptainer uses APPTAINER_TMPDIR {hint}",
@@ -372,7 +376,11 @@ def test_site_files_and_quirks_that_cannot_be_used(tmp_path: Path) -> None:
     of_the_machine = write(tmp_path / "etc/sites/z.yaml", "acelerator: rocm\n")
     first, second, third = diagnose_settings(environ)
     assert {(one.subject, one.status, one.hint) for one in (first, second, third)} == {
-        ("settings", "missing", "`install`, `show` and `check` of an easyconfig stop at it: mend it, or move it away")
+        (
+            "settings",
+            "missing",
+            "`install`, `show` and `check` of an easyconfig stop at it: correct it, or move it away",
+        )
     }
     assert first.text.startswith(f"{of_the_machine}:1:1: acelerator: unknown key")
     of_bad, of_bad_too = second.text.split("; " + str(bad))
@@ -443,7 +451,7 @@ def test_what_is_printed(
     assert run(["doctor"]) == (0 if well else 1)
     lines = capfd.readouterr().out.splitlines()
     blank = " " * len("user namespaces")
-    assert "[ok] user namespaces  open to ordinary users" in lines
+    assert "[ok] user namespaces  available to ordinary users" in lines
     at = lines.index("[--] Slurm            installed, but not configured here (srun: error: no slurm.conf)")
     assert lines[at + 1] == f"     {blank}  => {NO_CLUSTER}"
     assert ("[ok] module tool      Lmod 8.7" in lines) == well
@@ -455,6 +463,6 @@ def test_a_home_that_is_a_link(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     found = machine.findings({"HOME": f"{tmp_path}/link"})["home"]
-    said = f"{tmp_path}/link leads to {tmp_path}/real; containers of loaded modules and wrappers have both"
+    said = f"{tmp_path}/link links to {tmp_path}/real; containers see both paths"
     assert (found.status, found.text) == ("ok", said)
     assert "home" not in machine.findings({"HOME": f"{tmp_path}/real"})

@@ -31,11 +31,11 @@ GUESS = Guess(
 )
 SOURCE = Source("docker://host/x:1", "a tag", "amd64")
 HEAD = [
-    "# A first easyconfig, written by `sifmod new docker://host/x:1` from what the image says and what is in it.",
-    "# Read it and correct it; `sifmod check` looks whether it is sound, `sifmod install` installs it.",
+    "# A first easyconfig, written by `sifmod new docker://host/x:1` from the image's metadata and contents.",
+    "# Review and correct it; `sifmod check` validates it, `sifmod install` installs it.",
     "",
 ]
-WRAPPERS = "# commands that were found in the image, and the scripts that sifmod has for every image"
+WRAPPERS = "# commands that were found in the image, and sifmod's own scripts"
 
 
 def lines(guess: Guess, source: Source = SOURCE, named: tuple[str, str] = ("x", "1.0")) -> list[str]:
@@ -93,7 +93,7 @@ def test_a_draft_of_much() -> None:
         "license: MIT",
         "homepage: 'https://host.example/x'",
         "docurls: ['https://host.example/docs']",
-        "# the best known of its packages; 1 more are there",
+        "# the best known of its packages; 1 more are in the image",
         "contents:",
         "  torch: '2.2.0'",
         "  numpy: '1.26'",
@@ -105,10 +105,10 @@ def test_a_draft_of_much() -> None:
         "  sources: [x.sif]",
         f"  sha256: {'f' * 64}",
         "  arch: arm64",
-        f"# further environments in the image: {', '.join(guess.others[:10])}",
+        f"# other environments in the image: {', '.join(guess.others[:10])}",
         "# Python 3.10 in a conda environment",
         "conda: {prefix: /opt/conda, env: e}",
-        "# its directory is not in the image's PATH",
+        "# its directory is not on the image's PATH",
         "path+: [/opt/x/bin]",
         WRAPPERS,
         "wrappers: [python, pip]",
@@ -196,8 +196,8 @@ def test_a_site_file_of_a_machine_with_nothing() -> None:
         "  filesystems: []  # e.g. [{source: '/scratch', optional: true}]",
     ]
     assert text.endswith(
-        "\n# runscript_env: {NCCL_SOCKET_IFNAME: hsn0, NCCL_NET: AWS Libfabric}\n\n"
-        "# The site is recognised where all of these exist.\ndetect:\n  paths: []\n"
+        "\n# runscript_env: {NCCL_SOCKET_IFNAME: hsn0, NCCL_NET: AWS Libfabric}\n\n# The site is recognised if all "
+        "of these exist.\ndetect:\n  paths: []\n"
     )
     node, problems = parse_yaml(text.encode(), "s.yaml")
     assert (problems, check_layer(SiteFile, node)) == ((), ())
@@ -224,7 +224,7 @@ def test_an_imported_easyconfig() -> None:
     """In the order of the documentation, whatever the order of the keys; texts read back as they were."""
     text = easyconfig_text(Imported(KEYS, ("a note", "word " * 40)), "dir/x\n.eb")
     assert text.splitlines() == [
-        r"# Made from dir/x\n.eb by `sifmod import`, which has read it and run nothing.",
+        r"# Made from dir/x\n.eb by `sifmod import`, which read it and ran nothing.",
         "# Not imported, or only approximately:",
         "# - a note",
         f"# - {'word ' * 21}word",

@@ -52,11 +52,11 @@ def test_what_the_store_has_is_told(
 ) -> None:
     reference = registry.push_layout(images.tiny_layout("again"), "again:1.0")
     assert fetch(prefix, reference) == 0
-    assert "in the store already" not in capfd.readouterr().err
+    assert "already in the store" not in capfd.readouterr().err
     assert fetch(prefix, reference, "--keep-blobs") == 0
     err = capfd.readouterr().err
-    assert "== the image is in the store already\n" in err
-    assert "--keep-blobs keeps nothing" in err
+    assert "== the image is already in the store\n" in err
+    assert "--keep-blobs has nothing" in err
     assert "converting" not in err
     assert not Layout(prefix).partials.exists()
 
@@ -160,11 +160,11 @@ def test_a_wrong_promise_leaves_nothing(
         (("docker://x:1", "--sha256", "abc"), 2, "expected 64 hexadecimal digits"),
         (("docker://x:1", "--compression", "zip"), 2, "expected auto, zstd:LEVEL, gzip:LEVEL or lz4"),
         (("docker://x:1", "--processors", "none"), 2, "processors"),
-        (("docker://x:1", "-o", "-"), 2, "-o -: a SIF is not written to standard output"),
+        (("docker://x:1", "-o", "-"), 2, "-o -: a SIF cannot be written to standard output"),
         (("dockr://x:1",), 10, "did you mean docker:?"),
         (("docker://x:1", "--offline"), 10, "--offline was given"),
         (("oci:/no/such",), 10, "does not exist"),
-        (("nowhere.sif",), 10, "there is no file nowhere.sif here"),
+        (("nowhere.sif",), 10, "there is no file nowhere.sif in the current directory"),
     ],
 )
 def test_what_cannot_be_done_is_told(

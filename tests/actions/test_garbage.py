@@ -59,10 +59,10 @@ def test_an_image_says_who_uses_it(layout: Layout, capfd: pytest.CaptureFixture[
     stranger.write_bytes(b"mine")
     today = time.strftime("%Y-%m-%d", time.gmtime())
     assert reasons(layout, capfd) == {
-        "software/Tiny/.generations/1.0/1": "`sifmod rollback` goes back to it",
+        "software/Tiny/.generations/1.0/1": "`sifmod rollback` would restore it",
         image(a): "used by Tiny/1.0 generation 1",
         image(b): "used by C/1, D/1, E/1 and 2 more",
-        image("0" * 64): "sifmod did not put it there",
+        image("0" * 64): "sifmod did not store it",
     }
     install(layout, "b")
     found = reasons(layout, capfd)
@@ -84,8 +84,8 @@ def test_what_a_run_works_with_says_so(layout: Layout, capfd: pytest.CaptureFixt
         (layout.partials / KEY).mkdir(parents=True)
         (layout.partials / KEY / "blob").write_bytes(b"half")
         found = reasons(layout, capfd, "--now")
-        now = "a run works with it now"
-        assert found["software/Tiny/.generations/1.0/1"] == "a run makes it now"
+        now = "another run is using it"
+        assert found["software/Tiny/.generations/1.0/1"] == "another run is creating it"
         assert (found[image(busy)], found[f"images/partial/{KEY}"]) == (now, now)
         assert run(["gc", "--yes", "--now", "--ignore-jobs"]) == 0
         assert (layout.partials / KEY / "blob").exists()
@@ -101,7 +101,7 @@ def test_what_a_killed_run_worked_with_is_not_kept_for_it(layout: Layout, capfd:
     with lock(layout, "x", LEASE, nobody) as held:
         sha256, _ = put_image(Store(layout, held), "z")
     (mine / f"{sha256}.pin").touch()
-    assert reasons(layout, capfd, "--now")[image(sha256)] == "a run works with it now"
+    assert reasons(layout, capfd, "--now")[image(sha256)] == "another run is using it"
     other.kill()
     assert reasons(layout, capfd, "--now")[image(sha256)] == ""
 
@@ -144,7 +144,7 @@ def test_what_came_into_use_since_it_was_shown_says_so(layout: Layout) -> None:
         (root / "late").write_text("mine")
     out, err = gc.communicate()
     assert (gc.returncode, f"remove  Tiny/1.0 generation 1  {root}" in out) == (0, True)
-    assert f"== Tiny/1.0 generation 1 stays in {root}: it came into use since it was looked at\n" in err
+    assert f"== Tiny/1.0 generation 1 stays in {root}: it came into use meanwhile\n" in err
     assert "removed 0 generations, 0 images, 0 downloads" in err
     assert (root / "late").read_text() == "mine"
 
@@ -176,5 +176,5 @@ def test_what_another_run_removes_while_it_is_looked_at_is_kept(ordinary_user: O
     assert whole[str(root)] == ""
     for at in range(1, looks + 1):
         _, seen = call_as(ordinary_user.user, partial(look, at))
-        assert seen[str(root)].startswith(("it cannot be looked through: ", "it has no receipt that can be read"))
+        assert seen[str(root)].startswith(("it cannot be read: ", "its receipt is missing or cannot be read"))
         gone.rename(root)

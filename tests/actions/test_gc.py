@@ -67,7 +67,7 @@ def test_old_generations_and_their_images_go(layout: Layout) -> None:
     before = disk_state(layout.prefix)
     plan = plan_gc(layout, days=0)
     assert disk_state(layout.prefix) == before
-    assert kept(plan) == {1: "", 2: "", 3: "`sifmod rollback` goes back to it"}
+    assert kept(plan) == {1: "", 2: "", 3: "`sifmod rollback` would restore it"}
     done = collect(layout, plan)
     assert [old.number for old in done.generations] == [1, 2]
     assert done.size == plan.size == sum(image.size for image in done.images) > 0
@@ -149,7 +149,7 @@ def test_files_that_no_receipt_names_keep_a_generation(layout: Layout) -> None:
     assert kept(plan_gc(layout, days=0))[1] == ""  # the live generation has the file too
     (layout.generation(MODULE, 4) / "data" / "results.csv").unlink()
     plan = plan_gc(layout, days=0)
-    assert kept(plan)[1] == "it holds files that sifmod did not put there: data/results.csv"
+    assert kept(plan)[1] == "it holds files that sifmod did not write: data/results.csv"
     collect(layout, plan)
     assert (layout.generation(MODULE, 1) / "data" / "results.csv").read_text() == "mine"
     assert "a" in stored(layout)
@@ -192,7 +192,7 @@ def test_only_what_the_live_generation_has_just_so_can_go(
     new[0](live, new[1])
     before = disk_state(layout.generation(MODULE, 1))
     plan = plan_gc(layout, days=0)
-    assert kept(plan)[1] == ("it holds files that sifmod did not put there: own" if stays else "")
+    assert kept(plan)[1] == ("it holds files that sifmod did not write: own" if stays else "")
     collect(layout, plan)
     assert (disk_state(layout.generation(MODULE, 1)) == before) if stays else numbers(layout, MODULE) == (2, 3)
 
@@ -230,7 +230,7 @@ def test_a_directory_that_cannot_be_looked_through_keeps_a_generation(
         install_several(layout, "bc")
         return kept(plan_gc(layout, days=0, ask_jobs=False))
 
-    assert call_as(ordinary_user.user, do)[1].startswith("it cannot be looked through: [Errno 13] Permission denied")
+    assert call_as(ordinary_user.user, do)[1].startswith("it cannot be read: [Errno 13] Permission denied")
 
 
 @no_slurm
@@ -284,7 +284,7 @@ def test_without_a_receipt_nothing_is_known(layout: Layout, text: str | None) ->
     if text is not None:
         receipt.write_text(text)
     plan = plan_gc(layout, days=0)
-    assert kept(plan)[1] == "it has no receipt that can be read"
+    assert kept(plan)[1] == "its receipt is missing or cannot be read"
     collect(layout, plan)
     assert numbers(layout, MODULE) == (1, 2, 3)
     assert "a" in stored(layout)
@@ -295,7 +295,7 @@ def test_without_a_history_nothing_old_goes(layout: Layout) -> None:
     install_several(layout, "abcd")
     layout.history(MODULE).unlink()
     plan = plan_gc(layout, days=0)
-    assert {keep for _, keep in kept(plan).items()} == {"it is not known since when it is not in use"}
+    assert {keep for _, keep in kept(plan).items()} == {"it is not known when it went out of use"}
     collect(layout, plan)
     assert numbers(layout, MODULE) == (1, 2, 3, 4)
 
@@ -328,7 +328,7 @@ def test_an_image_that_a_run_uses_now_stays(layout: Layout, tmp_path: Path) -> N
     """Also one that the run has begun to use since the plan was made."""
     with module_lock(tree_of(layout), MODULE) as held:
         _, path = put_image(Store(layout, held.held), "a")
-        assert [old.keep for old in plan_gc(layout, days=0).images] == ["a run works with it now"]
+        assert [old.keep for old in plan_gc(layout, days=0).images] == ["another run is using it"]
         (layout.images.parents[1] / ".staging").rename(tmp_path / "away")
         plan = plan_gc(layout, days=0)
         (tmp_path / "away").rename(layout.staging)
@@ -363,7 +363,7 @@ def test_slurm_without_a_cluster_stops_nothing(layout: Layout, monkeypatch: pyte
     for name in ("SLURM_CONF", "SLURM_CONF_SERVER"):
         monkeypatch.delenv(name, raising=False)
     assert plan_gc(layout, days=0).jobs == Jobs(None)
-    assert kept(plan_gc(layout, days=0)) == {1: "", 2: "`sifmod rollback` goes back to it"}
+    assert kept(plan_gc(layout, days=0)) == {1: "", 2: "`sifmod rollback` would restore it"}
 
 
 def test_when_slurm_cannot_be_asked_everything_stays(

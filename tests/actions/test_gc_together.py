@@ -64,11 +64,11 @@ def test_what_is_freed_is_what_was_shown(layout: Layout, capfd: pytest.CaptureFi
         str(path) for path in layout.prefix.glob("layers/*/*/*/*/[12]")
     }
     assert run([*GC]) == 0
-    assert f"== {size_text(FREED)} can be freed: `sifmod gc --yes` does it\n" in capfd.readouterr().err
+    assert f"== {size_text(FREED)} can be freed: run `sifmod gc --yes`\n" in capfd.readouterr().err
     assert run([*GC, "--yes"]) == 0
     said = capfd.readouterr().err
     assert f"== removed 1 generation, 1 image, 2 downloads, 2 layers: {size_text(FREED)}\n" in said
-    assert "what is kept for its age goes with --now, what is kept for `rollback` with --rollbacks" in said
+    assert "--now also removes recently used files, --rollbacks also what `rollback` would restore" in said
     assert sorted(path.name for path in layout.prefix.glob("layers/*/*/*/*/*")) == ["3", "live"]
     assert not list(layout.partials.glob("*"))
     log = [(one["what"], one["module"], one["size"]) for one in answer(capfd, ("log",)) if one["what"] == "removed"]
@@ -107,7 +107,7 @@ def test_what_would_free_more_is_named(
     (other.partials / KEYS[0]).mkdir(parents=True)
     for prefix in (layout.prefix, other.prefix):
         assert run(["gc", "--ignore-jobs", "--prefix", str(prefix), *words]) == 0
-        said = "what is kept for its age goes with --now" in capfd.readouterr().err
+        said = "--now also removes recently used files, --rollbacks also" in capfd.readouterr().err
         assert said == (asks if prefix == layout.prefix else "--now" not in words)
 
 
@@ -168,7 +168,7 @@ def kept(layout: Layout, days: float = 0.0, rollbacks: bool = False) -> dict[int
 
 
 def test_what_rollback_goes_back_to_goes_where_that_is_asked_for(layout: Layout) -> None:
-    assert kept(layout) == {1: "", 2: "`sifmod rollback` goes back to it"}
+    assert kept(layout) == {1: "", 2: "`sifmod rollback` would restore it"}
     assert kept(layout, rollbacks=True) == {1: "", 2: ""}
     apply_gc(tree_of(layout), plan_gc(layout, 0.0, ask_jobs=False, rollbacks=True), ALONE)
     assert numbers(layout, MODULE) == (3,)
@@ -233,7 +233,7 @@ def test_the_first_five_files_that_keep_a_generation_are_named(layout: Layout, n
     for name in "fedcba"[:number]:
         (root / name).touch()
     named = ", ".join(sorted("fedcba"[:number])[:5])
-    assert kept(layout)[1] == f"it holds files that sifmod did not put there: {named}"
+    assert kept(layout)[1] == f"it holds files that sifmod did not write: {named}"
     for name in "fedcba"[:number]:
         (root / name).unlink()
     (root / "bin/python").chmod(0o644)

@@ -94,9 +94,9 @@ def test_a_hook_that_fails_stops_and_says_so(
     said = capsys.readouterr().err
     assert f"the hook {tmp_path}/hook ({moment}) failed with exit code 3; " in said
     assert "\n  first\n  no licence\n" in said
-    assert f"hint: it is named in {tmp_path}/etc-sifmod.d/hooks.yaml\n" in said
+    assert f"hint: {tmp_path}/etc-sifmod.d/hooks.yaml configures it\n" in said
     if moment == "after_publish":
-        assert "the module is published all the same" in said
+        assert "the module was published anyway" in said
         assert os.readlink(tmp_path / "prefix/software/Tiny/1") == ".generations/1/2"
     else:
         assert installed(tmp_path) == before
@@ -110,7 +110,7 @@ def test_a_hook_has_its_time(
     began = time.monotonic()
     assert run(["install", easyconfig]) == 18
     assert time.monotonic() - began < 10
-    assert "was not done after 1 s; nothing was changed" in capsys.readouterr().err
+    assert "did not finish within 1 s; nothing was changed" in capsys.readouterr().err
     assert not (tmp_path / "prefix" / "software").exists()
     wait_until(lambda: not marked(str(tmp_path)))
 
@@ -124,7 +124,7 @@ def test_what_others_may_write_is_not_run(
         mode = path.stat().st_mode & 0o777
         path.chmod(mode | 0o020)
         assert run(["install", easyconfig]) == 18
-        assert f"was not run: others may write {path}; nothing was changed" in capsys.readouterr().err
+        assert f"was not run: other users can write {path}; nothing was changed" in capsys.readouterr().err
         path.chmod(mode)
     if os.geteuid() == 0:
         os.chown(program, ordinary_user.user.uid, 0)
@@ -138,7 +138,7 @@ def test_what_others_may_write_is_not_run(
     settings.write_text(settings.read_text().replace(str(program), str(tmp_path / "first")))
     aside.chmod(0o777)  # in which neither the first name nor the program is, but a link between them
     assert run(["install", easyconfig]) == 18
-    assert f"was not run: others may write {aside}; nothing was changed" in capsys.readouterr().err
+    assert f"was not run: other users can write {aside}; nothing was changed" in capsys.readouterr().err
     assert not (tmp_path / "told").exists()
     if os.geteuid() == 0:
         aside.chmod(0o1777)  # where nobody replaces what is another's; but this link is

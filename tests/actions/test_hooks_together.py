@@ -45,6 +45,6 @@ def test_one_that_fails_says_its_last_words_and_the_next_does_not_run(
     assert "failed with exit code 3; the module is as it was\n  3\n" in err
     assert "\n  12\n" in err
     assert ("\n  2\n" in err, "two" in err) == (False, False)
-    assert f"hint: it is named in {tmp_path}/etc-sifmod.d/hooks.yaml" in err
+    assert f"hint: {tmp_path}/etc-sifmod.d/hooks.yaml configures it" in err
     assert before is None
     assert not (tmp_path / "tree/modules/Both").exists()

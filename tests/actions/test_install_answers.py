@@ -77,7 +77,7 @@ def test_a_changed_file_is_restored_and_kept(
     theirs = wrapper.read_bytes() if wrapper.exists() else None
     assert said(capfd, "install", "-D", str(easyconfig)).startswith(" * [R] ")
     told = said(capfd, "install", str(easyconfig))
-    assert f"{wrapper} was changed or removed; it is restored in a new generation" in told
+    assert f"{wrapper} was changed or removed; a new generation restores it" in told
     assert "Tiny/1.0: installed, generation 2" in told
     assert (prefix / ROOT / "2/bin/sh").read_bytes() == right
     assert (wrapper.read_bytes() if wrapper.exists() else None) == theirs
@@ -115,9 +115,10 @@ def test_another_easyconfig_for_the_same_module_is_told(
     easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     other = write(easyconfig.with_name("other.yaml"), easyconfig.read_text() + "env: {A: b}\n")
-    assert f"another easyconfig has given Tiny/1.0 before: {easyconfig}\n" in said(capfd, "install", str(other))
+    again = said(capfd, "install", str(other))
+    assert f"Tiny/1.0 was installed from a different easyconfig before: {easyconfig}\n" in again
     assert run(["install", str(other)]) == 0
-    assert "another easyconfig" not in capfd.readouterr().err
+    assert "a different easyconfig" not in capfd.readouterr().err
     assert os.readlink(prefix / "software/Tiny/1.0") == ".generations/1.0/2"
 
 
@@ -129,7 +130,10 @@ def test_no_runtime_is_told_before_anything_is_fetched(
     write(easyconfig, easyconfig.read_text().replace("Tiny", "Other"))
     assert run(["install", str(easyconfig)]) == 0
     lines = capfd.readouterr().err.splitlines()
-    told = "== neither apptainer nor singularity is here: Other/1.0 can be installed and loaded, but not used here"
+    told = (
+        "== neither apptainer nor singularity was found: Other/1.0 can be installed and loaded, but not run on this "
+        "machine"
+    )
     assert lines.index(told) == 1
     assert lines[0].startswith("== Other/1.0: installing from ")
     assert any("copying" in line or "already in the store" in line or "installed" in line for line in lines[2:])

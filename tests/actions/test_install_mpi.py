@@ -23,7 +23,7 @@ LIBC = Entry(f"{LIB}/libc.so.6", library("libc.so.6", text=b"GLIBC_2.36"))
 MPICH = library("libmpi.so.12", ("libc.so.6",), b"MPICH Version GLIBC_2.34")
 OPEN_MPI = library("libmpi.so.40", ("libopen-pal.so.40",), b"Open MPI v%d GLIBC_2.34")
 QUICK = ("--skip-sanity-check",)  # nothing in the images is started here
-OWN = "MPICH of the image; srun --mpi=pmi2 starts what uses it"
+OWN = "MPICH of the image; start its programs with srun --mpi=pmi2"
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_an_image_without_an_mpi_says_nothing(
     assert "mpi  " not in said.out
     before = disk_state(tmp_path / "prefix" / "software", tmp_path / "prefix" / "modules")
     assert sifmod(["install", *QUICK, easyconfig(tmp_path, images, more="mpi: host\n")]) == 18
-    assert "no MPI is found in its image" in capfd.readouterr().err
+    assert "its image has no known MPI" in capfd.readouterr().err
     assert disk_state(tmp_path / "prefix" / "software", tmp_path / "prefix" / "modules") == before
 
 
@@ -123,7 +123,7 @@ def test_the_hosts_is_bound_and_found_first(tmp_path: Path, images: Images, sett
     assert 'LD_LIBRARY_PATH = "/host-mpi:/opt/fabric/lib:/opt/own/lib"' in text
     assert 'FI_PROVIDER = "tcp"' in text
     assert 'SLURM_MPI_TYPE = "pmi2"' in text
-    assert "the host's MPI of profile here (mpich 8.1.29), in the place of MPICH of the image" in text
+    assert "the host's MPI of profile here (mpich 8.1.29), instead of the image's MPICH" in text
 
 
 def test_another_abi_is_refused_or_told(
@@ -140,7 +140,8 @@ def test_another_abi_is_refused_or_told(
     assert not list((tmp_path / "prefix" / "modules").rglob("*.lua"))
     assert sifmod(["install", *QUICK, easyconfig(tmp_path, images, *own, more="mpi: auto\n")]) == 0
     assert (
-        "Open MPI 4.1 of the image; srun --mpi=pmix starts what uses it (not the host's: the" in capfd.readouterr().err
+        "Open MPI 4.1 of the image; start its programs with srun --mpi=pmix (not the host's: the"
+        in capfd.readouterr().err
     )
     assert "/host-mpi" not in modulefile(tmp_path)
 
@@ -148,8 +149,8 @@ def test_another_abi_is_refused_or_told(
 @pytest.mark.parametrize(
     ("host", "why"),
     [
-        (OPEN_MPI, "is Open MPI, and profile here says mpich"),
-        (b"text", "is no MPI library that is known, and profile here says mpich"),
+        (OPEN_MPI, "is Open MPI, and profile here expects mpich"),
+        (b"text", "is not a known MPI library, and profile here expects mpich"),
         (MPICH.replace(b"2.34", b"2.38"), "needs glibc 2.38, and the image has 2.36"),
     ],
 )

@@ -73,12 +73,24 @@ def test_each_step_is_told_and_recorded(tmp_path: Path, capfd: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("deprecate --undo --message x Tiny/1.0", "--undo goes without --since, --until and --message"),
-        ("deprecate --undo --until 2030-01-01 Tiny/1.0", "--undo goes without --since, --until and --message"),
-        ("deprecate --undo --since 2030-01-01 Tiny/1.0", "--undo goes without --since, --until and --message"),
-        ("retire --undo --message x Tiny/1.0", "--undo goes without --since, --successor and --message"),
-        ("retire --undo --successor Tiny/2.0 Tiny/1.0", "--undo goes without --since, --successor and --message"),
-        ("retire --undo --since 2030-01-01 Tiny/1.0", "--undo goes without --since, --successor and --message"),
+        ("deprecate --undo --message x Tiny/1.0", "--undo cannot be combined with --since, --until or --message"),
+        (
+            "deprecate --undo --until 2030-01-01 Tiny/1.0",
+            "--undo cannot be combined with --since, --until or --message",
+        ),
+        (
+            "deprecate --undo --since 2030-01-01 Tiny/1.0",
+            "--undo cannot be combined with --since, --until or --message",
+        ),
+        ("retire --undo --message x Tiny/1.0", "--undo cannot be combined with --since, --successor or --message"),
+        (
+            "retire --undo --successor Tiny/2.0 Tiny/1.0",
+            "--undo cannot be combined with --since, --successor or --message",
+        ),
+        (
+            "retire --undo --since 2030-01-01 Tiny/1.0",
+            "--undo cannot be combined with --since, --successor or --message",
+        ),
         ("retire --successor Tiny/1.0 Tiny/1.0", "Tiny/1.0 cannot be its own successor"),
         ("deprecate --since 2030-01-02 --until 2030-01-01 Tiny/1.0", "until 2030-01-01, which is before 2030-01-02"),
         ("hide Tiny/2.0", "Tiny/2.0 cannot be the default and hidden"),
@@ -111,7 +123,7 @@ def test_all_that_a_kept_file_lacks_is_told(layout: Layout, capfd: pytest.Captur
     kept.write_text("-- mine\n")
     assert run(["retire", "--since", "2030-01-01", "Tiny/1.0"]) == 0
     err = capfd.readouterr().err
-    tail = err.partition("is kept; it lacks\n")[2].splitlines()
+    tail = err.partition("kept; it lacks\n")[2].splitlines()
     assert tail[0] == '==   hide_version("Tiny/1.0")'
     assert tail[1].startswith("==   if os.time() >= 1893456000 then -- 2030-01-01")
     assert "forbid{name = " in tail[3]
@@ -173,7 +185,7 @@ def test_another_ones_file_is_told_of_only_where_something_is_to_be_in_it(
     for name in (".modulerc", ".modulerc.lua"):
         (layout.modules / "Tiny" / name).write_text("mine\n")
     assert run(["hide", "Tiny/1.0"]) == 0
-    assert capfd.readouterr().err.count("is kept; it lacks") == 2
+    assert capfd.readouterr().err.count("kept; it lacks") == 2
     assert run(["hide", "--undo", "Tiny/1.0"]) == 0
     assert "is kept" not in capfd.readouterr().err
 

@@ -117,7 +117,7 @@ def test_the_verbs(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
         (("retire", "Tiny/1.0", "--successor", "Tiny/3.0"), 24, "no module is called `Tiny/3.0`"),
         (("retire", "Tiny/1.0", "--successor", "Tiny/1.0"), 2, "cannot be its own successor"),
         (("retire", "Tiny/1.0", "--message", "a\x1b[2Jb"), 2, "a text must be one line"),
-        (("retire", "Tiny/1.0", "--undo", "--message", "x"), 2, "--undo goes without"),
+        (("retire", "Tiny/1.0", "--undo", "--message", "x"), 2, "--undo cannot be combined with"),
         (("deprecate", "Tiny/1.0", "--until", "2026-02-30"), 2, "expected a day such as 2027-03-31, got '2026-02-30'"),
         (("deprecate", "Tiny/1.0", "--until", "20270331"), 2, "expected a day such as 2027-03-31"),
         (("deprecate", "Tiny/1.0", "--until", "2020-01-01"), 2, "which is before"),
@@ -156,7 +156,7 @@ def test_a_file_of_others_is_kept_and_told(layout: Layout, edited: bool, capfd: 
     mine.write_text(text)
     assert verb(layout, "default", "Tiny/2.0") == 0
     said = capfd.readouterr().err
-    assert f"{mine} was not written by sifmod, or was edited, and is kept; it lacks\n" in said
+    assert f"{mine} was edited or not written by sifmod, so it was kept; it lacks\n" in said
     assert '  module_version("Tiny/2.0", "default")\n' in said
     assert mine.read_text() == text
     assert is_ours(mine.with_name(".modulerc").read_bytes())

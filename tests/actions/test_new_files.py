@@ -19,7 +19,7 @@ from sifmod.tree.layout import Layout
 from support.config import Configuration
 
 CONVERTED = Converted(Path("x.eb"), "Tiny/1.0-a", "text: ä\n")
-HINT = "give another name, or - to see it"
+HINT = "give another name, or - for standard output"
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_what_is_there_stays(own_home: Path) -> None:
     for act in acts:
         with pytest.raises(OptionError) as caught:
             act()
-        assert caught.value.message == f"{target} exists already, and is left as it is"
+        assert caught.value.message == f"{target} exists already and was not changed"
         assert caught.value.hint == HINT
     with pytest.raises(OptionError, match=f"there is no directory {own_home}/none to write x in"):
         check_target(own_home / "none/x")
@@ -119,8 +119,8 @@ def test_an_imported_easyconfig_is_written_whole(own_home: Path, synced: list[st
     assert (synced[0].endswith(" 9"), synced[1:]) == (True, [""])
     with pytest.raises(OptionError) as caught:
         write_imported(replace(CONVERTED, text="other"), own_home, force=False)
-    assert caught.value.message == f"{target} exists already, and is left as it is"
-    assert caught.value.hint == "--force replaces it"
+    assert caught.value.message == f"{target} exists already and was not changed"
+    assert caught.value.hint == "use --force to replace it"
     assert target.read_bytes() == "text: ä\n".encode()
     assert write_imported(replace(CONVERTED, text="other"), own_home, force=True) == target
     assert (target.read_text(), os.listdir(own_home)) == ("other", ["Tiny-1.0-a.yaml"])

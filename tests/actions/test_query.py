@@ -129,10 +129,10 @@ def test_modules_come_in_the_order_of_names_and_versions() -> None:
 @pytest.mark.parametrize(
     ("query", "note", "found"),
     [
-        ("rocm 2.4 pytorch", "no module has rocm 2.4 as typed; these are of version 2.4", ROCM_2_4),
+        ("rocm 2.4 pytorch", "no module matches rocm 2.4 exactly; these have version 2.4", ROCM_2_4),
         (
             "24.01",
-            "no module has the version 24.01 as typed; these have 24.01 as another version",
+            "no module matches the version 24.01 exactly; these have a package of version 24.01",
             [LIGHTNING, *NGC_24_01],
         ),
     ],
@@ -142,7 +142,7 @@ def test_a_version_in_another_place_is_found_and_that_is_said(query: str, note: 
     assert (answer.note, modules(answer)) == (note, found)
 
 
-PATTERN = "a word is no regular expression: `*` is any letters of a whole name, and `?` one, as in `*torch*`"
+PATTERN = "regular expressions do not work here: use `*` and `?` to match a whole name, as in `*torch*`"
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ PATTERN = "a word is no regular expression: `*` is any letters of a whole name, 
         ("^PyTorch.*cuda$", PATTERN),
         ("?", PATTERN),
         ("nvhpc 26.3 rocm", "without `nvhpc 26.3` there are 102 modules, without `rocm` there is 1 module"),
-        ("zzzzzz", "`sifmod search` lists what there is"),
-        ("9" * 5000, "`sifmod search` lists what there is"),
+        ("zzzzzz", "`sifmod search` lists all modules"),
+        ("9" * 5000, "`sifmod search` lists all modules"),
         ("pytorch==2.15", "the nearest versions: 2.13.0, 2.14.0, 20240801, 20240918"),
         ("pytorch 2.15", "the nearest versions: 2.13.0, 2.14.0, 20240801, 20240918"),
         ("lumi-g2 alphafold", "without `lumi-g2` there are 2 modules, without `alphafold` there are 15 modules"),

@@ -265,7 +265,7 @@ def test_a_module_without_its_image_is_told(prefix: Path, tmp_path: Path, capfd:
     image.unlink()
     before = disk_state(prefix)
     assert again() == 24
-    assert f"One/1.0: its image {image} is gone, and nothing is fetched here" in capfd.readouterr().err
+    assert f"One/1.0: its image {image} is gone, and this command fetches nothing" in capfd.readouterr().err
     assert disk_state(prefix) == before
 
 

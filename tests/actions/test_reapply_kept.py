@@ -80,7 +80,7 @@ def test_a_site_that_is_named_now_counts_and_is_told(
     monkeypatch.setenv("SIFMOD_SITE", "generic")
     assert again() == 0
     assert (
-        "== One/1.0, Two/1.0: its site was ours and becomes generic, named by SIFMOD_SITE\n" in capfd.readouterr().err
+        "== One/1.0, Two/1.0: its site changes from ours to generic, named by SIFMOD_SITE\n" in capfd.readouterr().err
     )
     assert sites(prefix) == ["generic", "generic"]
 
@@ -186,7 +186,7 @@ def test_options_of_other_installs_are_refused(
 ) -> None:
     before = disk_state(prefix)
     assert again(*options) == 2
-    assert f"{options[0]}: not with --module-only without easyconfigs" in capfd.readouterr().err
+    assert f"{options[0]}: cannot be used with --module-only without easyconfigs" in capfd.readouterr().err
     assert disk_state(prefix) == before
 
 
@@ -277,7 +277,7 @@ def test_what_changes_while_it_is_asked_is_not_installed_unseen(prefix: Path, tm
     with subprocess.Popen(command, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as started:
         assert started.stderr is not None
         said = b""
-        while b"Change them" not in said:
+        while b"Apply the changes" not in said:
             more = os.read(started.stderr.fileno(), 4096)
             assert more, said
             said += more
@@ -288,7 +288,7 @@ def test_what_changes_while_it_is_asked_is_not_installed_unseen(prefix: Path, tm
     os.close(ours)
     os.close(theirs)
     assert started.returncode == 18, told
-    assert "One/1.0: its site, easyconfig or receipt has changed meanwhile\n\nhint: repeat the command" in told
+    assert "One/1.0: its site, easyconfig or receipt changed meanwhile\n\nhint: repeat the command" in told
     assert disk_state(prefix / "software/One", prefix / "modules/One") == before
     assert generations(prefix) == [1, 2]
 

@@ -96,5 +96,5 @@ def test_stale_layers_are_named_with_their_size(temporary: Path, capfd: pytest.C
     published(temporary.parent / "prefix", name="second")
     run(["doctor", "--json"])
     (found,) = (row for row in json.loads(capfd.readouterr().out) if row["subject"] == "stale layers")
-    assert found["text"].startswith("2 layers for images that are not installed any more take ")
+    assert found["text"].startswith("2 layers for images that are no longer installed take ")
     assert "`sifmod layer list`" in found["hint"]

@@ -86,7 +86,7 @@ def test_without_a_runtime_it_is_said_what_was_not_run(check: Check, kind: str) 
     runtime = Runtime(kind, "")  # type: ignore[arg-type]
     assert check.run(check.plan(paths=("/etc",), runtime=runtime)) == []
     said = check.run(check.plan(commands=("true",), runtime=runtime))
-    assert said == [f"no {kind} here, so its commands were not run"]
+    assert said == [f"{kind} was not found, so the commands were not run"]
 
 
 def test_files_of_the_current_directory_are_out_of_reach(check: Check) -> None:
@@ -119,7 +119,7 @@ def test_what_is_not_in_the_image(check: Check) -> None:
     with pytest.raises(SanityCheckError) as caught:
         check.run(check.plan(paths=("/opt/x",), commands=("true",)))
     assert caught.value.message == "sanity check of PyTorch/2.2.0-rocm-5.6.1: not in the image: python, /opt/x"
-    assert caught.value.hint.startswith("take them out of `wrappers` or `sanity_check.paths`, or correct")
+    assert caught.value.hint.startswith("remove them from `wrappers` or `sanity_check.paths`, or correct")
     assert len(check.asked) == 1
 
 
@@ -127,7 +127,7 @@ def test_what_is_not_in_the_image(check: Check) -> None:
 def test_an_image_that_cannot_be_started(check: Check, does: str, why: str) -> None:
     check.does = does
     assert check.run(check.plan(paths=("/etc",))) == [
-        f"the image could not be started here, its commands were not looked at ({why})"
+        f"the image did not start here, so its commands were not checked ({why})"
     ]
 
 
@@ -135,13 +135,13 @@ def test_a_command_that_fails_says_how(check: Check) -> None:
     check.does = "echo; echo short; exit 7"
     with pytest.raises(SanityCheckError) as caught:
         check.run(check.plan(commands=("false", "never")))
-    head = "sanity check of PyTorch/2.2.0-rocm-5.6.1: `false` gave exit code 7, expected 0\n"
+    head = "sanity check of PyTorch/2.2.0-rocm-5.6.1: `false` failed with exit code 7\n"
     assert caught.value.message == f"{head}short"
-    assert caught.value.hint == "mend the easyconfig, or install without the check: --skip-sanity-check"
+    assert caught.value.hint == "correct the easyconfig, or install without the check: --skip-sanity-check"
     check.does = "printf '%02000d\\377' 0; echo last; exit 1"
     with pytest.raises(SanityCheckError) as caught:
         check.run(check.plan(commands=("false",)))
-    assert caught.value.message.endswith(f": `false` gave exit code 1, expected 0\n{'0' * 1995}\ufffdlast")
+    assert caught.value.message.endswith(f": `false` failed with exit code 1\n{'0' * 1995}\ufffdlast")
     assert check.asked[-1].endswith("<false>")
 
 

@@ -43,13 +43,11 @@ def test_what_keeps_sharing_from_being_true(site: Site) -> None:
     site.prefix.chmod(0o775)
     (wrong,) = of_the_prefix(site)
     assert "is drwxrwxr-x" in wrong
-    assert "wants drwxr-xr-x: `sifmod verify --repair-modes`" in wrong
+    assert "needs drwxr-xr-x: `sifmod verify --repair-modes`" in wrong
     site.prefix.chmod(0o755)
     site.prefix.parent.chmod(0o710)
     (closed,) = of_the_prefix(site)
-    assert closed.endswith(
-        f"for {site.prefix.parent} is closed: its owner opens it with `chmod o+x {site.prefix.parent}`"
-    )
+    assert closed.endswith(f"for {site.prefix.parent}: its owner can run `chmod o+x {site.prefix.parent}`")
     behind = site.prefix.parent.parent / "link"
     behind.symlink_to(site.prefix)
     assert any(f"for {site.prefix.parent} is closed" in text for text in oddities(replace(site, prefix=behind)))
@@ -76,7 +74,7 @@ def test_modes_are_told_and_repaired(tmp_path: Path, capfd: pytest.CaptureFixtur
     prefix = tmp_path / "tree"
     settings = write(tmp_path / "etc-sifmod.d/a.yaml", f"prefix: {prefix}\n")
     assert run(["verify", "--modes", "--json"]) == 2
-    assert "does not say for whom" in json.loads(capfd.readouterr().out)["error"]
+    assert "does not set `sharing` for" in json.loads(capfd.readouterr().out)["error"]
     settings.write_text(f"prefix: {prefix}\nsharing: site\n")
     assert run(["verify", "--modes"]) == 0
     before = os.umask(0o077)
@@ -99,7 +97,7 @@ def test_modes_are_told_and_repaired(tmp_path: Path, capfd: pytest.CaptureFixtur
     log.chmod(0o640)
     assert run(["verify"]) == 1  # of which each byte is as it was installed
     assert "ok" in (said := capfd.readouterr()).out
-    text = f"{log}: closed to users whom `sharing: site` lets in: `sifmod verify --repair-modes` opens"
+    text = f"{log}: not readable for users that `sharing: site` lets in: `sifmod verify --repair-modes` corrects"
     assert text in said.err
     assert run(["doctor", "--json"]) == 1
     assert any(row["text"].startswith(text) for row in json.loads(capfd.readouterr().out))

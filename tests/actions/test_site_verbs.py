@@ -49,7 +49,7 @@ def test_show_prints_keys_with_origins_and_what_is_here(tmp_path: Path, capfd: p
     shown = capfd.readouterr()
     assert shown.err == ""
     assert re.search(rf"^accelerator += +rocm +\({re.escape(str(site))}:1\)$", shown.out, re.MULTILINE)
-    assert re.search(rf"^binds, as they are here += +{re.escape(str(tmp_path))}/libx.so.1$", shown.out, re.MULTILINE)
+    assert re.search(rf"^binds, resolved here += +{re.escape(str(tmp_path))}/libx.so.1$", shown.out, re.MULTILINE)
     assert run(["site", "show", str(site), "--json"]) == 0
     data = json.loads(capfd.readouterr().out)
     assert data["warnings"] == []
@@ -166,7 +166,7 @@ def test_show_tells_matches_from_what_is_written(tmp_path: Path, capfd: pytest.C
     binds = f"['{tmp_path}/in/two:/other', '{tmp_path}/in/*:/there', '{tmp_path}/in/t*', '{tmp_path}/in']"
     assert run(["site", "show", str(write(tmp_path / "mine.yaml", f"binds: {{a: {binds}}}\n")), "--json"]) == 0
     rows = json.loads(capfd.readouterr().out)["origins"]
-    assert [row["value"] for row in rows if row["key"] == "binds, as they are here"] == [
+    assert [row["value"] for row in rows if row["key"] == "binds, resolved here"] == [
         *(f"{tmp_path}/in/one:/there/one", f"{tmp_path}/in/two:/there/two", f"{tmp_path}/in/two"),
     ]
 
@@ -301,7 +301,7 @@ def test_new_writes_a_file_that_can_be_chosen(
     assert run(["site", "show", "mine"]) == 0
     capfd.readouterr()
     assert run(["site", "new", "mine"]) == 2
-    assert f"{path} exists already, and is left as it is" in capfd.readouterr().err
+    assert f"{path} exists already and was not changed" in capfd.readouterr().err
     assert path.read_text() == text
     assert run(["site", "new", "mine", "-o", "-"]) == 0
     assert capfd.readouterr().out == text

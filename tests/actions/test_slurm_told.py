@@ -58,7 +58,7 @@ def test_the_number_of_a_job(programs: Path) -> None:
     assert asked(programs, "sbatch") == ["--parsable", "--wrap=a b", "--nodes=2"]
     for says, code in (("echo 42", 1), ("echo none", 0), ("", 0)):
         program(programs, "sbatch", says, code)
-        with pytest.raises(OptionError, match="sbatch refuses the job"):
+        with pytest.raises(OptionError, match="sbatch rejected the job"):
             submit()
 
 

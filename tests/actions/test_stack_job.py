@@ -137,9 +137,9 @@ def test_a_record_that_others_have_spoilt_is_none(tmp_path: Path, text: str) -> 
         (("--wait",), "--wait is for --job"),
         (("--job-cores", "4"), "--job-cores is for --job"),
         (("--job", "--job-output-dir", "none"), "there is no directory "),
-        (("--job", "--job-test-partition", "gpu"), "--job-test-partition is for --job-test"),
-        (("--job", "--bundle", "x"), "--job is not for --bundle"),
-        (("--job",), "sbatch refuses the job: sbatch: error: invalid account"),
+        (("--job", "--job-test-partition", "gpu"), "--job-test-partition needs --job-test"),
+        (("--job", "--bundle", "x"), "--job cannot be used with --bundle"),
+        (("--job",), "sbatch rejected the job: sbatch: error: invalid account"),
         (("--job", "--only", "none"), "no module is called `none`\n\nhint: `sifmod stack plan` shows"),
     ],
 )
@@ -193,9 +193,9 @@ def test_why_a_module_is_not_there(
     assert run(["stack", "apply", "stack.yaml", "--job", "--wait"]) == 18
     err = capfd.readouterr().err
     assert f"A/1: its job 9_0 ended NODE_FAIL; {here}/sifmod-stack-9_0.log is its log" in err
-    assert f"B/1: its job 9_1 has installed it, and {here}/prefix does not have it here" in err
+    assert f"B/1: its job 9_1 installed it, but {here}/prefix does not show it on this node" in err
     assert "hint: choose a prefix that all nodes share" in err
-    assert "== 0 of 5 modules are as " in err
+    assert "== 0 of 5 modules match " in err
     assert "==   C/1: failed (18): the disk is full\n" in err
     log.write_text("\n")
     program("squeue", "exit 0")

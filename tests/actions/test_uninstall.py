@@ -115,7 +115,7 @@ def test_uninstalling_again_is_told_from_uninstalling(layout: Layout, capfd: pyt
     assert run([*words, "Tiny", "Other"]) == 0
     said = capfd.readouterr().err
     assert "== Other/2: uninstalled; " in said
-    assert "== Tiny/1.0: not installed, it was uninstalled before; `sifmod rollback Tiny/1.0` brings it back" in said
+    assert "== Tiny/1.0: was already uninstalled; `sifmod rollback Tiny/1.0` restores it" in said
     assert "Tiny/1.0: uninstalled" not in said
     assert run([*words, "--purge", "Tiny", "Other"]) == 0
     assert not list(layout.images.iterdir())

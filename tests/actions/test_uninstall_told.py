@@ -45,17 +45,17 @@ def test_what_is_said(layout: Layout, purge: bool, capfd: pytest.CaptureFixture[
     said = capfd.readouterr().err.splitlines()
     said[6:8] = sorted(said[6:8], key=len)  # in no order
     software, prefix = layout.user_software(MODULE), layout.prefix
-    kernel = "Tiny/1.0: Jupyter still lists a kernel of it;"
-    later = "" if purge else "; `sifmod rollback Tiny/1.0` brings it back, `sifmod gc` frees its space"
-    go_on = "lose it" if purge else "keep using it, but cannot unload it"
+    kernel = "Tiny/1.0: Jupyter still lists its kernel;"
+    later = "" if purge else "; `sifmod rollback Tiny/1.0` restores it, `sifmod gc` frees its space"
+    go_on = "lose it" if purge else "keep using it but cannot unload it"
     assert (
         said[:8]
         == [
             f"== Tiny/1.0: {LOADED} {go_on}: start a new one",
             f"== Tiny/1.0: uninstalled{later}",
-            "== Tiny/1.0: it was the default; `sifmod default` makes another module of Tiny so",
-            "== Tiny/1.0: One/1 loads it, and can be loaded no more",
-            f"== Tiny/1.0: what you added stays in {software}",
+            "== Tiny/1.0: it was the default; `sifmod default` makes another Tiny module the default",
+            "== Tiny/1.0: One/1 loads it and can no longer be loaded",
+            f"== Tiny/1.0: your own files stay in {software}",
             f"== Tiny/1.0: its layers stay in {prefix}/layers/Tiny/1.0; "
             "`sifmod layer remove Tiny/1.0 --stale` removes them",
             f"== {kernel} `sifmod jupyter Tiny/1.0 --remove` removes it",
@@ -66,7 +66,7 @@ def test_what_is_said(layout: Layout, purge: bool, capfd: pytest.CaptureFixture[
     assert len(said) == 8 + purge
     if not purge:
         assert run(["uninstall", "Tiny/1.0"]) == 0
-        assert f"== Tiny/1.0: not installed, it was uninstalled before{later}\n" in capfd.readouterr().err
+        assert f"== Tiny/1.0: was already uninstalled{later}\n" in capfd.readouterr().err
 
 
 def test_the_answer_for_programs_says_the_same(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:

@@ -246,7 +246,7 @@ def test_the_verb_goes_on_where_a_receipt_is_lost(
         f"  added: {other.root}/notes: expected nothing, found a file\n"
         "Tiny/1.0: 1 fault\n"
         f"  unreadable: {layout.switch(MODULE)}: expected a receipt, found {lost}\n",
-        "== `sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right\n",
+        "== `sifmod install --rebuild` with the module's easyconfig (see `sifmod show`) repairs it\n",
     )
     found = answer(capfd, (*words, "Tiny", "Other/2.0"), 1)
     added = {"kind": "added", "path": f"{other.root}/notes", "expected": "nothing", "found": "a file"}
@@ -264,8 +264,8 @@ def test_the_verb_goes_on_where_a_receipt_is_lost(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--keys", "x"), "--keys is for --signature"),
-        (("Tiny", "x.sif"), "x.sif has no receipt to be compared with; who signed it is seen with --signature"),
+        (("--keys", "x"), "--keys needs --signature"),
+        (("Tiny", "x.sif"), "x.sif has no receipt to compare with; use --signature to see who signed it"),
     ],
 )
 def test_words_of_verify_that_do_not_go_together(

@@ -115,7 +115,7 @@ def test_a_quirk_for_a_site_that_nobody_knows(tmp_path: Path, capfd: pytest.Capt
     head = "description: d\nreason: r\nlink: l\nenv: {B: 1}\n"
     quirk = write(tmp_path / "q.yaml", f"{head}match: {{site: [lumi-q, file, ours, aws-efa]}}\n")
     assert run(["check", str(quirk)]) == 0
-    warning = f"{quirk}:5:16: match.site: no site here is called lumi-q; did you mean lumi-g? (warning)"
+    warning = f"{quirk}:5:16: match.site: no site here is named lumi-q; did you mean lumi-g? (warning)"
     assert capfd.readouterr().out.splitlines() == [warning, f"{quirk}: ok: a quirk"]
 
 
@@ -127,6 +127,6 @@ def test_a_new_site_that_hides_another(own_home: Path, capfd: pytest.CaptureFixt
     path = own_home / ".config/sifmod/sites/generic.yaml"
     hidden = shipped() / "sites/generic.yaml"
     assert captured.out == f"{path}\n"
-    assert captured.err == f"== from now on it is the site generic for you, in the place of {hidden}\n"
+    assert captured.err == f"== from now on it is your site generic and hides {hidden}\n"
     assert run(["site", "new", "another"]) == 0
     assert capfd.readouterr().err == ""

@@ -166,7 +166,7 @@ def test_several_references_are_fetched(here: Path, images: Images, capfd: pytes
     assert run([*words, "--json", "--fail-fast", "-q"]) == 10
     assert [one["reference"] for one in json.loads(capfd.readouterr().out)] == words[1:]
     assert run([*words, "-o", "x.sif"]) == 2
-    assert "-o and --sha256 are for one REFERENCE" in capfd.readouterr().err
+    assert "-o and --sha256 take a single REFERENCE" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ SKIP = "--skip-sanity-check"
 @pytest.mark.parametrize(
     ("name", "source", "why"),
     [
-        ("PULL_TOKEN", "https://x/${PULL_TOKEN}/i.sif", "its name is that of a secret"),
-        ("my_password", "https://x/${my_password}/i.sif", "its name is that of a secret"),
-        ("WHO", "https://${WHO}@x.org/i.sif", "it stands in the login or the query of an address"),
-        ("SIG", "https://x.org/i.sif?sig=${SIG:-a}", "it stands in the login or the query of an address"),
-        ("PLACE", "${PLACE}/i.sif", "its value is no path, host or repository"),
+        ("PULL_TOKEN", "https://x/${PULL_TOKEN}/i.sif", "its name looks like a secret"),
+        ("my_password", "https://x/${my_password}/i.sif", "its name looks like a secret"),
+        ("WHO", "https://${WHO}@x.org/i.sif", "it is used in the login or query of a URL"),
+        ("SIG", "https://x.org/i.sif?sig=${SIG:-a}", "it is used in the login or query of a URL"),
+        ("PLACE", "${PLACE}/i.sif", "its value is not a path, host or repository"),
     ],
 )
 def test_a_value_that_may_be_a_secret_is_refused(
@@ -45,7 +45,7 @@ def test_a_value_that_may_be_a_secret_is_refused(
     monkeypatch.setenv(name, "https://me:hunter2@x.org" if name == "PLACE" else "hunter2")
     assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "it.tar"]) == 18
     said = capfd.readouterr().err
-    assert f"Good-1.yaml names the variable {name}, which a bundle does not take: {why}" in said
+    assert f"Good-1.yaml uses the variable {name}, which a bundle cannot include: {why}" in said
     assert "hunter2" not in said
     assert not [path for path in tmp_path.iterdir() if ".tar" in path.name]
 
@@ -77,7 +77,7 @@ def test_a_secret_in_settings_is_refused(
     capfd.readouterr()
     assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "it.tar"]) == 18
     said = capfd.readouterr().err
-    assert f"{key} of the site or the settings sets HF_TOKEN, which a bundle does not take" in said
+    assert f"{key} of the site or the settings sets HF_TOKEN, which a bundle must not contain" in said
     assert "hunter2" not in said
     assert not [path for path in tmp_path.iterdir() if ".tar" in path.name]
 

@@ -143,12 +143,12 @@ def test_one_that_cannot_be_uninstalled_is_told_and_the_others_go(
     err = capfd.readouterr().err
     assert f"error: {stub} was not written by sifmod, or was changed since" in err
     assert "\nhint: move it away, then repeat the command" in err
-    assert "== Tiny/1.0: uninstalled; `sifmod rollback Tiny/1.0` brings it back, `sifmod gc` frees its space\n" in err
-    assert "== Tiny/1.0: shells that have it loaded keep using it, but cannot unload it: start a new one\n" in err
+    assert "== Tiny/1.0: uninstalled; `sifmod rollback Tiny/1.0` restores it, `sifmod gc` frees its space\n" in err
+    assert "== Tiny/1.0: shells that have it loaded keep using it but cannot unload it: start a new one\n" in err
     assert stub.read_text() == "-- mine\n"
     assert not Layout(prefix).switch(MODULE).exists()
     assert run(["uninstall", "Tiny/1.0"]) == 0
-    assert "== Tiny/1.0: not installed, it was uninstalled before; `sifmod rollback" in capfd.readouterr().err
+    assert "== Tiny/1.0: was already uninstalled; `sifmod rollback" in capfd.readouterr().err
 
 
 def test_verify_says_what_to_do_about_a_changed_file(
@@ -164,7 +164,7 @@ def test_verify_says_what_to_do_about_a_changed_file(
     assert run(["verify"]) == 1
     out, err = capfd.readouterr()
     assert out.startswith("Tiny/1.0: 1 fault\n")
-    assert err == "== `sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right\n"
+    assert err == "== `sifmod install --rebuild` with the module's easyconfig (see `sifmod show`) repairs it\n"
 
 
 def test_a_bar_has_no_less_than_ten_cells_and_no_more_than_sixty() -> None:
@@ -197,7 +197,7 @@ def test_an_output_that_is_full(
         monkeypatch.setattr(sys, "stdout", full)
         assert run(["list", "--json"]) == 1
         said = "error: the output cannot be written: No space left on device\n\n"
-        assert capfd.readouterr().err.startswith(f"{said}hint: what was done is done, and `sifmod log` shows it")
+        assert capfd.readouterr().err.startswith(f"{said}hint: the changes were made; `sifmod log` shows them")
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())  # what is left in the buffer goes there
     assert not prefix.exists()
 
@@ -224,7 +224,7 @@ def test_new_says_how_to_go_on(prefix: Path, images: Images, capfd: pytest.Captu
     assert run(words) == 0
     out, err = capfd.readouterr()
     assert out == "Tiny-1.0.yaml\n"
-    assert err.endswith("== Tiny/1.0: read what was guessed, then `sifmod install Tiny-1.0.yaml`\n")
+    assert err.endswith("== Tiny/1.0: review the guesses, then run `sifmod install Tiny-1.0.yaml`\n")
     assert run([*words, "-q", "-o", "b.yaml"]) == 0
     assert capfd.readouterr() == ("b.yaml\n", "")
     assert run([*words, "-q", "-o", "-"]) == 0
@@ -242,7 +242,7 @@ def test_help_explains_the_options_of_a_site_once(capfd: pytest.CaptureFixture[s
         assert run([*verb.split(), "--help"]) == 0
         row = "--robot-paths, --image-dirs, --accelerator, --runtime, --module-syntax"
         shown = " ".join(capfd.readouterr().out.split())
-        assert (f"{row} As `sifmod config show --help` says." in shown) is short
+        assert (f"{row} See `sifmod config show --help`." in shown) is short
         assert ("Directories to search for easyconfigs" in shown) is (verb in ("install", "config show"))
 
 
@@ -269,7 +269,7 @@ def test_an_error_of_the_system_names_its_file_to_people_and_to_programs(
     monkeypatch.setenv("NO_COLOR", "1")
     for number, code, hint in (
         (errno.EACCES, 25, "choose a place of your own with --prefix or SIFMOD_PREFIX"),
-        (errno.ENOSPC, 18, "free space or choose another place with --prefix or SIFMOD_PREFIX"),
+        (errno.ENOSPC, 18, "free some space, or choose another disk with --prefix or SIFMOD_PREFIX"),
         (errno.EIO, 18, "fix this, then run the command again"),
     ):
 

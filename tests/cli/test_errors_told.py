@@ -18,7 +18,7 @@ from support.answer import held
 from support.config import write
 
 ELSEWHERE = "choose a place of your own with --prefix or SIFMOD_PREFIX"
-ROOM = "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go"
+ROOM = "free some space, or choose another disk with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what it can remove"
 AGAIN = "fix this, then run the command again"
 
 
@@ -87,7 +87,7 @@ def test_what_nobody_thought_of_is_a_bug(
 
 def test_an_interruption(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     assert list_that_fails(KeyboardInterrupt(), monkeypatch) == 130
-    assert capfd.readouterr().err.strip() == "error: interrupted; repeat the command to go on where it stopped"
+    assert capfd.readouterr().err.strip() == "error: interrupted; repeat the command to continue where it stopped"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -106,7 +106,7 @@ def test_a_request_to_end(
     assert caught.value.code == 128 + number
     out, err = capfd.readouterr()
     assert held("list", out)["exit_code"] == 128 + number
-    assert err == "error: terminated; repeat the command to go on where it stopped\n"
+    assert err == "error: terminated; repeat the command to continue where it stopped\n"
 
 
 class Terminal(io.StringIO):

@@ -59,7 +59,7 @@ def test_a_nightly_apply_leaves_what_was_rolled_back(
     for verb in (["stack", "plan", "stack.yaml", SKIP], APPLY):
         assert run([*verb, *more]) == 0
         told = "".join(capfd.readouterr())
-        assert " [H] App/1: App/1 was rolled back from this content: generation 2 is held since 20" in told
+        assert " [H] App/1: App/1 was rolled back from the same content: generation 2 is held since 20" in told
         assert "`sifmod rollback --release App/1` releases it" in told
         assert "1 held" in told
     assert disk_state(here / "prefix/software/App") == before
@@ -133,7 +133,7 @@ def test_the_same_image_and_files_by_another_way_end_no_hold(
     before = disk_state(here / "prefix/software")
     capfd.readouterr()
     assert run(["install", SKIP, *words]) == 18
-    assert "App/1 was rolled back from this content: generation 2 is held since" in capfd.readouterr().err
+    assert "App/1 was rolled back from the same content: generation 2 is held since" in capfd.readouterr().err
     assert disk_state(here / "prefix/software") == before
 
 

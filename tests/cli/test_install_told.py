@@ -112,7 +112,7 @@ def test_only_fetching(easyconfig: Path, prefix: Path, images: Images, capfd: py
     assert run([*words, "--keep-blobs"]) == 0
     assert capfd.readouterr() == (
         f"{stored}\n",
-        f"== Tiny/1.0: the image is in the store already, {images.tiny_sif}\n== {NOTHING_KEPT}\n",
+        f"== Tiny/1.0: the image is already in the store, {images.tiny_sif}\n== {NOTHING_KEPT}\n",
     )
 
 
@@ -131,7 +131,7 @@ def test_dry_runs(easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[s
         f"       modulefile   {prefix}/modules/Tiny/1.0.lua, {prefix}/modules/Tiny/1.0",
         f"       software     {prefix}/software/Tiny/1.0",
         f"       image        /{source}",
-        "       sha256       not stated: install prints it",
+        "       sha256       not given: install prints it",
         "       wrappers     sh",
     ]
     assert run(["install", "-x", "-D", "--module-syntax", "lua", str(easyconfig)]) == 0
@@ -159,10 +159,10 @@ def test_dry_runs(easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[s
     ("words", "said"),
     [
         ((), "missing argument: FILE or NAME of an easyconfig"),
-        (("--installed",), "--installed goes with --module-only, and without easyconfigs"),
-        (("--installed", "--module-only", "x"), "--installed goes with --module-only, and without easyconfigs"),
+        (("--installed",), "--installed needs --module-only and takes no easyconfigs"),
+        (("--installed", "--module-only", "x"), "--installed needs --module-only and takes no easyconfigs"),
         *(
-            (("--module-only", option, *value), f"{option}: not with --module-only without easyconfigs")
+            (("--module-only", option, *value), f"{option}: cannot be used with --module-only without easyconfigs")
             for option, *value in (
                 *(("--variant", "a"), ("--source", "a"), ("--rebuild",), ("--force",), ("--fetch",)),
                 *(("--keep-blobs",), ("--compression", "lz4"), ("--processors", "1")),

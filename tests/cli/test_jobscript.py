@@ -69,7 +69,7 @@ def test_to_the_screen_and_into_a_file(here: Path, capfd: pytest.CaptureFixture[
     assert made == {"module": "Tools/1", "style": "srun", "path": str(here / "job.sh"), "text": text}
     assert (here / "job.sh").read_text() == text
     assert "exists already" in refused(here, capfd, ("-o", "job.sh"), 2)
-    assert "hint: `mkdir -p 'no dir'` makes it" in refused(here, capfd, ("-o", "no dir/job.sh"), 2)
+    assert "hint: create it: mkdir -p 'no dir'" in refused(here, capfd, ("-o", "no dir/job.sh"), 2)
 
 
 def test_what_is_decided_about_a_module_is_said(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

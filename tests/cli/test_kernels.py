@@ -13,7 +13,7 @@ PYTHON = """#!/bin/sh
 # stands in for a module's Python: the layers have ipykernel, but for `bare`, and the image has none
 case ${SIFMOD_LAYER-default} in
   default | notes) exit 0 ;;
-  none) printf 'Tools/1: there is no layer none of it\\n' >&2; exit 24 ;;
+  none) printf 'Tools/1 has no layer none\\n' >&2; exit 24 ;;
   lost) printf '\\036Tools/1: there is no apptainer\\037install it\\036\\n' >&2 ;;
   *) echo "ModuleNotFoundError: No module named '${2#import }'" >&2 ;;
 esac
@@ -83,8 +83,8 @@ def test_a_kernel_that_cannot_start_is_refused(
 @pytest.mark.usefixtures("here")
 def test_the_hint_of_a_module_is_its_own(capfd: pytest.CaptureFixture[str]) -> None:
     assert error(capfd, "Tools", "--layer", "none") == (
-        "Tools/1: there is no layer none of it",
-        "`sifmod add Tools/1 ipykernel --layer none` makes it; `sifmod layer list Tools/1` lists those that there are",
+        "Tools/1 has no layer none",
+        "`sifmod add Tools/1 ipykernel --layer none` makes it; `sifmod layer list Tools/1` lists the existing ones",
     )
     message = "ipykernel of Tools/1 cannot be used: Tools/1: there is no apptainer"
     assert error(capfd, "Tools", "--layer", "lost") == (message, "install it")
@@ -138,7 +138,7 @@ def test_uninstall_names_the_kernels(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["uninstall", "Tools"]) == 0
     said = capfd.readouterr().err
     for removal in removals:
-        assert f"Tools/1: Jupyter still lists a kernel of it; `{removal}` removes it\n" in said
+        assert f"Tools/1: Jupyter still lists its kernel; `{removal}` removes it\n" in said
     assert answer(capfd, ("uninstall", "Tools/1"), 0)["uninstalled"][0]["kernels"] == removals
     for removal in removals:
         assert run(removal.split()[1:]) == 0

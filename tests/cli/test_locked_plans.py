@@ -75,13 +75,13 @@ def test_other_files_are_refused_before_anything_is_installed(
     assert act("plan", "--json") == 18
     rows = {row["module"]: row for row in json.loads(capfd.readouterr().out)["members"]}
     assert rows["Bbb/2"]["mark"] == "!"
-    assert "Bbb/2: not what the lock says: " in json.dumps(rows["Bbb/2"])
+    assert "Bbb/2: does not match the lock: " in json.dumps(rows["Bbb/2"])
     assert (rows["Aaa/1"]["mark"] == "!") == (change is a_variable)
     assert disk_state(promoted.here) == before
     assert act("apply") == 18
     assert promoted.installed() == []
     assert not (promoted.production / "modules").exists()
-    assert "would be other files; not as when the lock was written: " in capfd.readouterr().err
+    assert "would differ; changed since the lock was written: " in capfd.readouterr().err
 
 
 def a_comment(promoted: Promoted) -> None:
@@ -121,9 +121,9 @@ def test_a_lock_without_what_was_found_asks_the_image(promoted: Promoted, capfd:
         del row["image"]["mpi"]
     path.write_text(json.dumps(lock))
     assert promoted.promote("plan") == 0
-    assert "what its image decides" not in capfd.readouterr().out
+    assert "image-dependent files" not in capfd.readouterr().out
     assert promoted.run("plan") == 0
-    assert capfd.readouterr().out.count("what its image decides is compared with the lock when it is installed") == 2
+    assert capfd.readouterr().out.count("image-dependent files are compared with the lock during the install") == 2
     a_quirk(promoted)
     assert promoted.promote("plan") == 18
     assert promoted.promote("apply") == 18

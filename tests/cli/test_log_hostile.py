@@ -131,7 +131,7 @@ def test_whatever_lies_in_its_place_the_verbs_go_on(
     plant(path, outside)
     assert run([str(word) for word in place.install("a")]) == 0
     said = capfd.readouterr().err
-    assert ("warning: the change is made, but it is not in the log: " in said) == (plant is not huge)
+    assert ("warning: the change was made but not logged: " in said) == (plant is not huge)
     assert run(["log"]) == 0
     out, err = capfd.readouterr()
     assert len(out.splitlines()) == (2 if plant is huge else 0)

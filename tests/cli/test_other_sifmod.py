@@ -35,8 +35,8 @@ def test_install_and_lock_agree_after_sifmod_or_an_input_changed(tmp_path: Path,
         file.write("-- newer\n")
     assert call("stack", "lock", "stack.yaml").code == 18
     planned = call("stack", "plan", "stack.yaml", SKIP)
-    assert " [R] Good/1: sifmod " in planned.stdout
-    assert "with other files made it" in planned.stdout
+    assert " [R] Good/1: it was made by sifmod " in planned.stdout
+    assert "with different files" in planned.stdout
     installed = call("install", "Good-1.yaml", SKIP)
     assert "nothing to do" not in installed.stderr
     assert call("stack", "lock", "stack.yaml").code == 0
@@ -68,7 +68,7 @@ def test_an_earlier_sifmod_does_not_replace_what_a_later_one_made(tmp_path: Path
 
     call(later, "install", "Good-1.yaml", SKIP).ok()
     before = disk_state(here / "a prefix/software")
-    said = f"sifmod 12.10.0 has installed Good/1, and this is {sifmod.__version__}, which would make other files"
+    said = f"sifmod 12.10.0 has installed Good/1, and this is {sifmod.__version__}, which would render different files"
     for words in (("install", "Good-1.yaml", SKIP), ("stack", "apply", "stack.yaml", SKIP)):
         refused = call(root, *words)
         assert refused.code != 0

@@ -66,8 +66,8 @@ def test_it_is_said_beforehand_and_afterwards(place: Place, promised: bool) -> N
     own = "sifmod add App/1 --onto App/1"
     of_project = f"sifmod add App/1 --onto App/1 --layer mine --dir '{place.project}/layers'"
     expected = [
-        f"warning: App/1 {gets} another image, which its layer {name} does not fit;"
-        f" afterwards `{command}` makes the layer for it"
+        f"warning: App/1 {gets} another image, which its layer {name} does not fit; afterwards run `{command}` to "
+        "rebuild the layer"
         for name, command in (("mine", of_project), ("default", own))
     ]
     rows = [
@@ -92,8 +92,8 @@ def test_it_is_said_beforehand_and_afterwards(place: Place, promised: bool) -> N
     assert [line for line in lines if "another image" in line] == expected
     assert lines.index(expected[-1]) < next(number for number, line in enumerate(lines) if "copying" in line)
     assert lines[-2:] == [
-        f"the layer mine is for the earlier image: `{of_project}` makes it for this one",
-        f"the layer default is for the earlier image: `{own}` makes it for this one",
+        f"the layer mine is for the earlier image: `{of_project}` rebuilds it for this one",
+        f"the layer default is for the earlier image: `{own}` rebuilds it for this one",
     ]
 
 

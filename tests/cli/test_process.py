@@ -65,7 +65,7 @@ def test_a_terminal_that_is_closed(tmp_path: Path, silent_server: socket.socket,
             process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == (143 if ignored else 129)
-    assert errors == "error: terminated; repeat the command to go on where it stopped\n"
+    assert errors == "error: terminated; repeat the command to continue where it stopped\n"
     assert list((tmp_path / "prefix").glob(".staging/*")) == []
 
 

@@ -107,7 +107,7 @@ def test_a_name_that_is_no_plain_command_is_refused(
     receipt.write_text(json.dumps(fields))
     code = run(["stack", "lock", "stack.yaml", "--prefix", str(promotion.staging)])
     assert code == 18
-    assert "cannot be the name of a command" in capfd.readouterr().err
+    assert "is not a valid command name in" in capfd.readouterr().err
     assert not (promotion.here / "stack.lock").exists()
 
 
@@ -181,7 +181,7 @@ def test_what_the_receipt_of_a_layer_says_is_locked_too(
     fields = json.loads(receipt.read_text())
     receipt.write_text(json.dumps({**fields, "places": ["/home/m/wheels"]}))
     assert promotion.apply() == 18
-    assert "the layer site of Good/1 is not as the lock says" in capfd.readouterr().err
+    assert "the layer site of Good/1 does not match the lock" in capfd.readouterr().err
     assert promotion.published() is None
 
 
@@ -222,8 +222,8 @@ def test_a_comment_in_an_input_is_noted_and_another_file_is_refused(
     site.write_text("name: ours\nenv: {A: b}\n")
     assert run([*words, str(other), "--locked", "--from", str(promotion.staging)]) == 18
     err = capfd.readouterr().err
-    assert "Good/1: not what the lock says: " in err
-    assert "would be other files; not as when the lock was written: site.yaml" in err
+    assert "Good/1: does not match the lock: " in err
+    assert "would differ; changed since the lock was written: site.yaml" in err
     assert disk_state(promotion.production) == before
     assert live(Layout(other), GOOD) is None
 

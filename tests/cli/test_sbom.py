@@ -162,9 +162,9 @@ def test_of_a_module_a_generation_a_digest_and_a_file(here: Path, capfd: pytest.
         ("Tiny@7", 24, "Tiny/1.0 has no generation 7 that can be read"),
         ("Tiny@", 24, "no module is called"),
         ("nothing", 24, "no module is called"),
-        ("0123456789ab", 24, "no image of the store is 0123456789ab"),
-        ("docker://docker.io/library/none", 24, "no image of the store is docker://docker.io/library/none"),
-        ("oci:somewhere", 24, "the store does not know which image oci:somewhere gave"),
+        ("0123456789ab", 24, "the store has no image 0123456789ab"),
+        ("docker://docker.io/library/none", 24, "the store has no image docker://docker.io/library/none"),
+        ("oci:somewhere", 24, "the store does not know which image was fetched from oci:somewhere"),
         ("none.sif", 10, "none.sif"),
         ("./none.sif", 10, "cannot read none.sif: No such file"),
         ("bad.sif", 10, "is not a SIF"),
@@ -190,7 +190,7 @@ def test_a_date_that_is_none(here: Path, monkeypatch: pytest.MonkeyPatch, capfd:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "soon")
     before = disk_state(here)
     assert run(["sbom", "image.sif", "-o", "x.json"]) == 2
-    assert "SOURCE_DATE_EPOCH=soon is no number of seconds since 1970" in capfd.readouterr().err
+    assert "SOURCE_DATE_EPOCH=soon is not a number of seconds since 1970" in capfd.readouterr().err
     assert disk_state(here) == before
 
 

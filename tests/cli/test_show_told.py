@@ -74,7 +74,7 @@ def test_a_module_with_an_image(
         "stored in": image["path"],
         "easyconfig": f"{Path.cwd()}/Pair-1.yaml, variant {variant}",
         "site": f"{found['provenance']['site']}, accelerator {accelerator}",
-        "your own place": str(layout.user_software(ModuleName("Pair", f"1-{suffix}"))),
+        "your own files": str(layout.user_software(ModuleName("Pair", f"1-{suffix}"))),
         "installed by": f"sifmod {__version__}",
     }
     assert (found["generation"], found["path"]) == (number, f"{prefix}/software/Pair/.generations/1-{suffix}/{number}")
@@ -84,7 +84,7 @@ def test_a_view_has_no_image(layout: Layout, capfd: pytest.CaptureFixture[str]) 
     assert run(["show", "View/1"]) == 0
     out = capfd.readouterr().out
     assert "loads         Pair/1-r Other/2\n" in out
-    assert not [word for word in ("image", "sha256", "wrappers", "your own place") if f"\n{word} " in out]
+    assert not [word for word in ("image", "sha256", "wrappers", "your own files") if f"\n{word} " in out]
     assert f"modulefiles   {layout.modules}/View/1.lua {layout.modules}/View/1\n" in out
 
 
@@ -96,7 +96,7 @@ def test_an_option_of_easyconfigs_names_the_modules_own(
     """The hint can be typed."""
     assert run(["show", "Pair/1-r", *option]) == 2
     err = capfd.readouterr().err
-    assert f"{option[0]} takes an easyconfig, and Pair/1-r is an installed module" in err
+    assert f"{option[0]} needs an easyconfig, and Pair/1-r is an installed module" in err
     hint = f"sifmod show '{Path.cwd()}/Pair-1.yaml' --variant right --origins"
     assert f"its easyconfig: `{hint}`" in err
     assert run(["show", f"{Path.cwd()}/Pair-1.yaml", "--variant", "right", "--origins"]) == 0

@@ -139,7 +139,7 @@ def test_tcp_on_a_site_with_a_fabric_fails(node: Node, capfd: pytest.CaptureFixt
     assert [name for name, outcome in outcomes(data).items() if outcome == "failed"] == ["network"]
     step = data["steps"][-1]
     assert step["text"] == "TCP (Socket); ens7; NCCL 2.19.3+cuda12.3 on g3, though site hill has IB"
-    assert step["hint"].startswith("no InfiniBand or RoCE device is in reach")
+    assert step["hint"].startswith("no InfiniBand or RoCE device was found")
     assert data["network"]["tcp_hosts"] == ["g3"]
     suite = ElementTree.parse(report).getroot()[0]
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
@@ -155,7 +155,7 @@ def test_without_a_fabric_tcp_is_no_failure(node: Node, capfd: pytest.CaptureFix
     site = node.directory / "hill.yaml"
     site.write_text(site.read_text().replace("NCCL_NET: IB", "NCCL_NET: Socket"))
     data = answer(capfd, ("test", "Gpu", "--network"))
-    assert data["steps"][-1]["text"] == "TCP (Socket); ens7; NCCL 2.19.3+cuda12.3; chosen, not used: there is one node"
+    assert data["steps"][-1]["text"] == "TCP (Socket); ens7; NCCL 2.19.3+cuda12.3; chosen but not used on a single node"
 
 
 def test_each_step_fails_by_itself(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
@@ -171,7 +171,7 @@ def test_each_step_fails_by_itself(node: Node, capfd: pytest.CaptureFixture[str]
         "run it elsewhere",
     )
     assert data["steps"][3]["text"] == "exit code 1: [rank1]: torch.DistError:  <broken>"
-    assert data["steps"][4]["text"] == "there was no collective, and --minimum asks for 1 GB/s"
+    assert data["steps"][4]["text"] == "no collective was run, and --minimum requires 1 GB/s"
     failure = ElementTree.parse(report).getroot().findall(".//failure")[1]
     assert failure.get("message") == "exit code 1: [rank1]: torch.DistError:  <broken>"
 
@@ -243,7 +243,7 @@ def test_what_takes_too_long_is_ended_with_its_children(node: Node, capfd: pytes
     node.prints("does", 'sleep 600 & echo "$!" >"$0.pid"; wait\n')
     data = answer(capfd, ("test", "Gpu", "--timeout", "1"), 22)
     step = data["steps"][3]
-    assert (step["text"], step["said"]) == ("not done after 1 s, and it said nothing", [])
+    assert (step["text"], step["said"]) == ("not finished within 1 s, without output", [])
     assert step["hint"] == "`--timeout SECONDS` gives each command more time"
     pid = Path(f"{node.runtime}.pid").read_text().strip()
     until = time.monotonic() + 5
@@ -255,9 +255,9 @@ def test_what_takes_too_long_is_ended_with_its_children(node: Node, capfd: pytes
 @pytest.mark.parametrize(
     ("words", "job", "message"),
     [
-        ("Gpu --nodes 2", "", "--nodes 2 needs an allocation of Slurm, and this is none"),
+        ("Gpu --nodes 2", "", "--nodes 2 needs an allocation of Slurm, and this is not one"),
         ("Gpu --nodes 2", "1", "job 7 has 1 node(s), and --nodes asks for 2"),
-        ("Gpu --account mine", "", "hint: add --job, which submits the test as a job"),
+        ("Gpu --account mine", "", "hint: add --job to submit the test as a job"),
         ("Gpu --junit no/report.xml", "", "there is no directory no to write report.xml in"),
         ("Gpu --minimum nan", "", "expected 0 or more, got 'nan'"),
         ("Gpu --junit .", "", ". is a directory"),
@@ -324,7 +324,7 @@ def test_slurm_that_is_not_set_up(programs: Path, capfd: pytest.CaptureFixture[s
     write(programs / "sbatch", "#!/bin/sh\necho 'sbatch: fatal: Could not establish a configuration source'; exit 1\n")
     told = answer(capfd, ("test", "Gpu", "--job"), 2)
     assert told["error"].startswith("Slurm is not set up here: sbatch: fatal: ")
-    assert told["hint"] == "type it where jobs are submitted"
+    assert told["hint"] == "run it where jobs are submitted"
 
 
 @pytest.mark.usefixtures("node")
@@ -339,5 +339,5 @@ def test_as_a_job_on_two_nodes(slurm: Slurm) -> None:
     assert "== job " in done.stderr
     assert list(Path.cwd().iterdir()) == []
     refused = slurm.run((*SIFMOD, "test", "Gpu", "--job", "-p", "none"), environment, Path.cwd())
-    assert (refused.code, "sbatch refuses the job" in refused.stderr) == (2, True)
+    assert (refused.code, "sbatch rejected the job" in refused.stderr) == (2, True)
     assert list(Path.cwd().iterdir()) == []

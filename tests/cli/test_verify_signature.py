@@ -110,15 +110,15 @@ def test_without_a_key_it_is_said_who_is_to_have_signed(
     ann.sign(sif)
     assert run(["verify", "--signature", str(sif)]) == 2
     error = capfd.readouterr().err
-    assert f"{sif} says that it is signed by {ann.fingerprint}" in error
-    assert "no public key is known" in error
+    assert f"{sif} claims to be signed by {ann.fingerprint}" in error
+    assert "no public key is available to check" in error
 
 
 def test_what_cannot_be_asked(sif: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["verify", "--signature", "--keys", str(tmp_path / "none.asc"), str(sif)]) == 2
-    assert f"there is no file {tmp_path / 'none.asc'}" in capfd.readouterr().err
+    assert f"there is no public key file {tmp_path / 'none.asc'}" in capfd.readouterr().err
     assert run(["verify", "--keys", str(sif)]) == 2
-    assert "--keys is for --signature" in capfd.readouterr().err
+    assert "--keys needs --signature" in capfd.readouterr().err
     empty = tmp_path / "empty.asc"
     empty.write_text("nothing\n")
     assert run(["verify", "--signature", "--keys", str(empty), str(tmp_path / "none.sif")]) == 1

@@ -82,7 +82,7 @@ def test_show_of_a_module(layout: Layout, installation: Installation, capfd: pyt
             f"stored in       {image.path}",
             "easyconfig      /easyconfigs/tiny.yaml",
             "site            test, accelerator none",
-            f"your own place  {layout.user_software(MODULE)}",
+            f"your own files  {layout.user_software(MODULE)}",
             "installed by    sifmod 0.1",
         ]
     assert run(["show", "--json", "Tiny"]) == 0
@@ -96,8 +96,8 @@ def test_an_option_of_easyconfigs_with_a_module(option: str, capfd: pytest.Captu
     words = [option, "x"] if option == "--variant" else [option]
     assert run(["show", *words, "Tiny/1"]) == 2
     assert capfd.readouterr().err == (
-        f"error: {option} takes an easyconfig, and Tiny/1.0 is an installed module\n\n"
-        "hint: its easyconfig: `sifmod show /easyconfigs/tiny.yaml --origins`\n"
+        f"error: {option} needs an easyconfig, and Tiny/1.0 is an installed module\n\nhint: its easyconfig: `sifmod "
+        "show /easyconfigs/tiny.yaml --origins`\n"
     )
     assert run(["show", *words, "Tiny-1.0"]) == 4
 
@@ -144,14 +144,14 @@ def test_uninstall(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["uninstall", "Tiny", "Other"]) == 0
     said = [
         [
-            f"== {name}: shells that have it loaded keep using it, but cannot unload it: start a new one",
-            f"== {name}: uninstalled; `sifmod rollback {name}` brings it back, `sifmod gc` frees its space",
+            f"== {name}: shells that have it loaded keep using it but cannot unload it: start a new one",
+            f"== {name}: uninstalled; `sifmod rollback {name}` restores it, `sifmod gc` frees its space",
         ]
         for name in ("Tiny/1.0", "Other/2.0")
     ]
     lines = capfd.readouterr().err.splitlines()
-    stays = f"== Other/2.0: what you added stays in {place}"
-    assert [line for line in lines if "what you added" not in line] == said[0] + said[1]
+    stays = f"== Other/2.0: your own files stay in {place}"
+    assert [line for line in lines if "your own files" not in line] == said[0] + said[1]
     assert lines[-1] == stays
 
 
@@ -166,17 +166,15 @@ def test_gc(layout: Layout, installation: Installation, capfd: pytest.CaptureFix
     out, err = capfd.readouterr()
     own = "".join(line for line in out.splitlines(keepends=True) if "  /tmp/sifmod-" not in line)
     assert (own, err) == (
-        f"remove  Tiny/1.0 generation 1  {installation.root}\n"
-        f"keep    Tiny/1.0 generation 2  {second}  (`sifmod rollback` goes back to it)\n"
-        f"remove  image {size}  {stored}\n"
-        f"keep    image {size}  {used[0]}  (used by {used[1]})\n"
-        f"keep    image {size}  {used[2]}  (used by {used[3]})\n",
-        f"== what is kept for its age goes with --now, what is kept for `rollback` with --rollbacks\n"
-        f"== {size} can be freed: `sifmod gc --yes` does it\n",
+        f"remove  Tiny/1.0 generation 1  {installation.root}\nkeep    Tiny/1.0 generation 2  {second}  (`sifmod "
+        f"rollback` would restore it)\nremove  image {size}  {stored}\nkeep    image {size}  {used[0]}  (used by "
+        f"{used[1]})\nkeep    image {size}  {used[2]}  (used by {used[3]})\n",
+        f"== --now also removes recently used files, --rollbacks also what `rollback` would restore\n== {size} can "
+        "be freed: run `sifmod gc --yes`\n",
     )
     assert [(row["kind"], row["path"], row["keep"]) for row in answer(capfd, tuple(words))] == [
         ("generation", installation.root, None),
-        ("generation", str(second), "`sifmod rollback` goes back to it"),
+        ("generation", str(second), "`sifmod rollback` would restore it"),
         ("image", stored, None),
         ("image", used[0], f"used by {used[1]}"),
         ("image", used[2], f"used by {used[3]}"),
@@ -189,7 +187,7 @@ def test_gc(layout: Layout, installation: Installation, capfd: pytest.CaptureFix
     assert not Path(installation.root).exists()
     assert Path(third.root).exists()
     assert run(words) == 0
-    assert capfd.readouterr().err.splitlines()[1:] == ["== nothing large to free"]
+    assert capfd.readouterr().err.splitlines()[1:] == ["== nothing large can be freed"]
     for days in ("-1", "nan"):
         assert run(["gc", "--days", days]) == 2
         assert f"expected 0 or more, got {days!r}" in capfd.readouterr().err
@@ -202,7 +200,7 @@ def test_gc_says_where_jobs_are_not_known(
     squeue = write(tmp_path / "bin/squeue", "#!/bin/sh\nexit 1\n")
     squeue.chmod(0o755)
     monkeypatch.setenv("PATH", f"{squeue.parent}:/usr/bin:/bin")
-    hint = "; where you know that no job uses what would go: --ignore-jobs\n"
+    hint = "; if you know that no job uses these files: --ignore-jobs\n"
     assert run(["gc", "--days", "0"]) == 0
     assert hint in capfd.readouterr().err
     assert run(["gc", "--days", "0", "--ignore-jobs"]) == 0
@@ -281,7 +279,7 @@ def test_a_quirk_for_a_site_that_nobody_knows(tmp_path: Path, capfd: pytest.Capt
     assert run(["check", str(quirk)]) == 0
     first, second = capfd.readouterr().out.splitlines()
     assert first.startswith(f"{quirk}:5:")
-    assert "match.site: no site here is called lumi-q; did you mean lumi-g" in first
+    assert "match.site: no site here is named lumi-q; did you mean lumi-g" in first
     assert first.endswith(" (warning)")
     assert second == f"{quirk}: ok: a quirk"
     quirk.write_text(f"{head}match: {{name: A}}\n")
@@ -315,8 +313,8 @@ def test_a_cache_of_lmod_hides_what_is_newer(
         assert (hidden_by(installation, environ) is not None) == hides
     os.utime(cache, (now - 600,) * 2)
     assert hidden_by(installation, environ) == (
-        "Lmod's cache of your modules is older than this module: until it is renewed, `module avail` needs"
-        f" --ignore_cache (or remove it: rm '{cache}')"
+        "Lmod's cache of your modules is older than this module: until it is refreshed, `module avail` needs "
+        f"--ignore_cache (or remove it: rm '{cache}')"
     )
     assert hidden_by(installation, {"HOME": environ["HOME"]}) is None
     cache.write_text("elsewhere")
@@ -382,7 +380,7 @@ def test_uninstall_that_frees_its_space(layout: Layout, capfd: pytest.CaptureFix
     assert capfd.readouterr().err.splitlines() == [
         "== Tiny/1.0: shells that have it loaded lose it: start a new one",
         "== Tiny/1.0: uninstalled",
-        f"== Tiny/1.0: generation 2 stays in {second.root}: it holds files that sifmod did not put there: mine",
+        f"== Tiny/1.0: generation 2 stays in {second.root}: it holds files that sifmod did not write: mine",
         f"== {second.own_image.path} stays: used by Other/2.0 generation 1, Tiny/1.0 generation 2",
         f"== removed 1 generation, 1 image: {second.own_image.size / 1000:.1f} kB",
     ]

@@ -127,7 +127,7 @@ def imported(directory: Path, configuration: Configuration) -> list[Converted]:
 def told(what: str, found: list[Converted]) -> None:
     """Counts of a tree."""
     refused = Counter(
-        re.sub(r"^\S+ gives another module \S+:", "another:", one.problem) for one in found if one.problem
+        re.sub(r"^\S+ gives a different module \S+:", "another:", one.problem) for one in found if one.problem
     )
     made = [one for one in found if not one.problem]
     named = [one for one in made if one.source.suffix == ".lua"]

@@ -26,7 +26,7 @@ class Verb(NamedTuple):
 
     def may_end(self, outcome: Outcome) -> bool:
         """So, or because a user has rolled the module back from this content."""
-        held = outcome.code == 18 and "was rolled back from this content" in outcome.stderr
+        held = outcome.code == 18 and "was rolled back from the same content" in outcome.stderr
         return outcome.code in self.codes or (held and self.name.startswith("install"))
 
 

@@ -218,7 +218,7 @@ def test_an_entry_behind_a_loop_of_symlinks_is_refused() -> None:
 
 
 def test_the_root_is_a_directory() -> None:
-    assert "root that is no directory" in refused([symlink("./", "x")])
+    assert "root that is not a directory" in refused([symlink("./", "x")])
 
 
 def test_devices_and_pipes_are_kept() -> None:

@@ -56,7 +56,7 @@ def answered(answer: str, easyconfig: Path, terminal: str = "xterm") -> tuple[in
 def test_the_question_and_its_answer_are_on_one_line(easyconfig: Path, own_home: Path, terminal: str) -> None:
     prefix = own_home / ".local" / "share" / "sifmod"
     said = answered("n", easyconfig, terminal)[1]
-    assert f"\nFetch it into {prefix} all the same? [y/N]: n\r\n" in said
+    assert f"\nFetch it into {prefix} anyway? [y/N]: n\r\n" in said
     assert "\x1b[?25l" not in said  # no display that lives had begun
 
 
@@ -71,7 +71,7 @@ def test_no_means_no(easyconfig: Path, own_home: Path) -> None:
 def test_the_end_of_what_is_typed_interrupts(easyconfig: Path, own_home: Path) -> None:
     code, said = answered("\x04", easyconfig)
     assert code == 130
-    assert "interrupted; repeat the command to go on where it stopped\r\n" in said
+    assert "interrupted; repeat the command to continue where it stopped\r\n" in said
     assert not (own_home / ".local").exists()
 
 
@@ -129,7 +129,7 @@ def test_each_verb_asks_and_knows_from_the_registry_how_large_it_is(
         assert run(words(verb, source, tmp_path)) == 2, "an option is missing"
         said = capfd.readouterr().err
         assert "is 2.5 GB large and would go to" in said
-        assert "no terminal to ask at; nothing was fetched" in said
+        assert "no terminal to ask on; nothing was fetched" in said
         assert "with --prefix DIR or SIFMOD_PREFIX=DIR, or repeat the command with --yes" in said
         assert [path for path, _ in web.asked] == ["/v2/far/manifests/1"]
         assert disk_state(own_home) == before

@@ -162,7 +162,7 @@ def test_a_container_yaml(here: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert what in err
         assert what in text
     assert "alias serve: its command line needs a shell" in err
-    assert "wrappers: ls will stand in front of the host's own" in err
+    assert "wrappers: ls will hide the host's own" in err
 
 
 def test_a_modulefile(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -257,7 +257,7 @@ def test_nothing_is_replaced_unless_forced(here: Path, capsys: pytest.CaptureFix
     (here / "samtools-1.20.yaml").write_text("mine")
     before = disk_state(here)
     assert run(["import", source]) == 2
-    assert "samtools-1.20.yaml exists already, and is left as it is; --force replaces it" in capsys.readouterr().err
+    assert "samtools-1.20.yaml exists already and was not changed; use --force to replace it" in capsys.readouterr().err
     assert disk_state(here) == before
     assert run(["import", "--force", source]) == 0
     assert read(here / "samtools-1.20.yaml").name == "samtools"
@@ -321,10 +321,10 @@ def test_two_trees_with_modules_of_the_same_names(here: Path, capsys: pytest.Cap
     made = {one["source"]: one for one in json.loads(out)}
     assert sorted(os.listdir(here / "new" / "place")) == ["gatk4-4.2.0.yaml", "other-1.yaml"]
     assert err.count("same") == 1
-    assert "5 files of the same content as another: imported once" in err
+    assert "5 files with the same content as another: imported once" in err
     assert Path(made["c/gatk4/4.2.0.lua"]["path"]) == Path(made["a/gatk4/4.2.0.lua"]["path"])
     assert made["c/gatk4/4.2.0.lua"]["notes"] == ["the same as a/gatk4/4.2.0.lua, imported once"]
-    another = "a/gatk4/4.2.0.lua gives another module gatk4/4.2.0: import each into a directory of its own"
+    another = "a/gatk4/4.2.0.lua gives a different module gatk4/4.2.0: import each into its own directory"
     assert f"d/gatk4/4.2.0.lua: {another}" in err
     assert read(here / "new" / "place" / "gatk4-4.2.0.yaml").conflict == ("other",)
     assert run(["import", "a/gatk4", "--name-from", "whatis"]) == 0
@@ -357,7 +357,7 @@ def test_what_repeats_a_file_that_was_not_written_was_not_either(
     for number, one in enumerate(others):
         assert one == {**first, "source": f"{'bc'[number]}/tool/1.lua", "notes": ["the same as a/tool/1.lua"]}
     assert err.count("exists already") == 1
-    assert "2 files of the same content as one that was not written: not imported either" in err
+    assert "2 files with the same content as one that was not written: not imported either" in err
     assert "imported once" not in err
 
 

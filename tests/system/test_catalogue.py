@@ -264,7 +264,7 @@ def test_packages_of_the_image(
     assert run(["stack", "catalogue", "--json"]) == 0
     out, err = capfd.readouterr()
     assert (len(json.loads(out)["entries"]), json.loads(out)["inventories"]) == (2, [])
-    assert err.count("what is in the image of Tiny/1.0 is not known: ") == 1
+    assert err.count("the packages in the image of Tiny/1.0 are not known: ") == 1
 
 
 def test_what_staff_have_decided(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

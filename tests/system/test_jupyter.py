@@ -73,7 +73,7 @@ def test_a_kernel_has_the_image_and_the_layer(machine: Machine) -> None:
         "hint: sifmod add Python/3.11 ipykernel\n"
     )
     lab = machine.sifmod("jupyter", NAME, "--lab", "--layer", "none", env=data)
-    assert (lab.code, lab.stderr.startswith("error: Python/3.11: there is no layer none of it\n")) == (24, True)
+    assert (lab.code, lab.stderr.startswith("error: Python/3.11 has no layer none\n")) == (24, True)
     assert not (machine.top / "jupyter").exists()
 
     machine.add("demo", "ipykernel", "--layer", "notes").ok()

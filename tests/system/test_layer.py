@@ -250,4 +250,4 @@ def test_the_layers_of_a_stack_are_locked_and_brought_along(machine: Machine) ->
     made[0].write_bytes(data[:-1])
     refused = machine.sifmod(*apply, str(third), str(stack), "--locked", "--from", str(first))
     assert refused.code == 18
-    assert "the layer default of Python/3.11 is not as the lock says, and no tree has it" in refused.stderr
+    assert "the layer default of Python/3.11 does not match the lock, and no tree has the locked one" in refused.stderr

@@ -158,7 +158,7 @@ def test_projects_and_wheels_by_path(machine: Machine) -> None:
     before = machine.listing()
     refused = machine.add("helper", env=env)
     assert (refused.code, machine.listing()) == (2, before)
-    assert f"error: {copied}, which the layer is to hold, is gone" in refused.stderr
+    assert f"error: {copied}, which the layer needs, is gone" in refused.stderr
     machine.sifmod("remove", NAME, "copied", env=env).ok()
 
 

@@ -34,7 +34,7 @@ STAR, LIBARCHIVE = "SCHILY.xattr.", "LIBARCHIVE.xattr."
         (header(kind=b"1", target=b"x"), "hard link to nothing: f to x"),
         (header(name=b".wh."), "whiteout without a name"),
         (header(name=b"a/.wh..."), "whiteout without a name"),
-        (header(name=b"./"), "root that is no directory"),
+        (header(name=b"./"), "root that is not a directory"),
         (records({"path": "x" * 256}) + header(), "name of 256 bytes"),
         (records({"path": "x/" * 2100}) + header(), "path of 4200 bytes"),
         (records({"linkpath": "x" * 4096}) + header(kind=b"2"), "target has 4096 bytes"),

@@ -226,15 +226,15 @@ def test_new_writes_a_recipe_that_can_be_installed(tmp_path: Path) -> None:
     words = ("new", "--from", str(sif), "--pip", "demo", "--name", "Own", "--version", "1.0", "-o", "Own.yaml")
     machine.sifmod(*words, env=variables).ok()
     text = (machine.top / "Own.yaml").read_text()
-    assert f"  build:\n    # the base: a file of this machine\n    from: {sif}\n" in text
+    assert f"  build:\n    # the base: a file on this machine\n    from: {sif}\n" in text
     assert "    pip: [demo]\n" in text
     machine.sifmod("install", "Own.yaml", "--skip-sanity-check", env=variables).ok()
     (made,) = machine.prefix.glob("software/Own/*/*.sif")
     assert "/opt/env/lib/python3.11/site-packages/demo/__init__.py" in contents(made)
     for asked, message in (
-        (("--from", str(sif)), "give an image, or --from BASE with --pip PACKAGE"),
+        (("--from", str(sif)), "give either an image, or --from BASE with --pip PACKAGE"),
         (("--from", str(sif), "--pip", "-r x", "-o", "x.yaml"), "--pip: '-r x' is not a requirement"),
-        ((str(sif), "--pip", "six"), "give an image, or --from BASE with --pip PACKAGE"),
+        ((str(sif), "--pip", "six"), "give either an image, or --from BASE with --pip PACKAGE"),
     ):
         refused = machine.sifmod("new", *asked)
         assert (refused.code, message in refused.stderr) == (2, True)

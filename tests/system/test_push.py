@@ -291,7 +291,9 @@ def test_a_build_whose_base_is_gone(built: tuple[Path, Path], registry: Registry
     below, image = built
     below.unlink()
     pushed = push(image, f"docker://{registry.address}/push/base-gone:1")
-    assert pushed["notes"] == [f"its base sha256:{below.stem} is not in the store any more, so all of it is one layer"]
+    assert pushed["notes"] == [
+        f"its base sha256:{below.stem} is no longer in the store, so everything goes into one layer"
+    ]
     assert int(str(pushed["sent"])) == int(str(pushed["size"])) > 100_000
 
 
@@ -305,8 +307,8 @@ def test_layers_that_are_not_there_any_more(
     finally:
         other.stop()
     told = push(stored, f"docker://{registry.address}/push/gone:1", code=10)
-    assert "whose layers are not there: " in str(told["error"])
-    assert "a copy of the SIF by its path is pushed as one layer" in str(told["hint"])
+    assert "whose layers are missing: " in str(told["error"])
+    assert "a copy of the SIF by its path" in str(told["hint"])
 
 
 @pytest.mark.parametrize("scheme", ["docker", "oras"])
@@ -327,7 +329,7 @@ def test_two_architectures_behind_one_tag(
         assert sha256(fetched(source)) == sha256(images.tiny_sif)
     changed = images.tiny("signed")
     told = push(changed, source, "--add-to-index", code=10)
-    assert f"has another image for linux/amd64 under this tag: {first['digest']}" in str(told["error"])
+    assert f"already has a different image for linux/amd64 under this tag: {first['digest']}" in str(told["error"])
     replaced = push(changed, source, "--add-to-index", "--force")
     raw = skopeo("inspect", "--raw", "--tls-verify=false", source.replace("oras://", "docker://"))
     assert [one["digest"] for one in raw["manifests"]] == [second["manifest"], replaced["manifest"]]  # type: ignore[attr-defined]
@@ -343,7 +345,9 @@ def test_two_variants_of_an_architecture_behind_one_tag(
         layout = write_layout(tmp_path.parent / f"{tmp_path.name}-{name}", [files], variant="v2")
         stored.append(fetched(registry.push_layout(layout, f"push/variant-{name}:1")))
     pushed = [push(images.tiny_sif, source), push(stored[0], source, "--add-to-index")]
-    assert "has another image for linux/amd64/v2 under" in str(push(stored[1], source, "--add-to-index", code=10))
+    assert "already has a different image for linux/amd64/v2 under" in str(
+        push(stored[1], source, "--add-to-index", code=10)
+    )
     pushed.append(push(stored[1], source, "--add-to-index", "--force"))
     raw = skopeo("inspect", "--raw", "--tls-verify=false", source)
     listed = [(one["digest"], one["platform"].get("variant")) for one in raw["manifests"]]  # type: ignore[attr-defined]
@@ -354,7 +358,7 @@ def test_a_tag_is_overwritten_by_force_alone(images: Images, registry: Registry,
     target = f"oras://{registry.address}/push/tag:1"
     first = push(images.tiny_sif, target)
     told = push(images.tiny("signed"), target, code=10)
-    assert told["error"] == f"{registry.address}/push/tag:1 is another image: {first['digest']}"
+    assert told["error"] == f"{registry.address}/push/tag:1 already names another image: {first['digest']}"
     assert push(images.tiny_sif, target)["there"]
     second = push(images.tiny("signed"), target, "--force")
     assert push(images.tiny("signed"), target)["digest"] == second["digest"] != first["digest"]
@@ -548,7 +552,7 @@ def test_an_upload_elsewhere_gets_no_login(images: Images, tmp_path: Path, own_h
 def test_an_upload_to_what_is_no_place(images: Images, between: Between, push: Push) -> None:
     between.elsewhere = "[::none"
     told = push(images.tiny_sif, f"oras://{between.address}/push/no-place:1", code=10)
-    assert str(told["error"]).endswith("it is no URL; nothing was sent there")
+    assert str(told["error"]).endswith("it is not a URL; nothing was sent there")
 
 
 def test_a_tag_of_what_is_no_sif_gets_no_index(images: Images, registry: Registry, push: Push) -> None:
@@ -560,7 +564,7 @@ def test_a_tag_of_what_is_no_sif_gets_no_index(images: Images, registry: Registr
     manifest = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": named, "layers": [named]}
     put_manifest(repository, "1", json.dumps(manifest).encode(), OCI_MANIFEST)
     told = push(images.tiny_sif, target, "--add-to-index", code=10)
-    assert "does not say for which architecture it is" in str(told["error"])
+    assert "does not state its architecture" in str(told["error"])
     assert read_manifest(repository, "1") == json.dumps(manifest).encode()
 
 
@@ -570,9 +574,9 @@ def test_a_tag_of_what_is_no_sif_gets_no_index(images: Images, registry: Registr
         ("oras://127.0.0.1:1/Group/tool:1", 10, "'Group/tool' is not a valid repository name"),
         ("docker://127.0.0.1:1/a:b:c", 10, "is not a valid repository name"),
         ("oras://127.0.0.1:99999/a:1", 10, "is not a valid registry name"),
-        ("docker://127.0.0.1:1/a@sha256:" + "0" * 64, 2, "is no place to push to"),
-        ("lab/tool:1", 2, "is no place to push to"),
-        ("oci:layout", 2, "is no place to push to"),
+        ("docker://127.0.0.1:1/a@sha256:" + "0" * 64, 2, "is not a valid push target"),
+        ("lab/tool:1", 2, "is not a valid push target"),
+        ("oci:layout", 2, "is not a valid push target"),
         ("oras://me:secret@127.0.0.1:1/a:1", 10, "a source must not contain a login (the text before @)"),
     ],
 )

@@ -166,7 +166,7 @@ def test_a_tree_that_was_made_otherwise_is_told_and_repaired(machine: Machine) -
     settings.write_text(text)
     said = machine.ok("ann", *machine.install("b"))
     assert f"{machine.prefix} is drwx------ of the group users" in said
-    assert "`sifmod verify --repair-modes` makes it so" in said
+    assert "`sifmod verify --repair-modes` corrects it" in said
     assert machine.run("ann", "verify", "--modes").code == 1
     assert machine.run("bob", "verify", "--repair-modes").code == 25
     root = machine.victim.run(("verify", "--repair-modes"), who=(0, 0, 0o077))
@@ -239,10 +239,10 @@ def test_a_tree_that_is_opened_to_all_is_told_and_repaired_whole(machine: Machin
         assert told.code == 1, verb
     machine.prefix.chmod(0o2775)
     told = machine.run("bob", "verify")
-    assert (told.code, "closed to users whom `sharing: site` lets in" in told.stderr) == (1, True)
+    assert (told.code, "not readable for users that `sharing: site` lets in" in told.stderr) == (1, True)
     partly = machine.run("bob", "verify", "--repair-modes")
     assert partly.code == 1
-    assert f"{modulerc}: Operation not permitted; its owner user {UID} or root can repair it" in partly.stderr
+    assert f"{modulerc}: Operation not permitted; only its owner user {UID} or root can correct it" in partly.stderr
     assert machine.run("ann", "verify", "--repair-modes").code == 0
     as_promised(machine.prefix, "site")
     machine.ok("bob", "verify", "--modes")
@@ -283,9 +283,7 @@ def test_who_cannot_reach_the_tree_is_told(machine: Machine) -> None:
     settings.write_text(settings.read_text().replace(str(machine.prefix), str(above / "tree")))
     said = machine.ok("ann", *machine.install("a")[:-1], "--skip-sanity-check")
     who = "everybody" if machine.sharing == "site" else f"the group {GROUP}"
-    assert (
-        f"{who} cannot reach {above}/tree, for {above} is closed: its owner opens it with `chmod o+x {above}`" in said
-    )
+    assert f"{who} cannot reach {above}/tree, for {above}: its owner can run `chmod o+x {above}`" in said
     assert stat.S_IMODE(above.stat().st_mode) == 0o700
     above.chmod(0o701)
     assert "cannot reach" not in machine.ok("ann", *machine.install("a", "--rebuild"))

@@ -211,7 +211,7 @@ def test_the_last_line_that_says_something_is_shown(
     script = r"printf '\033[31mFATAL:   \033[0m no such thing\n\033[0m\n  \n' >&2; exit 255"
     monkeypatch.setenv("SIFMOD_RUNTIME", str(program(tmp_path, script)))
     assert sifmod(["install", str(easyconfig(tmp_path, as_gzip(images, tmp_path)))]) == 0
-    assert "its commands were not looked at (FATAL:    no such thing)" in capfd.readouterr().err
+    assert "so its commands were not checked (FATAL:    no such thing)" in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("prefix")

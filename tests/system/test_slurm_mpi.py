@@ -96,7 +96,7 @@ def test_the_images_own(slurm: Slurm, directory: Path, shell: ModuleTool, instal
     """With what the module says that srun needs; by the wrapper, and by a bare `apptainer exec`."""
     settings(directory, "image")
     code, said = install(kind, kind)
-    pmi = re.search(r"of the image; srun --mpi=(\w+) starts what uses it", said)
+    pmi = re.search(r"of the image; start its programs with srun --mpi=(\w+)", said)
     assert pmi is not None, said
     assert code == 0
     assert pmi[1] == PMI[kind]

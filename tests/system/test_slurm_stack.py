@@ -152,7 +152,7 @@ def test_what_fails_and_what_is_broken_off(
     err = capfd.readouterr().err
     assert "2 elements to install 4 modules: submitted before, and not over yet" in err
     assert there(here) == {"Good/1", "Good/2"}
-    assert "2 of 4 modules are as " in err
+    assert "2 of 4 modules match " in err
     assert "  Bad/1: failed (10): " in err
     assert "  Bad/2: failed (10): not tried: the image of Bad/1 was not fetched" in err
     (log,) = here.glob("sifmod-stack-*.log")
@@ -251,7 +251,7 @@ def test_the_last_element_applies_what_the_stack_decides(
     capfd.readouterr()
     assert run([*APPLY]) == 0
     err = capfd.readouterr().err
-    assert "One/2, Three/1, Two/1: what the stack decides is applied when the jobs end" in err
+    assert "One/2, Three/1, Two/1: the stack's lifecycle settings are applied when the jobs end" in err
     assert "warning" not in err
     wait_until(lambda: len(live_modules(layout)) == 6 and not nodes(slurm))
     one, two, three = (read_life(layout, name) for name in names)

@@ -43,7 +43,7 @@ def test_pytorch_sums_over_two_ranks(here: Path, images: Images, capfd: pytest.C
         ("gpu-check", "skipped", "the module is for CPUs"),
         ("collective, torchrun", "passed", "2 ranks"),
         ("bandwidth", "passed", data["steps"][4]["text"]),
-        ("network", "skipped", "gloo, with which PyTorch works on CPUs, goes"),
+        ("network", "skipped", "gloo, PyTorch's backend for CPUs, uses"),
     ]
     found = data["bandwidth"]
     assert (found["tool"], found["ranks"], found["size"], found["bus"]) == ("torch", 2, 1 << 24, found["algorithm"])
@@ -56,7 +56,7 @@ def test_an_image_without_python(here: Path, images: Images, capfd: pytest.Captu
             "--skip-sanity-check")  # fmt: skip
     data = answer(capfd, ("test", "Tiny"), 22)
     assert [step["outcome"] for step in data["steps"]] == ["failed", "passed", "skipped", "skipped", "skipped"]
-    assert "`test -e /tmp/../mark` gave exit code 1, expected 0" in data["steps"][0]["text"]
+    assert "`test -e /tmp/../mark` failed with exit code 1" in data["steps"][0]["text"]
     assert data["steps"][0]["hint"] is None
     assert data["steps"][1]["text"] == f"{os.uname().nodename}: no PyTorch"
     images_link = next((here / "pre fix/software/Tiny/1.0").glob("*.sif"))

@@ -88,7 +88,7 @@ def test_it_goes_the_way_of_every_module(prefix: Path, capsys: pytest.CaptureFix
     assert "  loads Tiny/1, Note\n" in told("search", "ai-stack")
     assert told("verify", "ai-stack") == "ai-stack/2026: ok\n"
     assert "0 of 3 installed modules change" in told("install", "--module-only", "--installed", "--dry-run")
-    assert "ai-stack/2026 loads it, and can be loaded no more" in told("uninstall", "Note/2")
+    assert "ai-stack/2026 loads it and can no longer be loaded" in told("uninstall", "Note/2")
     assert "loads it" not in told("uninstall", "ai-stack")
     assert "generation 1" in told("rollback", "ai-stack/2026")
     told("gc", "--now", "--yes")

@@ -49,12 +49,12 @@ def test_own_files_are_told_when_there_are_some(
         assert "your own files" not in capfd.readouterr().err
     (generations / "2" / "mine").write_text("1")
     assert run(["install", "--rebuild", str(easyconfig)]) == 0
-    assert "your own files come along: mine" in capfd.readouterr().err
+    assert "your own files were carried over: mine" in capfd.readouterr().err
     os.mkfifo(generations / "3" / "pipe")
     assert run(["install", "--rebuild", str(easyconfig)]) == 0
     said = capfd.readouterr().err
-    assert "your own files come along: mine" in said
-    assert "your own files stay in the last generation: pipe" in said
+    assert "your own files were carried over: mine" in said
+    assert "your own files stay in the previous generation: pipe" in said
 
 
 def test_every_text_ends_with_one_line_end() -> None:
@@ -184,7 +184,7 @@ def test_doctor_says_who_chose_the_prefix(
     own_home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run(["doctor"])
-    assert "default, images over 2 GB are asked about" in capfd.readouterr().out
+    assert "default; sifmod asks before it fetches images over 2 GB" in capfd.readouterr().out
     monkeypatch.setenv("SIFMOD_PREFIX", str(own_home / "mine"))
     run(["doctor"])
     assert f"{own_home / 'mine'} (configured), " in capfd.readouterr().out
@@ -238,7 +238,7 @@ def test_what_is_restored_is_said(easyconfig: Path, tmp_path: Path, capfd: pytes
     script.unlink()
     assert run(["install", "--module-syntax", "lua", str(easyconfig)]) == 0
     said = capfd.readouterr().err
-    assert "/bin/sh was changed or removed; it is restored in a new generation\n" in said
+    assert "/bin/sh was changed or removed; a new generation restores it\n" in said
     assert "restoring" not in said
     assert "== Tiny/1.0: installed, generation 2\n" in said
 

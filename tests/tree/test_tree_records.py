@@ -144,7 +144,7 @@ NO_SOURCE = "echo 'squeue: fatal: Could not establish a configuration source' >&
         (f"{NO_SRV}; exit 1", Jobs(None, "squeue failed: squeue: error: resolve_ctls_from_dns_srv: Unknown host")),
         (
             "echo N/A",
-            Jobs(None, "squeue printed a time that cannot be read: Invalid isoformat string: 'N/A'"),
+            Jobs(None, "squeue printed an invalid time: Invalid isoformat string: 'N/A'"),
         ),
     ],
 )

@@ -171,7 +171,7 @@ def _unknown_sites(quirk: Node, environ: Mapping[str, str]) -> tuple[Problem, ..
     match = quirk.entries["match"].entries
     wanted = texts(match["site"]) if "site" in match else ()
     return tuple(
-        problem_at(node.mark, "match.site", f"no site here is called {node.raw}{did_you_mean(node.raw, known)}")
+        problem_at(node.mark, "match.site", f"no site here is named {node.raw}{did_you_mean(node.raw, known)}")
         for node in wanted
         if node.raw not in known
     )

@@ -33,8 +33,8 @@ def draft(guess: Guess, source: Source, asked: str, named: tuple[str, str]) -> s
     """
     words = _comment(asked if source.pip is None else f"--from {asked}")
     lines = [
-        f"# A first easyconfig, written by `sifmod new {words}` from what the image says and what is in it.",
-        "# Read it and correct it; `sifmod check` looks whether it is sound, `sifmod install` installs it.",
+        f"# A first easyconfig, written by `sifmod new {words}` from the image's metadata and contents.",
+        "# Review and correct it; `sifmod check` validates it, `sifmod install` installs it.",
         *_identity(guess, named, map(_package, (source.pip or ())[:1])),
         *_about(guess),
         f"# {_comment(guess.gpu.why)}",
@@ -75,7 +75,7 @@ def _about(guess: Guess) -> Iterator[str]:
         yield f"docurls: {_list((documentation,))}"
     if guess.contents:
         others = len(guess.python.packages) - len(guess.contents) if guess.python else 0
-        yield f"# the best known of its packages; {others} more are there" if others else "# its packages"
+        yield f"# the best known of its packages; {others} more are in the image" if others else "# its packages"
         yield "contents:"
         yield from (f"  {quoted(name)}: {quoted(version, always=True)}" for name, version in guess.contents)
 
@@ -91,7 +91,7 @@ def _image(source: Source) -> Iterator[str]:
         yield "  build:"
         yield f"    # {_comment(source.why)}"
         yield f"    from: {quoted(source.source)}"
-        yield "    # packages to add, as pip spells them; what is protected stays as the base has it"
+        yield "    # packages to add, as pip spells them; protected packages stay as they are in the base"
         yield f"    pip: {_list(source.pip)}"
         yield "    # more: requirements, files, env, labels"
         yield f"  arch: {quoted(source.arch)}"
@@ -107,11 +107,11 @@ def _image(source: Source) -> Iterator[str]:
 
 def _python(guess: Guess) -> Iterator[str]:
     if guess.others:
-        yield f"# further environments in the image: {_comment(', '.join(guess.others[:10]))}"
+        yield f"# other environments in the image: {_comment(', '.join(guess.others[:10]))}"
     if python := guess.python:
         yield from _environment(python)
     if guess.path:
-        yield "# its directory is not in the image's PATH"
+        yield "# its directory is not on the image's PATH"
         yield f"path+: {_list(guess.path)}"
 
 
@@ -128,7 +128,7 @@ def _environment(python: PythonEnvironment) -> Iterator[str]:
 
 
 def _commands(guess: Guess) -> Iterator[str]:
-    yield "# commands that were found in the image, and the scripts that sifmod has for every image"
+    yield "# commands that were found in the image, and sifmod's own scripts"
     yield f"wrappers: {_list(guess.wrappers)}"
     if guess.named.module:
         check = f'python -c "import {guess.named.module}"'

@@ -135,18 +135,18 @@ def convert(sources: tuple[Path, ...], site: LoadedSite, naming: Naming) -> Iter
 
 def _convert(imported: Imported, source: Path, site: LoadedSite, taken: Mapping[str, Converted]) -> Converted:
     if hidden := sorted(HOST_COMMANDS & set(_wrapper_names(imported))):
-        note = f"wrappers: {', '.join(hidden)} will stand in front of the host's own while the module is loaded"
+        note = f"wrappers: {', '.join(hidden)} will hide the host's own while the module is loaded"
         imported = replace(imported, notes=(*imported.notes, note))
     if (module := _module(imported)) in taken and imported.publisher and source.suffix != ".lua":
         suffix = f"{imported.keys.get('versionsuffix', '')}-{imported.publisher}"
-        note = f"versionsuffix: {suffix} is ours, for {taken[module].source} gives {module} too"
+        note = f"versionsuffix: sifmod added {suffix}, because {taken[module].source} gives {module} too"
         imported = replace(imported, keys={**imported.keys, "versionsuffix": suffix}, notes=(*imported.notes, note))
     if (module := _module(imported)) in taken:
         raise CannotImportError(
-            f"{taken[module].source} gives another module {module}: import each into a directory of its own"
+            f"{taken[module].source} gives a different module {module}: import each into its own directory"
         )
     if _letters(imported.keys) > _MOST_LETTERS:
-        raise CannotImportError(f"makes an easyconfig of more than {_MOST_LETTERS} letters")
+        raise CannotImportError(f"the easyconfig would have more than {_MOST_LETTERS} letters")
     text = easyconfig_text(imported, str(source))
     with scratch_directory() as directory:
         path = directory / "imported.yaml"
@@ -169,7 +169,7 @@ def _without(imported: Imported, error: ConfigError) -> Imported:
 
     def is_good(place: str, key: str, item: object) -> bool:
         if reason := wrong.get(place):
-            notes.append(f"{key}: {str(item)[:80]!r} is left out: {reason}")
+            notes.append(f"{key}: {str(item)[:80]!r} was left out: {reason}")
         return not reason
 
     for key, value in imported.keys.items():
@@ -219,14 +219,14 @@ def write(converted: Converted, directory: Path, force: bool) -> Path:
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
     if not force and os.path.lexists(target):
-        raise OptionError(f"{target} exists already, and is left as it is", "--force replaces it")
+        raise OptionError(f"{target} exists already and was not changed", "use --force to replace it")
     write_text(converted.text, target, force=force)
     return target
 
 
 def easyconfig_text(imported: Imported, source: str) -> str:
     """YAML with these keys; the same keys, notes and source give the same text."""
-    head = f"Made from {line(source, 300)} by `sifmod import`, which has read it and run nothing."
+    head = f"Made from {line(source, 300)} by `sifmod import`, which read it and ran nothing."
     lines = textwrap.wrap(head, 118, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
     if imported.notes:
         lines.append("# Not imported, or only approximately:")

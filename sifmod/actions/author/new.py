@@ -50,7 +50,7 @@ class Drafted:
 
     path: Annotated[Path | None, Described("null with -o -")]
     module: ModuleName
-    sif: Annotated[Path, Described("the image that was looked at")]
+    sif: Annotated[Path, Described("the image that was read")]
     text: str
 
 
@@ -109,7 +109,9 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Repor
 def _source_of(base: str, site: LoadedSite) -> str:
     image = load_easyconfig(wanted_easyconfig(base, site.site), site, None, {}, os.environ).easyconfig.own_image
     if not image.sources:
-        raise OptionError(f"--from: the image of {base} is built itself", "name what that one is built upon")
+        raise OptionError(
+            f"--from: the image of {base} is itself built on another one", "name the image that it is built on"
+        )
     return image.sources[0]
 
 
@@ -153,15 +155,15 @@ def _of_artifact(reference: Reference, artifact: Artifact) -> Source:
         tag = reference.tag or ("latest" if reference.kind.location == "repository" else "")
         source, why = (
             f"{source}@{digest}",
-            f"{f'the tag {tag}' if tag else 'the image'} as it is today; the digest decides",
+            f"{f'the tag {tag}' if tag else 'the image'} as it is today; the digest pins it",
         )
     elif reference.digest:
-        why = "its digest says which image"
+        why = "its digest pins the image"
     else:
-        why = "nothing in this source says which image: another one may be there tomorrow"
+        why = "nothing in this source pins the image: its content may change"
     promised = reference.kind.ready_made
     return Source(
-        source, "its SHA-256 says which image" if promised else why, artifact.arch, artifact.sha256 if promised else ""
+        source, "its SHA-256 pins the image" if promised else why, artifact.arch, artifact.sha256 if promised else ""
     )
 
 
@@ -179,6 +181,6 @@ def _of_file(reference: Reference, path: Path) -> Source:
     """The source for a SIF on this machine, without its digest."""
     in_image_dirs = reference.source == path.name and not path.is_relative_to(Path.cwd()) and path.is_absolute()
     source = path.name if in_image_dirs else str(_plain(path))
-    why = "a name that is looked up in the site's image directories" if in_image_dirs else "a file of this machine"
+    why = "a name in the site's image directories" if in_image_dirs else "a file on this machine"
     filename = path.name if _SIF_NAME.fullmatch(path.name) and ".." not in path.name else ""
     return Source(source, why, read_sif(path).arch, filename=filename)

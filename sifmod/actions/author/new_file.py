@@ -11,7 +11,7 @@ from sifmod.module.quote import shell
 from sifmod.tree.durable import sync_directory
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._+-]*")
-_ELSEWHERE = "name a file in a directory that you may write in"
+_ELSEWHERE = "name a file in a directory that you can write to"
 _NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 
 
@@ -52,16 +52,16 @@ def check_target(target: Path) -> None:
     """Raise OptionError if `target` exists or its directory does not."""
     check_directory(target)
     if os.path.lexists(target):
-        raise OptionError(f"{target} exists already, and is left as it is", "give another name, or - to see it")
+        raise OptionError(f"{target} exists already and was not changed", "give another name, or - for standard output")
 
 
 def check_replaceable(target: Path) -> None:
     """Raise OptionError or PermissionsError if no file can be written to `target`, whether or not it exists."""
     check_directory(target)
     if target.is_dir():
-        raise OptionError(f"{target} is a directory", "give the name of a file")
+        raise OptionError(f"{target} is a directory", "give a file name")
     if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise PermissionsError(f"cannot write {target}: no permission to write in its directory", _ELSEWHERE)
+        raise PermissionsError(f"cannot write {target}: no permission to write to its directory", _ELSEWHERE)
 
 
 def check_directory(target: Path) -> None:
@@ -69,7 +69,7 @@ def check_directory(target: Path) -> None:
     if not target.parent.is_dir():
         raise OptionError(
             f"there is no directory {target.parent} to write {target.name} in",
-            f"`mkdir -p {shell(str(target.parent))}` makes it",
+            f"create it: mkdir -p {shell(str(target.parent))}",
         )
 
 

@@ -34,11 +34,11 @@ description: {quoted}
 
 # {accelerator_from}: auto looks on each machine; a site with login nodes without GPUs says rocm or cuda.
 accelerator: {accelerator}
-# What an easyconfig's accelerator becomes here: rocm is rocm (the host's ROCm too), devices or none; cuda is nv, nvccli
+# How an easyconfig's accelerator is provided: rocm is rocm (the host's ROCm too), devices or none; cuda is nv, nvccli
 # or none.
 # accelerators: {{rocm: devices, cuda: nv}}
 
-# Where modules and images go, and where images given by name are.
+# Directories for modules and images, and for images given by name.
 # prefix: /appl/sifmod
 # image_dirs: [/appl/images]
 # The group that a new prefix is given to, whose members may change what is in it, and the umask of all that is made
@@ -47,14 +47,14 @@ accelerator: {accelerator}
 # umask: '0002'
 """
 _BINDS = """
-# What a container sees beside the user's home directory. `optional: true` leaves one out where it is missing, as on a
+# Directories in containers besides the user's home. `optional: true` skips one if it is missing, as on a
 # login node; `links: true` binds the places that links in it lead to; `*` is a pattern.
 binds:
 """
 _TAIL = """
-# Variables of the distributed runscripts, where the user has set none. NCCL_NET makes a missing plugin an error.
+# Variables of the distributed runscripts, unless the user has set them. NCCL_NET makes a missing plugin an error.
 {runscript_env}
-# The site is recognised where all of these exist.
+# The site is recognised if all of these exist.
 detect:
   paths: []
 """
@@ -62,7 +62,7 @@ detect:
 
 @dataclass(frozen=True)
 class Survey:
-    """Paths found on this machine, and what follows from them."""
+    """Paths found on this machine, and the settings derived from them."""
 
     slurm: tuple[str, ...]
     fabric: tuple[str, ...]
@@ -126,7 +126,7 @@ class DetectedSite:
 
 @dataclass(frozen=True)
 class ShownSite:
-    """What is true of a site, where each value came from, and what is odd."""
+    """The settings of a site, their origins, and warnings."""
 
     origins: tuple[Origin, ...]
     warnings: tuple[Problem, ...]
@@ -160,7 +160,7 @@ def show(loaded: LoadedSite) -> ShownSite:
             written[bind.source, bind.target] -= 1
         else:
             made.append(bind.source if bind.source == bind.target else f"{bind.source}:{bind.target}")
-    resolved = (Origin("binds, as they are here", text, "a pattern or a link") for text in made)
+    resolved = (Origin("binds, resolved here", text, "a pattern or a link") for text in made)
     return ShownSite((*loaded.origins, *resolved), tuple(lint_binds(loaded.tree)))
 
 

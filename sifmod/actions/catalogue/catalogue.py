@@ -36,7 +36,7 @@ def pages(title: str, entries: tuple[Entry, ...]) -> Iterator[File]:
         f" | {_text(status(one))} | {_text(summary(one))} |\n"
         for one in entries
     )
-    head = "| module | for | status | what it is |\n|---|---|---|---|\n"
+    head = "| module | for | status | description |\n|---|---|---|---|\n"
     yield File(f"{PAGES}/index.md", f"# {_text(title)}\n\n{head}{''.join(rows)}")
     for entry in entries:
         yield File(f"{PAGES}/{_path(entry)}", _page(entry))
@@ -72,7 +72,7 @@ def _page(entry: Entry) -> str:
     if entry.ends:
         parts.append(f"**{_text(' '.join(filter(None, (f'{status(entry)}.', entry.message))))}**")
     if entry.install:
-        parts += ["It is not installed. This installs it:", _code(entry.install)]
+        parts += ["It is not installed. To install it:", _code(entry.install)]
     if entry.load:
         parts += ["## Load it", _code("\n".join(entry.load))]
     if entry.job_script:
@@ -80,7 +80,7 @@ def _page(entry: Entry) -> str:
     if entry.add:
         parts += ["## Add packages", _code(entry.add)]
     if about.contents:
-        parts += ["## What is in it", _table("package", about.contents)]
+        parts += ["## Contents", _table("package", about.contents)]
     if entry.changes:
         parts += [f"## New since {_text(str(entry.changes.since))}", _changes(entry.changes)]
     parts += ["## Facts", _table("", tuple(facts(entry)))]
@@ -126,7 +126,7 @@ def more(changes: Changes) -> str:
     if changes.others:
         other, plural = "other " if changes.differences else "", "" if changes.others == 1 else "s"
         return f"{changes.others} {other}package{plural} changed; sifmod diff lists them."
-    return "" if changes.differences else "No package of which the version is known is another one."
+    return "" if changes.differences else "No package with a known version has changed."
 
 
 def _table(what: str, rows: Iterable[tuple[str, str]]) -> str:
@@ -197,7 +197,9 @@ def _modules_before(data: Path) -> tuple[str, ...] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise OptionError(f"{data} is no catalogue's", "give a directory of its own: -o DIR") from None
+        raise OptionError(
+            f"{data} was not written by `sifmod stack catalogue`", "give the catalogue its own directory: -o DIR"
+        ) from None
     return tuple(name for name, two in zip(names, parts, strict=True) if len(two) == 2 and all(map(is_part, two)))
 
 
@@ -208,7 +210,10 @@ def _check_free(directory: Path) -> None:
     with suppress(OSError):
         if GENERATOR.encode() in (directory / INDEX).read_bytes()[:_HEAD]:
             return
-    raise OptionError(f"{there} is no catalogue's, and is left as it is", "give a directory of its own: -o DIR")
+    raise OptionError(
+        f"{there} was not written by `sifmod stack catalogue`, and was not changed",
+        "give the catalogue its own directory: -o DIR",
+    )
 
 
 class CataloguePackage(NamedTuple):
@@ -230,10 +235,10 @@ class Catalogue(NamedTuple):
 
     title: str
     entries: tuple[Entry, ...]
-    schema_version: Annotated[Literal[1], Described("of this data; another number where a field has changed")] = 1
+    schema_version: Annotated[Literal[1], Described("version of this format; it changes when a field changes")] = 1
 
     @property
-    def inventories(self) -> Annotated[tuple[Inventory, ...], Described("those of which the packages are known")]:
+    def inventories(self) -> Annotated[tuple[Inventory, ...], Described("entries with known packages")]:
         images = {one.sha256: one.packages for one in self.entries if one.sha256 and one.packages}
         return tuple(
             Inventory(sha256, tuple(CataloguePackage(*one) for one in packages))

@@ -1,4 +1,4 @@
-"""An Entry: what the catalogue says about one module, and the changes since its previous version."""
+"""An Entry: the catalogue's data for one module, and the changes since its previous version."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -26,21 +26,21 @@ class Change(NamedTuple):
     """A package that is there in another version, or in one of two modules."""
 
     name: str
-    was: Annotated[str, Described("empty: it was not there")]
-    now: Annotated[str, Described("empty: it is there no more")]
+    was: Annotated[str, Described("empty: it was added")]
+    now: Annotated[str, Described("empty: it was removed")]
 
 
 class Changes(NamedTuple):
-    """What is different from an earlier version for the same accelerator."""
+    """The differences from an earlier version for the same accelerator."""
 
     since: Annotated[ModuleName, Described("the earlier module")]
     differences: Annotated[tuple[Change, ...], Described("of packages that the easyconfigs name")]
-    others: Annotated[int, Described("how many more packages are different, of those that are known")]
+    others: Annotated[int, Described("number of further known packages that differ")]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A module, as its users choose it; "" is what is not known, or not there."""
+    """A module, as its users choose it; "" is unknown or missing."""
 
     module: ModuleName
     version: Annotated[str, Described("of the easyconfig, without its versionsuffix")]
@@ -50,28 +50,28 @@ class Entry:
     about: Internal[Help]
     source: Source  # of the image, for people
     load: Annotated[tuple[str, ...], Described("commands")]
-    install: Annotated[OrNull[str], Described("the command, where it is not installed")] = ""
-    add: Annotated[OrNull[str], Described("the command that adds packages, where that can be done")] = ""
+    install: Annotated[OrNull[str], Described("the command that installs it, if it is not installed")] = ""
+    add: Annotated[OrNull[str], Described("the command that adds packages, if supported")] = ""
     job_script: OrNull[str] = ""
-    sha256: Annotated[OrNull[Sha256], Described("of the SIF, where it is installed")] = ""
+    sha256: Annotated[OrNull[Sha256], Described("of the SIF, if it is installed")] = ""
     size: OrNull[Size] = 0
-    installed_at: Annotated[OrNull[Time], Described("when its generation became live")] = ""
+    installed_at: Annotated[OrNull[Time], Described("time when its generation was published")] = ""
     last_test: LastTest | None = None
     packages: Internal[Pairs] = ()  # all that is known to be in the image
     status: Status = "current"
     default: Annotated[bool, Described("whether a load without a version means it")] = False
     until: Annotated[OrNull[str], Described("the last day of a deprecated module, 2027-03-31")] = ""
-    message: Annotated[str, Described("what its users should know of its end")] = ""
+    message: Annotated[str, Described("notice about its deprecation or retirement")] = ""
     successor: Annotated[OrNull[ModuleText], Described("the module to go on with")] = ""
     labels: Pairs = ()
-    changes: Annotated[Changes | None, Described("null where nothing earlier is known")] = None
+    changes: Annotated[Changes | None, Described("null if no earlier version is known")] = None
 
     @property
     def ends(self) -> bool:
         return self.status in ("deprecated", "retired")
 
     @property
-    def description(self) -> Annotated[str, Described("of what it is for")]:
+    def description(self) -> Annotated[str, Described("of its purpose")]:
         return self.about.description.strip()
 
     @property
@@ -79,7 +79,7 @@ class Entry:
         return self.about.homepage
 
     @property
-    def docurls(self) -> Annotated[tuple[str, ...], Described("where the documentation is")]:
+    def docurls(self) -> Annotated[tuple[str, ...], Described("URLs of the documentation")]:
         return self.about.docurls
 
     @property
@@ -91,7 +91,7 @@ class Entry:
         return self._said("License")
 
     @property
-    def keywords(self) -> Annotated[tuple[str, ...], Described("as the easyconfig says")]:
+    def keywords(self) -> Annotated[tuple[str, ...], Described("as in the easyconfig")]:
         return tuple(word for text in self._said("Keywords").split(",") if (word := text.strip()))
 
     def _said(self, key: str) -> str:

@@ -66,7 +66,7 @@ def _packages(installation: Installation, say: Say) -> Pairs:
     try:
         packages = inventory_at(image_path(installation)).packages
     except (SifmodError, OSError) as error:
-        say(f"warning: what is in the image of {installation.module} is not known: {error}")
+        say(f"warning: the packages in the image of {installation.module} are not known: {error}")
         return ()
     return tuple(sorted({(one.name, one.version) for one in packages}))
 
@@ -92,7 +92,7 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
         job = jobscript(installation, JobOptions(), (layout,))
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ModuleError):
         about, job = _NOTHING, ""
-        say(f"warning: {module} says nothing of itself: {JOB} of its generation cannot be read; {_AGAIN}")
+        say(f"warning: {module} has no description: {JOB} of its generation cannot be read; {_AGAIN}")
     adds = any(file.path in _PYTHON for file in installation.files)
     since = next((in_utc(event.time) for event in reversed(read_history(layout, module))), "")
     return Entry(
@@ -120,7 +120,7 @@ def _view(installation: Installation, say: Say) -> Entry:
         node = load_yaml(Path(installation.root, "easyconfig.yaml")).node
         description = node.entries["description"].text if "description" in node.entries else ""
     except ConfigError as error:
-        say(f"warning: {module} says nothing of itself: {error.message}")
+        say(f"warning: {module} has no description: {error.message}")
     description = f"{description}\n\nLoads {', '.join(installation.modules)}.".strip()
     about = replace(_NOTHING, description=description)
     load = commands_to_load(installation, {})

@@ -64,7 +64,7 @@ def _entries(request: CatalogueRequest, site: LoadedSite, say: Callable[[str], N
     def refuse(error: ConfigError) -> None:
         if names:
             raise error
-        say(f"warning: {error.problems[0]}; its modules are left out")
+        say(f"warning: {error.problems[0]}; skipped its modules")
 
     here = {entry.module: entry for entry in installed(tree(site.site.prefix), say)}
     if not names and not everything:

@@ -64,7 +64,7 @@ def kept_image(before: Installation | None, decision: Decision, store: Store, re
             return ChosenImage(recorded_image(before), choice)
     if options.module_only:
         raise ModuleError(
-            f"{plan.module} has no image installed that --module-only could keep",
+            f"{plan.module} has no installed image that --module-only could keep",
             f"install it once without --module-only: {plan.reinstall(shell(plan.prefix))}",
         )
     return None
@@ -112,14 +112,14 @@ def _starts(path: Path, decision: Decision, reporter: Reporter) -> bool:
             f"fetch it again, without --module-only: {plan.reinstall(shell(plan.prefix))}",
         )
     if why:
-        reporter.say(f"the image is fetched again, for the one that is there cannot be started here: {why}")
+        reporter.say(f"the installed image cannot be started here ({why}) and is fetched again")
     return not why
 
 
 def fetched_image(decision: Decision, tree: Tree, store: Store, reporter: Reporter) -> ChosenImage:
     """The image of the plan, fetched into the store if it is missing.
 
-    Raises what `fetch_image` does, and what `ask_home` does.
+    Raises the errors of `fetch_image` and `ask_home`.
     """
     plan, options, site = decision.plan, decision.options, decision.site.site
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)

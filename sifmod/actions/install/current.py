@@ -1,4 +1,4 @@
-"""What is live, compared with what was decided: whether there is something to do, and what an install would do."""
+"""Compare the live generation with the decision: whether to install, and what an install would do."""
 
 import os
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from sifmod.tree.state import edited, edited_stubs, missing
 
 
 class Compared(NamedTuple):
-    """What is live, compared with what was decided."""
+    """The live generation, compared with the decision."""
 
     before: Installation | None  # None: nothing is live
     current: bool = False  # made from this plan, with the image that it asks for; not with `rebuild`
@@ -42,7 +42,7 @@ class Compared(NamedTuple):
 
 
 def compare(layout: Layout, decision: Decision) -> Compared:
-    """Look at what is live now."""
+    """Compare with the current live generation."""
     before = live(layout, decision.plan.module)
     if before is None or decision.options.rebuild:
         return Compared(before)
@@ -66,7 +66,7 @@ def check_made_by(before: Installation | None, decision: Decision) -> None:
     if made and not decision.options.rebuild and version_key(made) > version_key(__version__):
         told = f"sifmod {made} has installed {decision.plan.module}, and this is {__version__}"
         raise InstallError(
-            f"{told}, which would make other files",
+            f"{told}, which would render different files",
             "update this sifmod; --rebuild installs the module with this one",
         )
 
@@ -88,16 +88,19 @@ def oddities(before: Installation | None, decision: Decision) -> Iterator[str]:
     plan = decision.plan
     yield from (f"warning: {oddity}" for oddity in sharing.oddities(decision.site.site))
     if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(decision.loaded.path):
-        yield f"another easyconfig has given {plan.module} before: {before.provenance.easyconfig}"
+        yield f"{plan.module} was installed from a different easyconfig before: {before.provenance.easyconfig}"
     yield from warnings(outgoing_layers(before, decision))
     if not plan.runtime.path:
-        yield f"neither apptainer nor singularity is here: {plan.module} can be installed and loaded, but not used here"
+        yield (
+            f"neither apptainer nor singularity was found: {plan.module} can be installed and loaded, but not run on "
+            "this machine"
+        )
     elif plan.image and (program := ask(plan.runtime.path)) and program.unbound:
         yield f"warning: {plan.runtime.path}: {program.unbound}"
 
 
 def difference(installation: Installation, plan: Plan) -> str:
-    """A diff from the installed files to what the plan renders now; "" where nothing changes."""
+    """A diff from the installed files to those that the plan renders now; "" if nothing changes."""
     root = Path(installation.root)
     after = {file.path: file.text for file in render(plan, installation.generation)}
     ours = [file.path for file in installation.files if not file.path.startswith(f"{STUBS}/")]
@@ -152,7 +155,7 @@ def _image(plan: Plan) -> tuple[str, ...]:
     if image is None:
         return tuple(f"loads        {module}" for module in plan.modules)
     sources = tuple(map(shown, image.sources)) or (f"build {image.build}",)
-    promise = image.sha256 or "not stated: install prints it"
+    promise = image.sha256 or "not given: install prints it"
     return (*(f"image        {source}" for source in sources), f"sha256       {promise}")
 
 
@@ -161,7 +164,7 @@ def _wrappers(decision: Decision, before: Installation | None) -> str:
     plan = decision.plan
     known = decision.plan_with(recorded(plan, before))
     open_yet = plan.wrappers_auto and not (before and recorded_commands(plan, before, before.image_sha256))
-    later = ("(auto: those found in the image)",) if open_yet else ()
+    later = ("(auto: commands found in the image)",) if open_yet else ()
     return " ".join((*(wrapper.name for wrapper in known.wrappers), *later, *known.packers))
 
 

@@ -40,7 +40,7 @@ from sifmod.tree.stored_image import stored_at
 
 @dataclass(frozen=True)
 class Decision:
-    """An install that has been decided: what to do, for what, from what. What it comes to is worked out once."""
+    """A decided install: the plan, its easyconfig and its inputs. Derived values are computed once."""
 
     loaded: LoadedEasyconfig
     site: LoadedSite
@@ -53,7 +53,7 @@ class Decision:
 
     @cached_property
     def image(self) -> ImageChoice:
-        """What the image is asked by, as its files were when the first asked. Raises FetchError, OptionError."""
+        """The request for the image, with its files at the first call. Raises FetchError, OptionError."""
         return image_request(self.plan)
 
     @cached_property
@@ -63,7 +63,7 @@ class Decision:
 
     @cached_property
     def provenance(self) -> Provenance:
-        """What the receipt of an installation made now says."""
+        """The provenance for the receipt of an installation made now."""
         return Provenance(
             sifmod=__version__,
             easyconfig=own_path(self.loaded.path),
@@ -80,7 +80,7 @@ class Decision:
 
     @cached_property
     def hooked(self) -> OfInstall:
-        """What hooks are told before the image is there, and the generation."""
+        """The payload for hooks before image and generation exist."""
         plan = self.plan
         return {
             "module": str(plan.module),
@@ -102,15 +102,15 @@ class Decision:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What its author should know: what was left out, binds of the site or the easyconfig that are hardly meant."""
+        """Warnings for its author: skipped sources, and questionable binds of the site or the easyconfig."""
         problems = (*lint_binds(self.site.tree), *lint_binds(self.loaded.tree))
-        since = "it is installed if every file that it makes is as the lock says"
+        since = "it is installed if all of its files match the lock"
         other = (f"note: not as when the lock was written: {self.differing}; {since}",) if self.differing else ()
         return (*self.loaded.notes, *other, *(f"warning: {problem}" for problem in problems))
 
     @cached_property
     def offered(self) -> dict[str, tuple[str, ...]]:
-        """Of each module that a view loads, the commands that install it from the easyconfigs that are here."""
+        """For each module that a view loads, the commands that install it from the local easyconfigs."""
         robot_paths = self.site.site.robot_paths
         commands: dict[str, tuple[str, ...]] = dict.fromkeys(self.plan.modules, ())
         for found in find_all(robot_paths, lambda: self.site, os.environ):
@@ -122,7 +122,7 @@ class Decision:
         return commands
 
     def plan_with(self, found: InImage) -> Plan:
-        """The plan with what was found in its image."""
+        """The plan, completed with the results from its image."""
         choices = replace(self.choices, found=found)
         return make_plan(self.loaded.easyconfig, self.site.site, choices, self.loaded.quirks, self.loaded.bases)
 
@@ -176,16 +176,16 @@ def with_image(decision: Decision, image: Artifact | LockedImage) -> Decision:
 
 
 def pin_to_lock(decision: Decision, lock: Lock) -> Decision:
-    """The decision with what the lock says of its module. Raises InstallError where that is another one."""
+    """The decision with the lock's entry for its module. Raises InstallError if it differs."""
     module, loaded, site = decision.plan.module, decision.loaded, decision.site.site
     locked = lock.modules.get(module)
     if locked is None:
-        raise InstallError(f"the lock {lock.path} does not name {module}", "write the lock anew")
+        raise InstallError(f"the lock {lock.path} does not name {module}", "write the lock again")
     easyconfig = sha256_bytes(loaded.path.read_text(encoding="utf-8").encode())
     if locked.files.get("easyconfig.yaml", easyconfig) != easyconfig:
         raise InstallError(
-            f"{module}: not what the lock says: {loaded.path.name} is not as it was when {lock.path} was written",
-            "bring the old state back, or install without --locked and write the lock anew",
+            f"{module}: does not match the lock: {loaded.path.name} changed after {lock.path} was written",
+            "bring the old state back, or install without --locked and write the lock again",
         )
     differing = differing_inputs(locked, decision.inputs, lock.path.parent, site.robot_paths)
     if decision.plan.image:
@@ -195,9 +195,9 @@ def pin_to_lock(decision: Decision, lock: Lock) -> Decision:
 
 
 def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
-    """What `--variant all` stands for: every variant for this site's architecture; None alone where there are none.
+    """The meaning of `--variant all`: every variant for this site's architecture; only None without variants.
 
-    Raises EasyconfigNotFoundError, ConfigError; VariantError where none is for this architecture.
+    Raises EasyconfigNotFoundError, ConfigError; VariantError if none is for this architecture.
     """
     return variants_for(wanted_easyconfig(easyconfig, site.site), site.site)
 
@@ -205,7 +205,7 @@ def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
 def image_request(plan: Plan) -> ImageChoice:
     """How the image is chosen: a digest of sources, promise, architecture and local files, "" of a view; their states.
 
-    Taken before a fetch, so that what changes meanwhile is noticed by the next install.
+    Computed before a fetch, so that the next install notices changes meanwhile.
     """
     if plan.image is None:
         return ImageChoice("")
@@ -215,7 +215,7 @@ def image_request(plan: Plan) -> ImageChoice:
 
 
 def plan_digest(plan: Plan, image: str) -> str:
-    """One digest of all that decides an installation: what this sifmod renders from the plan, and what `deciding` says.
+    """One digest of everything that decides an installation: the rendered files of the plan, and `deciding`.
 
     `image` is the digest of `image_request`. The prefix decides nothing, so that a tree that was moved has what its
     easyconfigs ask for.

@@ -1,6 +1,6 @@
-"""What the image decides: the commands of `wrappers: auto` and its MPI, searched once per image.
+"""Results from the image: the commands for `wrappers: auto` and its MPI, searched once per image.
 
-What is found is a value beside the plan, which stays as the easyconfig has it. It is kept in the receipt, and read from
+The results are separate from the plan, which stays as in the easyconfig. They are stored in the receipt, and read from
 there as long as image and question are the same.
 """
 
@@ -34,13 +34,13 @@ _SHOWN = 12
 # Without setuid each rank has a user namespace of its own, and UCX's way into another's memory is shut to it: the start
 # of two ranks on one node then fails. By the names in /dev/shm it works with and without.
 _SHARED_MEMORY = (("UCX_POSIX_USE_PROC_LINK", "n"),)
-_INSTEAD = "`mpi: image` in the easyconfig uses the image's own; `mpi: auto` takes the host's only where it fits"
+_INSTEAD = "`mpi: image` in the easyconfig uses the image's own; `mpi: auto` uses the host's only if it fits"
 
 
 def find_in_image(
     plan: Plan, before: Installation | None, image: ChosenImage
 ) -> tuple[InImage, ChosenImage, list[str]]:
-    """What the image decides, the image with what its receipt keeps of that, and notes for people.
+    """The results from the image, the image with them for its receipt, and notes.
 
     The image is only read if `before` has no results. Raises ImageError if the image's files are needed and cannot be
     read, InstallError if the host's MPI is required and cannot serve the image.
@@ -60,7 +60,7 @@ def find_in_image(
 
 
 def recorded(plan: Plan, before: Installation | None) -> InImage:
-    """What the image of `before` decides of the plan, from its receipt alone; for what only shows."""
+    """The results for the plan from the receipt of `before` only; for commands that only show."""
     if not (before and before.image and plan.image):
         return NOT_LOOKED
     commands = recorded_commands(plan, before, before.image_sha256)
@@ -70,9 +70,9 @@ def recorded(plan: Plan, before: Installation | None) -> InImage:
 def found_by_lock(
     plan: Plan, locked: LockedImage, before: Installation | None, stored: StoredImage | None
 ) -> InImage | None:
-    """What the image of a lock decides of the plan; None where nothing here says what is in it.
+    """The results for the plan from the image of a lock; None if they are unknown here.
 
-    The lock and the receipt are tried before the image itself. Raises what `find_in_image` does.
+    The lock and the receipt are tried before the image itself. Raises the errors of `find_in_image`.
     """
     given = Artifact(stored.path, stored.sha256, stored.size, "", "") if stored else None
     commands, mpi = locked.commands, locked.mpi
@@ -133,9 +133,12 @@ def _search_commands(plan: Plan, artifact: Artifact) -> Found:
 def _note(found: Found) -> str:
     parts = [f"wrappers found in the image: {some([name for name, _ in found.commands], _SHOWN)}"]
     if found.refused:
-        parts.append(f"left to the host, unless `wrappers` names them: {some(found.refused, _SHOWN)}")
+        parts.append(f"left to the host unless `wrappers` names them: {some(found.refused, _SHOWN)}")
     if found.unusable:
-        parts.append(f"no wrapper can be called {some([line(ascii(name), 60) for name in found.unusable], _SHOWN)}")
+        parts.append(
+            "skipped, because these cannot be wrapper names: "
+            f"{some([line(ascii(name), 60) for name in found.unusable], _SHOWN)}"
+        )
     return "; ".join(parts)
 
 
@@ -161,13 +164,13 @@ def _search_mpi(plan: Plan, artifact: Artifact) -> FoundMpi:
 
 
 def _in_image(plan: Plan, commands: FoundCommands | None, known: FoundMpi | None) -> tuple[InImage, MpiInUse]:
-    """What both come to, and whose MPI the module uses."""
+    """The combined results, and the MPI of the module."""
     words = commands.commands.split() if commands else ()
     found = InImage(tuple(wrapper_of(*word.partition("=")[::2]) for word in words))
     mpi, wanted = _mpi(known) if known else None, plan.mpi
     if mpi is None:
         if known and wanted.use == "host" and wanted.stated:
-            raise InstallError(f"{plan.module}: mpi: host, but no MPI is found in its image", _INSTEAD)
+            raise InstallError(f"{plan.module}: mpi: host, but its image has no known MPI", _INSTEAD)
         return found, ""
     found = replace(found, mpi=_own(mpi), default_env=_SHARED_MEMORY)
     if wanted.profile is None:
@@ -184,7 +187,7 @@ def _mpi(known: FoundMpi) -> Mpi | None:
 
 
 def _own(mpi: Mpi) -> str:
-    return f"{mpi} of the image; srun --mpi={mpi.pmi} starts what uses it"
+    return f"{mpi} of the image; start its programs with srun --mpi={mpi.pmi}"
 
 
 def _unfit(mpi: Mpi, profile: Profile) -> str:
@@ -196,7 +199,7 @@ def _unfit(mpi: Mpi, profile: Profile) -> str:
         found = read_mpi(str(library.resolve()), library.read_bytes())
         if found is None or found.abi != profile.abi:
             return (
-                f"{library} is {found or 'no MPI library that is known'}, and profile {profile.name} says {profile.abi}"
+                f"{library} is {found or 'not a known MPI library'}, and profile {profile.name} expects {profile.abi}"
             )
     for bind in profile.binds:
         source, libc = Path(bind.source), int(mpi.glibc) if mpi.glibc.isdecimal() else 0
@@ -216,7 +219,7 @@ def _with_host(plan: Plan, found: InImage, mpi: Mpi, profile: Profile) -> InImag
     how = f"; srun --mpi={srun}, which is set" if srun else ""
     return replace(
         found,
-        mpi=f"{profile}, in the place of {mpi} of the image{how}",
+        mpi=f"{profile}, instead of the image's {mpi}{how}",
         env=tuple(env.items()),
         default_env=(*found.default_env, *((("SLURM_MPI_TYPE", srun),) if srun else ())),
         binds=profile.binds,

@@ -1,4 +1,4 @@
-"""Refuse an install that would restore what was rolled back."""
+"""Refuse an install that would restore content that was rolled back."""
 
 import os
 import shlex
@@ -24,7 +24,7 @@ def check_hold(
 ) -> None:
     """Raise HeldError if the install would restore a held generation; fetches nothing.
 
-    `image` is the digest of the image that was found, and `plan` the one with what was found in it.
+    `image` is the digest of the image, and `plan` includes the results from it.
     """
     if before is None or decision.options.despite_hold:
         return
@@ -32,9 +32,9 @@ def check_hold(
     for number, since in held_since(read_history(layout, module)).items():
         held = read_receipt(layout.generation(module, number))
         if held is None or _brings_back(held, before, decision, plan, image):
-            why = "" if held else ", and its receipt cannot be read, so nothing is known to differ from it"
+            why = "" if held else ", and its receipt cannot be read, so no difference can be shown"
             raise HeldError(
-                f"{module} was rolled back from this content: {in_words({number: since})}{why}",
+                f"{module} was rolled back from the same content: {in_words({number: since})}{why}",
                 f"`sifmod rollback --release {module}` releases it",
             )
 

@@ -38,8 +38,8 @@ def hidden_by(installation: Installation, environ: Mapping[str, str]) -> str | N
             current = time.time() - written < SPIDER_CACHE_SECONDS
             if written < newest and current and str(directory) in cache.read_text(errors="replace"):
                 return (
-                    f"Lmod's cache of your modules is older than this module: until it is renewed, `module avail` needs"
-                    f" --ignore_cache (or remove it: rm {shlex.quote(os.fspath(cache))})"
+                    "Lmod's cache of your modules is older than this module: until it is refreshed, `module avail` "
+                    f"needs --ignore_cache (or remove it: rm {shlex.quote(os.fspath(cache))})"
                 )
     return None
 
@@ -48,7 +48,7 @@ def unseen_by(installation: Installation, environ: Mapping[str, str]) -> str:
     """A note if a module tool of this machine does not see the module; "" if all do."""
     made = {syntax_of(stub.path) for stub in installation.stubs}
     tools = [module_tool(syntax) for syntax in module_tools(environ) if syntax not in made]
-    both = "`--module-syntax both`, or `module_syntax: both` in the settings, makes modulefiles for both"
+    both = "`--module-syntax both`, or `module_syntax: both` in the settings, writes modulefiles for both"
     return (
         f"{' and '.join(tools)}, which is on this machine too, does not see {installation.module}: {both}"
         if tools

@@ -42,7 +42,7 @@ from sifmod.tree.stored_image import stored_at
 
 
 class Outcome(NamedTuple):
-    """What became of an install."""
+    """The outcome of an install."""
 
     installation: Installation  # that is live now
     done: Literal["unchanged", "restored", "installed"]
@@ -56,8 +56,8 @@ class Outcome(NamedTuple):
 def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
     """Make the disk match the decision. Idempotent.
 
-    Raises LockError, InstallError, PermissionsError, SanityCheckError, and what fetching an image raises; HeldError for
-    content that was rolled back. An error leaves the live generation unchanged.
+    Raises LockError, InstallError, PermissionsError, SanityCheckError, and the errors of a fetch; HeldError for content
+    that was rolled back. An error leaves the live generation unchanged.
     """
     module, site, layout = decision.plan.module, decision.site.site, tree.layout
     with changing_prefix(site):
@@ -82,7 +82,7 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
 
 
 def install_with_layers(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
-    """As `install`, and the layers that the decision's lock names. Raises what `bring_layers` raises too."""
+    """Like `install`, with the layers of the decision's lock. Also raises the errors of `bring_layers`."""
     outcome = install(decision, tree, reporter)
     if decision.locked and decision.locked.layers:
         from sifmod.actions.layer.places import bring_layers
@@ -97,7 +97,7 @@ def _restored(mine: HeldModule, there: Compared, reporter: Reporter) -> bool:
     if before is None or not there.current:
         return False
     for path in there.edited:
-        reporter.say(f"{path} was changed or removed; it is restored in a new generation")
+        reporter.say(f"{path} was changed or removed; a new generation restores it")
     if there.edited or (before.image and not Path(before.image.path).is_file()):
         return False
     reporter.say(f"restoring: {'; '.join(there.missing)}")
@@ -136,7 +136,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
     if decision.locked:
         check_files(decision.locked, plan, own, decision.differing)
     if path and not path.is_file():
-        raise FetchError(f"{path} was removed by a gc meanwhile", "repeat the command")
+        raise FetchError(f"{path} was removed by gc meanwhile", "repeat the command")
     with referring(layout, plan.module, path, reporter) as mark:
         with staged_generation(mine) as stage:
             installation = _write(stage, chosen, own, mark, reporter)
@@ -220,7 +220,7 @@ def own_files(plan: Plan, decision: Decision, sha256: str) -> tuple[File, ...]:
 
 
 def check_locked(before: Installation | None, decision: Decision) -> bool:
-    """Raise InstallError unless an install as it was decided gives the files of its lock.
+    """Raise InstallError unless the decided install gives the files of its lock.
 
     False if only the image itself can tell, because its commands and MPI are unknown here.
     """
@@ -242,6 +242,6 @@ def check_locked(before: Installation | None, decision: Decision) -> bool:
 def _carry_over(stage: Stage, reporter: Reporter) -> None:
     taken = stage.carry_over()
     if taken.carried:
-        reporter.say(f"your own files come along: {', '.join(taken.carried[:10])}")
+        reporter.say(f"your own files were carried over: {', '.join(taken.carried[:10])}")
     if taken.left:
-        reporter.say(f"your own files stay in the last generation: {', '.join(taken.left[:10])}")
+        reporter.say(f"your own files stay in the previous generation: {', '.join(taken.left[:10])}")

@@ -1,4 +1,4 @@
-"""install: easyconfigs as they are typed, each found unchanged, or decided and installed; or what that would do."""
+"""install: each given easyconfig is found unchanged, or decided and installed; or a preview of that."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -33,12 +33,12 @@ class Target(NamedTuple):
     variant: str | None = None
 
     def __str__(self) -> str:
-        """As it is typed."""
+        """The item as typed."""
         return f"{shown(self.easyconfig)} --variant {self.variant}" if self.variant else shown(self.easyconfig)
 
 
 class InstallOutcome(NamedTuple):
-    """What is installed, and what was done for it."""
+    """The installed module, and the actions for it."""
 
     installation: Installation
     state: Literal["unchanged", "restored", "installed"]
@@ -46,7 +46,7 @@ class InstallOutcome(NamedTuple):
 
 
 class InstallPreview(NamedTuple):
-    """What an install would do."""
+    """A preview of an install."""
 
     easyconfig: str  # its path
     module: ModuleName
@@ -58,7 +58,7 @@ class InstallPreview(NamedTuple):
 
 @dataclass
 class Installer:
-    """Installs easyconfigs for one command. What is around them is looked at once, until something is installed."""
+    """Installs easyconfigs for one command. Their surroundings are read once, until something is installed."""
 
     site: Mapping[str, str] = field(default_factory=dict)  # what is true of this machine, by key of the site
     options: InstallOptions = field(default_factory=InstallOptions)  # without the variant
@@ -70,7 +70,7 @@ class Installer:
         self._layout = layout_for(self.site.get("prefix"))
 
     def targets(self, easyconfig: str, variants: tuple[str, ...] = ()) -> Iterator[Target]:
-        """Each variant of one that is asked for; where `all` cannot be answered, installing it says why."""
+        """Each requested variant of an easyconfig; if `all` cannot be resolved, the install reports why."""
         easyconfig = ours(easyconfig)
         names: tuple[str | None, ...] = tuple(dict.fromkeys(variants)) or (None,)
         if "all" in names:
@@ -82,7 +82,7 @@ class Installer:
         return (Target(easyconfig, variant) for variant in names)
 
     def unchanged(self, target: Target) -> Installation | None:
-        """What is installed of it, where it is what an install would give. Imports little, and parses no YAML."""
+        """Its installation, if an install would give the same. Imports little, and parses no YAML."""
         if self.locked:
             return None
         self._around = self._around or Surroundings(os.environ)
@@ -96,9 +96,9 @@ class Installer:
     def install(
         self, target: Target, reporter: "Reporter", begin: "Callable[[Decision], None]" = lambda _: None
     ) -> InstallOutcome:
-        """Install it, though `unchanged` may know it; `begin` is called with what is decided before anything is done.
+        """Install it, even if `unchanged`; `begin` is called with the decision before anything is done.
 
-        What was rolled back from is asked about. Raises what deciding and installing raise.
+        Asks about held content. Raises the errors of `decide` and `install`.
         """
         from sifmod.actions.install.install import install_with_layers
         from sifmod.actions.layer.outgoing import outgoing
@@ -144,7 +144,7 @@ class Installer:
         return decision.plan.module, fetch_only(decision, reporter.tree(decision.site.site), reporter)
 
     def preview(self, target: Target, *, quick: bool = False) -> InstallPreview:
-        """What an install would do; changes nothing. With `quick` what is unchanged is not decided."""
+        """A preview of an install; changes nothing. With `quick` unchanged items are not decided."""
         if quick:
             self._around = self._around or Surroundings(os.environ)
             options = self._options(target)
@@ -162,7 +162,7 @@ class Installer:
         return InstallPreview(str(decision.loaded.path), module, mark, layers, decision, before is None)
 
     def decide(self, target: Target) -> "Decision":
-        """What is to be installed of it. Raises what `decide` raises, InstallError for what is not as the lock says."""
+        """The decision for it. Raises the errors of `decide`, InstallError if it differs from the lock."""
         from sifmod.config.word import wanted_easyconfig
 
         site = site_in_force(self.site)

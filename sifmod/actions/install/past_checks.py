@@ -75,7 +75,7 @@ def _opened() -> Iterator[int]:
     above = next(path for path in place.parents if path.is_dir())
     status = above.stat()
     if status.st_uid != os.geteuid() or status.st_mode & stat.S_IWOTH:  # sticky, such as /tmp, also for root
-        raise PermissionError(f"{above} is not this user's own")
+        raise PermissionError(f"{above} belongs to another user")
     place.parent.mkdir(0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         place.mkdir(0o700)
@@ -83,7 +83,7 @@ def _opened() -> Iterator[int]:
     try:
         status = os.fstat(descriptor)
         if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-            raise PermissionError(f"{place} is not closed to others")
+            raise PermissionError(f"{place} is open to others")
         yield descriptor
     finally:
         os.close(descriptor)

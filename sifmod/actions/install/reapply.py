@@ -35,7 +35,7 @@ Options = Mapping[str, str]
 
 
 class Reapplication(NamedTuple):
-    """An installed module, and what a new install of it would give."""
+    """An installed module, and the result of a new install."""
 
     module: ModuleName
     number: int  # the live generation
@@ -50,8 +50,8 @@ class Reapplication(NamedTuple):
 class Reapplying:
     """The context that all modules of a tree share.
 
-    `given` are options of this command line by key of the site (option.KEYS). A module keeps its site, and what
-    was found on the machine of its install, where no option, variable or settings file names a site.
+    `given` are options of this command line by key of the site (option.KEYS). A module keeps its site and the
+    properties of the machine of its install, unless an option, variable or settings file names a site.
     """
 
     layout: Layout
@@ -101,7 +101,7 @@ def reapply(
             raise
         return Reapplication(module, number, error=error), None
     if decided and _digest(decision) != decided:
-        raise InstallError(f"{module}: its site, easyconfig or receipt has changed meanwhile", "repeat the command")
+        raise InstallError(f"{module}: its site, easyconfig or receipt changed meanwhile", "repeat the command")
     if one and not one.changes:
         return one, None
     try:
@@ -115,7 +115,7 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
     """Decide what the easyconfig of an installation gives now, with its own options and site; changes nothing.
 
     If the easyconfig is gone or unreadable, the copy in the module is used, which may lack the files that it extends.
-    Raises OSError, and what `decide` raises.
+    Raises OSError, and the errors of `decide`.
     """
     made = installation.provenance
     if not os.access(made.easyconfig, os.R_OK):
@@ -127,7 +127,7 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
 
 
 def _plan(installation: Installation, decision: Decision) -> Plan:
-    """The plan with what is in the image that is there."""
+    """The plan, completed with the results from the existing image."""
     if decision.plan.image is None:
         return decision.plan
     image = ChosenImage(recorded_image(installation), ImageChoice(""))
@@ -150,7 +150,7 @@ def _decided(module: ModuleName, number: int, asked: Reapplying) -> tuple[Instal
     if (installation := read_receipt(root)) is None:
         raise InstallError(
             f"{module}: the receipt in {root} is missing or cannot be read",
-            "`sifmod install --rebuild` of its easyconfig makes a new generation",
+            "`sifmod install --rebuild` of its easyconfig creates a new generation",
         )
     return installation, _decision(installation, asked)
 
@@ -176,7 +176,7 @@ def _decision(installation: Installation, asked: Reapplying) -> Decision:
         copy = shlex.join(("cp", f"{installation.root}/easyconfig.yaml", str(path)))
         raise EasyconfigNotFoundError(
             f"{installation.module}: its easyconfig {path} is gone",
-            f"bring it back from the copy in the module: {shlex.join(('mkdir', '-p', str(path.parent)))} && {copy}",
+            f"restore it from the copy in the module: {shlex.join(('mkdir', '-p', str(path.parent)))} && {copy}",
         )
     given, options = _options(installation, asked)
     facts = dict(made.facts)
@@ -189,8 +189,8 @@ def _decision(installation: Installation, asked: Reapplying) -> Decision:
         decision = with_image(decision, artifact)
         if not artifact.path.is_file() and not released(installation, decision.plan):
             raise ModuleError(
-                f"{installation.module}: its image {artifact.path} is gone, and nothing is fetched here",
-                f"sifmod install {path} brings it back",
+                f"{installation.module}: its image {artifact.path} is gone, and this command fetches nothing",
+                f"`sifmod install {path}` fetches it again",
             )
     if decision.plan.module != installation.module:
         raise ModuleError(
@@ -222,7 +222,7 @@ def _note(made: Provenance, site: LoadedSite, detected: str) -> str:
     name = site.site.name
     how = next(origin.origin for origin in site.origins if origin.key == "site")
     if name != made.site:
-        return f"its site was {made.site} and becomes {name}, {how}"
+        return f"its site changes from {made.site} to {name}, {how}"
     if how == KEPT and detected not in ("", name):
         return f"its site stays {name}, though this machine looks like {detected}; --site NAME changes it"
     return ""

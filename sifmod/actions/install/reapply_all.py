@@ -1,4 +1,4 @@
-"""install --module-only --installed, for a whole tree: all is shown, and what changes is changed."""
+"""install --module-only --installed, for a whole tree: show every module, and change those that differ."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -13,13 +13,13 @@ from sifmod.errors import SifmodError
 from sifmod.tree.receipt import live_modules
 
 Generation = tuple[int, bool] | None
-"""What a module has now, and whether that is new; None where nothing was to be done."""
+"""The generation of a module, and whether it is new; None if there was nothing to do."""
 Found = tuple[Reapplication, ...]
 
 
 @dataclass(frozen=True)
 class ReapplyRun:
-    """What is asked; and who is told of each module what it would be now, and what became of it."""
+    """The request, and the callbacks for each module: its preview, and its outcome."""
 
     asked: Reapplying
     show: Callable[[Reapplication], None]
@@ -30,10 +30,10 @@ class ReapplyRun:
 
 
 def reapply_all(run: ReapplyRun, reporter: Reporter) -> Found:
-    """Show what every installed module would be now, in their order, and change those that would be something else.
+    """Show the preview of every installed module, in order, and change those that differ.
 
-    All is shown before anything is changed where it is to be agreed upon, and with `fail_fast`, which names those that
-    are not tried. What goes wrong with a module is told of it, and leaves the others to be changed.
+    If confirmation is needed, or with `fail_fast`, which lists modules that are not tried, everything is shown before
+    anything is changed. A module's failure is reported, and does not stop the others.
     """
     asked = run.asked
     found: list[Reapplication] = []
@@ -59,9 +59,9 @@ def _apply(
     keep: Callable[[Reapplication], None],
     reporter: Reporter,
 ) -> None:
-    """Change each: module, generation, and the digest of what was shown of it, "" where it is shown now.
+    """Change each: module, generation, and the digest of its preview, "" if it is shown now.
 
-    All is told in their order. With `fail_fast` none is begun before the one before it is done.
+    All are reported in order. With `fail_fast` each one starts after the one before it has finished.
     """
     warned: set[str] = set()  # what holds for all is told once by each worker
 

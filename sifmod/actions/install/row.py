@@ -1,4 +1,4 @@
-"""A Row: what `install --json` prints of one easyconfig, or of one installed module."""
+"""A Row: the output of `install --json` for one easyconfig, or for one installed module."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ class InstallDone(Installed):
 
 
 class DryRun(NamedTuple):
-    """What would be done."""
+    """A preview."""
 
     easyconfig: Easyconfig
     module: ModuleName
@@ -37,7 +37,7 @@ class FetchedFor(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What became of an easyconfig; with an error, one that could not be installed or fetched."""
+    """The outcome of an easyconfig; with an error if it could not be installed or fetched."""
 
     easyconfig: Easyconfig
     variant: Variant | None
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 
 class ReappliedRow(NamedTuple):
-    """An installed module, and what `--module-only --installed` changes in it."""
+    """An installed module, and its changes by `--module-only --installed`."""
 
     module: ModuleName
     diff: str

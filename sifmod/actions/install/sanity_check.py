@@ -1,4 +1,4 @@
-"""The sanity check: whether a generation works as its easyconfig says, and whether the modules of a view exist."""
+"""The sanity check: whether a generation works as its easyconfig requires, and the modules of a view exist."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +75,7 @@ def sanity_check(
         raise SanityCheckError(f"sanity check of {plan.module}: the module has no {', '.join(missing)}")
     if not plan.runtime.path:
         if plan.sanity_check.commands:
-            say(f"no {plan.runtime.kind} here, so its commands were not run")
+            say(f"{plan.runtime.kind} was not found, so the commands were not run")
         return
     image = _Image(directory, installation.own_image, plan, _environment(directory, workspace, plan), limit)
     _look(image, say, known)
@@ -84,11 +84,11 @@ def sanity_check(
         result = image.run(image.environment, SHELL, "-c", command)
         if result.code != 0:
             output = result.said.decode(errors="replace").strip()[-2000:].split("\n")
-            code = f"gave exit code {result.code}, expected 0"
-            came = f"was not done after {limit:.0f} s" if limit and result.code == LATE else code
+            code = f"failed with exit code {result.code}"
+            came = f"did not finish within {limit:.0f} s" if limit and result.code == LATE else code
             raise SanityCheckError(
                 f"sanity check of {plan.module}: `{command}` {came}",
-                "mend the easyconfig, or install without the check: --skip-sanity-check",
+                "correct the easyconfig, or install without the check: --skip-sanity-check",
                 output,
             )
 
@@ -125,13 +125,13 @@ def _judge(image: _Image, result: Ended, say: Callable[[str], None], others: Seq
     lines = result.lines
     if result.code != 0:
         why = lines[-1:] or (f"exit code {result.code}",)
-        say(f"the image could not be started here, its commands were not looked at ({why[0]})")
+        say(f"the image did not start here, so its commands were not checked ({why[0]})")
         return
     lacking = (line.removeprefix(MISSING) for line in lines if line.startswith(MISSING))
     if missing := [name for name in lacking if name not in others]:
         raise SanityCheckError(
             f"sanity check of {image.plan.module}: not in the image: {', '.join(missing)}",
-            "take them out of `wrappers` or `sanity_check.paths`, or correct `conda`, `venv`, `activate` or `path`",
+            "remove them from `wrappers` or `sanity_check.paths`, or correct `conda`, `venv`, `activate` or `path`",
         )
 
 

@@ -1,4 +1,4 @@
-"""What a layer is to hold, resolved against its image, made, and switched to."""
+"""Resolve the packages of a layer against its image, build the layer, and switch to it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -65,9 +65,7 @@ def make_layer(
         before = live_layer(layers, module, change.name, image)
         if _is_empty(_wanted(before, change), change):
             if before is None:
-                raise ModuleError(
-                    f"{module} has no layer {change.name}", "`sifmod layer list` lists those that there are"
-                )
+                raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layer list` lists the existing ones")
             withdraw_layer(layers, before, held)
             record_layer(layers, None, before, tree, reporter)
             return before, "removed"
@@ -95,7 +93,7 @@ def _made(
     site: Site,
     reporter: Reporter,
 ) -> Layer:
-    """A new generation in `directory`, or the one that was there before, where that is what is asked for."""
+    """A new generation in `directory`, or the existing one if it matches the request."""
     wanted = _wanted(before, change)
     (directory / "work").mkdir(parents=True)
     inside = Inside(python_wrapper(installation), directory, _there((*wanted.local, *change.add.local)))
@@ -108,7 +106,7 @@ def _made(
     index = torch_index(python, site.package_indexes)
     resolved, places = _resolved(wanted, change, before, projects, index)
     if linked := ", ".join(sorted(index.names & resolved.added.keys())):
-        reporter.say(f"{linked}: from {index.url}, for the image's torch +{index.local}")
+        reporter.say(f"{linked}: taken from {index.url}, to match the image's torch +{index.local}")
     for line in told(python, resolved):
         reporter.say(line)
     program = _program(installation, site)
@@ -129,7 +127,7 @@ def _made(
 
 
 def _program(installation: Installation, site: Site) -> Program | None:
-    """The runtime of the module's commands, which need not be that of this user's settings."""
+    """The runtime of the module's commands, which may differ from the user's settings."""
     runtime = Path(installation.root, "share", "image").read_text().splitlines()[1:2]
     return ask("".join(runtime) or site.runtime_path)
 
@@ -178,11 +176,11 @@ def _resolved(
 def check(installation: Installation, layer: str) -> None:
     """Raise OptionError for an invalid layer name, ModuleError for a module whose commands do not support layers."""
     if not is_part(layer):
-        raise OptionError(f"{layer!r} cannot be the name of a layer", "use letters, digits, `.`, `_`, `+` and `-`")
+        raise OptionError(f"{layer!r} is not a valid layer name", "use letters, digits, `.`, `_`, `+` and `-`")
     if not Path(installation.root, "share", "image").is_file():
         raise ModuleError(
             f"{installation.module} has no Python to add packages to",
-            "`wrappers: [python]` in its easyconfig gives it one, if the image has a Python",
+            "add `wrappers: [python]` to its easyconfig, if the image has a Python",
         )
 
 
@@ -197,7 +195,7 @@ def _there(paths: Iterable[str]) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(path for path in paths if "://" not in path))
     if gone := next((path for path in found if not Path(path).exists()), ""):
         raise OptionError(
-            f"{gone}, which the layer is to hold, is gone", "bring it back, or `sifmod layer remove` the package first"
+            f"{gone}, which the layer needs, is gone", "bring it back, or `sifmod layer remove` the package first"
         )
     return found
 
@@ -220,7 +218,7 @@ def _wanted(before: Layer | None, change: LayerChange) -> Wanted:
     names = {name_of(text) for text in requirements} | {Path(project(path)).name for path in projects}
     for name in change.remove:
         if not {name, normalized(name)} & names:
-            there = f"it holds {', '.join(sorted(names))}, and what these need" if names else "there is no such layer"
+            there = f"it holds {', '.join(sorted(names))} and their dependencies" if names else "there is no such layer"
             raise OptionError(f"{name} was not added to the layer {change.name}", there)
     gone = {normalized(name) for name in change.remove} | {name_of(text) for text in change.add.requirements}
     again = {project(path) for path in change.add.editable}
@@ -248,7 +246,7 @@ def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> Lay
     """
     models = [layer for layer in there if layer.image and (layer.module, layer.name) == (module, change.name)]
     if not models:
-        raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layer list` lists those that there are")
+        raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layer list` lists the existing ones")
     model = max(models, key=lambda one: Path(one.root).stat().st_mtime)
     return replace(change, add=_wanted(model, change))
 

@@ -77,13 +77,13 @@ def tried_imports(
         yield f"warning: the imports could not be tried: {' '.join(ended.lines[-1:])}"
     for name, why in told.items():
         late = ended.code in (-signal.SIGALRM, 128 + signal.SIGALRM)
-        ends = f"it takes more than {_SECONDS} seconds" if late else f"Python ends with code {ended.code}"
+        ends = f"it takes longer than {_SECONDS} seconds" if late else f"Python exited with code {ended.code}"
         reason = " ".join(why.split())[:300] or ends
         if (first := python.first) and _MISFIT.search(reason):
             raise OptionError(
                 f"{name} {resolved.added[name]}".rstrip() + " was built for something else than"
                 f" the image's {first.name} {first.version}: {reason}",
-                f"name a version that goes with it, or {_index(index)}; --no-import adds it as it is",
+                f"name a version that fits, or {_index(index)}; --no-import adds it anyway",
             )
         yield f"warning: {name} cannot be imported here: {reason}"
 
@@ -93,6 +93,6 @@ def _index(index: TorchIndex) -> str:
     if not index.local or index.url:
         return "the index that has packages for it: --extra-index-url URL"
     return (
-        f"the index that has packages for {index.local}: --extra-index-url URL, or for everybody"
-        f" `package_indexes: {{{index.local}: URL}}` in the site's file"
+        f"the index that has packages for {index.local}: --extra-index-url URL, or for all users `package_indexes: "
+        f"{{{index.local}: URL}}` in the site's file"
     )

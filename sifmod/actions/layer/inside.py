@@ -57,8 +57,9 @@ class Inside:
         code = "import os, sys; sys.exit(not all(map(os.path.isdir, sys.argv[1:])))"
         if projects and replace(self, visible=()).python("-c", code, *projects).code != 0:
             raise OptionError(
-                f"{' or '.join(projects)} is not there in the container",
-                "keep projects below your home directory, or bind their place: `binds` in the easyconfig or the site",
+                f"the container does not see {' or '.join(projects)}",
+                "keep projects below your home directory, or bind their directory: `binds` in the easyconfig or the "
+                "site",
             )
 
     def linked(self, held: ExitStack) -> Path:

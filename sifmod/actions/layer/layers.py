@@ -42,7 +42,7 @@ class ListedLayer:
 
 @dataclass(frozen=True)
 class LayerOutcome:
-    """What became of layers of a module."""
+    """The outcome for layers of a module."""
 
     module: ModuleName
     layers: tuple[Layer, ...]  # one, or those that were taken out of use since their image is not installed
@@ -57,7 +57,7 @@ class LayerOutcome:
 
 
 def list_layers(layout: Layout, module: str = "") -> tuple[ListedLayer, ...]:
-    """The layers of the modules whose names begin so: of the tree, and of those that MODULEPATH names."""
+    """The layers of modules whose names start with this text, in the tree and those on MODULEPATH."""
     return tuple(_listed(layouts(layout.prefix, os.environ), module))
 
 
@@ -70,9 +70,9 @@ def _listed(trees: tuple[Layout, ...], module: str) -> Iterator[ListedLayer]:
 
 
 def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOutcome:
-    """Make a layer of a module what is asked for. Of a module that is not installed its layers can be removed.
+    """Change a layer of a module as requested. Layers of a module that is not installed can only be removed.
 
-    Raises ModuleError where no module is called so, ViewError, and what `make_layer` raises.
+    Raises ModuleError for an unknown module, ViewError, and the errors of `make_layer`.
     """
     if change.stale:
         return _remove_stale(change, site, reporter)
@@ -115,7 +115,7 @@ def _remove_stale(change: LayerChange, site: Site, reporter: Reporter) -> LayerO
     if not going:
         raise ModuleError(
             f"{module} has no layer {change.name} for an earlier image",
-            "`sifmod layer list` lists those that there are",
+            "`sifmod layer list` lists the existing ones",
         )
     for one in going:
         with changing_prefix(for_layers(site, one.top)):

@@ -29,8 +29,8 @@ from sifmod.tree.layer import IMAGE, LOCK, TREE, Layer
 
 _NO_COMPILER = re.compile(r"No such file or directory: '[^']*(?:cc|\+\+)'|unable to execute '[^']*(?:cc|\+\+)'")
 _NO_COMPILER_HINT = (
-    "the image has no compiler: ask for a version of the package that has a wheel,"
-    " or take a module whose image has one, as NVIDIA's and those called devel"
+    "the image has no compiler: choose a version of the package that has a wheel, or use a module whose image has "
+    "one, such as NVIDIA's or a devel image"
 )
 _NO_HINT = "hint: Build failures"  # uv's own hint, which replaces ours
 
@@ -279,6 +279,6 @@ def bytecode(inside: Inside, jobs: int, held: ExitStack) -> More:
     for name in said.read_text().split():
         archive = held.enter_context(zipfile.ZipFile(kept / name)) if _ARCHIVE.fullmatch(name) else None
         if archive is None or not all(_is_compiled(entry) for entry in archive.namelist()):
-            raise InstallError(f"{kept / name} holds what is no bytecode of a layer", f"remove it: rm -r {kept}")
+            raise InstallError(f"{kept / name} holds files other than a layer's bytecode", f"remove it: rm -r {kept}")
         more |= {f"lib/{entry.filename}": functools.partial(archive.read, entry) for entry in archive.infolist()}
     return more

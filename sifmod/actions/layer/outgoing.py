@@ -46,4 +46,4 @@ def warnings(layers: Iterable[OutgoingLayer]) -> Iterable[str]:
     for one in layers:
         gets = "gets" if one.certain else "may get"
         text = f"{one.module} {gets} another image, which its layer {one.layer} does not fit"
-        yield f"warning: {text}; afterwards `{one.command}` makes the layer for it"
+        yield f"warning: {text}; afterwards run `{one.command}` to rebuild the layer"

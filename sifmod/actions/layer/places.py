@@ -1,4 +1,4 @@
-"""Where layers are: find them, choose their directory, copy them from another tree, take them out of use."""
+"""The places of layers: find them, choose their directory, copy them from another tree, remove them."""
 
 import os
 import shutil
@@ -61,7 +61,7 @@ def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
     """
     tree = known(trees)[module]
     if (found := live(tree, module)) is None:
-        raise ModuleError(f"the receipt of {module} in {tree.prefix} cannot be read", "install it anew with --rebuild")
+        raise ModuleError(f"the receipt of {module} in {tree.prefix} cannot be read", "install it again with --rebuild")
     if found.image is None:
         raise ViewError(module, found.modules)
     return found
@@ -110,7 +110,7 @@ def after_retired(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, s
             one = read_life(tree, module.name).of(module.version)
             if one.retired or (one.refused_from and one.refused_from <= today()):
                 follows = one.retired.successor if one.retired else ""
-                step = f"; `sifmod add {module} --onto {follows}` makes its layer there" if follows else ""
+                step = f"; `sifmod add {module} --onto {follows}` rebuilds its layer there" if follows else ""
                 return f"{retirement(module, one)}{step}", follows
     return "", ""
 
@@ -129,8 +129,8 @@ def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
     if top not in there:  # it is used with SIFMOD_LAYERS, and comes first then
         return ""
     if there[0] != top:
-        return f"warning: the layer {layer.name} in {there[0]} is found first, and this one is not used; see --layer"
-    return f"it is used in the place of the layer {layer.name} in {there[1]}" if there[1:] else ""
+        return f"warning: the layer {layer.name} in {there[0]} comes first, so this one is not used; see --layer"
+    return f"it is used instead of the layer {layer.name} in {there[1]}" if there[1:] else ""
 
 
 def withdrawn(layer: Layer, tree: Tree, reporter: Reporter) -> None:
@@ -168,7 +168,7 @@ def bring_layers(
 ) -> None:
     """Make the layers of a module match the lock, copying from the same module in `trees`.
 
-    Raises InstallError for a layer that none of them has, and what publishing a layer raises.
+    Raises InstallError for a layer that none of them has, and errors of publishing a layer.
     """
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
 
@@ -192,11 +192,11 @@ def bring_layers(
         tree = reporter.tree(site)
         with changing_prefix(for_layers(site, layers.prefix)), layers_lock(layers, module, tree) as held:
             before, directory = live_layer(layers, module, name, key), held.path("layer")
-            with held.changing(f"cannot bring the layer {name} of {module}"):
+            with held.changing(f"cannot copy the layer {name} of {module}"):
                 source = next((layer for layer, place in there if _copied(layer, place, whole, directory)), None)
             if source is None:
                 raise InstallError(
-                    f"the layer {name} of {module} is not as the lock says, and no tree has it",
+                    f"the layer {name} of {module} does not match the lock, and no tree has the locked one",
                     "`--from PREFIX` names the tree where it was made; `sifmod layer sync` makes it of its own lock",
                 )
             made = publish_layer(layers, source, directory, held)

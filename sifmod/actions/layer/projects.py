@@ -70,4 +70,4 @@ class Projects:
         if ended.code == 0:
             return str(tomllib.loads((work / _NAMED).read_text())["packages"][0]["name"])
         said = "\n".join(ended.lines[-8:])
-        raise OptionError(f"{rest.partition('@ ')[2]} does not say its name:\n{said}", "write NAME @ PLACE")
+        raise OptionError(f"{rest.partition('@ ')[2]} does not give its name:\n{said}", "write NAME @ PLACE")

@@ -20,16 +20,16 @@ class ShownLayer:
     state: Annotated[
         State,
         Described(
-            "stale: made for an image that is no longer installed; unreadable: it is used, but its own file"
-            " about it cannot be read"
+            "stale: built for an image that is no longer installed; unreadable: it is used, but its own file about "
+            "it cannot be read"
         ),
     ]
-    ended: Annotated[OrNull[str], Described("what is said of its module, where that is retired")]
+    ended: Annotated[OrNull[str], Described("the notice of its module, if that is retired")]
     successor: Annotated[OrNull[str], Described("the module to move it to with `add --onto`")]
     path: PathText
     sha256: Annotated[OrNull[Sha256], Described("of the SIF that it was made for; null: unreadable")]
     python: Annotated[str, Described("of the image: 3.11")]
-    requirements: Annotated[tuple[str, ...], Described("as they were asked for")]
+    requirements: Annotated[tuple[str, ...], Described("as requested")]
     editable: Annotated[tuple[str, ...], Described("directories of projects")]
     added: Annotated[Pairs, Described("distribution: version")]
     kept: Annotated[Pairs, Described("distributions of the image that stay as they are")]
@@ -39,7 +39,7 @@ class ShownLayer:
 
 
 def shown_layer(layer: Layer, state: State, retired: tuple[str, str] = ("", "")) -> ShownLayer:
-    """The layer with its state; `retired`: what is said of its module, and the module to move it to."""
+    """The layer with its state; `retired`: the notice of its module, and the module to move it to."""
     ended, successor = retired
     return ShownLayer(
         layer.module,

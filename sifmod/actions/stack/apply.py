@@ -1,4 +1,4 @@
-"""stack apply and stack plan: make a tree what a stack says, here or by jobs of Slurm, or see what that would do."""
+"""stack apply and stack plan: make a tree match a stack, here or by jobs of Slurm, or show a preview."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ from sifmod.tree.stack_record import Applied, Submission
 
 @dataclass(frozen=True)
 class StackRun:
-    """What is asked of an apply: the modules of a file, or those of a bundle."""
+    """The request of an apply: the modules of a file, or those of a bundle."""
 
     file: Path | None
     options: StackOptions = field(default_factory=StackOptions)
@@ -44,7 +44,7 @@ class StackRun:
 
 
 class Preview(NamedTuple):
-    """What an apply is going to do."""
+    """A preview of an apply."""
 
     plan: StackPlan
     lives: Lives | None  # None: that of no module is changed
@@ -53,7 +53,7 @@ class Preview(NamedTuple):
 
 
 class Submitted(NamedTuple):
-    """The jobs of a stack: those that were submitted before and are not over, and those that are new."""
+    """The jobs of a stack: earlier ones that have not ended, and new ones."""
 
     earlier: tuple[Submission, ...]
     new: tuple[Submission, ...]
@@ -72,13 +72,13 @@ class JobsGoOn(NamedTuple):
 
 
 Event = OpenBundle | Preview | ModuleEnded | Submitted | JobsStand | JobsGoOn
-"""What happens while a stack is applied."""
+"""Callbacks while a stack is applied."""
 Tell = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
 class StackOutcome:
-    """What became of the modules of a stack, by their numbers in its plan."""
+    """The outcomes of the modules of a stack, by their numbers in its plan."""
 
     plan: StackPlan
     lives: Lives | None
@@ -91,18 +91,18 @@ class StackOutcome:
 
 
 def preview_stack(file: Path, options: StackOptions) -> Preview:
-    """What an apply would do, and what it would fetch. Changes nothing."""
+    """A preview of an apply and its downloads. Changes nothing."""
     planned = read_stack(file, options)
     plan = only(plan_stack(planned), options.only)
     return Preview(plan, lives(plan), fetches(plan, planned.jobs), planned.site.site.prefix)
 
 
 def apply_stack(run: StackRun, reporter: Reporter, tell: Tell) -> StackOutcome:
-    """Install what a stack names and is not there as it says; then its defaults, and what is hidden or ends.
+    """Install the missing or different modules of a stack; then set its defaults, hidden and retired modules.
 
     A module that fails is in the outcome, and leaves the others to be installed; with a lock nothing is begun unless
     all of it can be as that says. Idempotent. Raises ConfigError, OptionError, ModuleError, LockError, InstallError,
-    and for a bundle what `opened_bundle` raises.
+    and for a bundle the errors of `opened_bundle`.
     """
     if run.bundle is None:
         return _Apply(read_stack(run.file or Path(), run.options), run, reporter, tell).outcome()
@@ -120,7 +120,7 @@ class _Apply:
     tell: Tell
 
     def outcome(self, differing: tuple[str, ...] = ()) -> StackOutcome:
-        """What is left by dead runs goes first; `differing` settings are the hint where a lock is not held to."""
+        """Files of dead runs are removed first; `differing` settings are the hint if a lock does not match."""
         planned, site, reporter = self.planned, self.planned.site.site, self.reporter
         _clean_up(planned.layout, site, reporter)
         whole = plan_stack(planned)
@@ -128,7 +128,7 @@ class _Apply:
         if planned.lock and (refused := next((step.error for step in plan.steps if step.error), None)):
             if differing:
                 told = f"these settings differ: {'; '.join(differing)}"
-                refused.hint = f"{told}. Without --local-settings the bundle's decide"
+                refused.hint = f"{told}. Without --local-settings the bundle's settings are used"
             raise refused  # exactly that, or nothing
         needed = fetches(plan, planned.jobs) if any(step.todo for step in plan.steps) else None
         decided = None if self.run.options.only else lives(plan)
@@ -148,7 +148,7 @@ class _Apply:
         return StackOutcome(plan, decided, applying.became, applying.held, applying.failed, submitted, tests, later)
 
     def _install(self, applying: Applying) -> None:
-        """In workers; what one says goes into the log of its module."""
+        """Run in workers; the messages of each one go to the log of its module."""
         with site_umask(self.planned.site.site):  # others of the group write into the same logs
             for event in applying.run(self.planned.jobs):
                 match event:
@@ -170,7 +170,7 @@ class _Apply:
                     self.reporter.warn_once("the logs", f"the log of {step} cannot be written: {why}")
 
     def _wait(self, jobs: tuple[Submission, ...], applying: Applying) -> tuple[Tested, ...]:
-        """Wait for jobs, so that `applying` holds what became of their modules."""
+        """Wait for jobs, so that `applying` has the outcomes of their modules."""
         watch = Watch(applying, jobs)
         try:
             for event in watch.run():
@@ -181,9 +181,9 @@ class _Apply:
         return watch.tests
 
     def _end(self, whole: StackPlan, applying: Applying, decided: Lives | None, *, submitted: bool) -> Lives | None:
-        """The record of the stack, and the spider cache; gives what was decided of the lives.
+        """Write the record of the stack and the spider cache; returns the lifecycle decisions.
 
-        Where this is left to jobs, the last element does it, unless it died.
+        With jobs, the last element does it, unless it died.
         """
         plan, planned, site, reporter = applying.plan, self.planned, self.planned.site.site, self.reporter
         _write_down(plan, decided, planned.lock, site, reporter)
@@ -210,7 +210,7 @@ def _clean_up(layout: Layout, site: Site, reporter: Reporter) -> None:
 
 
 def _write_down(plan: StackPlan, decided: Lives | None, lock: Lock | None, site: Site, reporter: Reporter) -> None:
-    """Record the stack's installed modules, those whose life it decides, and the images of its lock.
+    """Record the stack's installed modules, those whose lifecycle it decides, and the images of its lock.
 
     None keeps the previous record. Raises LockError, InstallError.
     """

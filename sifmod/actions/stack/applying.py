@@ -22,7 +22,7 @@ FETCH = 10  # the exit code of what could not be fetched
 
 
 class Became(NamedTuple):
-    """What became of a module: its generation, and whether it is new."""
+    """The outcome of a module: its generation, and whether it is new."""
 
     generation: int
     changed: bool
@@ -45,11 +45,11 @@ class ModuleEnded(NamedTuple):
 
 
 class Applying:
-    """An apply as it goes on: which modules can begin, and what became of the others.
+    """The state of an apply: the modules that can start, and the outcomes of the others.
 
-    Of the modules that want one image the first fetches it, and the others wait for that; where it could not be fetched
-    they are not tried. Of images that share layers one is fetched after the other, and what they share is kept until
-    the last of them is there.
+    For each image the first of its modules fetches it, and the others wait; if the fetch fails, they are skipped.
+    Images that share layers are fetched one after the other, and the shared layers are kept until the last of them is
+    there.
     """
 
     def __init__(self, plan: StackPlan, shared: Mapping[str, frozenset[str]], command: str) -> None:
@@ -72,7 +72,7 @@ class Applying:
         self.all = len(todo) + len(self.failed)
 
     def run(self, jobs: int) -> Iterator[Event | NotTried]:
-        """Install what is to be installed; `became` and `failed` are complete at the end."""
+        """Run the installs; `became` and `failed` are complete at the end."""
         self._at_once = max(1, min(jobs, len(self._wanting)))
         if self._shared:
             with reported(f"cannot make {self._blobs}"):
@@ -86,7 +86,7 @@ class Applying:
                 yield from (NotTried(task) for task in self.failed.keys() - before - {event.task})
 
     def line(self, number: int) -> Line:
-        """The line of its log that says how a module ended."""
+        """The line of a module's log with its outcome."""
         if error := self.failed.get(number):
             return Line("failed", error.message, exit_code=error.exit_code)
         if held := self.held.get(number):
@@ -97,7 +97,7 @@ class Applying:
         return Line("unchanged", "there already", became.generation)
 
     def ended(self, number: int) -> ModuleEnded:
-        """The same, for who waits for it."""
+        """The same, for a process that waits for it."""
         done = len(self.became) + len(self.failed)
         return ModuleEnded(self.plan.steps[number], self.line(number), self.failed.get(number), done, self.all)
 
@@ -122,7 +122,7 @@ class Applying:
         return found
 
     def _finished(self, event: Finished) -> list[int]:
-        """Keep what became of it; gives the modules that waited for it."""
+        """Record its outcome; returns the modules that waited for it."""
         key = self._keys[event.task]
         followers = []
         if key in self._fetching and self._wanting[key][0] == event.task:
@@ -166,7 +166,7 @@ class Applying:
 
 
 def _words_of_images(plan: StackPlan) -> dict[str, tuple[str, ...]]:
-    """What is looked for in each image for any of the modules that want it, so that one start does for all."""
+    """The checks in each image for all of its modules, so that one start is enough for all."""
     words: dict[str, dict[str, None]] = {}
     for step in plan.steps:
         if step.todo:

@@ -54,7 +54,7 @@ class Own(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What a bundle says of itself."""
+    """The metadata of a bundle."""
 
     stack: str
     sifmod: Own
@@ -67,7 +67,7 @@ class WrittenBundle(NamedTuple):
     """A bundle that was written."""
 
     path: Path
-    size: Annotated[Size, Described("bytes of what is in it")]
+    size: Annotated[Size, Described("bytes of its content")]
 
 
 class Item(NamedTuple):
@@ -86,7 +86,7 @@ class Item(NamedTuple):
 
 
 def bundle_stack(planned: Planned, output: Path, without: str, progress: Progress, *, wheels: bool) -> int:
-    """Write the bundle of a stack that is installed and locked: how many bytes. Goes on with what an earlier run left.
+    """Write the bundle of an installed and locked stack; returns its size. Continues an interrupted run.
 
     The images whose digests are in the text `without` stay out. Raises what `items`, `decided_here` and `write_bundle`
     raise.
@@ -144,7 +144,8 @@ def _layers(layout: Layout, locked: LockedModule) -> Iterator[Item]:
 def _beside(path: Path, directory: Path) -> str:
     if not path.is_relative_to(directory):
         raise InstallError(
-            f"{path} is included, and is not below {directory}", "a bundle has what lies beside the stack"
+            f"{path} is included but is not below {directory}",
+            "a bundle can only include files below the stack's directory",
         )
     return str(path.relative_to(directory))
 
@@ -159,7 +160,7 @@ def write_bundle(bundle: Path, files: Iterator[Item], progress: Progress) -> Non
             _write_tar(bundle, files, progress)
             return
         if bundle.is_file() or (bundle.is_dir() and any(bundle.iterdir()) and not (bundle / HEAD).is_file()):
-            raise OptionError(f"{bundle} is there and is no bundle", "give another name with -o")
+            raise OptionError(f"{bundle} exists and is not a bundle", "give another name with -o")
         for item in files:
             _write_file(bundle / item.name, item, progress)
 
@@ -186,7 +187,7 @@ def _same(target: Path, item: Item) -> bool:
 def _write_tar(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
     """A tar file gets its name when it is complete; a partial one is compared and continued."""
     if bundle.exists():
-        raise OptionError(f"{bundle} exists already, and is left as it is", "give another name with -o")
+        raise OptionError(f"{bundle} exists already and was not changed", "give another name with -o")
     unfinished = bundle.with_name(f".{bundle.name}.part")
     with _begun(unfinished) as file:
         for item in files:
@@ -225,7 +226,7 @@ def _begun(path: Path) -> IO[bytes]:
         if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == os.geteuid():
             return file
         file.close()
-    raise OptionError(f"{path} was not begun by you", "remove it, or give another name with -o")
+    raise OptionError(f"{path} was not created by you", "remove it, or give another name with -o")
 
 
 def _agrees(file: IO[bytes], source: IO[bytes]) -> bool:
@@ -245,7 +246,7 @@ def copy_checked(source: IO[bytes], target: IO[bytes], name: str, size: int, pro
             digest.update(chunk)
             progress(f"image {wanted[1][:12]}", done, size)
     if wanted and digest.hexdigest() != wanted[1]:
-        raise ImageError(f"{name} is damaged: its SHA-256 is {digest.hexdigest()}", "make the bundle again")
+        raise ImageError(f"{name} is damaged: its SHA-256 is {digest.hexdigest()}", "create the bundle again")
 
 
 @contextmanager

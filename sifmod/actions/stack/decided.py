@@ -1,4 +1,4 @@
-"""The settings that a bundle's modules depend on, and how they differ where it is applied."""
+"""The settings that a bundle's modules depend on, and the differences on the machine where it is applied."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,8 @@ _OF_THE_USER = (
     "ENV",
 )  # and XDG variables: they have the same meaning on each machine
 _HINT = (
-    "write the value into the easyconfig, or keep it out of the source: a login belongs into docker's or netrc's file"
+    "write the value into the easyconfig, or keep it out of the source: put logins into docker's configuration or "
+    ".netrc"
 )
 
 
@@ -44,9 +45,9 @@ def decided_here(site: LoadedSite, lock: Lock, directory: Path, environ: Mapping
     settings = {key: _plain(node) for key, node in site.said.entries.items()}
     for key in ("env", "host_env", "runscript_env"):
         if secret := next((name for name, _ in getattr(site.site, key) if _SECRET.search(name)), None):
-            told = f"{key} of the site or the settings sets {secret}, which a bundle does not take"
-            hint = "set it where the module is used: a bundle, and the modules themselves, are read by others"
-            raise InstallError(f"{told}: its name is that of a secret", hint)
+            told = f"{key} of the site or the settings sets {secret}, which a bundle must not contain"
+            hint = "set it where the module is used, because others can read bundles and modules"
+            raise InstallError(f"{told}: its name looks like a secret", hint)
     found = {"accelerator": site.site.accelerator, "arch": site.site.arch}
     syntax = "both" if len(site.site.module_syntax) > 1 else site.site.module_syntax[0]
     return Decided(
@@ -67,7 +68,7 @@ def _site(file: Path, directory: Path, environ: Mapping[str, str]) -> str:
         return file.stem
     if file.is_relative_to(directory):
         return f"${{SIFMOD_BUNDLE}}/{file.relative_to(directory)}"
-    raise InstallError(f"the site file {file} is neither beside the stack nor in settings", "move it there")
+    raise InstallError(f"the site file {file} is neither beside the stack nor in a settings directory", "move it there")
 
 
 def _plain(node: Node) -> Any:
@@ -91,15 +92,15 @@ def _variables(lock: Lock, robot_paths: tuple[Path, ...], environ: Mapping[str, 
                 continue
             inside = rf"\$\{{{name}(:-[^}}]*)?\}}"
             if _SECRET.search(name):
-                why = "its name is that of a secret"
+                why = "its name looks like a secret"
             elif re.search(rf"\?[^\s'\"]*{inside}", text) or re.search(rf"//[^/\s'\"@]*{inside}[^/\s'\"@]*@", text):
-                why = "it stands in the login or the query of an address"
+                why = "it is used in the login or query of a URL"
             elif not _VALUE.fullmatch(value) or re.search("//[^/]*@", value):
-                why = "its value is no path, host or repository"
+                why = "its value is not a path, host or repository"
             else:
                 yield name, value
                 continue
-            raise InstallError(f"{word} names the variable {name}, which a bundle does not take: {why}", _HINT)
+            raise InstallError(f"{word} uses the variable {name}, which a bundle cannot include: {why}", _HINT)
 
 
 def differing(its: LoadedSite, local: LoadedSite) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ class Fetches(NamedTuple):
     copies: Annotated[int, Described("images to copy from another tree or a bundle")]
     copied: Annotated[Size, Described("bytes of these")]
     # what several share counts once
-    size: Annotated[Size, Described("bytes to be fetched, of images whose size is known")]
+    size: Annotated[Size, Described("bytes to fetch, for images of known size")]
     unknown: Annotated[int, Described("images of unknown size")]
     # kept until the last of the images is converted
     shared_size: Annotated[Size, Described("bytes of layers that several images share")]

@@ -15,7 +15,7 @@ _KEYS = ("site", "accelerator", "source")  # install options that are keys of a 
 
 @dataclass(frozen=True)
 class WrittenStack:
-    """A stack's file of what is installed."""
+    """A stack file for the installed modules."""
 
     path: Annotated[Path | None, Described("null with -")]
     text: str
@@ -31,7 +31,7 @@ def stack_text(layout: Layout, name: str, directory: Path) -> tuple[str, tuple[s
         others = [option for option, _ in _options(installation) if option not in (*_KEYS, "variant")]
         if others:
             words = shlex.join(f"--{option}" for option in others)
-            notes.append(f"{installation.module}: it was installed with {words}; say so to `sifmod stack apply`")
+            notes.append(f"{installation.module}: it was installed with {words}; pass that to `sifmod stack apply` too")
     return "\n".join((*lines, "")), tuple(notes)
 
 

@@ -136,7 +136,7 @@ def _queued(submissions: Sequence[Submission]) -> list[Submission]:
     if not submissions:
         return []
     if (known := states([one.job for one in submissions])) is None:
-        raise OptionError("squeue does not answer, so what was submitted before cannot be told", "try again later")
+        raise OptionError("squeue does not answer, so earlier submissions are unknown", "try again later")
     left = []
     for one in submissions:
         states_of = [known.get(f"{one.job}_{number}") for number in range(len(one.elements))]

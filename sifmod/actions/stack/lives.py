@@ -87,7 +87,7 @@ def apply_lives(
 ) -> tuple[str, ...]:
     """Apply the decisions; those for missing modules are left to the next apply, or with `waits` to the last job.
 
-    Returns the modules that are still missing. Raises what `change_life` raises.
+    Returns the modules that are still missing. Raises the errors of `change_life`.
     """
     later: list[str] = []
     for name, life in decided.wanted.items():
@@ -98,7 +98,7 @@ def apply_lives(
         there = {version: one for version, one in life.versions.items() if version not in new}
         default = life.default if life.default and _is_there(plan, name, life.default) else None
         if default != life.default and not waits:
-            reporter.say(f"warning: {name}/{life.default} is not installed, so it is not made the default")
+            reporter.say(f"warning: {name}/{life.default} is not installed, so it was not made the default")
         if there or default or read_life(plan.layout, name) != NameLife():
             with site_umask(site):
                 change_life(plan.layout, name, NameLife(default, there), site, reporter)

@@ -24,7 +24,7 @@ from sifmod.errors import InstallError
 
 _NOT_PACKED = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "RECORD")  # files of one installation only
 _OWN = "sifmod"
-_HINT = "install it again, or leave sifmod out with --no-wheels"
+_HINT = "reinstall it, or leave sifmod out with --no-wheels"
 
 
 def own_digest() -> str:
@@ -69,7 +69,7 @@ def _needed() -> list[Distribution]:
         except PackageNotFoundError as error:
             needs = f", which {by} needs," if by else ""
             raise InstallError(
-                f"{requirement.name}{needs} is not installed, so that a bundle lacks it", _HINT
+                f"{requirement.name}{needs} is not installed, so a bundle cannot include it", _HINT
             ) from error
         for text in found[name].requires or ():
             one = Requirement(text)
@@ -106,7 +106,7 @@ def _write_wheel(found: Distribution, directory: Path) -> None:
 def _files(found: Distribution, stem: str) -> Iterator[tuple[str, bytes]]:
     """The files of an installed distribution, by their names in a wheel. Raises InstallError for a missing file."""
     if not found.files or found.read_text("WHEEL") is None:
-        raise InstallError(f"{found.name} is not installed from a wheel: a bundle cannot have it", _HINT)
+        raise InstallError(f"{found.name} was not installed from a wheel, so a bundle cannot include it", _HINT)
     parser = ConfigParser(delimiters=("=",), interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # the names as written
     parser.read_string(found.read_text("entry_points.txt") or "")
@@ -130,7 +130,7 @@ def _files(found: Distribution, stem: str) -> Iterator[tuple[str, bytes]]:
                 else None
             )
             if inside is None:
-                raise InstallError(f"{found.name} has {path}, outside of {sys.prefix}", _HINT)
+                raise InstallError(f"{found.name} has {path}, outside {sys.prefix}", _HINT)
             if inside.parts[0] == "bin" and file.name in commands:
                 continue  # written by the installer
             scripts = inside.parts[0] == "bin"
@@ -140,7 +140,7 @@ def _files(found: Distribution, stem: str) -> Iterator[tuple[str, bytes]]:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise InstallError(f"{found.name} is not whole: {path} is gone", _HINT) from error
+            raise InstallError(f"{found.name} is incomplete: {path} is gone", _HINT) from error
         if ".data/scripts/" in name and data.startswith(b"#!") and b"python" in data.partition(b"\n")[0]:
             data = b"#!python\n" + data.partition(b"\n")[2]
         yield name, data

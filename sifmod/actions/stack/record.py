@@ -51,8 +51,8 @@ def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
         if step.mark != "x" or installation is None:
             why = f": {'; '.join(step.why)}" if step.why else ""
             hint = f"`sifmod stack apply` or `sifmod install {step.member.easyconfig}` installs it"
-            hint = "or take it out of the stack" if step.mark == "E" else hint
-            raise InstallError(f"{step} is not installed as {step.member.easyconfig} says{why}", hint)
+            hint = "or remove it from the stack" if step.mark == "E" else hint
+            raise InstallError(f"{step} is not installed as described in {step.member.easyconfig}{why}", hint)
         decision = plan.decide(step)
         inputs = spelled_inputs(decision.inputs, path.parent, decision.site.site.robot_paths)
         layers = own_layers(planned.layout, installation)
@@ -61,7 +61,7 @@ def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
 
 
 class StackLock(NamedTuple):
-    """A lock that was written; without modules where it was forgotten."""
+    """A lock that was written; without modules if it was forgotten."""
 
     path: Path
     stack: Stack
@@ -71,7 +71,7 @@ class StackLock(NamedTuple):
 
 
 def write_lock(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
-    """Write the lock of a stack that is installed; gives the modules in it. Raises what `locked_modules` raises."""
+    """Write the lock of an installed stack; returns its modules. Raises the errors of `locked_modules`."""
     modules = locked_modules(planned._replace(anew=True), path)
     write_text(to_json(modules), path, force=True)
     return modules
@@ -80,7 +80,7 @@ def write_lock(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
 def lock_stack(file: Path, path: Path, options: StackOptions, reporter: Reporter, *, forget: bool = False) -> StackLock:
     """Write the lock of a stack, or none to `forget` it; its tree then keeps the images that it names, and no others.
 
-    Raises what `read_stack` and `write_lock` raise, LockError, InstallError.
+    Raises the errors of `read_stack` and `write_lock`, LockError, InstallError.
     """
     planned = read_stack(file, options)
     modules = () if forget else write_lock(planned, path)

@@ -1,4 +1,4 @@
-"""A StackReport: what a stack comes to, or what became of it."""
+"""A StackReport: a preview of a stack, or its outcome."""
 
 from itertools import chain
 from pathlib import Path
@@ -17,17 +17,15 @@ from sifmod.result import Beside, Described, Easyconfig, IfAny, Number, Variant
 class StackModule(NamedTuple):
     """A module of a stack; with an error, one that cannot be, or was not, installed."""
 
-    module: Annotated[ModuleName | None, Described("null where the easyconfig cannot be read")]
+    module: Annotated[ModuleName | None, Described("null if the easyconfig cannot be read")]
     easyconfig: Easyconfig
     variant: Variant | None
     mark: Annotated[
         Literal[" ", "x", "R", "H", "E", "!"],
-        Described(
-            "new; there as it is to be; made anew; held after a rollback; retired and removed; cannot be installed"
-        ),
+        Described("new; up to date; to reinstall; held after a rollback; retired and removed; cannot be installed"),
     ]
-    why: Annotated[tuple[str, ...], Described("it is made anew, held, or left out")]
-    generation: Annotated[Number | None, Described("that is live; null where none is")]
+    why: Annotated[tuple[str, ...], Described("it is reinstalled, held, or skipped")]
+    generation: Annotated[Number | None, Described("the live generation; null without one")]
     changed: Annotated[bool, Described("whether this run has made it")]
     outgoing_layers: Annotated[tuple[OutgoingLayer, ...], Described("that its next image does not fit")]
     error: Beside[Error | None]
@@ -38,7 +36,7 @@ class StackJob(NamedTuple):
 
     job: Annotated[str, Described("its number, of an array")]
     what: Literal["apply", "test"]
-    names: Annotated[tuple[ModuleName, ...], Described("of the modules that it is for")]
+    names: Annotated[tuple[ModuleName, ...], Described("of the modules it is for")]
 
 
 class StackTest(NamedTuple):
@@ -46,11 +44,11 @@ class StackTest(NamedTuple):
 
     names: Annotated[tuple[ModuleName, ...], Described("of the module, or of several that share an element")]
     passed: bool
-    log: Annotated[Path, Described("that is there where it has not passed")]
+    log: Annotated[Path, Described("that exists if it has not passed")]
 
 
 class LifeChange(NamedTuple):
-    """A change of what is decided about a module."""
+    """A change of a module's lifecycle."""
 
     module: ModuleName
     what: Annotated[str, Described("made the default, hidden, deprecated, retired, labelled, or no longer so")]
@@ -63,7 +61,7 @@ class StackReport(NamedTuple):
     path: Annotated[Path, Described("of the prefix")]
     members: tuple[StackModule, ...]
     unnamed: Annotated[tuple[ModuleName, ...], Described("that it has installed and does not name any more")]
-    decided: Annotated[tuple[LifeChange, ...], Described("what is different about a module's life")]
+    decided: Annotated[tuple[LifeChange, ...], Described("the difference in a module's lifecycle")]
     needed: Beside[Fetches | None] = None
     log: Annotated[IfAny[Path], Described("directory with a log for each module")] = None
     jobs: Annotated[IfAny[tuple[StackJob, ...]], Described("with --job")] = None
@@ -71,7 +69,7 @@ class StackReport(NamedTuple):
 
 
 def report(made: StackPlan, decided: Lives | None, outcome: StackOutcome | None = None) -> StackReport:
-    """What the stack comes to; with `outcome`, what became of it."""
+    """The preview of the stack; with `outcome`, its outcome."""
     submitted = outcome.submitted if outcome else None
     return StackReport(
         made.stack.name,

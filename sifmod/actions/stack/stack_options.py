@@ -1,4 +1,4 @@
-"""StackOptions: what is asked of a stack; and the stack, read with them."""
+"""StackOptions: the options for a stack; and the stack, read with them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ Given = Mapping[str, str]
 
 @dataclass(frozen=True)
 class StackOptions:
-    """What the command line asks of a stack."""
+    """The options of the command line for a stack."""
 
     site: Given = field(default_factory=dict)  # what is true of this machine, by key of the site
     install: InstallOptions = field(default_factory=InstallOptions)
@@ -28,7 +28,7 @@ class StackOptions:
 
 
 class Planned(NamedTuple):
-    """What holds for all modules of a stack."""
+    """The options for all modules of a stack."""
 
     stack: Stack
     layout: Layout
@@ -41,7 +41,7 @@ class Planned(NamedTuple):
 
 
 def read_stack(stack: Path | Stack, options: StackOptions) -> Planned:
-    """A stack, or the one in this file, with what is asked of it.
+    """A stack, or the one in this file, with its options.
 
     Raises ConfigError, OptionError, PermissionsError; InstallError for a lock that cannot be read.
     """

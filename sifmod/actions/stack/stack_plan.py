@@ -79,7 +79,7 @@ class StackPlan(NamedTuple):
 
 
 def only(plan: StackPlan, names: tuple[str, ...]) -> StackPlan:
-    """What is to be done for the modules of these names, for all of them where there is none. Raises ModuleError."""
+    """The steps for the modules of these names, or for all without names. Raises ModuleError."""
     if not names:
         return plan
     known = [step.module for step in plan.steps if step.module]
@@ -106,7 +106,7 @@ def plan_stack(planned: Planned) -> StackPlan:
     named = {step.module for step in steps}
     if planned.lock and (more := sorted(set(planned.lock.modules) - named)):
         unknown = next((step.error for step in steps if step.error and not step.module), None)
-        hint = "`sifmod stack lock` writes it anew"
+        hint = "`sifmod stack lock` writes it again"
         raise unknown or InstallError(f"the lock {planned.lock.path} names {more[0]}, which the stack does not", hint)
     gone = (module for module in (before.modules if before else ()) if module not in named)
     unnamed = tuple(module for module in gone if live_number(planned.layout, module) is not None)
@@ -129,7 +129,9 @@ class _Ended:
         day = read_life(self._layout, module.name).of(module.version).refused_from
         if day is None or day > today():
             return step
-        why = f"it was retired on {day}, and removed; `sifmod retire --undo {module}` and another apply bring it back"
+        why = (
+            f"it was retired on {day}, and removed; `sifmod retire --undo {module}` and another apply install it again"
+        )
         return step._replace(mark="E", why=(why,), todo=None)
 
 
@@ -185,7 +187,7 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
         before, todo = there.before, _todo(there.before, decision)
         other = [f"not as when the lock was written: {decision.differing}"] if decision.differing else []
         if not check_locked(before, decision):
-            other.append("what its image decides is compared with the lock when it is installed")
+            other.append("image-dependent files are compared with the lock during the install")
         if before is None:
             return Step(member, variant, " ", module, tuple(other), todo=todo)
         number = before.generation
@@ -226,14 +228,14 @@ def _why(layout: Layout, before: Installation, decision: Decision, around: Surro
     """Why a module is installed again, the most specific reason first."""
     made = before.provenance
     if decision.options.rebuild:
-        yield "it is asked for"
+        yield "it was requested"
     edits = (f"{path} was changed or removed" for path in (*edited(before), *edited_stubs(layout, before)))
     if harmed := (*missing(layout, before), *edits):
         yield f"{harmed[0]}{f', and {len(harmed) - 1} more' if len(harmed) > 1 else ''}"
     if decision.locked and before.image_sha256 != decision.locked.digest:
-        yield "its image is not that of the lock"
+        yield "its image differs from the lock"
     if made.image.request != decision.image.request:
-        yield "it asks for another image"
+        yield "it needs a different image"
     changed = [seen.path for seen in made.inputs if not around.unchanged((seen,))]
     yield from (f"{path.lstrip('*?@')} has changed" for path in changed)
     if made.asked.options != decision.options.asked.options:
@@ -241,13 +243,13 @@ def _why(layout: Layout, before: Installation, decision: Decision, around: Surro
     if made.site != decision.site.site.name:
         yield f"its site was {made.site} and is {decision.site.site.name}"
     if made.sifmod != __version__:
-        yield f"sifmod {made.sifmod} made it"
+        yield f"it was made by sifmod {made.sifmod}"
     facts = dict(made.facts)
     now = facts | {OWN_FILES: dict(decision.site.facts)[OWN_FILES]}
     if made.sifmod == __version__ and facts.get(OWN_FILES) != now[OWN_FILES]:
-        yield f"sifmod {made.sifmod} with other files made it"
+        yield f"it was made by sifmod {made.sifmod} with different files"
     elif now != dict(decision.site.facts) and not changed:
-        yield "this machine, or its environment, has changed"
+        yield "this machine or its environment has changed"
 
 
 def to_do(step: Step) -> bool:

@@ -41,7 +41,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.store import Store
 
 _NAME = 1000  # longest name in messages
-_MAKE = "`sifmod stack bundle` makes one"
+_MAKE = "create one with `sifmod stack bundle`"
 
 
 class Unbundled(NamedTuple):
@@ -67,7 +67,7 @@ class OpenBundle(NamedTuple):
 def opened_bundle(bundle: Path, options: StackOptions, reporter: Reporter, *, local: bool) -> Iterator[OpenBundle]:
     """Take a bundle in; its variables and, unless the `local` ones are to decide, its settings hold inside.
 
-    Raises what `unbundle` and `site_in_force` raise.
+    Raises the errors of `unbundle` and `site_in_force`.
     """
     site = site_in_force(options.site)
     found = unbundle(bundle, site.site, reporter)
@@ -149,21 +149,21 @@ def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
             continue
         room -= size
         if size > limits().bundle_file_size:
-            raise OptionError(f"{path} is no bundle: {name} has more bytes than {bound('bundle_file_size')}", _MAKE)
+            raise OptionError(f"{path} is not a bundle: {name} has more bytes than {bound('bundle_file_size')}", _MAKE)
         if room < 0:
-            what = "its files that are no images have more bytes than"
-            raise OptionError(f"{path} is no bundle: {what} {bound('bundle_size')}", _MAKE)
+            what = "its files other than images have more bytes than"
+            raise OptionError(f"{path} is not a bundle: {what} {bound('bundle_size')}", _MAKE)
         with _readable(path), opened() as file:
             content[name] = file.read()
     try:
         files = {name: data.decode() for name, data in content.items()}
         head = TypeAdapter(Head).validate_json(files.get(HEAD, ""))
     except ValueError as error:
-        raise OptionError(f"{path} is no bundle that this sifmod can read", _MAKE) from error
+        raise OptionError(f"{path} is not a bundle that this sifmod can read", _MAKE) from error
     if refused := [each for each in head.variables if not is_taken(each)]:
-        raise OptionError(f"{path} is no bundle: it sets the variable {refused[0]}", _MAKE)
+        raise OptionError(f"{path} is not a bundle: it sets the variable {refused[0]}", _MAKE)
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", head.stack) or is_reserved(head.stack):
-        raise OptionError(f"{path} is no bundle: {head.stack!r} cannot be the name of a stack", _MAKE)
+        raise OptionError(f"{path} is not a bundle: {head.stack!r} is not a valid stack name", _MAKE)
     return head, files
 
 
@@ -217,10 +217,10 @@ def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
     for name, size, opened in _found(path):
         parts = PurePosixPath(name).parts
         if name.startswith("/") or ".." in parts or not name.isprintable() or not parts or len(name) > _NAME:
-            raise OptionError(f"{path} is no bundle: {name[:_NAME]!r} has no place in one", _MAKE)
+            raise OptionError(f"{path} is not a bundle: unexpected file {name[:_NAME]!r}", _MAKE)
         name = str(PurePosixPath(name))
         if name in seen:
-            raise OptionError(f"{path} is no bundle: {name} is in it twice", _MAKE)
+            raise OptionError(f"{path} is not a bundle: it has {name} twice", _MAKE)
         seen.add(name)
         if len(seen) > limits().bundle_files:
             raise OptionError(f"{path} has more files than {bound('bundle_files')}", _MAKE)
@@ -240,8 +240,8 @@ def _found(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
                     raise RefusedMemberError(f"{member.name!r} is not a plain file")
                 yield member.name, member.size, partial(_extracted, archive, member)
     except RefusedMemberError as error:
-        raise OptionError(f"{path} is no bundle: {error}", _MAKE) from error
+        raise OptionError(f"{path} is not a bundle: {error}", _MAKE) from error
     except OSError as error:
         raise OptionError(f"{path} cannot be read: {reason(error)}", _MAKE) from error
     except tarfile.TarError as error:
-        raise OptionError(f"{path} is no bundle that can be read: {error}", _MAKE) from error
+        raise OptionError(f"{path} is not a readable bundle: {error}", _MAKE) from error

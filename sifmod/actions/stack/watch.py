@@ -122,7 +122,10 @@ class Watch:
         if state and state.name == "COMPLETED":
             if not self._lags(number):
                 return None
-            why = f"its job {job.job}_{element} has installed it, and {self._plan.layout.prefix} does not have it here"
+            why = (
+                f"its job {job.job}_{element} installed it, but {self._plan.layout.prefix} does not show it on this "
+                "node"
+            )
             return SifmodError(why, "choose a prefix that all nodes share")
         if state is None or state.name == "FAILED":  # by its exit code: its log names the module
             line = last_end(self._plan.layout, self._plan.stack, self._plan.steps[number])
@@ -147,7 +150,7 @@ def _is_there(log: Path) -> bool:
 
 
 def _stand(known: Mapping[str, State] | None) -> JobsStand:
-    """How many are queued, and for what, how many run, and how many are over."""
+    """The numbers of queued jobs, with the reasons, of running jobs and of ended ones."""
     if known is None:
         return JobsStand((), None)
     counts = Counter(str(state) if state.name == "PENDING" else state.name for state in known.values())

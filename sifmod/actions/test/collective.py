@@ -55,11 +55,11 @@ def nodes_of(wanted: int | None) -> int | None:
     job, held = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_JOB_NUM_NODES", "1")
     if not job or which("srun") is None:
         raise OptionError(
-            f"--nodes {wanted} needs an allocation of Slurm, and this is none",
-            f"add --job, which submits the test as a job; or type it in one: salloc --nodes={wanted} …",
+            f"--nodes {wanted} needs an allocation of Slurm, and this is not one",
+            f"add --job to submit the test as a job, or run it in an allocation: salloc --nodes={wanted} …",
         )
     if held.isdigit() and int(held) < wanted:
-        raise OptionError(f"job {job} has {held} node(s), and --nodes asks for {wanted}", "take a larger allocation")
+        raise OptionError(f"job {job} has {held} node(s), and --nodes asks for {wanted}", "use a larger allocation")
     return wanted
 
 
@@ -71,11 +71,11 @@ def check_ended(ended: Ended, limit: float) -> None:
     hints = [line.hint for line in lines if line.hint]
     why = f"exit code {ended.code}"
     if ended.code == LATE:
-        why = f"not done after {limit:.0f} s"
+        why = f"not finished within {limit:.0f} s"
         hints.append("`--timeout SECONDS` gives each command more time")
     hint = "".join(hints[:1])
     if not lines:
-        raise SanityCheckError(f"{why}, and it said nothing", hint)
+        raise SanityCheckError(f"{why}, without output", hint)
     errors = [number for number, line in enumerate(lines) if line.hint is not None or _ERROR.match(line.text)]
     at = errors[-1] if errors else len(lines) - 1
     output = (line.text for line in lines[max(0, at - 9) : at + 1])
@@ -149,7 +149,7 @@ class Bandwidth:
     ranks: int
     size: Annotated[Size, Described("bytes that are reduced")]
     algorithm: Annotated[float, Described("size by time")]
-    bus: Annotated[float, Described("algorithm · 2(n-1)/n, for n ranks: what each link carries")]
+    bus: Annotated[float, Described("algorithm · 2(n-1)/n, for n ranks: the load of each link")]
 
 
 @dataclass(frozen=True)

@@ -21,24 +21,24 @@ _OVER_TCP = ("tcp", "sockets", "udp", "net")  # libfabric's providers: the first
 _FABRICS = {"efa": "EFA", "cxi": "Slingshot"}
 # why TCP was chosen: the log line, and where to look
 _REASONS = (
-    (r"NCCL_NET set by environment to Socket", "NCCL_NET=Socket asks for TCP: unset it, or give the fabric's name"),
-    (r"NCCL_IB_DISABLE set by environment to [1-9]", "NCCL_IB_DISABLE turns InfiniBand and RoCE off: unset it"),
-    (r"Failed to open libibverbs", "the image has no libibverbs: take one with rdma-core in it"),
-    (r"NET/IB ?: No device found", "no InfiniBand or RoCE device is in reach: look into /sys/class/infiniband"),
+    (r"NCCL_NET set by environment to Socket", "NCCL_NET=Socket selects TCP: unset it, or give the fabric's name"),
+    (r"NCCL_IB_DISABLE set by environment to [1-9]", "NCCL_IB_DISABLE disables InfiniBand and RoCE: unset it"),
+    (r"Failed to open libibverbs", "the image has no libibverbs: use one with rdma-core"),
+    (r"NET/IB ?: No device found", "no InfiniBand or RoCE device was found: check /sys/class/infiniband"),
     (r"NET/OFI.*(No eligible providers|fi_getinfo\(\) call failed|Unable to find a protocol)",
-     "libfabric finds no provider: look for /dev/cxi* or /dev/infiniband, and for the provider's library inside"),
+     "libfabric finds no provider: check /dev/cxi* or /dev/infiniband, and the provider's library in the container"),
     (r"NET/OFI Selected [Pp]rovider is (tcp|sockets|udp|net)\b",
-     "libfabric chose TCP: FI_PROVIDER names another one, and the libfabric in use must have it"),
+     "libfabric chose TCP: set FI_PROVIDER to another provider, which the libfabric in use must have"),
     (r"Error: network .* not found|Failed to initialize any NET plugin",
-     "the network that NCCL_NET names is not there: its plugin is not in the image, or does not fit this NCCL"),
+     "the network that NCCL_NET names was not found: its plugin is missing in the image or does not fit this NCCL"),
     (r"(?!PROFILER|TUNER|GIN).*(?:lib[nr]ccl-net\S*: cannot open|No plugin found|Could not find: .*lib[nr]ccl-net)",
-     "no network plugin was found: it must be in the image or bound into it, in reach of LD_LIBRARY_PATH"),
+     "no network plugin was found: it must be in the image or bound into it, and on LD_LIBRARY_PATH"),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Network:
-    """What carries a collective between nodes, by the log of NCCL or RCCL."""
+    """The network of a collective between nodes, from the log of NCCL or RCCL."""
 
     library: Literal["NCCL", "RCCL", ""]  # "" where the log does not say
     version: str
@@ -46,9 +46,9 @@ class Network:
     transport: Annotated[str, Described("InfiniBand, RoCE, EFA, Slingshot, TCP, …")]
     plugin: str  # the loaded plugin with its version, or ""
     devices: tuple[str, ...]
-    gpu_direct: Annotated[bool | None, Described("GPU Direct RDMA; null where the log does not say")]
+    gpu_direct: Annotated[bool | None, Described("GPU Direct RDMA; null if the log does not show it")]
     tcp_hosts: Annotated[tuple[str, ...], Described("that chose TCP")]
-    reasons: Annotated[tuple[str, ...], Described("why it may be that, and where to look")]
+    reasons: Annotated[tuple[str, ...], Described("possible reasons, and what to check")]
 
     @property
     def text(self) -> str:

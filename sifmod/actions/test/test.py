@@ -39,13 +39,13 @@ class Step:
     outcome: Literal["passed", "failed", "skipped"]
     text: str  # one line
     seconds: float
-    said: Annotated[tuple[str, ...], Described("the last lines of what failed")] = ()
+    said: Annotated[tuple[str, ...], Described("the last lines of the failed command")] = ()
     hint: Hint | None = None
 
 
 @dataclass(frozen=True)
 class Tested:
-    """A module that was tested; the exit code is 22 where it has not passed."""
+    """A tested module; the exit code is 22 if it failed."""
 
     module: ModuleName
     path: Annotated[PathText, Described("of the generation")]
@@ -56,7 +56,7 @@ class Tested:
 
     @property
     def passed(self) -> Annotated[bool, Described("nothing failed")]:
-        """What was skipped says why."""
+        """A skipped step, with the reason."""
         return all(step.outcome != "failed" for step in self.steps)
 
 
@@ -143,7 +143,7 @@ class _Run:
         checks = plan.sanity_check
         counts = (("wrapper", plan.wrappers), ("path", checks.paths), ("command", checks.commands))
         texts = [f"{len(of)} {word}{'' if len(of) == 1 else 's'}" for word, of in counts if of]
-        return ", ".join(texts) or "nothing is asked for"
+        return ", ".join(texts) or "the easyconfig has none"
 
     def look(self) -> str:
         self.found = found = look(self.place, self.accelerator)
@@ -155,11 +155,11 @@ class _Run:
             raise _SkippedError("the module is for CPUs")
         self._needs("gpu-check")
         check_ended(self.place.run("gpu-check"), self.wanted.limit)
-        return "every node's GPUs are usable" if self.wanted.nodes else "usable"
+        return "the GPUs of every node are usable" if self.wanted.nodes else "usable"
 
     def collective(self, launcher: str) -> str:
         if self.found is None or not self.found.torch:
-            raise _SkippedError("the image has no PyTorch" if self.found else "it was not started")
+            raise _SkippedError("the image has no PyTorch" if self.found else "the image did not start")
         if self.backend == "nccl" and self.found.gpus == 0:
             raise _SkippedError("no GPU is visible")
         self._needs(launcher)
@@ -178,11 +178,11 @@ class _Run:
         except _SkippedError as why:
             if self.wanted.minimum is None:
                 raise
-            raise SanityCheckError(f"{why}, and --minimum asks for {self.wanted.minimum:g} GB/s") from why
+            raise SanityCheckError(f"{why}, and --minimum requires {self.wanted.minimum:g} GB/s") from why
 
     def _measured(self) -> str:
         if self.found is None or self.bandwidth is None:
-            raise _SkippedError("there was no collective")
+            raise _SkippedError("no collective was run")
         if self.bandwidth.ranks == 1:
             self.bandwidth = None
             raise _SkippedError("there is only one rank")
@@ -191,14 +191,14 @@ class _Run:
         found, least = self.bandwidth, self.wanted.minimum
         text = f"{found.algorithm:.2f} GB/s, bus {found.bus:.2f} GB/s ({found.size >> 20} MiB, {found.tool})"
         if least is not None and not found.bus >= least:
-            raise SanityCheckError(f"{text}, less than {least:g}", "`--network` shows what carries it")
+            raise SanityCheckError(f"{text}, less than {least:g}", "`--network` shows which network is used")
         return text
 
     def see_network(self) -> str:
         if self.backend == "gloo":
-            raise _SkippedError("gloo, with which PyTorch works on CPUs, goes over TCP by design")
+            raise _SkippedError("gloo, PyTorch's backend for CPUs, uses TCP by design")
         if self.ended is None:
-            raise _SkippedError("there was no collective")
+            raise _SkippedError("no collective was run")
         network = read_log(self.ended.lines)
         advice = "\n".join(network.reasons)
         if not network.name:
@@ -209,7 +209,7 @@ class _Run:
         if network.transport == "TCP" and fabric not in ("", "Socket"):
             hosts = f" on {', '.join(network.tcp_hosts[:8])}" if network.tcp_hosts else ""
             raise SanityCheckError(f"{network.text}{hosts}, though site {self.site.name} has {fabric}", advice)
-        return network.text if (self.wanted.nodes or 1) > 1 else f"{network.text}; chosen, not used: there is one node"
+        return network.text if (self.wanted.nodes or 1) > 1 else f"{network.text}; chosen but not used on a single node"
 
     def _needs(self, runscript: str) -> None:
         """Skip a step if the module lacks this runscript."""
@@ -227,14 +227,14 @@ def record_test(installation: Installation, site: Site, reporter: Reporter, *, p
         with site_umask(site), module_lock(reporter.tree(site), module) as mine:
             record(layout, Done(what, module, number, number, installation.image_sha256 or None), mine.held, reporter)
     except SifmodError as error:
-        reporter.warn_once("the log", f"the test is not in the log: {error.message}")
+        reporter.warn_once("the log", f"the test was not logged: {error.message}")
 
 
 _POLL = 3.0  # seconds
 
 
 def run_job(resources: Resources, test: Sequence[str], say: Callable[[str], None]) -> Tested:
-    """Submit `sifmod test …` and wait for what it prints. Where the wait is broken off the job is cancelled.
+    """Submit `sifmod test …` and wait for its output. If the wait is interrupted, the job is cancelled.
 
     The job's files go to the current directory, as with sbatch; the log stays if the test failed. Raises OptionError if
     the job is rejected, SanityCheckError if it ends without an answer.
@@ -275,7 +275,7 @@ def _answer(file: Path, log: Path, number: str) -> Tested:
         data: dict[str, Any] = json.loads(file.read_text())
     except (OSError, ValueError, RecursionError) as error:
         lines = log.read_text(errors="replace").splitlines()[-20:] if log.exists() else []
-        why = f"job {number} ended without an answer; {log.absolute()} is its log"
+        why = f"job {number} ended without an answer; see its log {log.absolute()}"
         raise SanityCheckError(why, output=lines) from error
     finally:
         file.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ earlier one read again. The fourth `_start_over` fails; breaks without ranges ar
                    all comes, and none was there    NONE                                         _accept
     UNKNOWN, GOOD  the content changed              UNKNOWN, from zero                           _start_over
                    no range comes, or another one   NONE, from zero                              _start_over
-                   the connection breaks            the rest of the piece is asked for again     run
+                   the connection breaks            the rest of the piece is requested again     run
     NONE           the connection breaks            NONE, from zero                              _rewind
     any            the digest of all is wrong       UNKNOWN, from zero, where a journal was      _reject
                                                     used, for the disk may be to blame

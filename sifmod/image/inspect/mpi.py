@@ -89,7 +89,7 @@ class Mpi(NamedTuple):
 
 
 def find_mpi(rootfs: Rootfs, environment: Mapping[str, str], path: Iterable[str]) -> Mpi | None:
-    """The first MPI that a program of the image would find; None where there is none that can be told.
+    """The first MPI that a program of the image would find; None if none can be identified.
 
     `environment` is the image's, `path` what is put in front of its PATH. Raises ImageError for a damaged image.
     """

@@ -46,7 +46,7 @@ class Url:
             host = (parts.host or "").lower()
             host = host if host.isascii() else idna.encode(host, uts46=True).decode()
         except (LocationParseError, UnicodeError) as error:
-            raise _refused(text, what, "it is no URL") from error
+            raise _refused(text, what, "it is not a URL") from error
         if found is None or parts.scheme not in _PORTS or not host:
             raise _refused(text, what, "it is not an http or https URL with a host")
         if parts.auth is not None or "@" in found[1]:

@@ -194,7 +194,7 @@ class TopDown:
         parts = cleaned(member.name)
         if not parts:
             if member.kind != DIRECTORY:
-                raise Malformed("has an entry for the root that is no directory")
+                raise Malformed("has an entry for the root that is not a directory")
             self._set_attributes(self._root, member.attributes)
         elif is_whiteout(parts[-1]):
             self._whiteout(parts)

@@ -122,7 +122,7 @@ class DataWriter:
             self._submit()
 
     def _extend(self, piece: Buffer, size: int) -> None:
-        """Add a piece to the current block, which has room for it."""
+        """Add a piece to the current block, which has space for it."""
         if size:
             self._open.append(piece)
             self._open_size += size
