@@ -110,7 +110,7 @@ class Garbage(NamedTuple):
 def collect_garbage(
     request: GcRequest, site: Site, reporter: Reporter, begin: Callable[[Garbage], None] = lambda _: None
 ) -> Garbage:
-    """Look for what is used no more, and remove it where that is asked for; `begin` is given what can go before.
+    """Find what is no longer used, and remove it if requested; `begin` receives the plan first.
 
     Raises what `plan_gc` and `apply_gc` raise.
     """

@@ -117,7 +117,7 @@ def sbom(
 
 
 def _registered(target: Dependable, depends_on: Iterable[Dependable] | None = None) -> None:
-    """In the place of `Bom.register_dependency` for a document that has all dependencies."""
+    """Replaces `Bom.register_dependency` for a document that has all dependencies."""
 
 
 class _Part(NamedTuple):

@@ -74,9 +74,9 @@ def uninstall_modules(
     reporter: Reporter,
     ended: Callable[[Uninstalled | NotUninstalled], None] = lambda _: None,
 ) -> Uninstalls:
-    """Uninstall each module, whatever becomes of the others, then free the space of those that are gone.
+    """Uninstall each module, even if others fail, then free their space.
 
-    `ended` is given what became of each. Raises ModuleError where a name means no module or several, and for `purge`
+    `ended` receives the result of each. Raises ModuleError if a name matches no module or several, and for `purge`
     what `apply_gc` raises. Idempotent, as `uninstall`.
     """
     layout = Layout(site.prefix)

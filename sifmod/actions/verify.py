@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from sifmod.actions.inventory import image_of, kept_inventory
-from sifmod.actions.layer.places import found_layers
 from sifmod.actions.start import installed, live, resolve
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
-from sifmod.errors import Error, FetchError, ModuleError, OptionError, PermissionsError, SifmodError, as_result
+from sifmod.errors import Error, FetchError, OptionError, PermissionsError, SifmodError, as_result
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.printable import line
 from sifmod.image.signature.signatures import check, signatures
@@ -49,36 +48,6 @@ class Verified:
     @property
     def faults(self) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.fault)
-
-
-class VerifiedTree(NamedTuple):
-    """What was found in modules, and what of it can be put right how."""
-
-    modules: tuple[Verified, ...]
-    layers: tuple[Layer, ...]  # that have faults
-    own: bool  # modules have faults apart from their layers
-
-
-def verify_modules(layout: Layout, names: Collection[str] = ()) -> VerifiedTree:
-    """Compare the modules that these names mean, or all, with their receipts, whatever is found in one of them.
-
-    Changes nothing. Raises ModuleError where a name means no module or several.
-    """
-    known = live(layout)
-    layers = tuple(found_layers((layout,), os.environ))
-    found = tuple(_verified(layout, module, layers) for module in ([resolve(name, known) for name in names] or known))
-    paths = {Path(fault.path) for one in found for fault in one.faults}
-    of_layers = {layer: {path for path in paths if path.is_relative_to(layer.root)} for layer in layers}
-    return VerifiedTree(
-        found, tuple(layer for layer in layers if of_layers[layer]), bool(paths.difference(*of_layers.values()))
-    )
-
-
-def _verified(layout: Layout, module: ModuleName, layers: Iterable[Layer]) -> Verified:
-    try:
-        return Verified(module, verify(layout, installed(layout, module), layers))
-    except ModuleError as error:
-        return Verified(module, (Finding("unreadable", str(layout.switch(module)), "a receipt", error.message),))
 
 
 def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] = ()) -> tuple[Finding, ...]:

@@ -7,6 +7,7 @@ parses only existing settings and site files.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 
 import click
@@ -19,16 +20,21 @@ from sifmod.tree.layout import Layout
 
 
 def completing(command: click.Command, verb: str) -> click.Command:
-    """Set up completion for the parameters of the command being completed."""
-    for name, inner in command.commands.items() if isinstance(command, click.Group) else ():
-        completing(inner, f"{verb} {name}")
-    for parameter in command.params:
-        metavar = parameter.metavar or ""
-        if find := _WORDS.get(f"{verb} {parameter.name}", _WORDS.get(parameter.name or "")):
-            parameter.type = _Words(find, files="FILE" in metavar)
-        elif "FILE" in metavar or "DIR" in metavar:
-            parameter.type = click.Path(file_okay="FILE" in metavar)
-    return command
+    """A copy of the command whose parameters have candidates."""
+    made = copy(command)
+    made.params = [_with_candidates(parameter, verb) for parameter in command.params]
+    if isinstance(made, click.Group):
+        made.commands = {name: completing(inner, f"{verb} {name}") for name, inner in made.commands.items()}
+    return made
+
+
+def _with_candidates(parameter: click.Parameter, verb: str) -> click.Parameter:
+    made, metavar = copy(parameter), parameter.metavar or ""
+    if find := _WORDS.get(f"{verb} {parameter.name}", _WORDS.get(parameter.name or "")):
+        made.type = _Words(find, files="FILE" in metavar)
+    elif "FILE" in metavar or "DIR" in metavar:
+        made.type = click.Path(file_okay="FILE" in metavar)
+    return made
 
 
 class _Words(click.types.StringParamType):

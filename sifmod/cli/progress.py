@@ -8,6 +8,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from sifmod.cli import output
 from sifmod.system import harmless, size_text
@@ -73,26 +74,41 @@ class Pace:
         return (done - before) / (now - since) if now - since >= _SHORTEST else None
 
 
+class _Figures(NamedTuple):
+    """The texts beside a bar, in their order; "" for what is not known."""
+
+    percent: str
+    amount: str
+    rate: str
+    left: str
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, self))
+
+
 def figures(done: int, total: int | None, rate: float | None) -> str:
     """The figures beside a bar: `24 %, 1.0 GB of 4.1 GB, 2.0 MB/s, 25:50 left`."""
-    parts = [f"{100 * done // total:3} %", f"{size_text(done)} of {size_text(total)}"] if total else []
-    if done and not total:
-        parts.append(size_text(done))
-    if rate is not None:
-        parts.append(f"{size_text(int(rate))}/s")
-        if total and rate >= 1:
-            parts.append(f"{_clock(int((total - done) / rate))} left")
-    return ", ".join(parts)
+    return str(_figures(done, total, rate))
+
+
+def _figures(done: int, total: int | None, rate: float | None) -> _Figures:
+    amount = f"{size_text(done)} of {size_text(total)}" if total else size_text(done) if done else ""
+    seconds = int((total - done) / rate) if total and rate and rate >= 1 else None
+    return _Figures(
+        f"{100 * done // total:3} %" if total else "",
+        amount,
+        "" if rate is None else f"{size_text(int(rate))}/s",
+        "" if seconds is None else f"{_clock(seconds)} left",
+    )
 
 
 def fitting(what: str, done: int, total: int | None, rate: float | None, columns: int) -> str:
     """The figures that leave room for the name of the file: without the amounts, then without the rate."""
-    whole = figures(done, total, rate)
-    parts = [part for part in whole.split(", ") if part]
-    shorter = [", ".join(part for part in parts if " of " not in part)]
-    shorter.append(", ".join(part for part in parts if part.endswith((" %", " left"))))
+    whole = _figures(done, total, rate)
+    shorter = whole._replace(amount="") if total else whole
+    texts = [str(each) for each in (whole, shorter, shorter._replace(amount="", rate=""))]
     room = columns - 3 - _cells(" ".join(harmless(what).split())) - _SHORTEST_BAR - 2
-    return next((text for text in (whole, *shorter) if len(text) <= room), shorter[-1] or whole)
+    return next((text for text in texts if len(text) <= room), texts[-1] or texts[0])
 
 
 def _clock(seconds: int) -> str:

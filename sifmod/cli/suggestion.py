@@ -1,6 +1,6 @@
-"""What an unknown command may mean: the same of another tool, else one that is spelled nearly so.
+"""Suggestions for an unknown command: the equivalent of another tool, else a similar name.
 
-Nothing is done for a suggestion: whoever types `rm` elsewhere should read what ours removes.
+A suggestion runs nothing: a user who types `rm` out of habit should first read what ours removes.
 """
 
 from collections.abc import Iterable

@@ -14,7 +14,7 @@ from sifmod.system import one_line
 from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
-    from sifmod.actions.verify import VerifiedTree
+    from sifmod.actions.verified_tree import VerifiedTree
 
 
 class VerifyOptions(SiteOptions):
@@ -52,7 +52,7 @@ def verify_command(given: VerifyOptions) -> int:
 
 
 def _verify_files(given: VerifyOptions, layout: "Layout") -> int:
-    from sifmod.actions.verify import verify_modules
+    from sifmod.actions.verified_tree import verify_modules
 
     found = verify_modules(layout, given.names)
     if given.as_json:

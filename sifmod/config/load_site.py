@@ -19,7 +19,7 @@ from sifmod.config.detect import (
 from sifmod.config.expand import names_in, texts, variables_read
 from sifmod.config.find import shipped
 from sifmod.config.hook import hooks_of
-from sifmod.config.input import OWN_FILES, OWN_VARIABLES, Input, current_facts, read_input
+from sifmod.config.input import DEVICES, OWN_FILES, OWN_VARIABLES, Input, current_facts, read_input
 from sifmod.config.kinds import RUNTIMES
 from sifmod.config.option import KEYS
 from sifmod.config.option_layers import option_layers
@@ -73,7 +73,8 @@ class LoadedSite:
         """Whether the accelerator is known: it is set, found, or that of a site which was named or recognised."""
         said = self.tree.at("accelerator")
         if said.text == "auto":
-            return any(there for name, there in self.facts if name.startswith("device "))
+            facts = dict(self.facts)
+            return any(facts[f"device {accelerator}"] for accelerator, _ in DEVICES)
         fallback = str(shipped() / "sites" / f"{FALLBACK}.yaml")
         return self.tree.at("site").value is not None or said.mark.file != fallback
 

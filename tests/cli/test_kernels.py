@@ -125,7 +125,7 @@ def test_of_two_versions_the_one_with_a_kernel_is_meant_by_remove(
     install(here, "2")
     made = answer(capfd, ("jupyter", "Tools/2"), 0)["kernel"]
     assert "can be any of" in error(capfd, "Tools")[0]
-    assert "no kernel Tools 1 is in" in error(capfd, "Tools/1", "--remove")[0]
+    assert "there is no kernel Tools 1 in" in error(capfd, "Tools/1", "--remove")[0]
     assert answer(capfd, ("jupyter", "Tools", "--remove"), 0)["kernel"] == made
     assert "can be any of" in error(capfd, "Tools", "--remove")[0]
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from sifmod.cli.verbs import VERBS, cli
+from sifmod.cli.main import cli
+from sifmod.cli.verbs import VERBS
 from support.command import ROOT
 
 FORBIDDEN = (
