@@ -250,7 +250,7 @@ def test_what_the_examples_are_for_stands_in_one_column(capfd: pytest.CaptureFix
     assert run(["verify", "--help"]) == 0
     lines = capfd.readouterr().out.splitlines()
     at = lines.index("Examples:")
-    assert [line.index(text) for line, text in zip(lines[at + 1 :], ("all modules", "who signed"), strict=False)] == [
+    assert [line.index(text) for line, text in zip(lines[at + 1 :], ("all modules", "the signers"), strict=False)] == [
         2 + len("sifmod verify --signature my.sif") + 2
     ] * 2
 

@@ -157,7 +157,7 @@ def test_a_name_as_easybuild_has_it(robot: Path, capfd: pytest.CaptureFixture[st
     assert "Tool/1.9-cpu: already installed, nothing to do" in capfd.readouterr().err
     (robot.parent / "Tool-1.9.eb").write_text("name = 'Tool'\n")  # a file of EasyBuild is another thing
     assert run(["install", "Tool-1.9.eb", "-D"]) == 4
-    assert "`sifmod import Tool-1.9.eb` makes an easyconfig of it" in capfd.readouterr().err
+    assert "`sifmod import Tool-1.9.eb` converts it to an easyconfig" in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("robot")

@@ -50,7 +50,8 @@ def test_list(layout: Layout, installation: Installation, capfd: pytest.CaptureF
     assert run(["list"]) == 0
     size = f"{installation.own_image.size / 1000:.1f} kB"
     assert capfd.readouterr() == (
-        f"Other/2.0  {'?'.ljust(len(size))}  generation 2  {lost}\nTiny/1.0   {size}  generation 1\n",
+        f"MODULE     {'SIZE'.ljust(len(size))}  GENERATION  STATE\n"
+        f"Other/2.0  {'?'.ljust(len(size))}  2           {lost}\nTiny/1.0   {size}  1\n",
         "",
     )
     first, second = answer(capfd, ("list",))

@@ -60,7 +60,7 @@ def helps(command: click.Command, context: click.Context) -> Iterator[tuple[str,
 
 
 def test_the_help_of_each_command() -> None:
-    read = dict(helps(cli, click.Context(cli, info_name="sifmod")))
+    read = dict(helps(cli, click.Context(cli, info_name="sifmod", **cli.context_settings)))
     assert len(read) > len(VERBS) > 30
     assert {typed: words for typed, text in read.items() if (words := found(text))} == {}
 
