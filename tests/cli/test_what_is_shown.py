@@ -62,7 +62,7 @@ def test_list(layout: Layout, installation: Installation, capfd: pytest.CaptureF
     assert run(["list", "zzz"]) == 0
     assert capfd.readouterr() == ("", "no installed module matches 'zzz'\n")
     assert run(["list", "--prefix", f"{layout.prefix}/none"]) == 0
-    assert capfd.readouterr() == ("", "no module is installed here\n")
+    assert capfd.readouterr() == ("", "no modules are installed here\n")
     assert other.generation == 1
 
 
