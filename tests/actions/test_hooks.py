@@ -125,6 +125,10 @@ def test_what_others_may_write_is_not_run(
         path.chmod(mode | 0o020)
         assert run(["install", easyconfig]) == 18
         assert f"was not run: others may write {path}; nothing was changed" in capsys.readouterr().err
+        if path.is_file():  # the sticky bit means nothing there
+            path.chmod(mode | 0o1022)
+            assert run(["install", easyconfig]) == 18
+            assert f"was not run: others may write {path}; nothing was changed" in capsys.readouterr().err
         path.chmod(mode)
     if os.geteuid() == 0:
         os.chown(program, ordinary_user.user.uid, 0)
