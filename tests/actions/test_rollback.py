@@ -4,13 +4,16 @@ import pytest
 
 from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
+from sifmod.cli.main import run
 from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live, live_number
 from sifmod.tree.removal import remove_tree
 from sifmod.tree.state import missing
+from support.config import write
 from support.disk_state import disk_state
 from support.hold import Other
+from support.images import Images
 from support.tree import ALONE, LEASE, MODULE, install, names, tree_of
 
 
@@ -117,3 +120,23 @@ def test_a_generation_that_gc_took_is_passed_over(layout: Layout) -> None:
     remove_tree(Path(second.root), layout.prefix)
     assert rollback(tree_of(layout), MODULE, None, ALONE) == first
     assert live_number(layout, MODULE) == 1
+
+
+def test_a_modulefile_that_was_changed_in_its_generation_is_not_published(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By another member of the group, for instance: everybody would load it."""
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    image = f"image: {{sources: ['{images.tiny_sif}']}}\nwrappers: [sh]\n"
+    easyconfig = write(tmp_path / "App-1.yaml", f"name: App\nversion: '1'\n{image}")
+    assert run(["install", "-q", "--skip-sanity-check", str(easyconfig)]) == 0
+    assert run(["uninstall", "App/1"]) == 0
+    (copy,) = (tmp_path / "prefix/software/App/.generations/1/1/share/modules").rglob("1.lua")
+    copy.chmod(0o644)
+    copy.write_text(f"{copy.read_text()}os.execute('true')\n")
+    before = disk_state(tmp_path / "prefix/software", tmp_path / "prefix/modules")
+    capfd.readouterr()
+    assert run(["rollback", "App/1"]) != 0
+    assert f"{copy} was changed since it was installed, so it is not published" in capfd.readouterr().err
+    assert disk_state(tmp_path / "prefix/software", tmp_path / "prefix/modules") == before
+    assert not (tmp_path / "prefix/modules/App/1.lua").exists()
