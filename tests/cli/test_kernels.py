@@ -13,7 +13,7 @@ PYTHON = """#!/bin/sh
 # stands in for a module's Python: the layers have ipykernel, but for `bare`, and the image has none
 case ${SIFMOD_LAYER-default} in
   default | notes) exit 0 ;;
-  none) printf 'Tools/1: there is no layer none of it\\n' >&2; exit 24 ;;
+  none) printf 'Tools/1: there is no layer none\\n' >&2; exit 24 ;;
   lost) printf 'Tools/1: there is no apptainer\\n\\nhint: install it\\n' >&2 ;;
   *) echo "ModuleNotFoundError: No module named '${2#import }'" >&2 ;;
 esac
@@ -125,7 +125,7 @@ def test_of_two_versions_the_one_with_a_kernel_is_meant_by_remove(
     install(here, "2")
     made = answer(capfd, ("jupyter", "Tools/2"), 0)["kernel"]
     assert "can be any of" in error(capfd, "Tools")[0]
-    assert "no kernel Tools 1 is in" in error(capfd, "Tools/1", "--remove")[0]
+    assert "there is no kernel Tools 1 in" in error(capfd, "Tools/1", "--remove")[0]
     assert answer(capfd, ("jupyter", "Tools", "--remove"), 0)["kernel"] == made
     assert "can be any of" in error(capfd, "Tools", "--remove")[0]
 
