@@ -17,7 +17,7 @@ _OF_VERBS = (
     ("sifmod new --from my.sif --pip lightning==2.5.0", "of an image that is built upon it"),
     ("sifmod import PyTorch-2.7.1-rocm.eb", "one file of another tool"),
     ("sifmod import registry -o easyconfigs", "all that are below a directory"),
-    ("sifmod add PyTorch/2.2.0 transformers==4.57.1 lightning", "packages with dependencies"),
+    ("sifmod add PyTorch/2.2.0 transformers==4.57.1 lightning", "with dependencies"),
     ("sifmod add PyTorch/2.2.0 -r requirements.txt", "as a file lists them"),
     ("sifmod layer add PyTorch/2.2.0 lightning", "a package, with what it needs"),
     ("sifmod layer add PyTorch/2.2.0 -r requirements.txt", "as a file lists them"),

@@ -124,11 +124,11 @@ def test_what_others_may_write_is_not_run(
         mode = path.stat().st_mode & 0o777
         path.chmod(mode | 0o020)
         assert run(["install", easyconfig]) == 18
-        assert f"was not run: others may write {path}; nothing was changed" in capsys.readouterr().err
+        assert f"was not run: other users can write {path}; nothing was changed" in capsys.readouterr().err
         if path.is_file():  # the sticky bit means nothing there
             path.chmod(mode | 0o1022)
             assert run(["install", easyconfig]) == 18
-            assert f"was not run: others may write {path}; nothing was changed" in capsys.readouterr().err
+            assert f"was not run: other users can write {path}; nothing was changed" in capsys.readouterr().err
         path.chmod(mode)
     if os.geteuid() == 0:
         os.chown(program, ordinary_user.user.uid, 0)

@@ -32,7 +32,8 @@ def site(tmp_path: Path) -> Site:
 
 def of_the_prefix(site: Site) -> list[str]:
     """What is said of the prefix and of the directory above, whatever those of the machine are."""
-    return [text for text in oddities(site) if f"{site.prefix} is" in text or f"for {site.prefix.parent} is" in text]
+    about = (f"{site.prefix} is", f"cannot enter {site.prefix.parent}:")
+    return [text for text in oddities(site) if any(words in text for words in about)]
 
 
 def test_what_keeps_sharing_from_being_true(site: Site) -> None:
@@ -47,10 +48,10 @@ def test_what_keeps_sharing_from_being_true(site: Site) -> None:
     site.prefix.chmod(0o755)
     site.prefix.parent.chmod(0o710)
     (closed,) = of_the_prefix(site)
-    assert closed.endswith(f"for {site.prefix.parent}: its owner can run `chmod o+x {site.prefix.parent}`")
+    assert closed.endswith(f"cannot enter {site.prefix.parent}: its owner can run `chmod o+x {site.prefix.parent}`")
     behind = site.prefix.parent.parent / "link"
     behind.symlink_to(site.prefix)
-    assert any(f"for {site.prefix.parent} is closed" in text for text in oddities(replace(site, prefix=behind)))
+    assert any(f"cannot enter {site.prefix.parent}:" in text for text in oddities(replace(site, prefix=behind)))
     with pytest.raises(PermissionsError, match="there is no group no-such-group on this machine"):
         rights(replace(site, group="no-such-group"))
 

@@ -39,7 +39,7 @@ def test_a_worker_that_dies_fails_its_task_alone() -> None:
     assert died
     assert (died.message, died.hint) == (
         "its process was ended by signal SIGKILL",
-        "repeat the command to continue where it stopped",
+        "repeat the command to continue",
     )
     assert isinstance(failed, FetchError)
     assert (failed.message, failed.hint, failed.exit_code) == ("no network", "try again", 10)

@@ -13,7 +13,7 @@ PYTHON = """#!/bin/sh
 # stands in for a module's Python: the layers have ipykernel, but for `bare`, and the image has none
 case ${SIFMOD_LAYER-default} in
   default | notes) exit 0 ;;
-  none) printf 'Tools/1 has no layer none\\n' >&2; exit 24 ;;
+  none) printf 'Tools/1: there is no layer none\\n' >&2; exit 24 ;;
   lost) printf '\\036Tools/1: there is no apptainer\\037install it\\036\\n' >&2 ;;
   *) echo "ModuleNotFoundError: No module named '${2#import }'" >&2 ;;
 esac

@@ -134,7 +134,7 @@ class Ending(io.RawIOBase):
 @pytest.mark.parametrize("error", [Malformed("is odd"), Entangled()])
 def test_what_a_blob_says_at_its_end_counts_more_than_what_is_in_it(error: Exception) -> None:
     blob = Unpromised(bytes(3 * CHUNK))
-    with pytest.raises(ImageError, match="promised"), ReadAhead([blob], NOTHING) as ahead, ahead.layer() as data:
+    with pytest.raises(ImageError, match="wrong digest"), ReadAhead([blob], NOTHING) as ahead, ahead.layer() as data:
         next(data)
         raise error
 

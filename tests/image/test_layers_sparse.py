@@ -72,7 +72,7 @@ def check_parts(path: Path, parts: list[bytes | int]) -> None:
     ("sparse", "why"),
     (
         ({"GNU.sparse.map": "0,5,3,1"}, "out of order"),
-        ({"GNU.sparse.map": "0,11"}, "leads out"),
+        ({"GNU.sparse.map": "0,11"}, "exceeds its"),
         ({"GNU.sparse.map": "0,5"}, "but 0 are stored"),
         ({"GNU.sparse.map": "0"}, "without a length"),
         ({"GNU.sparse.map": "0,x"}, "not a number"),

@@ -293,12 +293,12 @@ def test_values_of_any_kind_come_back(after: Run) -> None:
 def test_a_line_break_that_no_module_can_give_back(after: Run) -> None:
     found = after(Want("A", variables={"X": "1"}), X="a\nb", Y="c\nd")
     assert found == {
-        "!": "X holds a line break, which no module can give back; unset it; nothing was changed",
+        "!": "X contains a line break, which no module can restore; unset it; nothing was changed",
         "X": "a\nb",
         "Y": "c\nd",
     }
     listed = after(Want("A", ("/a",)), APPTAINER_BINDPATH="/a\n/b")
-    assert listed["!"].startswith("APPTAINER_BINDPATH holds a line break")
+    assert listed["!"].startswith("APPTAINER_BINDPATH contains a line break")
 
 
 def test_a_record_of_another_version_is_not_touched(after: Run) -> None:

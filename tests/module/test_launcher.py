@@ -81,7 +81,7 @@ def test_the_users_own_variables_stay_and_ours_do_not_show(place: Path, runtime:
 def test_a_virtual_environment_of_the_host_is_told_on_a_terminal(place: Path, runtime: Path) -> None:
     commands = (Wrapper("python", ("python",)), Wrapper("say", ("say",)))
     published = publish(wanted(place, runtime, wrappers=commands))
-    expected = "PyTorch/2.2.0-rocm-5.6.1: its Python sees nothing of the virtual environment /my/venv; `sifmod add`"
+    expected = "PyTorch/2.2.0-rocm-5.6.1: its Python does not see the virtual environment /my/venv; use `sifmod add`"
     for name, variables, told_there in (
         ("python", {"VIRTUAL_ENV": "/my/venv"}, True),
         ("python", {}, False),
@@ -414,7 +414,7 @@ def test_in_the_container_of_another_image_it_fails(another: Published, tmp_path
         found = called(another, path, APPTAINER_CONTAINER=other, **variables)
         assert (found.code, found.stdout) == (127, "")
         assert found.stderr.startswith(
-            f"{another.plan.module}: this is the container of {other}, and tool is of another"
+            f"{another.plan.module}: this is the container of {other}, and tool belongs to another"
         )
         assert found.stderr.endswith("SIFMOD_ANY_CONTAINER=1 runs what is called tool in this one\n")
     there = called(another, path, APPTAINER_CONTAINER=other, SIFMOD_ANY_CONTAINER="1").ok()

@@ -123,7 +123,7 @@ def test_what_was_written_is_told_and_how_it_is_used(
     said = f"sqsh of {images.tiny_sif}, {size_text(target.stat().st_size)}; use it with "
     assert err.splitlines()[-1] == f"== written: {said}srun --container-image={shlex.quote(str(target))} COMMAND"
     assert sifmod(["export", str(images.tiny_sif), "--to", "sandbox", "-o", str(tmp_path / "box")]) == 0
-    assert capfd.readouterr().err.splitlines()[-1].endswith(f"use it by apptainer exec {tmp_path}/box COMMAND")
+    assert capfd.readouterr().err.splitlines()[-1].endswith(f"use it with apptainer exec {tmp_path}/box COMMAND")
 
 
 @pytest.mark.parametrize("form", ["sif", "oci-archive", "docker-archive"])

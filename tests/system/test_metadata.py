@@ -279,7 +279,7 @@ def test_the_last_of_several_values_counts() -> None:
 
 
 def test_an_entrypoint_with_a_nul_is_refused() -> None:
-    with pytest.raises(ImageError, match="holds a NUL"):
+    with pytest.raises(ImageError, match="contains a NUL"):
         runscript(["a\0b"], [])
 
 
@@ -358,7 +358,7 @@ def test_links_that_multiply_end() -> None:
     tree.put(tuple(Entry(f"l{number}", link="/".join([f"../l{number + 1}"] * 8)) for number in range(60)))
     tree.put((Entry("etc", link="l0"), Entry("var", link="/".join(["."] * 30000))))
     warnings = insert_metadata(tree.root, our_metadata({}).entries, tree.add, EPOCH)
-    assert any(warning.startswith("/etc/hosts is not made") for warning in warnings)
+    assert any(warning.startswith("/etc/hosts was not created") for warning in warnings)
     assert isinstance(tree.root.entries[b"tmp"], Directory)
 
 

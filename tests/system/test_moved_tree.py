@@ -283,11 +283,11 @@ def test_a_place_that_bind_paths_cannot_express(original: Path, tmp_path: Path, 
     odd = tmp_path / "a,b"
     copied(original, odd)
     said = module_tool.run(f"module load {MODULE}; echo SIF=$SIF", odd / "modules")
-    assert "holds a comma or a colon, which bind paths cannot express" in said.stderr
+    assert "contains a comma or a colon, which bind paths cannot express" in said.stderr
     assert "SIF=\n" in said.stdout
     wrapped = started((odd / "software/Tiny/1.0/bin/sh", "-c", "true"))
     assert wrapped.code == 127
-    assert "holds a comma or a colon, which bind paths cannot express" in wrapped.stderr
+    assert "contains a comma or a colon, which bind paths cannot express" in wrapped.stderr
 
 
 @pytest.mark.parametrize("other", ["mv"], indirect=True)

@@ -133,7 +133,7 @@ def test_where_a_node_has_no_room_the_image_stays_where_it_is(
     assert code == 0
     place = work / "pre fix/software/Job/.generations/1/1" / "Job-1.sif"
     assert [line for line in lines if line[0] in "01"] == [f"0 {place}", f"1 {place}"]
-    told = [line for line in lines if "no room" in line]
+    told = [line for line in lines if "no space" in line]
     assert {line.partition(":")[0] for line in told} <= {"n1", "n2"}
     assert told, lines
     assert "the image is read from where it is" in lines

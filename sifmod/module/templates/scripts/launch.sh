@@ -1,17 +1,17 @@
 # shellcheck shell=sh disable=SC2016,SC2043,SC2154
-# Starts a command in this module's container: a wrapper in bin/ reads this file and says `launch COMMAND ARGUMENT...`,
-# with its own directory in sifmod_bin. That is where the generation is, and the prefix above it.
+# Starts a command in this module's container: a wrapper in bin/ reads this file and calls `launch COMMAND ARGUMENT...`,
+# with its own directory in sifmod_bin, from which the generation and the prefix are found.
 #
-# POSIX sh, and no other process is started on the way (but for a home behind a link): `launch` ends by becoming the runtime,
+# POSIX sh, without starting another process (except for a home behind a link): `launch` finally execs the runtime,
 # so that arguments, exit code and signals are the command's own. A command that cannot be started ends with 127, and standard
-# error says why. Variables begin with sifmod_, so that none of the user's is changed.
+# error has the reason. Variables start with sifmod_, so that none of the user's is changed.
 
 sifmod_module={{ plan.module | string | shell }}
 sifmod_generation={{ generation | shell }}
 sifmod_switch={{ plan.switch | shell }}
 set -f # a `*` in a path is just that
 
-# The generation's own path, also where it is reached through the switch, which may lead to another one soon.
+# The generation's own path, also if it is reached through the switch, which may change soon.
 case $sifmod_bin in
   /*"$sifmod_generation/bin") sifmod_root=${sifmod_bin%/bin} ;;
   /*"$sifmod_switch/bin") sifmod_root=${sifmod_bin%"$sifmod_switch/bin"}$sifmod_generation ;;
@@ -26,18 +26,18 @@ launch() {
     sifmod_refuse_without_runtime "$1"
   fi
   {% if plan.layers %}
-  # activated over the module, whose python goes on where the environment's own is a link to nothing on this host
+  # activated over the module, whose python is used if the environment's own is a dangling link on this host
   case $1${VIRTUAL_ENV+ } in
     'python ' | 'python3 ')
       if [ -t 2 ]; then
-        printf '%s: its Python sees nothing of the virtual environment %s; `sifmod add` adds packages to it\n' \
+        printf '%s: its Python does not see the virtual environment %s; use `sifmod add` to add packages to it\n' \
           "$sifmod_module" "$VIRTUAL_ENV" >&2
       fi
       ;;
   esac
   {% endif %}
   case $sifmod_prefix in
-    *[,:]*) sifmod_fail "$sifmod_prefix holds a comma or a colon, which bind paths cannot express" 'move the tree' ;;
+    *[,:]*) sifmod_fail "$sifmod_prefix contains a comma or a colon, which bind paths cannot express" 'move the tree' ;;
   esac
   sifmod_find_image
   sifmod_find_runtime
@@ -49,8 +49,8 @@ launch() {
   exec "$sifmod_runtime" -q {{ plan.verb }} "$sifmod_image" "$@"
 }
 
-# Whether the container that this runs in is of this module's image, with its Python. Loads and wrappers say inside which one
-# they have started, in SIFMOD_CONTAINER: key of the image, key of the Python, path; where that is of another start, the files are asked.
+# Whether this runs in a container of this module's image, with its Python. Loads and wrappers record the container that
+# they start in SIFMOD_CONTAINER: key of the image, key of the Python, path; if it is of another start, the files are compared.
 sifmod_is_own() {
   if [ -n "${SIFMOD_ANY_CONTAINER-}" ]; then return 0; fi
   sifmod_read_key
@@ -77,11 +77,11 @@ sifmod_refuse_without_runtime() {
   for sifmod_runtime in {{ plan.runtime.candidates | map("shell") | join(" ") }}; do
     if command -v "$sifmod_runtime" >/dev/null; then return; fi
   done
-  sifmod_fail "this is the container of $sifmod_container, and $1 is of another image or Python; no runtime is installed in here" \
+  sifmod_fail "this is the container of $sifmod_container, and $1 belongs to another image or Python; no runtime is installed in here" \
     "leave the container first; SIFMOD_ANY_CONTAINER=1 runs what is called $1 in this one"
 }
 
-# The key of the image, in sifmod_key; none where it cannot be read.
+# The key of the image, in sifmod_key; empty if it cannot be read.
 sifmod_read_key() {
   sifmod_key=
   if [ -r "$sifmod_root/share/image" ]; then read -r sifmod_key <"$sifmod_root/share/image"; fi
@@ -92,7 +92,7 @@ sifmod_run_here() {
   sifmod_path=
   IFS=:
   for sifmod_directory in $PATH; do
-    # By whatever spelling the directory is there; POSIX has -ef since 2024, every sh much longer.
+    # For any spelling of the directory; POSIX has -ef since 2024, every sh much longer.
     # shellcheck disable=SC3013
     if [ "$sifmod_directory" -ef "$sifmod_root/bin" ] || [ "$sifmod_directory" -ef "$sifmod_prefix$sifmod_switch/bin" ]; then
       continue
@@ -123,8 +123,8 @@ sifmod_find_runtime() {
   sifmod_fail 'neither apptainer nor singularity is installed here' 'sifmod doctor says what is missing'
 }
 
-# What loaded modules have put into the environment is not the user's: forget their variables, note their directories.
-# What a view has put there is for the modules beside it, and stays.
+# Values of loaded modules are not the user's: forget their variables, note their directories.
+# Values of a view are for other modules, and stay.
 sifmod_forget_modules() {
   sifmod_noted=
   IFS=:
@@ -138,7 +138,7 @@ sifmod_forget_modules() {
 }
 
 # sifmod_forget RECORD: 1;runtime;binds;directories;NAME=value;NAME=value... as environment.lua writes it, which is in
-# this directory too. What has another value by now is the user's.
+# this directory too. A variable with another value by now is the user's.
 sifmod_forget() {
   case $1 in
     '1;'*';'*';'*';'*) ;;
@@ -159,7 +159,7 @@ sifmod_forget() {
   done
 }
 
-# sifmod_encode TEXT: as the records spell it, in sifmod_encoded.
+# sifmod_encode TEXT: its spelling in the records, in sifmod_encoded.
 sifmod_encode() {
   sifmod_encoded=
   sifmod_rest=$1
@@ -188,7 +188,7 @@ sifmod_set_binds() {
   {{ "sifmod_bind_if_there" if bind.optional else "sifmod_bind" }} {{ bind.source | here }} {{ bind | string | here }}
   {% endfor %}
   {% if user_software %}
-  # what the user has added to the module, as it is now: a squashfs, else a directory
+  # the user's additions to the module in their current form: a squashfs, else a directory
   {% for bind in user_software %}
   {{ "if" if loop.first else "elif" }} [ -e {{ bind.source | here }} ]; then
     sifmod_add_bind {{ bind | string | here }}
@@ -213,7 +213,7 @@ sifmod_set_binds() {
 }
 
 {% if plan.layers %}
-# The layer that `sifmod add` has made for this image, in sifmod_layer: of the places where it may be the first.
+# The layer that `sifmod add` has built for this image, in sifmod_layer: the first one in the search places.
 sifmod_find_layer() {
   sifmod_layer=
   sifmod_name=${SIFMOD_LAYER-default}
@@ -246,8 +246,8 @@ sifmod_find_layer() {
   if [ -z "$sifmod_layer" ] && [ -n "$sifmod_other" ]; then sifmod_tell_stale; fi
 }
 
-# A layer that is asked for by name, or for which SIFMOD_STALE_LAYER (else the site) says `refuse`, is not left out. Else it is
-# said, where no load of this generation has said it, and by one process of a run.
+# A layer that is requested by name, or for which SIFMOD_STALE_LAYER (else the site) is `refuse`, is an error. Else it is
+# reported, unless a load of this generation has done so, and by one process of a run.
 sifmod_tell_stale() {
   sifmod_stale=${SIFMOD_STALE_LAYER:-{{ plan.stale_layer }}}
   case $sifmod_stale in
@@ -278,7 +278,7 @@ sifmod_find_other() {
 }
 
 {% endif %}
-# sifmod_take_binds LIST: the user's part of a list, without what a loaded module has put there.
+# sifmod_take_binds LIST: the user's part of a list, without entries of loaded modules.
 sifmod_take_binds() {
   sifmod_entry=
   IFS=,
@@ -297,8 +297,8 @@ sifmod_take_binds() {
   unset IFS
 }
 
-# sifmod_bind_real PLACE: where a home or a place of scratch is that is reached through links: commands that follow them, and
-# Slurm, say that path, and the runtime mounts the other. The same in module.lua and module.tcl.
+# sifmod_bind_real PLACE: the target of a home or scratch directory that is a link: commands that follow it, and
+# Slurm, use that path, but the runtime mounts the other. The same in module.lua and module.tcl.
 sifmod_bind_real() {
   case $1 in
     /*) sifmod_rest=$1 ;;
@@ -317,13 +317,13 @@ sifmod_bind_real() {
   sifmod_bind_place "$sifmod_real"
 }
 
-# sifmod_bind_place PLACE: one of the user's, where the runtime can make a mount point for it.
+# sifmod_bind_place PLACE: a directory of the user's, if the runtime can make a mount point for it.
 sifmod_bind_place() {
   if sifmod_is_users "$1" && sifmod_makes_places; then sifmod_add_bind "$1"; fi
 }
 
-# Whether the runtime makes mount points that an image lacks: where its configuration forbids both ways, a bind of a home would
-# end each command. The configuration is looked for beside the program. The same in module.lua and module.tcl.
+# Whether the runtime makes missing mount points: if its configuration forbids both ways, a bind of a home would
+# end each command. The configuration is searched beside the program. The same in module.lua and module.tcl.
 sifmod_makes_places() {
   sifmod_program=$(command -v "$sifmod_runtime")
   if [ -L "$sifmod_program" ]; then sifmod_program=$(readlink -f "$sifmod_program"); fi
@@ -343,7 +343,7 @@ sifmod_makes_places() {
   esac
 }
 
-# sifmod_is_users PLACE: whether it is a directory of the user's that can be bound.
+# sifmod_is_users PLACE: whether it is a directory of the user that can be bound.
 sifmod_is_users() {
   case $1/ in
     *[,:\\\"]* | /usr/* | /etc/* | /bin/* | /sbin/* | /lib*/* | /boot/* | /dev/* | /proc/* | /sys/* | /run/*) return 1 ;;
@@ -353,7 +353,7 @@ sifmod_is_users() {
   esac
 }
 
-# sifmod_bind SOURCE BIND: a bind of the module's, `source[:target[:options]]`.
+# sifmod_bind SOURCE BIND: a bind of the module, `source[:target[:options]]`.
 sifmod_bind() {
   if sifmod_add_bind "$2" && [ ! -e "$1" ]; then
     sifmod_fail "the bind source $1 is missing on this machine" 'the module needs it; run this where it exists'
@@ -364,7 +364,7 @@ sifmod_bind_if_there() {
   if [ -e "$1" ]; then sifmod_add_bind "$2"; fi
 }
 
-# sifmod_add_bind BIND: fails where the target is taken.
+# sifmod_add_bind BIND: fails if the target is taken.
 sifmod_add_bind() {
   sifmod_target=${1#*:}
   sifmod_target=${sifmod_target%%:*}
@@ -375,13 +375,13 @@ sifmod_add_bind() {
   sifmod_binds=$sifmod_binds,$1
 }
 
-# What the command finds in its environment.
+# The environment of the command.
 sifmod_set_environment() {
   {% if kept_out %}
   unset {{ kept_out | join(" ") }}
   {% endif %}
   {% if plan.verb == "run" %}
-  # what OCI images run would otherwise evaluate the arguments
+  # otherwise the runscript of an OCI image would evaluate the arguments
   sifmod_as_is=yes
   {% else %}
   sifmod_as_is=
@@ -392,7 +392,7 @@ sifmod_set_environment() {
     esac
   done
   {% endif %}
-  # both spellings and a value that every runtime takes for a yes, since plain values would run where it evaluates them
+  # both spellings and a value that every runtime reads as yes, since a runtime that evaluates values would run plain ones
   if [ -n "$sifmod_as_is" ]; then export SINGULARITY_NO_EVAL=1 APPTAINER_NO_EVAL=1; fi
   {% set layered = '"${sifmod_layer:+' ~ layer_target ~ '/bin:}"' if plan.layers else "" %}
   {% if path %}
@@ -410,7 +410,7 @@ sifmod_set_environment() {
     export SINGULARITYENV_PYTHONPATH="$sifmod_value" APPTAINERENV_PYTHONPATH="$sifmod_value"
   fi
   {% endif %}
-  # a runtime that is told of a GPU warns where there is none
+  # a runtime with a GPU option warns if there is no GPU
   if [ ! -e /dev/nvidiactl ]; then unset SINGULARITY_NV APPTAINER_NV SINGULARITY_NVCCLI APPTAINER_NVCCLI; fi
   if [ ! -e /dev/kfd ]; then unset SINGULARITY_ROCM APPTAINER_ROCM; fi
   case $sifmod_image in
@@ -424,7 +424,7 @@ sifmod_set_environment() {
   {% endfor %}
 }
 
-# What a load sets on the host, where the module is not loaded: its own variables, and others where the user has none.
+# The host variables of a load, if the module is not loaded: its own, and defaults that the user has not set.
 sifmod_set_host() {
   {% for name in image_variables %}
   export {{ name }}="$sifmod_image"
@@ -438,7 +438,7 @@ sifmod_set_host() {
 }
 
 # sifmod_set SUFFIX VALUE [PLAIN]: SINGULARITY<SUFFIX> and APPTAINER<SUFFIX>, unless the user has set either.
-# The runtime evaluates values, and VALUE is quoted for that; PLAIN is for one that is told not to (sifmod_as_is).
+# The runtime evaluates values, and VALUE is quoted for that; PLAIN is for a runtime that does not (sifmod_as_is).
 sifmod_set() {
   sifmod_value=$2
   if [ -n "$sifmod_as_is" ]; then sifmod_value=${3-$2}; fi
@@ -446,7 +446,7 @@ sifmod_set() {
   export "SINGULARITY$1=$sifmod_value" "APPTAINER$1=$sifmod_value"
 }
 
-# sifmod_set_path DIRECTORIES [PLAIN]: the module's go in front of PATH, and the user's own in front of them.
+# sifmod_set_path DIRECTORIES [PLAIN]: prepends the module's to PATH, and the user's own before them.
 sifmod_set_path() {
   if [ -n "$sifmod_as_is" ]; then set -- "${2-$1}"; fi
   sifmod_path=

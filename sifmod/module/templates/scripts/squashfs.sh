@@ -15,7 +15,7 @@ refuse() {
   exit "$1"
 }
 
-# drop: nothing that was begun stays.
+# drop: removes unfinished files.
 drop() {
   if [ -n "$inside" ]; then
     if [ -d new ]; then chmod -R u+rwX new; fi
@@ -42,13 +42,13 @@ trap 'stop HUP' HUP
 trap 'stop INT' INT
 trap 'stop TERM' TERM
 
-# begin PLACE: makes `part` and goes into it; others who may write beside the place cannot write there, nor turn what is
-# written elsewhere by a link. Reports what a killed run has left, which looks like one that is still being written.
+# begin PLACE: creates `part` and enters it; users who can write beside the place cannot write there, nor redirect what is
+# written by a link. Reports files of a killed run, which look like those of a running one.
 begin() {
   for left in "$1".part-*; do
     if [ -e "$left" ]; then printf 'note: %s is not finished; remove it unless another run is writing it\n' "$left" >&2; fi
   done
-  # the name is known before the directory is there, so that a signal leaves none; mkdir takes no name that is there
+  # the name is known before the directory exists, so that a signal leaves none; mkdir refuses an existing name
   if part=$(mktemp -u "$1.part-XXXXXXXX") && mkdir -m 700 "$part" && cd -P "$part" && [ -O . ] &&
     [ "$(pwd -P)" = "$part" ]; then
     inside=yes
@@ -57,11 +57,11 @@ begin() {
   fi
 }
 
-# run PROGRAM ARGUMENT...: one that a signal to this script ends too.
+# run PROGRAM ARGUMENT...: a signal to this script ends it too.
 run() {
   running=yes
   "$@" </dev/null >/dev/null &
-  wait "$!" || refuse 4 "$1 failed with exit code $?; nothing has changed" 'what it said is above'
+  wait "$!" || refuse 4 "$1 failed with exit code $?; nothing has changed" 'its messages are above'
   running=
 }
 
@@ -74,7 +74,7 @@ is_empty() {
   [ ! -d "$1" ] || [ -z "$(ls -A "$1")" ]
 }
 
-# end PATH: of the links, which need not exist.
+# end PATH: the target of the links, which may be missing.
 end() {
   path=$1
   while [ -L "$path" ]; do

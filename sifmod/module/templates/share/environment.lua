@@ -1,7 +1,7 @@
--- What the environment is to be when modules are loaded and unloaded; the same text in every generation.
+-- Computes the environment when modules are loaded and unloaded; the same text in every generation.
 --
--- Lmod's own setenv and prepend_path forget what the user had, and cannot be undone in any order. So nothing is undone
--- here: at each load and unload every variable is computed anew, from what the user has himself and from what each
+-- Lmod's own setenv and prepend_path forget the user's values, and cannot be undone in any order. So nothing is undone
+-- here: at each load and unload every variable is computed again, from the user's own value and from the values that each
 -- loaded module wants. That is kept in the environment itself, `%` and two digits standing for any `%`, `;`, `~` (which
 -- Environment Modules lets the shell expand) or control character:
 --   _SIFMOD_LOADED             the keys of the loaded modules, in the order of their loads
@@ -9,8 +9,8 @@
 --   _SIFMOD_WANT_<key>         format;runtime;binds;directories in front of PATH inside;NAME=value;NAME=value…
 --   _SIFMOD_BASE               format;NAME=value;NAME…: what the user had (or had not) in each variable changed here
 --   _SIFMOD_BINDS              the entries of BINDPATH that are modules', for the wrappers
--- The key of a view begins with _VIEW_. It is for the modules beside it: to their wrappers, what it wants is the user's.
--- What was changed by hand since is the user's from then on.
+-- The key of a view starts with _VIEW_. It is for other modules: their wrappers treat its values as the user's.
+-- A value that was changed by hand since belongs to the user from then on.
 
 local getenv = os.getenv
 local FORMAT = "1"
@@ -131,7 +131,7 @@ local function write_want(want)
    return write_pairs({ FORMAT, want.runtime, encode(binds), encode(path) }, want.set)
 end
 
--- What is loaded: state.keys in order, state.wants of each, and state.base, what the user has in each variable.
+-- The loaded modules: state.keys in order, state.wants of each, and state.base, the user's value of each variable.
 local function read_state()
    local state = { keys = {}, wants = {}, base = read_pairs(split(getenv("_SIFMOD_BASE") or FORMAT, ";"), 2) }
    for _, key in ipairs(path_entries(getenv("_SIFMOD_LOADED") or "")) do
@@ -141,7 +141,7 @@ local function read_state()
    return state
 end
 
--- What a list variable and its twin are to be: the user's entries of both, then each module's, the latest first.
+-- The new value of a list variable and its twin: the user's entries of both, then each module's, the latest first.
 local function list_values(list, state, values, added)
    local wanted, apptainer = {}, false
    for i = #state.keys, 1, -1 do
@@ -171,7 +171,7 @@ local function list_is_wanted(list, state)
    return false
 end
 
--- Every variable as it is to be, name → text or false; and which entries of each list are not its user's.
+-- The new value of every variable, name → text or false; and the entries of each list that are not the user's.
 local function compute(state)
    local values, added = {}, {}
    for name, text in pairs(state.base) do values[name] = text end
@@ -195,8 +195,8 @@ local function compute(state)
    return values, added
 end
 
--- What was changed by hand since the last load or unload is the user's: a scalar is then no module's any more, and of
--- a list everything is his that was not added here.
+-- Values changed by hand since the last load or unload are the user's: a scalar then belongs to no module, and of
+-- a list all entries that were not added here.
 local function respect_changes(state)
    if not next(state.base) then return end
    local values, added = compute(state)
@@ -233,7 +233,7 @@ local function set(name, value)
    mcp = saved
 end
 
--- Forget the variables that nobody wants any more, and make the environment what it is to be.
+-- Forget the variables that no module needs any more, and set the new environment.
 local function apply(state, values)
    local wanted = {}
    for _, want in pairs(state.wants) do
@@ -247,7 +247,7 @@ local function apply(state, values)
          state.base[name] = getenv(name) or false
          -- Lmod before 8.7.37 and Environment Modules let the shell run what follows a line break in a value
          if (getenv(name) or ""):find("\n") then
-            LmodError(name .. " holds a line break, which no module can give back; unset it; nothing was changed")
+            LmodError(name .. " contains a line break, which no module can restore; unset it; nothing was changed")
          end
       end
    end
@@ -267,7 +267,7 @@ end
 
 local environment = {}
 
--- Add to what a module sets those of its defaults that nobody has a value for: the user, another module, itself.
+-- Add to a module's variables its defaults for those that neither the user, another module nor itself sets.
 local function set_defaults(state, want)
    for name, text in pairs(want.default or {}) do
       local value = state.base[name]

@@ -1,4 +1,4 @@
-# What the environment is to be when modules are loaded and unloaded; the same text in every generation.
+# Computes the environment when modules are loaded and unloaded; the same text in every generation.
 #
 # The rules and the variables are those of environment.lua, which explains them. A value is a list: empty where there is
 # no such variable, else the text alone.
@@ -37,7 +37,7 @@ proc sifmod_set {name value} {
     }
 }
 
-# The value of a dict at some keys, or what stands for none.
+# The value of a dict at some keys, or the default.
 proc sifmod_or {values none args} {
     if {[dict exists $values {*}$args]} {return [dict get $values {*}$args]}
     return $none
@@ -61,7 +61,7 @@ proc sifmod_entries {separator text} {
     return $entries
 }
 
-# What two entries of a list may not both have: the target of a bind, the directory itself.
+# The key that two entries of a list must not share: the target of a bind, the directory itself.
 proc sifmod_key {separator entry} {
     if {$separator eq ","} {
         lassign [split [string map {\\: \\;} $entry] :] source target
@@ -146,7 +146,7 @@ proc sifmod_list_is_wanted {field state} {
     return 0
 }
 
-# The variable and its twin as they are to be, each with the entries that are not its user's; and the modules' entries.
+# The new value of the variable and its twin, each with the entries that are not the user's; and the modules' entries.
 proc sifmod_list_values {list state} {
     lassign $list separator field
     set wanted {}
@@ -173,7 +173,7 @@ proc sifmod_list_values {list state} {
     return [list $values [sifmod_without $all $users]]
 }
 
-# Every variable as it is to be, and which entries of each list are not its user's.
+# The new value of every variable, and the entries of each list that are not the user's.
 proc sifmod_compute {state} {
     set values [dict get $state base]
     set added {}
@@ -252,7 +252,7 @@ proc sifmod_apply {state values} {
             dict set state base $name [dict get $current $name]
             # Environment Modules and Lmod before 8.7.37 let the shell run what follows a line break in a value
             if {[string match *\n* [dict get $current $name]]} {
-                sifmod_fail "$name holds a line break, which no module can give back; unset it; nothing was changed"
+                sifmod_fail "$name contains a line break, which no module can restore; unset it; nothing was changed"
             }
         }
     }
@@ -274,7 +274,7 @@ proc sifmod_remove {state key} {
     return $state
 }
 
-# A want with those of its defaults set that nobody has a value for: the user, another module, itself.
+# A want with its defaults for variables that neither the user, another module nor itself sets.
 proc sifmod_with_defaults {state want} {
     dict for {name text} [sifmod_or $want {} default] {
         set values [sifmod_or $state [sifmod_get $name] base $name]

@@ -1,6 +1,6 @@
--- What a module does when it is loaded, unloaded and shown; the same text in every generation.
+-- Loads, unloads and shows a module; the same text in every generation.
 --
--- It looks for the image and the sources of binds at the load only, and runs no program ever.
+-- It searches for the image and the sources of binds only at the load, and never runs a program.
 
 local lfs = require("lfs")
 local QUIET = { MC_Refresh = true, MC_ComputeHash = true } -- Lmod evaluates a load, and ignores what it does
@@ -15,7 +15,7 @@ local function exists(bind)
    return lfs.attributes(bind:match("^[^:]*"), "mode") ~= nil
 end
 
--- The bind of the user's own software: of the places where it may be the first that is there.
+-- The bind of the user's own software: the first of its possible places that exists.
 local function user_software(module)
    for _, bind in ipairs(module.user_software or {}) do
       if exists(bind) then return bind end
@@ -79,7 +79,7 @@ local function makes_places(module)
    return true
 end
 
--- Where the home and places of scratch are that are reached through links, and those places; the same as in launch.sh.
+-- The targets of links to the home and scratch directories, and these directories; the same as in launch.sh.
 local function places_of_user(module)
    local found, home = {}, os.getenv("HOME") or ""
    local closed = on("NO_HOME") or on("CONTAIN") or on("CONTAINALL")
@@ -98,7 +98,7 @@ local function places_of_user(module)
    return found[1] and makes_places(module) and found or {}
 end
 
--- The binds whose sources are there, and the sources of required ones that are not.
+-- The binds with existing sources, and the missing sources of required binds.
 local function existing(module)
    local there, missing = {}, {}
    for _, bind in ipairs(module.binds) do
@@ -114,7 +114,7 @@ local function join(...)
    return table.concat({ ... }, "/")
 end
 
--- The places where layers may be, the first one first; the same as in launch.sh.
+-- The places to search for layers, in order; the same as in launch.sh.
 local function layer_directories(module)
    local found = {}
    for directory in (os.getenv("SIFMOD_LAYERS") or ""):gmatch("[^:]+") do found[#found + 1] = directory end
@@ -128,7 +128,7 @@ local function layer_directories(module)
    return found
 end
 
--- The layer that `sifmod add` has made for this image, and else whether there is one for another image.
+-- The layer that `sifmod add` has built for this image, else whether there is one for another image.
 local function find_layer(module)
    local name = os.getenv("SIFMOD_LAYER") or "default"
    local file = module.layers and name ~= "" and io.open(module.root .. "/share/image")
@@ -150,7 +150,7 @@ local function find_layer(module)
    return nil, other
 end
 
--- The same module with its layer in it, where there is one.
+-- The same module with its layer, if there is one.
 local function with_layer(module)
    local live, other = find_layer(module)
    local stale = os.getenv("SIFMOD_STALE_LAYER") or ""
@@ -188,13 +188,13 @@ local function on_terminal()
    return device:find("^/dev/pts/") or device:find("^/dev/tty") or device == "/dev/console"
 end
 
--- Without what steers a terminal: control characters, those of ISO 6429 (C1) and of writing directions among them.
+-- Without characters that control a terminal: control characters, those of ISO 6429 (C1) and of writing directions.
 local function plain(text)
    text = text:gsub("%c", " "):gsub("\194[\128-\159]", " "):gsub("\216\156", " ")
    return (text:gsub("\226\128[\142\143\170-\174]", " "):gsub("\226\129[\166-\169]", " "))
 end
 
--- What `sifmod deprecate` and `retire` have decided is read at each load: a line each, the last one whose time has come.
+-- The notices of `sifmod deprecate` and `retire` are read at each load: one per line, the last one whose time has come.
 local function heed_notice(module)
    local prefix, name, version = module.root:match("^(.*)/software/([^/]+)/%.generations/([^/]+)/[^/]+$")
    local file = prefix and io.open(join(prefix, "life", name, version))
@@ -213,7 +213,7 @@ local function prefixes(module)
    return module.runtime == "apptainer" and { "SINGULARITY", "APPTAINER" } or { "SINGULARITY" }
 end
 
--- What a wrapper in a container knows it by, as launch.sh has it; the runtime evaluates some signs, which no path then has.
+-- The key by which wrappers recognise a container, as in launch.sh; the runtime evaluates some characters, so no path has them.
 local function container(module, image)
    local file, key = io.open(module.root .. "/share/image"), nil
    if file then
@@ -241,7 +241,7 @@ end
 
 local function load(module)
    if module.root:find("[,:]") then
-      LmodError(("%s holds a comma or a colon, which bind paths cannot express; nothing was changed; move the tree"):format(
+      LmodError(("%s contains a comma or a colon, which bind paths cannot express; nothing was changed; move the tree"):format(
          module.root))
    end
    heed_notice(module)
@@ -279,7 +279,7 @@ local function unload(module)
    if module.image[1] then prepend_path("PATH", generation .. "/bin") end
 end
 
--- What a load would do, in Lmod's own words.
+-- The effects of a load, in Lmod's own functions.
 local function show(module)
    module = with_layer(module)
    local values, names = variables(module, first_file(module.image) or module.image[1]), {}

@@ -1,6 +1,6 @@
-# What a module does when it is loaded, unloaded and shown; the same text in every generation.
+# Loads, unloads and shows a module; the same text in every generation.
 #
-# It looks for the image and the sources of binds at the load only, and runs no program ever.
+# It searches for the image and the sources of binds only at the load, and never runs a program.
 
 # Environment Modules reports an error of this code in one line, and any other with a stack trace.
 proc sifmod_fail {message} {
@@ -12,7 +12,7 @@ proc sifmod_prefixes {module} {
     return SINGULARITY
 }
 
-# What a wrapper in a container knows it by, as launch.sh has it; the runtime evaluates some signs, which no path then has.
+# The key by which wrappers recognise a container, as in launch.sh; the runtime evaluates some characters, so no path has them.
 proc sifmod_container {module image} {
     set key {}
     if {![catch {open [dict get $module root]/share/image} file]} {
@@ -43,7 +43,7 @@ proc sifmod_first_file {paths} {
     }
 }
 
-# The bind of the user's own software, in a list: of the places where it may be the first that is there.
+# The bind of the user's own software, in a list: the first of its possible places that exists.
 proc sifmod_user_software {module} {
     foreach bind [sifmod_or $module {} user_software] {
         if {[file exists [lindex [split $bind :] 0]]} {return [list $bind]}
@@ -82,7 +82,7 @@ proc sifmod_makes_places {module} {
     return 1
 }
 
-# Where the home and places of scratch are that are reached through links, and those places; the same as in launch.sh.
+# The targets of links to the home and scratch directories, and these directories; the same as in launch.sh.
 proc sifmod_places_of_user {module} {
     set found {}
     set places {}
@@ -101,7 +101,7 @@ proc sifmod_places_of_user {module} {
     return $found
 }
 
-# The places where layers may be, the first one first; the same as in launch.sh.
+# The places to search for layers, in order; the same as in launch.sh.
 proc sifmod_layer_directories {module} {
     array set have [array get ::env]
     set found {}
@@ -121,7 +121,7 @@ proc sifmod_layer_directories {module} {
     return [lappend found $prefix/layers]
 }
 
-# The layer that `sifmod add` has made for this image, else nothing; says where there is one for another image.
+# The layer that `sifmod add` has built for this image, else nothing; reports one for another image.
 proc sifmod_find_layer {module} {
     set name default
     if {[info exists ::env(SIFMOD_LAYER)]} {set name $::env(SIFMOD_LAYER)}
@@ -155,7 +155,7 @@ proc sifmod_find_layer {module} {
     return {} ;# and not what Environment Modules' puts gives
 }
 
-# The same module with its layer in it, where there is one.
+# The same module with its layer, if there is one.
 proc sifmod_with_layer {module} {
     set live [sifmod_find_layer $module]
     if {$live eq {}} {return $module}
@@ -173,10 +173,10 @@ proc sifmod_with_layer {module} {
     return $module
 }
 
-# What is wanted of a module as it is on this machine now; fails when something is missing.
+# The want of a module on this machine now; fails if something is missing.
 proc sifmod_want {module} {
     if {[regexp {[,:]} [dict get $module root]]} {
-        sifmod_fail "[dict get $module root] holds a comma or a colon, which bind paths cannot express;\
+        sifmod_fail "[dict get $module root] contains a comma or a colon, which bind paths cannot express;\
             nothing was changed; move the tree"
     }
     set image [sifmod_first_file [dict get $module image]]
@@ -195,7 +195,7 @@ proc sifmod_want {module} {
     if {[llength $missing]} {
         sifmod_fail "[module-info name] needs [join $missing {, }], which this machine does not have; nothing was changed"
     }
-    # where there is one: see sifmod/tree/mark.py
+    # if there is one: see sifmod/tree/mark.py
     catch {file mtime [dict get $module root]/share/mark [clock seconds]}
     set variables {}
     dict for {name text} [sifmod_variables $module $image] {dict set variables $name [list $text]}
@@ -207,7 +207,7 @@ proc sifmod_say {text} {
     if {![catch {file readlink /proc/self/fd/2} device] && [regexp {^/dev/(pts/|tty|console)} $device]} {puts stderr $text}
 }
 
-# What `sifmod deprecate` and `retire` have decided is read at each load: a line each, the last one whose time has come.
+# The notices of `sifmod deprecate` and `retire` are read at each load: one per line, the last one whose time has come.
 proc sifmod_heed_notice {module} {
     set place {^(.*)/software/([^/]+)/\.generations/([^/]+)/[^/]+$}
     if {![regexp $place [dict get $module root] - prefix name version]} {return}
@@ -217,7 +217,7 @@ proc sifmod_heed_notice {module} {
     while {[gets $file line] >= 0} {
         if {[regexp {^(\d+) (\w+) (.*)$} $line - from what said] && $from <= [clock seconds]} {
             set done $what
-            # C1 and the signs of writing directions steer a terminal too
+            # C1 and characters of writing directions also control a terminal
             regsub -all {[[:cntrl:]\u0080-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]} $said { } text
         }
     }
