@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sifmod.actions.finding import Finding
 from sifmod.actions.gc import Garbage, GcRequest
 from sifmod.actions.gc import collect_garbage as collected
 from sifmod.actions.install.install_easyconfigs import Installer, InstallOutcome, InstallPreview, Target
@@ -26,7 +27,6 @@ from sifmod.actions.stack.apply import apply_stack as applied
 from sifmod.actions.stack.stack_options import StackOptions
 from sifmod.actions.start import installed, live, resolve, site_in_force, tree
 from sifmod.actions.uninstall import Uninstalled, uninstall_module
-from sifmod.actions.verify import Finding
 from sifmod.actions.verify import verify as findings
 from sifmod.config.option import in_full
 from sifmod.config.site import Site

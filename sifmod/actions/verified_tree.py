@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from sifmod.actions.finding import Finding
 from sifmod.actions.layer.places import found_layers
 from sifmod.actions.start import installed, live, resolve
-from sifmod.actions.verify import Finding, Verified, verify
+from sifmod.actions.verify import Verified, verify
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.tree.layer import Layer

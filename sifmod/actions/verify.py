@@ -4,8 +4,9 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated
 
+from sifmod.actions.finding import Finding, of_file, of_link, verify_layer
 from sifmod.actions.inventory import image_of, kept_inventory
 from sifmod.actions.start import installed, live, resolve
 from sifmod.config.name import ModuleName
@@ -14,28 +15,11 @@ from sifmod.errors import Error, FetchError, OptionError, PermissionsError, Sifm
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.printable import line
 from sifmod.image.signature.signatures import check, signatures
-from sifmod.result import Beside, Described, Internal, ModuleText, PathText
-from sifmod.tree.durable import names
-from sifmod.tree.layer import IMAGE, TREE, Layer
+from sifmod.result import Beside, Described, Internal, ModuleText
+from sifmod.tree.layer import Layer
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import FileRecord, ImageRecord, Installation
+from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.state import additions
-
-Kind = Literal["missing", "changed", "unreadable", "added", "released"]
-
-
-class Finding(NamedTuple):
-    """One difference from the receipt."""
-
-    kind: Annotated[Kind, Described("added and released are the user's doing, and no fault")]
-    path: PathText
-    expected: str
-    found: str
-
-    @property
-    def fault(self) -> bool:
-        """Whether the module may not work as installed."""
-        return self.kind not in ("added", "released")
 
 
 @dataclass(frozen=True)
@@ -58,12 +42,12 @@ def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] =
     root = Path(installation.root)
     findings: list[Finding] = []
     for record in installation.files:
-        findings += _file(root / record.path, record)
+        findings += of_file(root / record.path, record)
     for stub in installation.stubs:
-        findings += _file(layout.modules / stub.path, stub)
+        findings += of_file(layout.modules / stub.path, stub)
     for link in installation.links:
         if installation.image is None or link.path != installation.image.filename:
-            findings += _link(root / link.path, link.target)
+            findings += of_link(root / link.path, link.target)
     if installation.image:
         findings += _image(installation.root, installation.image) or _inventory(layout, installation.image.sha256)
         for layer in layers:
@@ -74,55 +58,6 @@ def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] =
     except OSError as error:
         findings.append(Finding("unreadable", str(error.filename), "a directory", os.strerror(error.errno or 0)))
     return tuple(findings)
-
-
-def verify_layer(layer: Layer) -> tuple[Finding, ...]:
-    """The same for a layer; an unpacked layer, which its user may edit, only has to exist."""
-    if not layer.image:
-        return (Finding("unreadable", f"{layer.root}/layer.json", "a receipt", "none that can be read"),)
-    root, found = Path(layer.root), _commands(layer)
-    if layer.packed:
-        return (*_file(root / IMAGE, FileRecord(IMAGE, layer.digest, 0o644)), *found)
-    if (root / TREE).exists():
-        return found
-    return (Finding("missing", str(root / TREE), "the packages", "nothing"), *found)
-
-
-def _commands(layer: Layer) -> tuple[Finding, ...]:
-    """Its lock, and its commands on the host."""
-    root = Path(layer.root)
-    there = {f"bin/{name}" for name in names(root / "bin")}
-    made = dict(layer.made)
-    records = (FileRecord(path, digest, 0o755 if path in there else 0o644) for path, digest in sorted(made.items()))
-    found = [finding for record in records for finding in _file(root / record.path, record)]
-    more = [Finding("changed", str(root / path), "nothing", "a file") for path in sorted(there - made.keys())]
-    return (*found, *more)
-
-
-def _file(path: Path, record: FileRecord) -> list[Finding]:
-    expected = f"sha256:{record.sha256}"
-    if not os.path.lexists(path):
-        return [Finding("missing", str(path), expected, "nothing")]
-    if path.is_symlink() or not path.is_file():
-        return [Finding("changed", str(path), expected, "not a regular file")]
-    try:
-        found = f"sha256:{sha256_file(path)}"
-    except OSError as error:
-        return [Finding("unreadable", str(path), expected, os.strerror(error.errno or 0))]
-    if found != expected:
-        return [Finding("changed", str(path), expected, found)]
-    if record.mode & 0o111 and not path.stat().st_mode & 0o100:
-        return [Finding("changed", str(path), f"mode {record.mode:o}", f"mode {path.stat().st_mode & 0o777:o}")]
-    return []
-
-
-def _link(path: Path, target: str) -> list[Finding]:
-    if not os.path.lexists(path):
-        return [Finding("missing", str(path), f"a link to {target}", "nothing")]
-    found = os.readlink(path) if path.is_symlink() else None  # noqa: PTH115 (compared as text)
-    if found == target:
-        return []
-    return [Finding("changed", str(path), f"a link to {target}", "no link" if found is None else f"a link to {found}")]
 
 
 def _inventory(layout: Layout, sha256: str) -> list[Finding]:

@@ -26,13 +26,7 @@ def reapply(given: "InstallCommand") -> int:
     from sifmod.actions.install.reapply_all import ReapplyRun, reapply_all
     from sifmod.config.option import in_full
 
-    others = (  # which fetch or choose
-        *(("--variant", given.variants), ("--source", given.source), ("--rebuild", given.rebuild)),
-        *(("--force", given.force), ("--fetch", given.fetch), ("--keep-blobs", given.keep_blobs)),
-        *(("--compression", given.compression), ("--processors", given.processors)),
-    )
-    if refused := [name for name, value in others if value]:
-        raise click.UsageError(f"{', '.join(refused)}: cannot be used with --module-only without easyconfigs")
+    _refuse_others(given)
     asked = Reapplying(layout_for(given.prefix), in_full(given.settings), sanity=not given.skip_sanity_check)
     speak, as_json = quiet if given.quiet else say, given.as_json
     asks = sys.stdin.isatty() and not (given.yes or as_json or given.only_shows)
@@ -80,6 +74,17 @@ def reapply(given: "InstallCommand") -> int:
     for message, hint in _told(found):
         show_error(message, hint)
     return max((int(refusal), failed, *(one.error.exit_code for one in found if one.error)))
+
+
+def _refuse_others(given: "InstallCommand") -> None:
+    """Raise UsageError for options that fetch or choose."""
+    others = (
+        *(("--variant", given.variants), ("--source", given.source), ("--rebuild", given.rebuild)),
+        *(("--force", given.force), ("--fetch", given.fetch), ("--keep-blobs", given.keep_blobs)),
+        *(("--compression", given.compression), ("--processors", given.processors)),
+    )
+    if refused := [name for name, value in others if value]:
+        raise click.UsageError(f"{', '.join(refused)}: cannot be used with --module-only without easyconfigs")
 
 
 def _summarise(found: "Found", speak: Callable[[str], None]) -> None:

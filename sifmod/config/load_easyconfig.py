@@ -1,8 +1,7 @@
 """Load an easyconfig: merge its presets, the easyconfigs it extends, its variant and the command line."""
 
 import os
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,28 +10,15 @@ from sifmod.config.build import Build, names_easyconfig, place_in_image, spelled
 from sifmod.config.easyconfig import Easyconfig, Image
 from sifmod.config.expand import settle_path, settle_sources, variables_read
 from sifmod.config.find import find_easyconfig, places_before
-from sifmod.config.inheritance import Inherited, checked_view, is_view, read_inherited, view_defaults
+from sifmod.config.inheritance import Inherited, checked_view, is_view, view_defaults
 from sifmod.config.input import Input, read_input
 from sifmod.config.load_site import LoadedSite
-from sifmod.config.offered import Offered
-from sifmod.config.option_layers import easyconfig_layer
 from sifmod.config.origin import Origin, of_tree
 from sifmod.config.quirk import Quirk, applicable, variables_with
-from sifmod.config.site import Site
+from sifmod.config.variants import DEFAULT, Overrides, choose_variant, inherited_layers, parts_of_name
 from sifmod.config.yaml.node import Mark, Node, join_key, merge, problem_at, tree
-from sifmod.config.yaml.validate import build, did_you_mean
+from sifmod.config.yaml.validate import build
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, PatternError, Problem, VariantError
-
-_MARK = Mark("default", 0, 0)
-# Empty, so that the host's value does not reach the container; `PYTHONPATH: null` passes it on.
-_ENV = {"PYTHONNOUSERSITE": "1", "PIP_USER": "0", "PYTHONPATH": "", "LD_PRELOAD": ""}
-_WRAPPERS = ("start-shell",)  # if nothing is known about the image
-_RUNSCRIPTS = (
-    *("conda-python-simple", "conda-python-distributed", "get-master", "start-shell", "list-packages"),
-    *("torchrun-distributed", "gpu-check"),
-)
-Overrides = Mapping[str, str | tuple[str, ...]]
-"""Values from the command line, by key path: `{"image.sources": ("/data/x.sif",)}`; a tuple is a list."""
 
 _WHICH_PYTHON = frozenset(("activate", "conda", "venv"))
 
@@ -63,7 +49,7 @@ def load_easyconfig(
     what `overrides` say.
     """
     site = loaded_site.site
-    layers = _layers(path, site, overrides)
+    layers = inherited_layers(path, site, overrides)
     return _load(path, layers, choose_variant(path, layers, site, variant), _Surroundings(loaded_site, environ))
 
 
@@ -84,7 +70,7 @@ def all_variants(path: Path, loaded_site: LoadedSite, environ: Mapping[str, str]
 
     Raises ConfigError with every problem of every variant, including two variants with the same module.
     """
-    layers = _layers(path, loaded_site.site, {})
+    layers = inherited_layers(path, loaded_site.site, {})
     loaded: list[LoadedEasyconfig] = []
     problems: list[Problem] = []
     for name in layers.variants or (None,):
@@ -102,12 +88,6 @@ def all_variants(path: Path, loaded_site: LoadedSite, environ: Mapping[str, str]
     if problems:
         raise ConfigError(tuple(sorted(set(problems))))
     return tuple(loaded)
-
-
-def _layers(path: Path, site: Site, overrides: Overrides) -> Inherited:
-    last = (easyconfig_layer(overrides),)
-    layers = read_inherited(path, site.robot_paths)
-    return replace(layers, first=(defaults(site),), last=last)
 
 
 @dataclass(frozen=True)
@@ -239,7 +219,7 @@ def _with_files(recipe: Build, node: Node) -> Build:
 
 def _python_of_base(own: Node, base: Node) -> tuple[str, ...]:
     """The keys that locate an image's Python, if only the base's easyconfig sets them."""
-    said = {key for key in (*_WHICH_PYTHON, "path") if own.at(key).mark != _MARK and key in own.entries}
+    said = {key for key in (*_WHICH_PYTHON, "path") if own.at(key).mark != DEFAULT and key in own.entries}
     keys = () if _WHICH_PYTHON & said else sorted(_WHICH_PYTHON)
     return tuple(key for key in (*keys, "path") if key in base.entries and key not in said)
 
@@ -255,7 +235,7 @@ def _base(
         found = find_easyconfig(base, site.robot_paths)
         if Path(os.path.realpath(found)) in around.above:
             raise ConfigError((problem_at(mark, "image.build.from", "an easyconfig cannot be its own base"),))
-        layers = _layers(found, site, {})
+        layers = inherited_layers(found, site, {})
         loaded = _load(found, layers, choose_variant(found, layers, site, None), around)
     except (EasyconfigNotFoundError, VariantError) as error:
         raise ConfigError((problem_at(mark, "image.build.from", error.message),)) from error
@@ -265,85 +245,7 @@ def _base(
     return loaded, (*places, *loaded.inputs)
 
 
-def defaults(site: Site) -> Node:
-    """The lowest layer. An easyconfig without accelerator or architecture gets the site's."""
-    values = {"path": ("/runscripts",), "env": _ENV, "wrappers": _WRAPPERS, "runscripts": _RUNSCRIPTS}
-    of_site = {"accelerator": site.accelerator, "image": {"arch": site.arch}}
-    entries = {**tree(values, _MARK).entries, **tree(of_site, Mark(f"site {site.name}", 0, 0)).entries}
-    return Node(entries, _MARK, _MARK)
-
-
 def filename(easyconfig: Node) -> Node:
     """The default name of the SIF: `<name>-<version><versionsuffix>.sif`."""
-    name, version, suffix = _module_of(easyconfig)
-    return tree(f"{name}-{version}{suffix}.sif" if name and version else "image.sif", _MARK)
-
-
-def _module_of(easyconfig: Node) -> tuple[str, ...]:
-    return tuple(easyconfig.at(key).text for key in ("name", "version", "versionsuffix"))
-
-
-def choose_variant(path: Path, layers: Inherited, site: Site, wanted: str | None) -> str | None:
-    """The variant named `wanted`, else the first that fits the site; None for an easyconfig without variants.
-
-    A variant fits if its accelerator and its image's architecture are the site's. Raises VariantError, which lists the
-    variants, each with its command.
-    """
-    if wanted is not None and not layers.variants:
-        raise VariantError(f"{path.name} has no variants, so there is no variant {wanted!r}", "remove --variant")
-    if wanted is not None:
-        if wanted in layers.variants:
-            return wanted
-        near = did_you_mean(wanted, layers.variants)
-        known = _list(path, layers, site)
-        raise VariantError(f"{path.name} has no variant {wanted!r}{near}\nits variants are\n{known}")
-    if not layers.variants:
-        return None
-    for name in layers.variants:
-        if _target(layers, name) == (site.accelerator, site.arch):
-            return name
-    raise VariantError(
-        f"{path.name} has no variant for this machine: site {site.name} has accelerator {site.accelerator} and "
-        f"architecture {site.arch}\nits variants are\n{_list(path, layers, site)}",
-        "`sifmod config show` lists the origin of the site's values; --site selects another site",
-    )
-
-
-def variants_for(path: Path, site: Site) -> tuple[str | None, ...]:
-    """The variants of an easyconfig whose image has the site's architecture; only None if it has no variants.
-
-    Raises ConfigError, VariantError if no variant is for this architecture.
-    """
-    layers = _layers(path, site, {})
-    fit = tuple(name for name in layers.variants if _target(layers, name)[1] == site.arch)
-    if layers.variants and not fit:
-        known = _list(path, layers, site)
-        raise VariantError(f"{path.name} has no variant for architecture {site.arch}\nits variants are\n{known}")
-    return fit or (None,)
-
-
-def outlines(path: Path, site: Site) -> Iterator[Offered]:
-    """The variants of an easyconfig in order, with name and machine only; the rest is not validated.
-
-    Without variants the easyconfig itself. Raises ConfigError.
-    """
-    layers = _layers(path, site, {})
-    for variant in layers.variants or (None,):
-        name, version, suffix = _module_of(merge(layers.of(variant), _MARK))
-        accelerator, arch = _target(layers, variant)
-        yield Offered(variant, name, version, suffix, accelerator, "", (), {}, (), "", arch)
-
-
-def _target(layers: Inherited, variant: str | None) -> tuple[str, str]:
-    merged = merge(layers.of(variant), Mark("", 0, 0))
-    return merged.at("accelerator").text, merged.at("image", "arch").text
-
-
-def _list(path: Path, layers: Inherited, site: Site) -> str:
-    on_path = any(path.is_relative_to(directory) for directory in site.robot_paths)
-    name = shlex.quote(path.name if on_path else str(path))
-    lines = []
-    for variant in layers.variants:
-        accelerator, arch = _target(layers, variant)
-        lines.append(f"  {variant} (accelerator {accelerator}, {arch}): sifmod install {name} --variant {variant}")
-    return "\n".join(lines)
+    name, version, suffix = parts_of_name(easyconfig)
+    return tree(f"{name}-{version}{suffix}.sif" if name and version else "image.sif", DEFAULT)

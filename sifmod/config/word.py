@@ -133,7 +133,7 @@ def _begins(name: str, known: Mapping[str, Path]) -> list[Path]:
 
 def _offered(paths: list[Path], module: str, site: Site) -> list[tuple[bool, str]]:
     """Whether each is for this machine, and the argument for it; newest first, matching ones before others."""
-    from sifmod.config.load_easyconfig import outlines
+    from sifmod.config.variants import outlines
 
     index = read_index(site.robot_paths, os.environ) if paths else {}
     rows = []

@@ -6,8 +6,9 @@ from typing import Any, get_args
 
 import pytest
 
+from sifmod.actions.finding import Finding, Kind
 from sifmod.actions.start import installed
-from sifmod.actions.verify import Finding, Kind, verify
+from sifmod.actions.verify import verify
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError

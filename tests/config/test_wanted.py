@@ -94,7 +94,7 @@ def test_what_ships_is_told_without_reading_it(site: Site, monkeypatch: pytest.M
     def read(path: Path, _site: Site) -> None:
         raise AssertionError(f"{path} is in the index")
 
-    monkeypatch.setattr("sifmod.config.load_easyconfig.outlines", read)
+    monkeypatch.setattr("sifmod.config.variants.outlines", read)
     assert missing("PyTorch==2.13", site)[1].startswith("did you mean one of these?\n  PyTorch-2.13.0\n")
 
 

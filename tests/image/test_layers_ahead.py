@@ -21,9 +21,10 @@ from sifmod.image.convert import budget as watching
 from sifmod.image.convert.budget import Watch
 from sifmod.image.convert.layers.ahead import ReadAhead
 from sifmod.image.convert.layers.decompress import CHUNK, chunks, threads_for
+from sifmod.image.convert.layers.merging_directory import MergingDirectory
 from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings
 from sifmod.image.convert.layers.tar import TarReader
-from sifmod.image.convert.layers.top_down import Entangled, MergingDirectory
+from sifmod.image.convert.layers.top_down import Entangled
 from support.layers import Memory, Stored
 from support.lazily import Lazily
 

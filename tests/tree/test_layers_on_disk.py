@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.finding import verify_layer
 from sifmod.actions.layer.add import LayerChange, like
 from sifmod.actions.layer.places import found_layers, hidden, is_stale, withdrawn
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.verify import verify_layer
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes

@@ -17,9 +17,10 @@ from sifmod.config.bind import lint_binds
 from sifmod.config.find import is_path, name_of, own_path, places_before
 from sifmod.config.input import Input, read_input
 from sifmod.config.kinds import syntax_of
-from sifmod.config.load_easyconfig import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
+from sifmod.config.load_easyconfig import LoadedEasyconfig, load_easyconfig, with_digests
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.mpi_profile import wanted_mpi
+from sifmod.config.variants import Overrides, variants_for
 from sifmod.config.word import wanted_easyconfig
 from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError

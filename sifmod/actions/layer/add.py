@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from sifmod.actions.finding import verify_layer
 from sifmod.actions.layer.imports import tried_imports
 from sifmod.actions.layer.inside import Inside, python_wrapper
 from sifmod.actions.layer.make import make
 from sifmod.actions.layer.projects import Projects
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.verify import verify_layer
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.site import Site
 from sifmod.errors import ModuleError, OptionError

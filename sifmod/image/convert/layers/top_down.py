@@ -7,10 +7,9 @@ real directory, test_both_ways_give_the_same in test_layers_quick.py with each o
 """
 
 from collections.abc import Iterator
-from dataclasses import InitVar, dataclass, field
 
 from sifmod.image.convert.budget import Watch
-from sifmod.image.convert.inode import OWNER, Content, Directory, Entries, File, Node, Plain, Symlink, unpacked
+from sifmod.image.convert.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, unpacked
 from sifmod.image.convert.layers.member import (
     DIRECTORY,
     HARD_LINK,
@@ -28,90 +27,11 @@ from sifmod.image.convert.layers.member import (
     special_node,
     whited_out,
 )
+from sifmod.image.convert.layers.merging_directory import MergingDirectory
 from sifmod.image.convert.layers.stream import Malformed
 from sifmod.image.convert.layers.tar import TarReader
 from sifmod.image.convert.squashfs.superblock import BLOCK
 from sifmod.image.convert.squashfs.writer import DataWriter
-
-_NONE: set[bytes] = set()  # shared: most directories have none
-
-
-@dataclass(slots=True, eq=False)
-class MergingDirectory:
-    """A directory, the entries of the current layer, and names hidden from lower layers.
-
-    Layers are counted from 1, the topmost. A directory that is not `real` is only known from whiteouts in it: it is not
-    in the image until a layer has it.
-    """
-
-    implicit: InitVar[Attributes]
-    layer: int  # the uppermost layer that uses it
-    node: Directory = field(init=False)
-    fresh: Entries = field(default_factory=dict)  # entries of this layer, merged into the node at its end
-    directories: "dict[bytes, MergingDirectory]" = field(default_factory=dict)
-    # names that lower layers cannot have, and directories that are not real
-    hidden: set[bytes] = field(default_factory=lambda: _NONE)
-    whiteouts: set[bytes] = field(default_factory=lambda: _NONE)  # of this layer
-    opaque: bool = False  # closed at the end of this layer
-    closed: bool = False  # lower layers have nothing in it
-    sealed: bool = False  # lower layers have neither entries in it nor its attributes
-    real: bool = False
-    explicit: int = 0  # the layer of its attributes, 0: none yet
-    touched: int = field(init=False)  # the lowest layer so far that uses it
-    through: bool = True  # that layer had entries in it before its own entry
-    blocked: int = 0  # the lowest layer so far with a file at this path
-
-    def __post_init__(self, implicit: Attributes) -> None:
-        self.node = Directory(*implicit)
-        self.touched = self.layer
-
-    def child(self, name: bytes, implicit: Attributes, layer: int, *, real: bool) -> "MergingDirectory":
-        """A new directory in it, by this layer."""
-        child = self.directories[name] = MergingDirectory(implicit, layer)
-        if real:
-            self.promote(name, child)
-        else:
-            self.hide(name)
-        return child
-
-    def promote(self, name: bytes, child: "MergingDirectory") -> None:
-        """Make a directory in it part of the image."""
-        child.real = True
-        self.hidden.discard(name)
-        self.fresh[name] = child.node
-
-    def hide(self, name: bytes) -> None:
-        """Hide this name from lower layers; most directories hide nothing, and have no set."""
-        self.hidden = self.hidden or set()
-        self.hidden.add(name)
-
-    def white_out(self, name: bytes) -> None:
-        """Hide a name from lower layers at the end of this one."""
-        self.whiteouts = self.whiteouts or set()
-        self.whiteouts.add(name)
-
-    def end_layer(self) -> None:
-        """Merge this layer's entries with those above, and apply its whiteouts to layers below."""
-        if self.fresh:
-            if self.node.entries:
-                self.node.entries.update(self.fresh)
-            else:
-                self.node.entries = self.fresh
-            self.fresh = {}
-        for name in self.whiteouts:
-            child = self.directories.get(name)
-            if child is not None and child.real:
-                child.seal()
-            elif name not in self.node.entries:
-                self.directories.pop(name, None)
-                self.hide(name)
-        self.whiteouts = _NONE
-        self.closed = self.closed or self.opaque
-
-    def seal(self) -> None:
-        """It replaces entries of lower layers at this path with a new directory."""
-        self.closed = self.sealed = True
-        self.through = False
 
 
 class Entangled(Exception):  # noqa: N818 - not an error: another way has to be taken
