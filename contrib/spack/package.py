@@ -2,28 +2,28 @@
 
 import os
 
-from spack.package import *  # noqa: F403
+from spack.package import *
 
 
-class Sifmod(Package):  # noqa: F405
+class Sifmod(Package):
     """Installs container images as environment modules, from one YAML file each."""
 
     homepage = "https://example.org/sifmod"
     # put the tar file below a mirror, or beside the package repository
     url = "file:///opt/sources/sifmod-0.2.0-wheels.tar"
 
-    license("MIT")  # noqa: F405
+    license("MIT")
 
-    version("0.2.0", url="file:///opt/sources/sifmod-0.2.0-wheels.tar")  # noqa: F405
+    version("0.2.0", url="file:///opt/sources/sifmod-0.2.0-wheels.tar")
 
-    depends_on("python@3.11:", type=("build", "run"))  # noqa: F405
+    depends_on("python@3.11:", type=("build", "run"))
 
     def install(self, spec, prefix):
         """Its Python stays out of PATH, where it would hide the user's."""
         python = spec["python"].command
         python("-m", "venv", prefix.venv)
-        pip = Executable(prefix.venv.bin.pip)  # noqa: F405
+        pip = Executable(prefix.venv.bin.pip)
         pip("install", "--no-index", "--find-links", self.stage.source_path, f"sifmod=={spec.version}")
-        mkdirp(prefix.bin)  # noqa: F405
+        mkdirp(prefix.bin)
         os.symlink(os.path.join("..", "venv", "bin", "sifmod"), prefix.bin.sifmod)
         os.symlink(os.path.join("venv", "share"), prefix.share)
