@@ -40,7 +40,7 @@ Installed again by: sifmod install NVHPC-26.3-cuda-13.1-ngc.yaml --prefix ]==] .
 
 More information:
   https://developer.nvidia.com/hpc-sdk
-  https://docs.nvidia.com/hpc-sdk/archive/26.3/release-notes/index.html
+  https://docs.nvidia.com/hpc-sdk/archive/26.3/hpc-sdk-release-notes/index.html
 ]==])
 whatis("Description: NVIDIA HPC SDK, compilers and libraries for C, C++, Fortran and CUDA, in NVIDIA's container.")
 whatis("Keywords: NVHPC, compiler, Fortran, OpenACC, CUDA, MPI")

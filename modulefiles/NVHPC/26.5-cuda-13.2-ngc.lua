@@ -40,7 +40,7 @@ Installed again by: sifmod install NVHPC-26.5-cuda-13.2-ngc.yaml --prefix ]==] .
 
 More information:
   https://developer.nvidia.com/hpc-sdk
-  https://docs.nvidia.com/hpc-sdk/archive/26.5/release-notes/index.html
+  https://docs.nvidia.com/hpc-sdk/archive/26.5/hpc-sdk-release-notes/index.html
 ]==])
 whatis("Description: NVIDIA HPC SDK, compilers and libraries for C, C++, Fortran and CUDA, in NVIDIA's container.")
 whatis("Keywords: NVHPC, compiler, Fortran, OpenACC, CUDA, MPI")

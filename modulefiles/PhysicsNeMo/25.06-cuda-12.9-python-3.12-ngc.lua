@@ -44,7 +44,7 @@ More information:
 whatis("Description: NVIDIA PhysicsNeMo, deep learning for physics and simulations, in NVIDIA's container.")
 whatis("Keywords: PhysicsNeMo, Modulus, physics, surrogate models, PyTorch, machine learning")
 whatis("Category: ai")
-whatis("License: Apache-2.0")
+whatis("License: NVIDIA Deep Learning Container License")
 whatis("URL: https://github.com/NVIDIA/physicsnemo")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("torch/2.7.0")

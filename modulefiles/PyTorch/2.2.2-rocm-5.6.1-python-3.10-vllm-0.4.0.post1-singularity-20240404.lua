@@ -41,7 +41,7 @@ Image: lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.2-vllm-v0.4.0.post1-dock
 Installed again by: sifmod install PyTorch-2.2.2-rocm-5.6.1-python-3.10-vllm-0.4.0.post1-singularity-20240404.yaml --prefix ]==] .. word(prefix) .. [==[
 
 Quirks of this image or site:
-  lumi-hip-mem-get-info: hipMemGetInfo of ROCm 5.6.1 on LUMI's driver of 2024 (LD_PRELOAD=/opt/rocm-5.6.1/lib/libpreload-me.so)
+  lumi-hip-mem-get-info: hipMemGetInfo of ROCm 5.6.1 on LUMI's driver of before 2026 (LD_PRELOAD=/opt/rocm-5.6.1/lib/libpreload-me.so)
     The driver is older than ROCm 5.6.1 expects and free memory is told wrong; the image brings a library that mends it. All GPUs of a node must be visible for it. (https://github.com/Lumi-supercomputer/LUMI-EasyBuild-containers/tree/main/easybuild/easyconfigs/__archive__/p/PyTorch)
 More information:
   https://pytorch.org

@@ -35,7 +35,7 @@ More directories inside:
 
 Your own additions: $CONTAINERROOT/user-software, which is /user-software inside; make-squashfs packs it.
 
-Contents: jax 0.4.35, numpy 2.2.4, scipy 1.15.2
+Contents: jax 0.4.35.dev20250321, numpy 2.2.4, scipy 1.15.2
 
 Image: lumi-jax-rocm-6.2.4-python-3.12-jax-0.4.35-dockerhash-a5ec205941a2.sif
 Installed again by: sifmod install jax-0.4.35-rocm-6.2.4-python-3.12-singularity-20250404.yaml --prefix ]==] .. word(prefix) .. [==[
@@ -50,7 +50,7 @@ whatis("Category: ai")
 whatis("License: Apache-2.0")
 whatis("URL: https://jax.readthedocs.io/en/latest/")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
-   extensions("jax/0.4.35, numpy/2.2.4, scipy/1.15.2")
+   extensions("jax/0.4.35.dev20250321, numpy/2.2.4, scipy/1.15.2")
 end
 conflict("singularity-AI-bindings")
 

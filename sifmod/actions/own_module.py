@@ -34,7 +34,7 @@ def own_installation(environ: Mapping[str, str], program: str = "") -> Own:
 
     A directory without a Python is preferred: of `uv tool install` the one of UV_TOOL_BIN_DIR, not that of the tool.
     """
-    places = [place for place in _places(program or sys.argv[0], environ) if os.access(place / "sifmod", os.X_OK)]
+    places = [place for place in _places(program or sys.argv[0], environ) if _is_there(place / "sifmod")]
     if not places:
         raise InstallError(
             f"the command `sifmod` of {Path(sifmod.__file__).parent} is not in {sysconfig.get_path('scripts')}",
@@ -43,7 +43,7 @@ def own_installation(environ: Mapping[str, str], program: str = "") -> Own:
     best = next((place for place in places if _is_alone(place)), places[0])
     packages = Path(sifmod.__file__).absolute().parents[1]
     on_path = {os.path.realpath(place) for place in environ.get("PYTHONPATH", "").split(":") if place}
-    man = next((str(place) for place in _man_pages(packages) if (place / "man1" / "sifmod.1").exists()), "")
+    man = next((str(place) for place in _man_pages(packages) if _is_there(place / "man1" / "sifmod.1")), "")
     needed = str(packages) if os.path.realpath(packages) in on_path else ""
     return Own(str(best), _is_alone(best), man, needed)
 
@@ -57,7 +57,15 @@ def _places(program: str, environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _is_alone(place: Path) -> bool:
-    return not any((place / name).exists() for name in _PYTHONS)
+    return not any(_is_there(place / name) for name in _PYTHONS)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a path exists; True where this user may not look."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return True
 
 
 def _man_pages(packages: Path) -> Iterator[Path]:

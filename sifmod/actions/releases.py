@@ -47,9 +47,11 @@ def _newest_first(one: Release) -> tuple[object, ...]:
 def available(those: Sequence[Release], site: Site) -> tuple[Release, ...]:
     """Those for this architecture whose image can be had here: it is on a network, in a file here, or a view has none.
 
-    An image that a Dockerfile or a definition makes is left out: a builder may be missing, and it takes long.
+    What the driver of this site does not run is left out. So is an image that a Dockerfile or a definition makes: a
+    builder may be missing, and it takes long.
     """
-    return tuple(one for one in those if one.offer.arch in ("", site.arch) and _can_be_had(one.offer, site))
+    fit = (one for one in those if one.offer.arch in ("", site.arch) and not one.offer.not_run_by(site.driver_runs))
+    return tuple(one for one in fit if _can_be_had(one.offer, site))
 
 
 def _can_be_had(offer: Offered, site: Site) -> bool:

@@ -132,12 +132,16 @@ def show_error(message: str, hint: str = "") -> None:
         write(f"\n{click.style('hint:', fg='cyan')} {in_locale(harmless(hint), err=True)}", err=True, color=color)
 
 
-def print_rows(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> None:
-    """Print rows as aligned columns on standard output, without trailing blanks; above them what the columns are."""
+def print_rows(rows: Sequence[Sequence[str]], header: Sequence[str] = (), most: int = 0) -> None:
+    """Print rows as aligned columns on standard output, without trailing blanks; above them what the columns are.
+
+    With `most` a line that is longer is cut there.
+    """
     rows = [[one_line(cell) for cell in row] for row in ([header, *rows] if header and rows else rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
     for row in rows:
-        echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        echo(f"{line[: most - 1]}…" if most and len(line) > most else line)
 
 
 def terminal_width() -> int:

@@ -3,15 +3,16 @@
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_facts
-from sifmod.cli.output import echo, print_json, say, terminal_width
+from sifmod.cli.output import echo, print_json, print_rows, say, terminal_width
 from sifmod.cli.shared_options import SiteOptions
-from sifmod.config.offered import NOT_PUBLIC
+from sifmod.config.offered import NOT_PUBLIC, DriverRuns
 from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
@@ -19,6 +20,7 @@ from sifmod.system import one_line
 if TYPE_CHECKING:
     from sifmod.actions.search import Found
     from sifmod.config.load_site import LoadedSite
+    from sifmod.config.offered import Offered
 
 _NAME, _WHAT, _WHERE = 15, 16, 24  # minimum width of these columns
 _ACCELERATORS = {"none": "cpu"}
@@ -52,7 +54,8 @@ def search(given: SearchOptions) -> None:
 
     Each line has the module, its description, its accelerator and its image's source. "built from" means that the image
     is built here from a definition or a local file, "not public" that it has no source on a network. Lines are cut to
-    the width of a terminal; in a pipe nothing is shortened.
+    the width of a terminal; in a pipe nothing is shortened. "not on this driver" is what the site's `driver_runs`
+    excludes. Without WORDS there is a line for each name.
     """
     list_found(given)
 
@@ -60,7 +63,7 @@ def search(given: SearchOptions) -> None:
 def list_found(given: SearchOptions) -> None:
     """Print the modules that match."""
     from sifmod.actions.search import ask, find_all
-    from sifmod.config.find import quick_robot_paths
+    from sifmod.config.find import may_limit_driver, quick_robot_paths
 
     @cache
     def load() -> "LoadedSite":
@@ -82,13 +85,46 @@ def list_found(given: SearchOptions) -> None:
     if given.as_json:
         print_json(answer.found)
     else:
-        _print(answer.found, paths, {"--site": given.site, "--robot-paths": given.robot_paths})
+        driver: DriverRuns = ()
+        if known is None or given.site or os.environ.get("SIFMOD_SITE") or may_limit_driver():
+            with suppress(SifmodError):  # a search goes on without settings that cannot be read
+                driver = load().site.driver_runs
+        options = {"--site": given.site, "--robot-paths": given.robot_paths}
+        if words:
+            _print(answer.found, paths, options, driver)
+        else:
+            _print_names(answer.found, driver)
 
 
-def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Mapping[str, str | None]) -> None:
+def _print_names(answers: "Sequence[Found]", driver: DriverRuns) -> None:
+    """Print a line for each name: its newest version, how many modules there are, for which accelerators."""
+    from sifmod.actions.search import order
+
+    modules = sorted((each for found in answers for each in found.variants), key=order)
+    names = {each.name.casefold(): each.name for each in modules}
+    rows = []
+    for key, name in names.items():
+        those = [each for each in modules if each.name.casefold() == key]
+        runs = [each for each in those if not each.not_run_by(driver)]
+        kinds = dict.fromkeys(_ACCELERATORS.get(each.accelerator, each.accelerator) for each in those)
+        newest = (runs or those)[-1]
+        rows.append((name, newest.version, str(len(those)), ", ".join(sorted(kinds)), newest.description))
+    print_rows(rows, ("NAME", "NEWEST", "MODULES", "FOR", "WHAT"), terminal_width())
+    for found in answers:
+        if found.problems:
+            say(f"cannot be used: `sifmod check {shlex.quote(str(found.path))}` says why")
+    say("`sifmod search NAME` lists the modules of a name; `sifmod install NAME` installs the newest that fits here")
+
+
+def _print(
+    answers: "Sequence[Found]",
+    robot_paths: tuple[Path, ...],
+    given: Mapping[str, str | None],
+    driver: DriverRuns = (),
+) -> None:
     """Print a line for each module, then for each invalid file, then a command to type.
 
-    `given` are the options that an install also needs.
+    `given` are the options that an install also needs. What the driver of this machine does not run says so.
     """
     from sifmod.actions.search import order
     from sifmod.config.find import name_of
@@ -98,7 +134,11 @@ def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Map
     )
     rows = [
         Row(
-            each.module, each.description, _ACCELERATORS.get(each.accelerator, each.accelerator), each.where, each.brief
+            each.module,
+            _about(each, driver),
+            _ACCELERATORS.get(each.accelerator, each.accelerator),
+            each.where,
+            each.brief,
         )
         for each, _ in modules
     ]
@@ -110,12 +150,18 @@ def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Map
     if cut:
         say("names are shortened to the width of this terminal; in a pipe they are whole")
     if modules:
-        each, path = next((one for one in reversed(modules) if one[0].public), modules[-1])
+        run = [one for one in modules if not one[0].not_run_by(driver)]
+        each, path = next((one for one in reversed(run) if one[0].public), modules[-1])
         words = ["sifmod", "install", name_of(path, robot_paths)]
         alone = sum(one == path for _, one in modules) == 1  # an install chooses the variant for the machine
         for option, value in {"--variant": each.variant if alone else None, **given}.items():
             words += [option, value] if value else []
         say(f"for example: {shlex.join(words)}")
+
+
+def _about(module: "Offered", driver: DriverRuns) -> str:
+    """The description; before it, that the driver here does not run it."""
+    return f"[not on this driver] {module.description}" if module.not_run_by(driver) else module.description
 
 
 def fitted(rows: "Sequence[Row]", width: int) -> tuple[list[str], bool]:

@@ -109,6 +109,16 @@ def quick_robot_paths(site: str | None, given: str | None, environ: Mapping[str,
     return (*dict.fromkeys(Path(part) for part in (*option, *variable)), shipped())
 
 
+def may_limit_driver() -> bool:
+    """Whether this machine may be that of a shipped site with `driver_runs`; without reading YAML as such."""
+    for path in sorted((shipped() / "sites").glob("*.yaml")):
+        text = path.read_text("utf-8")
+        paths = re.search(r"^  paths: \[(.*)\]$", text, re.MULTILINE) if "\ndriver_runs:" in text else None
+        if paths and all(_exists(Path(place.strip())) for place in paths[1].split(",")):
+            return True
+    return False
+
+
 def _exists(path: Path) -> bool:
     try:
         return path.exists()

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from sifmod.config.shown import LOCAL
+from sifmod.config.version import within
 from sifmod.digest import sha256_bytes
 from sifmod.result import Described, Internal, ModuleText, OrNull, Variant
 
@@ -20,6 +21,8 @@ INDEX = "index.json"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _SUFFIX_PAIR = re.compile(r"([A-Za-z][A-Za-z0-9]*)-([0-9][^-]*)")
 NOT_PUBLIC = "not public"
+DriverRuns = tuple[tuple[Literal["cuda", "rocm"], tuple[str, ...]], ...]
+"""`driver_runs` of a site."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class Offered:
     def fits(self, accelerator: str, arch: str) -> bool:
         """Whether it runs on a machine with this accelerator and architecture."""
         return self.accelerator == accelerator and self.arch in ("", arch)
+
+    def not_run_by(self, driver: DriverRuns) -> str:
+        """Why the driver of a machine does not run it, by its versions of CUDA and ROCm; "" where nothing says so."""
+        return unsupported(((self.name.lower(), self.version), *self.components), driver)
 
     @property
     def public(self) -> Annotated[bool, Described("whether a source is on a network")]:
@@ -88,8 +95,22 @@ class Offered:
     @property
     def components(self) -> tuple[tuple[str, str], ...]:
         """Lower-case (name, version) pairs of the image's contents, from the contents and the versionsuffix."""
-        said = (*self.contents.items(), *_SUFFIX_PAIR.findall(self.versionsuffix))
-        return tuple((name.lower(), version) for name, version in said)
+        return components(self.contents.items(), self.versionsuffix)
+
+
+def components(contents: Iterable[tuple[str, str]], versionsuffix: str) -> tuple[tuple[str, str], ...]:
+    """Lower-case (name, version) pairs of what an image holds, as its easyconfig says."""
+    said = (*contents, *_SUFFIX_PAIR.findall(versionsuffix))
+    return tuple((name.lower(), version) for name, version in said)
+
+
+def unsupported(found: Iterable[tuple[str, str]], driver: DriverRuns) -> str:
+    """Why a driver does not run an image with these components; "" where nothing says so."""
+    runs = dict(driver)
+    for name, version in found:
+        if name in runs and not within(version, runs[name]):
+            return f"{name} {version}, and the driver here runs {name} {' '.join(runs[name])}"
+    return ""
 
 
 def read_index(robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> dict[Path, tuple[Offered, ...]]:

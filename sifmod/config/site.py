@@ -28,11 +28,13 @@ from sifmod.config.text import (
     size_in_bytes,
     whole_number,
 )
+from sifmod.config.version import is_range
 from sifmod.config.yaml.node import Number
 from sifmod.config.yaml.validate import Model
 
 Link = Literal["copy", "hardlink", "reference"]
 Sharing = Literal["group", "site"]
+DriverSoftware = Literal["cuda", "rocm"]
 MARK_DAYS = 180.0
 
 
@@ -113,6 +115,12 @@ def _umask(text: str) -> str:
     return text
 
 
+def _range(text: str) -> str:
+    if not is_range(text):
+        raise ValueError(f"expected a comparison with a version, such as '>=6.1' or '<7.1', got {text!r}")
+    return text
+
+
 def _place(text: str) -> str:
     host = r"[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\]"
     found = re.fullmatch(rf"({host})(:(?P<port>[0-9]{{1,5}}))?(/[A-Za-z0-9._/-]+)?", text)
@@ -142,6 +150,8 @@ Place = Annotated[str, AfterValidator(_place)]
 Host = Annotated[str, AfterValidator(_host)]
 LocalVersion = Annotated[str, expecting(r"[a-z0-9]+(\.[a-z0-9]+)*", "the beginning of a local version: cu126, cpu")]
 Index = Annotated[str, expecting(r"https?://[^\s@?#]+", "the URL of an index, without a login")]
+Range = Annotated[str, AfterValidator(_range)]
+DriverRuns = tuple[tuple[DriverSoftware, tuple[Range, ...]], ...]
 Umask = Annotated[str, BeforeValidator(number_as_written, json_schema_input_type=str | int), AfterValidator(_umask)]
 
 
@@ -157,6 +167,8 @@ class SiteKeys:
     host_env: HostEnv = ()
     runscript_env: RunscriptEnv = ()
     gpu_selection: GpuSelection = "slurm"
+    driver_runs: Annotated[DriverRuns, Items(DriverSoftware, tuple[Range, ...])] = ()
+    """Versions of CUDA and ROCm in images that the GPUs' driver here runs; what is not named runs."""
     gpus_per_node: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole_number)] = 4
     mpi: MpiUse = "image"  # the MPI of a module, unless its easyconfig decides
     cpus_per_gpu: Annotated[int, Field(ge=0, le=1024), BeforeValidator(whole_number)] = 0  # 0: unknown

@@ -138,6 +138,74 @@ def test_none_fits(robot: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert (robot.parent / "tree/software/Tool/1.10-cpu").exists()
 
 
+@pytest.fixture
+def driver(robot: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A site whose driver runs ROCm 6.1 to 7.0, and modules of Roc for several."""
+    image = f"accelerator: rocm\nimage: {{sources: ['{images.tiny_sif}']}}\n"
+    for version, rocm in (("1", "6.0.3"), ("2", "6.4.4"), ("3", "7.0.2"), ("4", "7.1")):
+        write(robot / f"Roc-{version}.yaml", f"name: Roc\nversion: '{version}'\nversionsuffix: -rocm-{rocm}\n{image}")
+    write(robot / "Roc-5.yaml", f"name: Roc\nversion: '5'\ncontents: {{ROCm: '10.1'}}\n{image}")
+    site = write(robot.parent / "hill.yaml", "name: hill\naccelerator: rocm\ndriver_runs: {rocm: ['>=6.1', '<7.1']}\n")
+    monkeypatch.setenv("SIFMOD_SITE", str(site))
+    return site
+
+
+@pytest.mark.usefixtures("driver")
+def test_what_the_driver_does_not_run_is_no_newest(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", "roc", SKIP]) == 0
+    err = capfd.readouterr().err
+    assert "== roc: the newest for this machine is Roc/3-rocm-7.0.2: sifmod install Roc-3\n" in err
+    assert "== roc: there are also 2; " in err
+    assert "warning" not in err
+    assert run(["outdated"]) == 0
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("name", "what"), [("Roc-1", "6.0.3"), ("Roc-4", "7.1"), ("Roc-5", "10.1")])
+@pytest.mark.usefixtures("driver")
+def test_an_install_of_it_warns(name: str, what: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", name, SKIP]) == 0
+    said = f"has rocm {what}, and the driver here runs rocm >=6.1 <7.1: expect it to fail on a GPU\n"
+    assert said in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_search_marks_it(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "roc"]) == 0
+    out = capfd.readouterr().out
+    marked = {line.split()[0]: "[not on this driver]" in line for line in out.splitlines() if line.startswith("Roc/")}
+    assert marked == {
+        "Roc/1-rocm-6.0.3": True,
+        "Roc/2-rocm-6.4.4": False,
+        "Roc/3-rocm-7.0.2": False,
+        "Roc/4-rocm-7.1": True,
+        "Roc/5": True,
+    }
+    assert run(["search"]) == 0
+    (row,) = (line.split() for line in capfd.readouterr().out.splitlines() if line.startswith("Roc "))
+    assert row[:4] == ["Roc", "3", "5", "rocm"]
+
+
+def test_a_driver_that_is_written_wrongly(driver: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for text, said in (
+        ("{rocm: ['6.x']}", "expected a comparison with a version, such as '>=6.1' or '<7.1', got '6.x'"),
+        ("{hip: ['>=6']}", "driver_runs"),
+    ):
+        driver.write_text(f"name: hill\ndriver_runs: {text}\n")
+        assert run(["install", "roc", "-D"]) == 5
+        assert said in capfd.readouterr().err
+
+
+def test_of_lumi_the_newest_is_what_its_driver_runs(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SIFMOD_ROBOT_PATHS", raising=False)
+    assert run(["install", "pytorch", "-D", "--site", "lumi-g"]) == 0
+    assert "-rocm-7.0.2-" in capfd.readouterr().out
+    assert run(["search", "pytorch", "2.2.0", "lumi", "--site", "lumi-g"]) == 0
+    assert all("[not on this driver]" in line for line in capfd.readouterr().out.splitlines() if "rocm-5.6.1" in line)
+
+
 def test_a_file_of_that_name_goes_first(robot: Path, images: Images, capfd: pytest.CaptureFixture[str]) -> None:
     write(robot / "tool.yaml", f"name: Tool\nversion: '0'\nimage: {{sources: ['{images.tiny_sif}']}}\n")
     assert run(["install", "tool", "-D"]) == 0

@@ -200,3 +200,18 @@ def test_what_ships_is_found_without_a_parser() -> None:
     heavy = "print(sorted({'yaml', 'pydantic', 'requests', 'rich'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", f"{code}; {heavy}"], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("\n[]\n")
+
+
+def test_without_a_word_a_line_for_each_name(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["search"]) == 0
+    out, err = capfd.readouterr()
+    header, *rows = out.splitlines()
+    assert header.split() == ["NAME", "NEWEST", "MODULES", "FOR", "WHAT"]
+    names = [row.split()[0] for row in rows]
+    assert names == sorted(set(names), key=str.casefold)
+    (row,) = (row for row in rows if row.startswith("PyTorch "))
+    assert run(["search", "--json", "PyTorch/*"]) == 0
+    modules = [each["module"] for found in json.loads(capfd.readouterr().out) for each in found["variants"]]
+    assert row.split()[2] == str(len(modules))
+    assert "cpu, cuda, rocm" in row
+    assert "`sifmod search NAME`" in err

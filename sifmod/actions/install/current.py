@@ -11,6 +11,7 @@ from sifmod.actions import sharing
 from sifmod.actions.install.decision import Decision
 from sifmod.actions.install.found_in_image import recorded, recorded_commands
 from sifmod.actions.layer.outgoing import OutgoingLayer, outgoing, warnings
+from sifmod.config.offered import components, unsupported
 from sifmod.config.shown import shown
 from sifmod.config.version import version_key
 from sifmod.errors import InstallError
@@ -90,6 +91,10 @@ def oddities(before: Installation | None, decision: Decision) -> Iterator[str]:
     if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(decision.loaded.path):
         yield f"{plan.module} was installed from a different easyconfig before: {before.provenance.easyconfig}"
     yield from warnings(outgoing_layers(before, decision))
+    made = decision.loaded.easyconfig
+    held = ((made.name.lower(), made.version), *components(made.contents, made.versionsuffix))
+    if plan.image and (why := unsupported(held, decision.site.site.driver_runs)):
+        yield f"warning: {plan.module} has {why}: expect it to fail on a GPU"
     if not plan.runtime.path:
         yield (
             f"neither apptainer nor singularity was found: {plan.module} can be installed and loaded, but not run on "
