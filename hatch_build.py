@@ -19,14 +19,14 @@ class ManPages(BuildHookInterface):
         sys.path.insert(0, self.root)
         import click
 
+        from sifmod.cli.commands import COMMANDS
         from sifmod.cli.main import cli
-        from sifmod.cli.verbs import VERBS
 
         folder = Path(self.root, "build", "man")
         folder.mkdir(parents=True, exist_ok=True)
         with click.Context(cli, info_name="sifmod", **cli.context_settings) as context:
             pages = {"sifmod": _page(cli, context, self.metadata.version)}
-            for name in VERBS:
+            for name in COMMANDS:
                 command = cli.get_command(context, name)
                 assert command is not None  # noqa: S101
                 pages |= _pages(command, click.Context(command, context, name), self.metadata.version)
@@ -46,9 +46,9 @@ def _pages(command: Any, context: Any, version: str) -> dict[str, str]:
 
 def _page(command: Any, context: Any, version: str) -> str:
     """One command in roff (man(7))."""
+    from sifmod.cli.command_help import option_groups, words
+    from sifmod.cli.commands import COMMANDS, EXIT_CODES
     from sifmod.cli.examples import EXAMPLES
-    from sifmod.cli.verb import option_groups, words
-    from sifmod.cli.verbs import EXIT_CODES, VERBS
 
     name, verb = context.command_path.replace(" ", "-"), words(context)
     text = [*(command.help or "").replace("\b\n", "").split("\n\n")]
@@ -61,7 +61,7 @@ def _page(command: Any, context: Any, version: str) -> str:
     lines.append(".SH DESCRIPTION")
     for paragraph in text:
         lines += [".PP", _roff(" ".join(paragraph.split()))]
-    inner = {each: entry.text for each, entry in VERBS.items()} if not verb else {}
+    inner = {each: entry.text for each, entry in COMMANDS.items()} if not verb else {}
     inner |= {each: sub.get_short_help_str(200) for each, sub in getattr(command, "commands", {}).items()}
     if inner:
         lines.append(".SH COMMANDS")
@@ -77,7 +77,7 @@ def _page(command: Any, context: Any, version: str) -> str:
         lines.append(".SH EXIT CODES")
         for code, about in EXIT_CODES:
             lines += [".TP", f".B {code}", _roff(about)]
-        lines += [".SH SEE ALSO", ", ".join(f"\\fBsifmod\\-{each}\\fR(1)" for each in VERBS)]
+        lines += [".SH SEE ALSO", ", ".join(f"\\fBsifmod\\-{each}\\fR(1)" for each in COMMANDS)]
         lines.append(
             ".PP\nThe documents are in share/doc/sifmod of the place where sifmod is installed: begin with tutorial.md."
         )

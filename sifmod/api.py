@@ -31,8 +31,8 @@ from sifmod.actions.verify import verify as findings
 from sifmod.config.option import in_full
 from sifmod.config.site import Site
 from sifmod.errors import SifmodError
-from sifmod.image.packages.asked import asked
-from sifmod.image.packages.wanted import words_of
+from sifmod.image.packages.request import words_of
+from sifmod.image.packages.requirements import parse_requests
 from sifmod.tree.provenance import CommandLine
 from sifmod.tree.receipt import Installation
 
@@ -126,7 +126,7 @@ def add_packages(
 ) -> LayerOutcome:
     """Add Python packages to a module, in a layer over its image; with `find_links` from that directory alone."""
     words = words_of((find_links,), no_index=True) if find_links else words_of()
-    wanted = asked(requirements)
+    wanted = parse_requests(requirements)
     change = LayerChange(module, layer, replace(wanted, words=(*words, *wanted.words)))
     return change_layer(change, load_site(where), where.reporter("add_packages", module, *requirements))
 

@@ -31,14 +31,14 @@ _STEERING = re.compile(
 _BREAK = re.compile("[\t\n]")
 
 
-def harmless(text: str) -> str:
+def escape_controls(text: str) -> str:
     """The text with every character that could control a terminal escaped, because others may have written it."""
     return _STEERING.sub(_spelled, text)
 
 
 def one_line(name: str) -> str:
     """A name on one line: like `harmless`, but line breaks and tabs are escaped too."""
-    return _BREAK.sub(_spelled, harmless(name))
+    return _BREAK.sub(_spelled, escape_controls(name))
 
 
 def _spelled(found: re.Match[str]) -> str:
@@ -65,7 +65,7 @@ def size_text(size: int) -> str:
     return f"{value:.1f} TB"
 
 
-def some(names: Sequence[str], most: int) -> str:
+def abbreviated(names: Sequence[str], most: int) -> str:
     """The first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"

@@ -65,7 +65,7 @@ class Published:
 
     @property
     def image(self) -> Path:
-        return self.root / self.plan.own_image.filename
+        return self.root / self.plan.required_image.filename
 
     @property
     def modules(self) -> Path:
@@ -82,7 +82,7 @@ def publish(plan: Plan, generation: int = 1, image: bool = True) -> Published:
         path.write_text(file.text, encoding="utf-8")
         path.chmod(0o755 if file.executable else 0o644)
     if image:
-        (root / plan.own_image.filename).write_bytes(b"")
+        (root / plan.required_image.filename).write_bytes(b"")
     switch = software / plan.module.version
     switch.unlink(missing_ok=True)
     switch.symlink_to(root.relative_to(software))

@@ -31,7 +31,7 @@ _WITH_A_LAYER = f"${{sifmod_layer:+{LAYER_TARGET}/bin:}}"
 _OF_THE_PLACE = '"$sifmod_image"'
 
 
-class Sets(NamedTuple):
+class ScriptSettings(NamedTuple):
     """The settings of a module: host and container variables, bind paths by target, and commands."""
 
     variables: Mapping[str, str]
@@ -40,7 +40,7 @@ class Sets(NamedTuple):
     commands: Mapping[str, str]
 
 
-def read_scripts(root: str, paths: Iterable[str]) -> Sets | None:
+def read_scripts(root: str, paths: Iterable[str]) -> ScriptSettings | None:
     """The settings in the launcher and scripts of the generation at `root`; None if the launcher cannot be read.
 
     `PATH` inside has the prepended directories only; the runtime's GPU flags are variables of the host. Raises OSError
@@ -59,7 +59,7 @@ def read_scripts(root: str, paths: Iterable[str]) -> Sets | None:
         binds[rest.partition(":")[0] or source] = f"{bind} (optional)" if optional else bind
     scripts = {path: _START.findall(_script(root, path)) for path in paths}
     commands = {path.removeprefix("bin/"): starts[-1] if starts else "" for path, starts in scripts.items()}
-    return Sets(host, inside, binds, commands)
+    return ScriptSettings(host, inside, binds, commands)
 
 
 def _script(root: str, path: str) -> str:
@@ -117,7 +117,7 @@ def diff(old: Subject, new: Subject) -> Difference:
     """
     notes: list[str] = []
     one, other = _sets(old, notes), _sets(new, notes)
-    pairs = zip(one, other, strict=True) if one and other else [({}, {})] * len(Sets._fields)
+    pairs = zip(one, other, strict=True) if one and other else [({}, {})] * len(ScriptSettings._fields)
     variables, inside, binds, commands = (changes(before, after) for before, after in pairs)
     same = old.sha256 == new.sha256 and (old.sha256 or (old.view and new.view))
     packages = () if same else _packages(old, new, notes)
@@ -165,7 +165,7 @@ def _digest(installation: Installation, path: str) -> str:
     return next(found, None) or ""
 
 
-def _sets(subject: Subject, notes: list[str]) -> Sets | None:
+def _sets(subject: Subject, notes: list[str]) -> ScriptSettings | None:
     installation = subject.installation
     if installation is None:
         return None
@@ -178,7 +178,7 @@ def _sets(subject: Subject, notes: list[str]) -> Sets | None:
     return found
 
 
-def _of_view(view: Installation, notes: list[str]) -> Sets | None:
+def _of_view(view: Installation, notes: list[str]) -> ScriptSettings | None:
     """The settings from the generation's easyconfig: a view has no scripts."""
     own = replace(view, provenance=view.provenance._replace(easyconfig=f"{view.root}/easyconfig.yaml"))
     try:
@@ -189,7 +189,7 @@ def _of_view(view: Installation, notes: list[str]) -> Sets | None:
     path = {"PATH": ":".join(plan.path)} if plan.path else {}
     binds = {bind.target: f"{bind} (optional)" if bind.optional else str(bind) for bind in plan.binds}
     host = dict((*host_variables(plan, "$root"), *plan.default_env))
-    return Sets(host, {**path, **dict(plan.plain_env)}, binds, {})
+    return ScriptSettings(host, {**path, **dict(plan.plain_env)}, binds, {})
 
 
 def _modules(subject: Subject) -> dict[str, str]:

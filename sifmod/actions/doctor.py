@@ -10,15 +10,15 @@ from typing import Literal
 
 from sifmod.actions import sharing
 from sifmod.actions.author.check import DIRECTORIES, check_settings
+from sifmod.actions.disk_usage import disk_usage
 from sifmod.actions.layer.places import found_layers, is_stale, known, layouts
-from sifmod.actions.room import rooms
 from sifmod.config.input import module_tools
 from sifmod.config.kinds import module_tool
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
 from sifmod.errors import ConfigError, FetchError, RuntimeMissingError, SifmodError
-from sifmod.image.builder import dockerfile_builder, way_to_build
-from sifmod.image.program import ask, limits
+from sifmod.image.builder import build_method, dockerfile_builder
+from sifmod.image.program import limits, probe_runtime
 from sifmod.image.trial_start import cannot_start
 from sifmod.module.quote import shell
 from sifmod.result import Hint, OrNull
@@ -58,7 +58,7 @@ def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
             _modulefiles(site, environ),
             _slurm(),
             _space(site),
-            _rooms(site),
+            _disk_usage(site),
             _stale_layers(site, environ),
             _sharing(site),
             _spellings(site, environ),
@@ -76,7 +76,7 @@ def _first_line(*command: str) -> str:
 
 
 def _runtime(site: Site) -> Iterator[Finding]:
-    program = ask(site.runtime_path)
+    program = probe_runtime(site.runtime_path)
     if program is None:
         missing = (
             f"{site.runtime_path} is not a program"
@@ -129,7 +129,7 @@ def _user_namespaces() -> Iterator[Finding]:
 
 def _builders(site: Site) -> Iterator[Finding]:
     try:
-        yield Finding("builds", "ok", way_to_build(ask(site.runtime_path)).said)
+        yield Finding("builds", "ok", build_method(probe_runtime(site.runtime_path)).said)
     except (FetchError, RuntimeMissingError) as error:
         yield Finding("builds", "note", error.message, error.hint)
     try:
@@ -236,9 +236,9 @@ def _space(site: Site) -> Iterator[Finding]:
         yield Finding("prefix", "ok", text)
 
 
-def _rooms(site: Site) -> Iterator[Finding]:
+def _disk_usage(site: Site) -> Iterator[Finding]:
     """Report the size of caches and temporary files, and the commands that free it."""
-    found = rooms(site)
+    found = disk_usage(site)
     for room in found:
         if room.kind == "cache":
             text = f"{room.path} takes {room.text}: {room.why}"
@@ -272,7 +272,7 @@ def _sharing(site: Site) -> Iterator[Finding]:
     if site.sharing is None:
         return
     try:
-        oddities = (*sharing.oddities(site), *sharing.closed(site))
+        oddities = (*sharing.sharing_warnings(site), *sharing.closed(site))
     except SifmodError as error:  # an unknown group, or a prefix that this user cannot read
         oddities = (error.message,)
     for oddity in oddities:

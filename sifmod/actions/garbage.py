@@ -11,7 +11,7 @@ from sifmod.actions.slurm import NO_JOBS, Jobs, ask_slurm
 from sifmod.config.name import ModuleName
 from sifmod.config.site import MARK_DAYS
 from sifmod.errors import InstallError
-from sifmod.system import some
+from sifmod.system import abbreviated
 from sifmod.tree.history import held_since, previous, read_history, superseded
 from sifmod.tree.layer import OldLayer, old_layers
 from sifmod.tree.layout import Layout
@@ -225,7 +225,7 @@ def _users(layout: Layout, going: set[Path]) -> tuple[dict[str, list[str]], set[
 def _used_images(layout: Layout, users: dict[str, list[str]]) -> Iterator[UsedImage]:
     for image in entries(layout):
         if names := users.get(image.sha256):
-            yield UsedImage(image.path, image.size, f"used by {some(names, _NAMED)}")
+            yield UsedImage(image.path, image.size, f"used by {abbreviated(names, _NAMED)}")
     for path in foreign_files(layout):
         yield UsedImage(path, path.lstat().st_size, "sifmod did not store it")
 
@@ -250,12 +250,12 @@ def _used_elsewhere(layout: Layout, images: set[str], days: float) -> dict[str, 
     why: dict[str, str] = {}
     try:
         for sha256, stacks in locked_images(layout).items():
-            why[sha256] = f"the lock of {some(stacks, _NAMED)} names it, until `sifmod stack lock --forget`"
+            why[sha256] = f"the lock of {abbreviated(stacks, _NAMED)} names it, until `sifmod stack lock --forget`"
     except OSError as error:
         why |= dict.fromkeys(images, f"the locks cannot be read: {error}")
     try:
         for sha256, marks in in_force(layout, images, days).items():
-            if who := some([f"{mark.user} (seen {_date(mark.since)})" for mark in marks], _NAMED):
+            if who := abbreviated([f"{mark.user} (seen {_date(mark.since)})" for mark in marks], _NAMED):
                 why[sha256] = f"referred to from trees of {who}, kept for {days:g} days after"
     except OSError as error:
         why |= dict.fromkeys(images, f"the marks of its users cannot be read: {error}")

@@ -30,7 +30,7 @@ from sifmod.tree.store import GC, discard
 from sifmod.tree.stored_image import StoredImage, entries
 
 if TYPE_CHECKING:
-    from sifmod.actions.room import Room
+    from sifmod.actions.disk_usage import DiskUsage
 
 
 class Collected(NamedTuple):
@@ -65,7 +65,7 @@ class Candidate:
         return self.kind if self.size is None else f"{self.kind} {size_text(self.size)}"
 
 
-def candidates(plan: GcPlan, rooms: Iterable["Room"] = ()) -> list[Candidate]:
+def candidates(plan: GcPlan, rooms: Iterable["DiskUsage"] = ()) -> list[Candidate]:
     """The state before anything is removed, and files that other commands remove."""
     rows = [Candidate("generation", old.root, old.keep, None, old.module, old.number) for old in plan.generations]
     rows += [Candidate("image", old.image.path, old.keep, old.image.size) for old in plan.images]
@@ -97,7 +97,7 @@ class Garbage(NamedTuple):
     """The removable files, and those that were removed."""
 
     plan: GcPlan
-    rooms: tuple["Room", ...] = ()
+    rooms: tuple["DiskUsage", ...] = ()
     removed: Collected | None = None  # None: nothing was to be removed
 
     @property
@@ -121,9 +121,9 @@ def collect_garbage(
         rollbacks=request.rollbacks,
         mark_days=site.mark_days if request.marks else 0.0,
     )
-    rooms: tuple[Room, ...] = ()
+    rooms: tuple[DiskUsage, ...] = ()
     if request.rooms:
-        from sifmod.actions.room import rooms as rooms_of  # long contents
+        from sifmod.actions.disk_usage import disk_usage as rooms_of  # long contents
 
         rooms = rooms_of(site)
     found = Garbage(plan, rooms)

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from sifmod import __version__
 from sifmod.config.hook import Hook, Moment
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from sifmod.config.site import Site
 from sifmod.errors import HookError
 from sifmod.system import scratch_directory

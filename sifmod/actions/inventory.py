@@ -87,5 +87,5 @@ def to_json(inventory: Inventory, sha256: str) -> bytes:
 
 def image_of(installation: Installation) -> Path:
     """The image that the module runs: its link, or the path in the receipt if the link was removed."""
-    link = Path(installation.root, installation.own_image.filename)
-    return link if link.exists() else Path(installation.own_image.path)
+    link = Path(installation.root, installation.required_image.filename)
+    return link if link.exists() else Path(installation.required_image.path)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from sifmod.actions.install.found_in_image import srun_mpi
 from sifmod.actions.inventory import image_path
-from sifmod.actions.layer.places import found_layers, words_for
+from sifmod.actions.layer.places import found_layers, module_words
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.convert.sif.header import read_sif
@@ -80,7 +80,7 @@ def _job(installation: Installation) -> Job:
 def _check_lightning(installation: Installation, job: Job, trees: tuple[Layout, ...]) -> None:
     _check_runscript(job, DISTRIBUTED)
     name = os.environ.get("SIFMOD_LAYER", DEFAULT)
-    wanted = installation.module, installation.own_image.sha256, name
+    wanted = installation.module, installation.required_image.sha256, name
     layers = (one for one in found_layers(trees, os.environ) if (one.module, one.image, one.name) == wanted)
     if (layer := next(layers, None)) and _LIGHTNING & dict(layer.added).keys():
         return
@@ -88,7 +88,7 @@ def _check_lightning(installation: Installation, job: Job, trees: tuple[Layout, 
         if not any(_LIGHTNING & one.packages.keys() for one in find_environments(rootfs, environment)):
             raise OptionError(
                 f"{job.module} has no lightning in its image or in a layer",
-                f"`sifmod add {words_for(installation, os.environ)} lightning` adds it",
+                f"`sifmod add {module_words(installation, os.environ)} lightning` adds it",
             )
 
 

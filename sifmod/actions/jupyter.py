@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from sifmod.actions.layer.inside import python_wrapper
-from sifmod.actions.layer.places import searched, words_for
+from sifmod.actions.layer.places import module_words, searched
 from sifmod.actions.script_output import AS_FIELDS, said
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
@@ -117,13 +117,13 @@ def lab(installation: Installation, layer: str, environ: Mapping[str, str]) -> L
         *words,
         *(("--allow-root",) * (os.geteuid() == 0)),
     )
-    node, way = way_here(environ)
+    node, way = ssh_route(environ)
     tunnel = shlex.join(("ssh", "-N", "-L", f"{port}:127.0.0.1:{port}", *way))
     url = f"http://127.0.0.1:{port}/lab?token={token}"
     return Lab(command, environment, installation.module, layer, node, port, tunnel, url)
 
 
-def way_here(environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+def ssh_route(environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     """The node's name, and the ssh options to reach it: a job's node through the node that submitted it."""
     here, user = socket.gethostname(), getpass.getuser()
     node, login = environ.get("SLURMD_NODENAME") or here, environ.get("SLURM_SUBMIT_HOST") or here
@@ -145,7 +145,7 @@ def _check(
     ended = run_child(command, cwd=Path("/"), env={**environment, **AS_FIELDS})
     if ended.code == 0:
         return
-    module, layer, named = installation.module, environment.get("SIFMOD_LAYER"), words_for(installation, environ)
+    module, layer, named = installation.module, environment.get("SIFMOD_LAYER"), module_words(installation, environ)
     lines = said(ended)
     hint = next((line.hint for line in reversed(lines) if line.hint is not None), "")
     add = f"sifmod add {named} {package}{f' --layer {layer}' if layer else ''}"

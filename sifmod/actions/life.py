@@ -152,7 +152,7 @@ def _not_installed(layout: Layout) -> Iterator[ModuleName]:
                 yield module
 
 
-class Decided(NamedTuple):
+class LifeChange(NamedTuple):
     """The result of a change: the new life, the changes by module, and whether any file was written."""
 
     life: NameLife
@@ -170,7 +170,7 @@ def change_life(layout: Layout, name: str, wanted: NameLife, site: Site, reporte
 
 def update_life(
     layout: Layout, name: str, change: Callable[[NameLife], NameLife], site: Site, reporter: Reporter
-) -> Decided:
+) -> LifeChange:
     """Change the decisions about the modules of this name, their notices, and the files of the module system.
 
     If there is nothing to write, no lock is taken. A `.modulerc` that sifmod did not write is kept, with a warning.
@@ -198,7 +198,7 @@ def update_life(
         with module_lock(tree, module) as mine:
             record(layout, Done(what, module, number, number), mine.held, reporter)
     _hooks(site, "after_retire", iter(changes), reporter)
-    return Decided(done.after, changes, done.changed)
+    return LifeChange(done.after, changes, done.changed)
 
 
 def forget_life(tree: Tree, module: ModuleName, reporter: Reporter) -> bool:

@@ -20,7 +20,7 @@ from sifmod.image.sources.source_kinds import references
 from sifmod.module.image_origin import ImageOrigin, from_fields
 from sifmod.module.plan import File, ImagePlan, Plan
 from sifmod.module.render import render
-from sifmod.system import some
+from sifmod.system import abbreviated
 from sifmod.tree.provenance import FoundCommands, FoundMpi
 from sifmod.tree.receipt import Installation
 from sifmod.tree.stored_image import StoredImage
@@ -125,7 +125,7 @@ def differing_inputs(locked: LockedModule, inputs: Iterable[Input], directory: P
     """The input files that changed since the lock was written, for people; "" if none."""
     now = spelled_inputs(inputs, directory, robot)
     names = sorted(name for name in {*now, *locked.inputs} if now.get(name) != locked.inputs.get(name))
-    return some(names, _SHOWN)
+    return abbreviated(names, _SHOWN)
 
 
 def files_of(lock: Lock, robot_paths: tuple[Path, ...]) -> dict[str, Path]:
@@ -164,7 +164,7 @@ def check_files(locked: LockedModule, plan: Plan, own: Iterable[File], differing
         )
         inputs = f"; changed since the lock was written: {differing}" if differing else ""
         raise InstallError(
-            f"{locked.module}: does not match the lock: {some(names, _SHOWN)} would differ{by}{inputs}",
+            f"{locked.module}: does not match the lock: {abbreviated(names, _SHOWN)} would differ{by}{inputs}",
             "this machine or its settings differ from those of the lock",
         )
 

@@ -20,7 +20,7 @@ from sifmod.image.oci.manifest import OCI_MANIFEST, SIF_LAYER, Descriptor, Manif
 from sifmod.image.reference import Reference
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import own_place, token_servers
-from sifmod.image.registry.network import patiently
+from sifmod.image.registry.network import retry
 from sifmod.image.registry.registry import Registry, Repository
 from sifmod.image.registry.upload import Blob, put_manifest, read_manifest, upload
 from sifmod.image.sif_to_oci import Base, convert, descriptor_data, from_byte, layer_bytes
@@ -80,7 +80,7 @@ def push(path: Path, target: str, site: Site, options: PushOptions, reporter: Re
     place, settings, tag = own_place(reference), fetch_settings(site), reference.tag or "latest"
     servers = token_servers(place, settings.token_servers)
     repository = Repository(Http(settings.insecure_registries), place, servers, "pull,push")
-    before = patiently(lambda: read_manifest(repository, tag))
+    before = retry(lambda: read_manifest(repository, tag))
     image = _sif(path) if reference.kind.ready_made else _oci(path, repository, site, reporter.progress)
     digest = f"sha256:{sha256_bytes(image.manifest)}"
     top = _index(repository, image, before, force=options.force) if options.add_to_index else image.manifest
@@ -96,7 +96,7 @@ def push(path: Path, target: str, site: Site, options: PushOptions, reporter: Re
         done += blob.descriptor.size
     manifests = ((digest, image.manifest), (tag, top)) if options.add_to_index else ((tag, top),)
     for name, raw in manifests if before != top else ():
-        patiently(partial(put_manifest, repository, name, raw, _media_type(raw)))
+        retry(partial(put_manifest, repository, name, raw, _media_type(raw)))
     named = f"sha256:{sha256_bytes(top)}"
     shown = f"{reference.kind.name}://{reference.location}:{tag}@{named}"
     return Pushed(shown, named, digest, image.arch, size, sent, before == top, image.notes)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sifmod.actions.search import Found
 from sifmod.config.find import name_of
-from sifmod.config.offered import Offered
+from sifmod.config.index import IndexEntry
 from sifmod.config.site import Site
 from sifmod.config.version import version_key
 from sifmod.errors import FetchError
@@ -20,7 +20,7 @@ class Release(NamedTuple):
     """A module that can be installed: an easyconfig, and the variant of it."""
 
     path: Path
-    offer: Offered
+    offer: IndexEntry
 
     def words(self, robot_paths: tuple[Path, ...]) -> tuple[str, ...]:
         """What is typed after `sifmod install` for exactly this one."""
@@ -54,7 +54,7 @@ def available(those: Sequence[Release], site: Site) -> tuple[Release, ...]:
     return tuple(one for one in fit if _can_be_had(one.offer, site))
 
 
-def _can_be_had(offer: Offered, site: Site) -> bool:
+def _can_be_had(offer: IndexEntry, site: Site) -> bool:
     if not offer.sources or offer.public:
         return True
     from sifmod.image.sources.source_kinds import parse

@@ -42,7 +42,7 @@ from sifmod.result import Described, Notes, Number, OrNull, Sha256
 from sifmod.tree.layer import Layer
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
-from sifmod.tree.receipt import Installation, meant
+from sifmod.tree.receipt import Installation, matches
 
 Format = Literal["json", "xml"]
 _LATEST = 253402300799  # seconds since 1970: the year 9999
@@ -157,7 +157,7 @@ def _loaded(view: Installation, modules: Mapping[ModuleName, Layout], notes: lis
     views, wanted = {view.module}, deque(view.modules)
     while wanted:
         name = wanted.popleft()
-        there = sorted(module for module in modules if meant(name, str(module)))
+        there = sorted(module for module in modules if matches(name, str(module)))
         if not there:
             notes.append(f"{name}, which {view.module} loads, is not installed here")
             continue

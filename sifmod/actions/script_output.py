@@ -11,21 +11,21 @@ FIELDS = "\036{}\037{}\036\n"
 _FIELDS = re.compile(FIELDS.format("([^\036\037]*)", "([^\036\037]*)").encode())
 
 
-class Said(NamedTuple):
+class Described(NamedTuple):
     """A line of the output."""
 
     text: str
     hint: str | None = None  # None: it is not the failure of a script of sifmod
 
 
-def said(ended: Ended) -> tuple[Said, ...]:
+def said(ended: Ended) -> tuple[Described, ...]:
     """The lines of a command's output; a failure in fields is one line."""
-    found: list[Said] = []
+    found: list[Described] = []
     parts = _FIELDS.split(ended.said)
     for at in range(0, len(parts), 3):
-        found += map(Said, _lines(parts[at]))
+        found += map(Described, _lines(parts[at]))
         if message := parts[at + 1 : at + 2]:
-            found.append(Said(" ".join(_lines(message[0])), " ".join(_lines(parts[at + 2]))))
+            found.append(Described(" ".join(_lines(message[0])), " ".join(_lines(parts[at + 2]))))
     return tuple(found)
 
 

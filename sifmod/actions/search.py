@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from sifmod.config.find import easyconfigs
+from sifmod.config.index import IndexEntry, read_index
 from sifmod.config.name import fits
-from sifmod.config.offered import Offered, read_index
-from sifmod.config.shown import shown
-from sifmod.config.version import is_meant, version_key
+from sifmod.config.redact import shown
+from sifmod.config.version import matches_version, version_key
 from sifmod.errors import ConfigError, Problem
 from sifmod.result import IfAny, Internal, Named
 
@@ -25,7 +25,7 @@ class Found:
     """An easyconfig and its variants, for any site; no variants if the file has problems."""
 
     path: Path
-    variants: tuple[Offered, ...]
+    variants: tuple[IndexEntry, ...]
     problems: Internal[tuple[Problem, ...]] = ()
 
     @property
@@ -61,9 +61,9 @@ def describe(path: Path, site: "LoadedSite", environ: Mapping[str, str]) -> Foun
         return Found(path, (), error.problems)
 
 
-def offered(loaded: "LoadedEasyconfig") -> Offered:
+def offered(loaded: "LoadedEasyconfig") -> IndexEntry:
     """The searchable facts of a loaded easyconfig."""
-    from sifmod.config.shown import shown
+    from sifmod.config.redact import shown
 
     made, layers = loaded.easyconfig, loaded.layers
     variant = layers.variants[loaded.variant].presets if loaded.variant is not None else ()
@@ -74,7 +74,7 @@ def offered(loaded: "LoadedEasyconfig") -> Offered:
         file = image.build.definition or image.build.dockerfile
         base = (image.build.from_ or "").removeprefix(f"{loaded.path.absolute().parent}/")
         sources = (f"build:{base or os.path.relpath(str(file), loaded.path.parent)}",)
-    return Offered(
+    return IndexEntry(
         variant=loaded.variant,
         name=made.name,
         version=made.version,
@@ -158,7 +158,7 @@ def parse(words: Iterable[str]) -> tuple[Term, ...]:
     return tuple(terms)
 
 
-def order(module: Offered) -> tuple[object, ...]:
+def order(module: IndexEntry) -> tuple[object, ...]:
     """The sort key of a module: name, version, versionsuffix."""
     return module.name.casefold(), version_key(module.version), version_key(module.versionsuffix), module.module
 
@@ -175,7 +175,7 @@ def _answering(everything: Iterable[Found], terms: tuple[Term, ...]) -> tuple[Fo
     return (*sorted(answers, key=lambda found: order(found.variants[0])), *broken)
 
 
-def _fits(module: Offered, stem: str, term: Term) -> bool:
+def _fits(module: IndexEntry, stem: str, term: Term) -> bool:
     if term.typed:
         names = f"{module.module} {stem} {' '.join(module.keywords)}".lower()
         plain = re.search(rf"\b{re.escape(term.typed)}(?![0-9])", names) is not None
@@ -183,10 +183,10 @@ def _fits(module: Offered, stem: str, term: Term) -> bool:
             return plain
     if term.word and not _has_word(module, stem, term):
         return False
-    return not term.version or any(is_meant(version, term.version) for version in _versions(module, term))
+    return not term.version or any(matches_version(version, term.version) for version in _versions(module, term))
 
 
-def _has_word(module: Offered, stem: str, term: Term) -> bool:
+def _has_word(module: IndexEntry, stem: str, term: Term) -> bool:
     word, name = term.word, module.name.lower()
     if any(sign in word for sign in "*?["):
         return fits(module.module, word) or fits(stem, word)
@@ -207,7 +207,7 @@ def _begins(word: str, text: str) -> bool:
     return re.search(rf"(?<![a-z0-9]){re.escape(word)}", text.lower()) is not None
 
 
-def _versions(module: Offered, term: Term) -> tuple[str, ...]:
+def _versions(module: IndexEntry, term: Term) -> tuple[str, ...]:
     if term.of == "module":
         return (module.version,)
     stated = tuple(version for name, version in module.components if term.of == "anything" or name == term.word)
@@ -218,7 +218,7 @@ def _versions(module: Offered, term: Term) -> tuple[str, ...]:
 def _nearest(everything: Iterable[Found], terms: tuple[Term, ...]) -> str:
     modules = [(each, found.path.stem.lower()) for found in everything for each in found.variants]
 
-    def hits(wanted: Iterable[Term]) -> list[Offered]:
+    def hits(wanted: Iterable[Term]) -> list[IndexEntry]:
         wanted = tuple(wanted)
         return [each for each, stem in modules if all(_fits(each, stem, term) for term in wanted)]
 
@@ -246,7 +246,7 @@ def _nearest(everything: Iterable[Found], terms: tuple[Term, ...]) -> str:
     return ", ".join(counts) or "`sifmod search` lists all modules"
 
 
-def _spelled_like(word: str, modules: Iterable[Offered]) -> list[str]:
+def _spelled_like(word: str, modules: Iterable[IndexEntry]) -> list[str]:
     import difflib
 
     known = {name: name for name in _ACCELERATORS}

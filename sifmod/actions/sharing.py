@@ -13,16 +13,16 @@ from sifmod.config.site import Site
 from sifmod.errors import OptionError, PermissionsError
 from sifmod.module.quote import shell
 from sifmod.result import Described, PathText
-from sifmod.system import some, user_name
+from sifmod.system import abbreviated, user_name
 from sifmod.tree.durable import reported
 from sifmod.tree.layout import Layout
-from sifmod.tree.rights import Other, Rights, give, others
+from sifmod.tree.rights import Rights, WrongRights, give, wrong_rights
 
 _NAMED = 3  # paths listed in a message
 _ACL = "system.posix_acl_access"
 
 
-class Wrong(NamedTuple):
+class WrongMode(NamedTuple):
     """A file or directory of sifmod's that the site's `sharing` wants to have another group or mode."""
 
     path: PathText
@@ -44,7 +44,7 @@ def rights(site: Site) -> Rights | None:
         ) from error
 
 
-def oddities(site: Site) -> Iterator[str]:
+def sharing_warnings(site: Site) -> Iterator[str]:
     """Violations of `sharing` by the prefix and by the directories above it, which are never changed."""
     if (wanted := rights(site)) is None:
         return
@@ -71,15 +71,15 @@ def closed(site: Site) -> Iterator[str]:
     if (wanted := rights(site)) is None or not layout.prefix.is_dir():
         return
     with reported(f"cannot read {layout.prefix}"):
-        found = [other.path for other in others(layout, wanted) if not wanted.lets_in(other.found)]
+        found = [other.path for other in wrong_rights(layout, wanted) if not wanted.lets_in(other.found)]
     if found:
         yield (
-            f"{some([*map(str, found)], _NAMED)}: not readable for users that `sharing: {site.sharing}` lets in: "
-            "`sifmod verify --repair-modes` corrects your own files, and as root all files"
+            f"{abbreviated([*map(str, found)], _NAMED)}: not readable for users that `sharing: {site.sharing}` "
+            "lets in: `sifmod verify --repair-modes` corrects your own files, and as root all files"
         )
 
 
-def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[Wrong, ...]:
+def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[WrongMode, ...]:
     """Everything of sifmod in the prefix that violates `sharing`; corrected with `repair` where permitted.
 
     Other files are left alone: users' additions, hard links to their images, directories above. Raises OptionError if
@@ -94,11 +94,11 @@ def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[Wrong, ...]:
     if repair and layout.prefix.is_dir():
         make_marks(site)
     with reported(f"cannot read {layout.prefix}"):
-        found = tuple(others(layout, wanted)) if layout.prefix.is_dir() else ()
+        found = tuple(wrong_rights(layout, wanted)) if layout.prefix.is_dir() else ()
     return tuple(_wrong(layout, wanted, other, reporter, repair=repair) for other in found)
 
 
-def _wrong(layout: Layout, wanted: Rights, other: Other, reporter: Reporter, *, repair: bool) -> Wrong:
+def _wrong(layout: Layout, wanted: Rights, other: WrongRights, reporter: Reporter, *, repair: bool) -> WrongMode:
     status, repaired, owner = other.found, False, user_name(other.found.st_uid)
     if repair:
         try:
@@ -109,7 +109,7 @@ def _wrong(layout: Layout, wanted: Rights, other: Other, reporter: Reporter, *, 
     kind = stat.S_IFMT(status.st_mode)
     gid = status.st_gid if wanted.gid is None else wanted.gid
     expected = _shown(wanted.mode(status.st_mode) | kind, gid)
-    return Wrong(str(other.path), expected, _shown(status.st_mode, status.st_gid), owner, repaired)
+    return WrongMode(str(other.path), expected, _shown(status.st_mode, status.st_gid), owner, repaired)
 
 
 def _closed(prefix: Path, gid: int | None) -> Iterator[tuple[Path, str]]:

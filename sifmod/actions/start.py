@@ -92,7 +92,7 @@ def resolve(name: str, known: Iterable[ModuleName], look: str = "`sifmod list` s
         raise ModuleError(f"`{name}` can be any of\n{listed}", "give more of the name")
     import difflib
 
-    from sifmod.config.shown import shown
+    from sifmod.config.redact import shown
 
     close = difflib.get_close_matches(name, [str(module) for module in modules], n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(close)}?" if close else look

@@ -7,7 +7,7 @@ from pathlib import Path
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.inventory import image_path, inventory_at
 from sifmod.config.name import ModuleName
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from sifmod.config.site import Site
 from sifmod.errors import ModuleError
 from sifmod.image.inspect.description import ImageDescription

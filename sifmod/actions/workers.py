@@ -26,14 +26,14 @@ _SHARE = 20  # tasks done before a worker reports them
 Result = TypeVar("Result")
 
 
-class Told(NamedTuple):
+class TextEvent(NamedTuple):
     """A message of a worker about a task."""
 
     task: int
     text: str
 
 
-class Progressed(NamedTuple):
+class ProgressEvent(NamedTuple):
     """Progress of a task: what, bytes done, total bytes or None."""
 
     task: int
@@ -42,7 +42,7 @@ class Progressed(NamedTuple):
     total: int | None
 
 
-class Finished(NamedTuple):
+class FinishedEvent(NamedTuple):
     """A task has finished or failed."""
 
     task: int
@@ -50,9 +50,9 @@ class Finished(NamedTuple):
     error: SifmodError | None = None
 
 
-Event = Told | Progressed | Finished
-Tell = Callable[[Told | Progressed], None]
-Do = Callable[[int, Tell], object]  # raises SifmodError, OSError; the result goes through a pipe
+Event = TextEvent | ProgressEvent | FinishedEvent
+SendEvent = Callable[[TextEvent | ProgressEvent], None]
+Do = Callable[[int, SendEvent], object]  # raises SifmodError, OSError; the result goes through a pipe
 
 
 def in_order(do: Callable[[int], Result], count: int, jobs: int) -> Iterator[Result]:
@@ -63,16 +63,16 @@ def in_order(do: Callable[[int], Result], count: int, jobs: int) -> Iterator[Res
     """
     shares = [range(start, min(count, start + _SHARE)) for start in range(0, count, _SHARE)]
     yield from map(do, shares[0] if shares else ())
-    with closing(Ahead(lambda number, _: [*map(do, shares[number + 1])], len(shares) - 1, jobs)) as ahead:
+    with closing(OrderedWorkers(lambda number, _: [*map(do, shares[number + 1])], len(shares) - 1, jobs)) as ahead:
         for number in range(len(shares) - 1):
             yield from ahead.result(number)
 
 
-class Ahead:
+class OrderedWorkers:
     """Results that are requested in order, and computed ahead by several processes."""
 
     def __init__(self, do: Do, count: int, jobs: int) -> None:
-        self.finished: dict[int, Finished] = {}
+        self.finished: dict[int, FinishedEvent] = {}
         self._told: dict[int, list[str]] = {}
         self._events = run_workers(do, deque(range(count)), jobs)
 
@@ -97,9 +97,9 @@ class Ahead:
         return finished.result
 
     def _keep(self, event: Event) -> None:
-        if isinstance(event, Finished):
+        if isinstance(event, FinishedEvent):
             self.finished[event.task] = event
-        elif isinstance(event, Told):
+        elif isinstance(event, TextEvent):
             self._told.setdefault(event.task, []).append(event.text)
 
 
@@ -123,8 +123,8 @@ def run_workers(do: Do, tasks: deque[int], jobs: int) -> Generator[Event, None, 
                     event: Event = connection.recv()
                 except (EOFError, OSError):
                     connection.close()
-                    event = Finished(busy[connection], error=_died(workers.pop(connection)))
-                if isinstance(event, Finished):
+                    event = FinishedEvent(busy[connection], error=_died(workers.pop(connection)))
+                if isinstance(event, FinishedEvent):
                     del busy[connection]
                 yield event
     except (KeyboardInterrupt, SystemExit):
@@ -134,11 +134,11 @@ def run_workers(do: Do, tasks: deque[int], jobs: int) -> Generator[Event, None, 
         _end(workers)
 
 
-def reporter_in_worker(number: int, tell: Tell, command: str) -> Reporter:
+def reporter_in_worker(number: int, tell: SendEvent, command: str) -> Reporter:
     """A reporter that sends a task's messages for the user of `command` to the parent."""
     return Reporter(
-        lambda text: tell(Told(number, text)),
-        lambda what, done, total: tell(Progressed(number, what, done, total)),
+        lambda text: tell(TextEvent(number, text)),
+        lambda what, done, total: tell(ProgressEvent(number, what, done, total)),
         lambda about, question: None,  # noqa: ARG005
         command,
     )
@@ -171,18 +171,18 @@ def _work(do: Do, connection: Connection, others: tuple[Connection, ...]) -> Non
             connection.send(_done(do, connection.recv(), connection))
 
 
-def _done(do: Do, task: int, connection: Connection) -> Finished:
+def _done(do: Do, task: int, connection: Connection) -> FinishedEvent:
     try:
-        return Finished(task, do(task, connection.send))
+        return FinishedEvent(task, do(task, connection.send))
     except SifmodError as error:
-        return Finished(task, error=error)
+        return FinishedEvent(task, error=error)
     except OSError as error:
-        return Finished(task, error=SifmodError(str(error)))
+        return FinishedEvent(task, error=SifmodError(str(error)))
     except Exception:
         import traceback
 
         bug = with_code(traceback.format_exc(), "this is a bug in sifmod: please report it", BUG)
-        return Finished(task, error=bug)
+        return FinishedEvent(task, error=bug)
 
 
 def _died(process: ForkProcess) -> SifmodError:

@@ -73,14 +73,14 @@ class Found:
 
 def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
     from sifmod.actions.author.check import CheckedFile, check, check_settings, check_stack, settings_kind
-    from sifmod.config.word import wanted_easyconfig
+    from sifmod.config.word import resolve_easyconfig
 
     path = Path(word)
     try:
         if os.path.isdir(word):  # noqa: PTH112 (a name may be of any length)
             hint = "presets are checked where they are used: check an easyconfig that uses one"
             raise EasyconfigNotFoundError(f"no easyconfig, site or quirk was found in {word}", hint)
-        path = wanted_easyconfig(word, context.site)
+        path = resolve_easyconfig(word, context.site)
         if (kind := settings_kind(path)) == "stack":
             number = check_stack(path, context)
             return _fine(path, (), (), [f"{one_line(str(path))}: ok: a stack of {counted(number, 'easyconfig')}"])
@@ -188,8 +188,8 @@ def import_command(given: ImportOptions) -> int:
     give a valid easyconfig is rejected with the reason; the others are written, and the exit code is 5.
     """
     from sifmod.actions.author.import_easyconfig import ImportedFile, NewEasyconfig, convert, find_sources, write
-    from sifmod.imports.cost import CannotImportError
     from sifmod.imports.modulefile import Naming
+    from sifmod.imports.result import CannotImportError
 
     directory, module_tree = Path(given.output), given.module_tree
     if directory.exists() and not directory.is_dir():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar, dataclass_transform
 
 import click
 
-from sifmod.cli.verb import Verb, VerbGroup
+from sifmod.cli.command_help import Command, CommandGroup
 from sifmod.config.option import ONE_OR_MORE, TABLE, Option, Word, option_of
 
 if TYPE_CHECKING:
@@ -55,25 +55,25 @@ def fields(given: type[Options]) -> dict[str, object]:
     return {name: base.get(name, MISSING) for base in bases for name in base.get("__annotations__", ())}
 
 
-def command(words: str, given: type[Given]) -> Callable[[Callable[[Given], int | None]], Verb]:
+def command(words: str, given: type[Given]) -> Callable[[Callable[[Given], int | None]], Command]:
     """Make a function the command of these words.
 
     A field of `given`, which the function takes, is an argument if `argument` made it, else the option with its name in
     config/option.py. A field with a default is optional.
     """
 
-    def made(function: Callable[[Given], int | None]) -> Verb:
+    def made(function: Callable[[Given], int | None]) -> Command:
         def run(**typed: Any) -> int | None:
             return function(given(**typed))
 
-        return Verb(words.split()[-1], callback=run, params=parameters(words, given), help=function.__doc__)
+        return Command(words.split()[-1], callback=run, params=parameters(words, given), help=function.__doc__)
 
     return made
 
 
-def group(name: str, text: str, *commands: click.Command) -> VerbGroup:
+def group(name: str, text: str, *commands: click.Command) -> CommandGroup:
     """A command of several words."""
-    return VerbGroup(name, help=text, commands=commands)
+    return CommandGroup(name, help=text, commands=commands)
 
 
 def parameters(words: str, given: type[Options]) -> list[click.Parameter]:

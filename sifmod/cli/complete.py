@@ -108,9 +108,9 @@ def _sites(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG00
 
 
 def _explained(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
-    from sifmod.cli.verbs import TOPICS, VERBS
+    from sifmod.cli.commands import COMMANDS, TOPICS
 
-    yield from (*VERBS, *TOPICS, "exit-codes")
+    yield from (*COMMANDS, *TOPICS, "exit-codes")
 
 
 # parameter, or command and parameter → the function for its candidates

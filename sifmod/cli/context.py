@@ -23,7 +23,7 @@ load_context = site_in_force
 
 def typed() -> str:
     """The typed command line for the log, without passwords and signatures in sources."""
-    from sifmod.config.shown import shown
+    from sifmod.config.redact import shown
 
     words = ["sifmod"]
     for word in click.get_current_context().obj.words:

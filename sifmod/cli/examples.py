@@ -3,7 +3,7 @@
 from itertools import dropwhile
 
 # command, and what it is for; the verb is its second word, or two; each of them is typed in tests/cli/test_help.py
-_OF_VERBS = (
+_OF_COMMANDS = (
     ("sifmod install PyTorch-2.2.0.yaml", "the variant for this machine"),
     ("sifmod install --dry-run PyTorch-2.2.0.yaml", "a preview"),
     ("sifmod fetch docker://docker.io/library/busybox:1.36", "into the store"),
@@ -138,7 +138,7 @@ _OF_GROUPS: dict[str, tuple[tuple[str, str], ...]] = {
 def _examples() -> dict[str, tuple[tuple[str, str], ...]]:
     """The examples of each command, as it is typed: `install`, `site show`; sifmod's own under the empty text."""
     found = dict(_OF_GROUPS)
-    for command, text in _OF_VERBS:
+    for command, text in _OF_COMMANDS:
         words = dropwhile(lambda word: not word.endswith("sifmod"), command.split())
         _, verb, inner, *_ = (*words, "")
         name = f"{verb} {inner}" if verb in _OF_GROUPS else verb

@@ -11,7 +11,7 @@ from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_context, reporter
 from sifmod.cli.output import echo, print_json, quiet, say
 from sifmod.cli.shared_options import ConversionOptions
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from sifmod.errors import OptionError
 
 

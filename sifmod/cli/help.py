@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import click
 
 from sifmod.cli.command import Options, argument, command
+from sifmod.cli.commands import COMMANDS, EXIT_CODES, TOPICS
 from sifmod.cli.output import echo
-from sifmod.cli.verbs import EXIT_CODES, TOPICS, VERBS
 
 
 class HelpOptions(Options):
@@ -37,7 +37,7 @@ def _topic(name: str) -> Iterator[str]:
     topic = TOPICS[name]
     yield topic.title
     for verb in (verb for row in topic.rows for verb in row):
-        yield f"\n  {verb}: {VERBS[verb].text}"
+        yield f"\n  {verb}: {COMMANDS[verb].text}"
         for example, purpose in EXAMPLES[verb][:3]:
             yield f"    {example}{f'  # {purpose}' if purpose else ''}"
     yield "\n`sifmod help COMMAND` has every option."

@@ -13,7 +13,7 @@ from sifmod.cli.context import load_context, reporter
 from sifmod.cli.output import choose, counted, echo, print_json, quiet, say
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 from sifmod.config.find import is_bare
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
 
@@ -76,9 +76,9 @@ def install_command(given: InstallCommand) -> int:
     if given.search:
         return _search(given)
     if given.module_only and not given.easyconfigs:
-        from sifmod.cli.reapply import reapply
+        from sifmod.cli.reapply import rerender_command
 
-        return reapply(given)
+        return rerender_command(given)
     if not given.easyconfigs:
         raise click.UsageError("missing argument: FILE or NAME of an easyconfig")
     from sifmod.actions.install.install_easyconfigs import Installer
@@ -243,14 +243,14 @@ def _installed(installer: "Installer", target: "Target", given: InstallCommand) 
 
 
 def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLayer, ...]", quiet: bool) -> None:
-    from sifmod.actions.install.how_to_load import commands_to_load, hidden_by, unseen_by
+    from sifmod.actions.install.how_to_load import commands_to_load, stale_spider_cache, unseen_warning
     from sifmod.cli.life import say_life
 
     if not quiet:
         say(f"{installation.module}: {state}{', nothing to do' if state == _STATES['unchanged'] else ''}")
-        if reason := hidden_by(installation, os.environ):
+        if reason := stale_spider_cache(installation, os.environ):
             say(reason)
-        if unseen := unseen_by(installation, os.environ):
+        if unseen := unseen_warning(installation, os.environ):
             say(unseen)
         say_life(installation)
         for layer in layers:

@@ -25,9 +25,9 @@ class ListOptions(TreeOptions):
 def list_command(given: ListOptions) -> None:
     """List installed modules whose name contains PATTERN."""
     from sifmod.actions.list import list_modules
-    from sifmod.tree.history import in_words as held
-    from sifmod.tree.life import in_words, today
-    from sifmod.tree.state import remains
+    from sifmod.tree.history import format_held as held
+    from sifmod.tree.life import format_life, today
+    from sifmod.tree.state import leftovers
 
     def _size(installation: "Installation | None") -> str:
         if installation is None:
@@ -49,7 +49,7 @@ def list_command(given: ListOptions) -> None:
                 "; ".join(
                     filter(
                         None,
-                        (in_words(listed.module.version, listed.life, day), held(listed.held), *listed.problems),
+                        (format_life(listed.module.version, listed.life, day), held(listed.held), *listed.problems),
                     )
                 ),
             )
@@ -60,7 +60,7 @@ def list_command(given: ListOptions) -> None:
     if not found:
         pattern = given.pattern
         echo(f"no installed module matches {pattern!r}" if pattern else "no modules are installed here", err=True)
-    if others := set(remains(layout)) - {str(listed.module) for listed in found}:
+    if others := set(leftovers(layout)) - {str(listed.module) for listed in found}:
         told = f"earlier runs were killed and left files of {', '.join(sorted(others)[:3])}"
         say(f"{told}: the next install or `sifmod gc --yes` removes them")
 
@@ -91,10 +91,10 @@ def log_command(given: LogOptions) -> None:
 
 def _log_row(entry: "Entry") -> tuple[str, ...]:
     who = f"{entry.login} as {entry.user}" if entry.login else entry.user
-    return (entry.time[:16].replace("T", " "), who, entry.host, _told(entry.done), entry.command)
+    return (entry.time[:16].replace("T", " "), who, entry.host, _format_entry(entry.done), entry.command)
 
 
-def _told(done: "Done") -> str:
+def _format_entry(done: "Done") -> str:
 
     if done.module is None:
         size = size_text(done.size or 0)
@@ -121,7 +121,7 @@ def rollback_command(given: RollbackOptions) -> None:
     """
     from sifmod.actions.installed import installed_from
     from sifmod.actions.rollback import RollbackRequest, change_live
-    from sifmod.tree.history import in_words
+    from sifmod.tree.history import format_held
 
     if given.release and given.to is not None:
         raise click.UsageError("--release does not switch generations: leave --to out")
@@ -135,7 +135,7 @@ def rollback_command(given: RollbackOptions) -> None:
     else:
         say(f"{module}: generation {done.installation.generation} is live")
         if done.held:
-            say(f"{module}: {in_words(done.held)}; `sifmod rollback --release {module}` releases it")
+            say(f"{module}: {format_held(done.held)}; `sifmod rollback --release {module}` releases it")
 
 
 class UninstallOptions(TreeOptions):

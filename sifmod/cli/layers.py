@@ -75,7 +75,7 @@ def _about(one: "ListedLayer") -> str:
 def changed(change: "LayerChange", given: LayerOptions, *, no_build_isolation: bool = False, pre: bool = False) -> None:
     """Change a layer of a module, and report the outcome."""
     from sifmod.actions.layer.layers import change_layer
-    from sifmod.image.packages.wanted import words_of
+    from sifmod.image.packages.request import words_of
 
     flags = {"no_index": given.no_index, "no_build_isolation": no_build_isolation, "pre": pre}
     words = words_of(given.find_links, given.index_url, given.extra_index_url, **flags)
@@ -162,12 +162,12 @@ def add_command(given: AddOptions) -> None:
     packages compiled against it, NVIDIA's and AMD's libraries, MPI) is protected; other packages may be upgraded.
     """
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.image.packages.asked import asked
+    from sifmod.image.packages.requirements import parse_requests
 
     module, onto = given.module, given.onto
     if not (given.requirements or given.files or given.constraints or given.editable or onto or given.upgrade):
         raise OptionError("there is nothing to add", f"name packages: sifmod add {module} transformers")
-    wanted = asked(given.requirements, given.editable, map(Path, given.files), map(Path, given.constraints))
+    wanted = parse_requests(given.requirements, given.editable, map(Path, given.files), map(Path, given.constraints))
     change = LayerChange(onto or module, add=wanted, upgrade=given.upgrade, model=module if onto else None)
     change = replace(change, unpacked=given.unpacked, tried=not given.no_import)
     changed(change, given, no_build_isolation=given.no_build_isolation, pre=given.pre)
@@ -207,14 +207,14 @@ def sync_command(given: SyncOptions) -> None:
     LOCK may be a requirements.txt in which every line has digests: the layer then has exactly these packages.
     """
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.image.packages.asked import asked
-    from sifmod.image.packages.wanted import read_lock
+    from sifmod.image.packages.request import read_lock
+    from sifmod.image.packages.requirements import parse_requests
 
     change, path = LayerChange(given.module, unpacked=given.unpacked, tried=not given.no_import), Path(given.lock)
     if given.lock.endswith(".toml"):
         change = replace(change, lock=read_lock(path))
     else:
-        change = replace(change, add=asked(files=(path,), all_hashed=True), replaces=True)
+        change = replace(change, add=parse_requests(files=(path,), all_hashed=True), replaces=True)
     changed(change, given)
 
 

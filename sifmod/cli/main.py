@@ -10,13 +10,13 @@ from types import FrameType
 
 import click
 
+from sifmod.cli.command_help import Helped
+from sifmod.cli.commands import ALIASES, COMMANDS, TOGETHER, TOPICS
 from sifmod.cli.output import echo, json_text, lost_output, show_error, write
-from sifmod.cli.verb import Helped
-from sifmod.cli.verbs import ALIASES, TOGETHER, TOPICS, VERBS
 from sifmod.errors import BUG, BUG_REPORT, OptionError, SifmodError, as_result, explained, with_code
 from sifmod.system import one_line
 
-ANEW = frozenset({"test"})  # commands that keep nothing of an interrupted run
+NOT_RESUMABLE = frozenset({"test"})  # commands that keep nothing of an interrupted run
 _MORE = "-V shows the version. `sifmod help` explains a COMMAND, or one of these topics:\n"
 
 
@@ -41,21 +41,21 @@ class CommandLine:
     @property
     def again(self) -> str:
         """The hint after an interrupted run whose progress was kept."""
-        return "" if ANEW.intersection(self.words[:1]) else "; repeat the command to continue where it stopped"
+        return "" if NOT_RESUMABLE.intersection(self.words[:1]) else "; repeat the command to continue where it stopped"
 
 
-class Verbs(Helped, click.Group):
+class Commands(Helped, click.Group):
     """A group whose commands are imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The commands in the order of their use."""
-        return list(VERBS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command; None if there is no such command."""
-        if cmd_name not in VERBS:
+        if cmd_name not in COMMANDS:
             return None
-        there = vars(importlib.import_module(f"sifmod.cli.{VERBS[cmd_name].file}")).values()
+        there = vars(importlib.import_module(f"sifmod.cli.{COMMANDS[cmd_name].file}")).values()
         command = next(each for each in there if isinstance(each, click.Command) and each.name == cmd_name)
         if ctx.resilient_parsing:
             from sifmod.cli.complete import completing
@@ -69,7 +69,7 @@ class Verbs(Helped, click.Group):
         for topic in TOPICS.values():
             formatter.write(f"\n{topic.title}:\n")
             for row in topic.rows:
-                formatter.write(f"  {', '.join(row):17}  {TOGETHER.get(row) or VERBS[row[0]].text}\n")
+                formatter.write(f"  {', '.join(row):17}  {TOGETHER.get(row) or COMMANDS[row[0]].text}\n")
         topics = ", ".join((*TOPICS, "exit-codes"))
         formatter.write(f"\n{_MORE}{topics}\n")
         tutorial = os.path.join(sys.prefix, "share", "doc", "sifmod", "tutorial.md")  # noqa: PTH118
@@ -82,10 +82,10 @@ class Verbs(Helped, click.Group):
         """Like click, with earlier names, and a suggestion for an unknown command."""
         if args[:1] and args[0] in ALIASES:
             args = [*ALIASES[args[0]].split(), *args[1:]]
-        if args and not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in VERBS:
+        if args and not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in COMMANDS:
             from sifmod.cli.suggestion import meaning_of
 
-            hint = meaning_of(args[0], (*VERBS, *ALIASES)) or "`sifmod help` lists the commands"
+            hint = meaning_of(args[0], (*COMMANDS, *ALIASES)) or "`sifmod help` lists the commands"
             raise OptionError(f"there is no command `{one_line(args[0])}`", hint)
         return super().resolve_command(ctx, args)
 
@@ -98,7 +98,7 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
         ctx.exit()
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="The version."
 )

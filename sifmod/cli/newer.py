@@ -73,7 +73,7 @@ def upgrade_command(given: UpgradeCommand) -> int:
     from sifmod.actions.install.upgrade import upgrades
     from sifmod.actions.outdated import outdated
     from sifmod.cli.batch import result_of, summary, told_batch
-    from sifmod.config.shown import shown
+    from sifmod.config.redact import shown
 
     site = load_facts(given.settings)
     there = _installed(tree(site.site.prefix), given.modules)

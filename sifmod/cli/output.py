@@ -10,7 +10,7 @@ import click
 
 from sifmod.errors import SifmodError
 from sifmod.result import in_json
-from sifmod.system import harmless, one_line, reason
+from sifmod.system import escape_controls, one_line, reason
 
 if TYPE_CHECKING:
     from sifmod.config.origin import Origin
@@ -44,7 +44,7 @@ def in_locale(text: str, *, err: bool) -> str:
 
 def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
     """Print a text on standard output or standard error, with control characters escaped."""
-    write(in_locale(harmless(str(text)), err=err), nl=nl, err=err)
+    write(in_locale(escape_controls(str(text)), err=err), nl=nl, err=err)
 
 
 def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None = None) -> None:
@@ -126,10 +126,12 @@ def json_text(data: object) -> str:
 def show_error(message: str, hint: str = "") -> None:
     """Print a message and, after a blank line, its hint to standard error; coloured on a terminal without NO_COLOR."""
     color = False if os.environ.get("NO_COLOR") else None
-    text = in_locale(harmless(message), err=True)
+    text = in_locale(escape_controls(message), err=True)
     write(f"{click.style('error:', fg='red', bold=True)} {text}", err=True, color=color)
     if hint:
-        write(f"\n{click.style('hint:', fg='cyan')} {in_locale(harmless(hint), err=True)}", err=True, color=color)
+        write(
+            f"\n{click.style('hint:', fg='cyan')} {in_locale(escape_controls(hint), err=True)}", err=True, color=color
+        )
 
 
 def print_rows(rows: Sequence[Sequence[str]], header: Sequence[str] = (), most: int = 0) -> None:

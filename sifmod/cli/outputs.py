@@ -33,7 +33,7 @@ from sifmod.actions.own_module import WrittenModule
 from sifmod.actions.push import Pushed
 from sifmod.actions.sbom import Sbom
 from sifmod.actions.search import Found
-from sifmod.actions.sharing import Wrong
+from sifmod.actions.sharing import WrongMode
 from sifmod.actions.stack.bundle import WrittenBundle
 from sifmod.actions.stack.init import WrittenStack
 from sifmod.actions.stack.report import StackReport
@@ -75,7 +75,7 @@ OUTPUTS: dict[str, Any] = {
     "stack bundle": WrittenBundle,
     "lock": WrittenLock | list[WrittenLock],
     "jupyter": Kernel | Lab,
-    "verify": list[Verified] | list[SignedImage] | list[Wrong],
+    "verify": list[Verified] | list[SignedImage] | list[WrongMode],
     "sbom": Sbom,
     "diff": Difference,
     "test": Tested,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from sifmod.cli import output
-from sifmod.system import harmless, size_text
+from sifmod.system import escape_controls, size_text
 
 Show = Callable[[str, int, int | None], None]
 """Called with (what, bytes done, total bytes or None)."""
@@ -107,7 +107,7 @@ def fitting(what: str, done: int, total: int | None, rate: float | None, columns
     whole = _figures(done, total, rate)
     shorter = whole._replace(amount="") if total else whole
     texts = [str(each) for each in (whole, shorter, shorter._replace(amount="", rate=""))]
-    room = columns - 3 - _cells(" ".join(harmless(what).split())) - _SHORTEST_BAR - 2
+    room = columns - 3 - _cells(" ".join(escape_controls(what).split())) - _SHORTEST_BAR - 2
     return next((text for text in texts if len(text) <= room), texts[-1] or texts[0])
 
 
@@ -120,7 +120,7 @@ def bar_line(what: str, done: int, total: int | None, beside: str, columns: int)
     """One line of at most `columns` - 1 cells: the title, a bar if there is space, and all of `beside`."""
     room = columns - 1 - len(beside) - 2 * bool(beside)
     most = room if room < 2 * _SHORTEST_BAR else room - _SHORTEST_BAR - 2
-    label = _cut_before_file(" ".join(harmless(what).split()), most)
+    label = _cut_before_file(" ".join(escape_controls(what).split()), most)
     length = min(room - _cells(label) - 2, _LONGEST_BAR)
     bar = ""
     if total and length >= _SHORTEST_BAR:

@@ -14,27 +14,27 @@ from sifmod.config.name import ModuleName
 from sifmod.errors import as_result
 
 if TYPE_CHECKING:
-    from sifmod.actions.install.reapply import Reapplication
+    from sifmod.actions.install.reapply import Rerendered
     from sifmod.actions.install.reapply_all import Found, Generation
     from sifmod.actions.install.row import ReappliedRow
     from sifmod.cli.install import InstallCommand
 
 
-def reapply(given: "InstallCommand") -> int:
+def rerender_command(given: "InstallCommand") -> int:
     """Show as a diff what a changed site, preset or quirk changes in the installed modules, then apply it."""
-    from sifmod.actions.install.reapply import Reapplying
+    from sifmod.actions.install.reapply import RerenderContext
     from sifmod.actions.install.reapply_all import ReapplyRun, reapply_all
     from sifmod.config.option import in_full
 
     _refuse_others(given)
-    asked = Reapplying(layout_for(given.prefix), in_full(given.settings), sanity=not given.skip_sanity_check)
+    asked = RerenderContext(layout_for(given.prefix), in_full(given.settings), sanity=not given.skip_sanity_check)
     speak, as_json = quiet if given.quiet else say, given.as_json
     asks = sys.stdin.isatty() and not (given.yes or as_json or given.only_shows)
-    shown: list[Reapplication] = []
+    shown: list[Rerendered] = []
     ended: dict[ModuleName, Ended[Told]] = {}
     tell, refusal = Teller(), False
 
-    def show(one: "Reapplication") -> None:
+    def show(one: "Rerendered") -> None:
         if as_json:
             shown.append(one)
         elif one.changes:
@@ -95,7 +95,7 @@ def _summarise(found: "Found", speak: Callable[[str], None]) -> None:
     speak(f"{sum(one.changes for one in found)} of {len(found)} installed modules change{more}")
 
 
-def _told(found: "Sequence[Reapplication]") -> list[tuple[str, str]]:
+def _told(found: "Sequence[Rerendered]") -> list[tuple[str, str]]:
     """The errors, each once with its modules."""
     hints = {one.error.message: one.error.hint for one in found if one.error}
     told = _together((one.error.message, one.module) for one in found if one.error)
@@ -111,7 +111,7 @@ def _together(about: "Iterable[tuple[str, ModuleName]]") -> list[tuple[str, str]
     return [(text, ", ".join(names)) for text, names in modules.items()]
 
 
-def _row(one: "Reapplication", ended: "Mapping[ModuleName, Ended[Told]]") -> "ReappliedRow":
+def _row(one: "Rerendered", ended: "Mapping[ModuleName, Ended[Told]]") -> "ReappliedRow":
     from sifmod.actions.install.row import ReappliedRow
 
     failed = Failed(one.error) if one.error else ended.get(one.module)

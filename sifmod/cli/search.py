@@ -12,15 +12,15 @@ from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_facts
 from sifmod.cli.output import echo, print_json, print_rows, say, terminal_width
 from sifmod.cli.shared_options import SiteOptions
-from sifmod.config.offered import NOT_PUBLIC, DriverRuns
-from sifmod.config.shown import shown
+from sifmod.config.index import NOT_PUBLIC, DriverRuns
+from sifmod.config.redact import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
 
 if TYPE_CHECKING:
     from sifmod.actions.search import Found
+    from sifmod.config.index import IndexEntry
     from sifmod.config.load_site import LoadedSite
-    from sifmod.config.offered import Offered
 
 _NAME, _WHAT, _WHERE = 15, 16, 24  # minimum width of these columns
 _ACCELERATORS = {"none": "cpu"}
@@ -159,7 +159,7 @@ def _print(
         say(f"for example: {shlex.join(words)}")
 
 
-def _about(module: "Offered", driver: DriverRuns) -> str:
+def _about(module: "IndexEntry", driver: DriverRuns) -> str:
     """The description; before it, that the driver here does not run it."""
     return f"[not on this driver] {module.description}" if module.not_run_by(driver) else module.description
 

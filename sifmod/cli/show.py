@@ -85,7 +85,7 @@ def _of_a_module(found: "Installation", option: str) -> Exception:
 
 
 def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str]]:
-    from sifmod.tree.history import held_since, in_words, read_history
+    from sifmod.tree.history import format_held, held_since, read_history
 
     held = held_since(read_history(layout, installation.module))
     made, image = installation.provenance, installation.image
@@ -100,7 +100,7 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
     return [
         ("module", str(installation.module)),
         ("generation", f"{installation.generation} ({installation.root})"),
-        *([("rolled back", in_words(held))] if held else []),
+        *([("rolled back", format_held(held))] if held else []),
         ("stable path", str(layout.switch(installation.module))),
         ("modulefiles", " ".join(str(layout.modules / stub.path) for stub in installation.stubs)),
         *of_image,
@@ -114,10 +114,10 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
 
 def _show_easyconfig(given: ShowOptions) -> None:
     from sifmod.config.load_easyconfig import load_easyconfig
-    from sifmod.config.word import wanted_easyconfig
+    from sifmod.config.word import resolve_easyconfig
 
     context = load_context(given.settings)
-    loaded = load_easyconfig(wanted_easyconfig(given.name, context.site), context, given.variant, {}, os.environ)
+    loaded = load_easyconfig(resolve_easyconfig(given.name, context.site), context, given.variant, {}, os.environ)
     data = json.loads(loaded.easyconfig.model_dump_json(exclude_none=True, by_alias=True))
     if given.origins and given.as_json:
         print_json(loaded.origins)
@@ -153,7 +153,7 @@ def names_image(text: str) -> bool:
 
     An image is a text with a scheme, one that ends in .sif, a file's path, or the bare name of an existing SIF.
     """
-    from sifmod.image.convert.sif.header import START, what_it_is
+    from sifmod.image.convert.sif.header import START, file_kind
 
     if text.endswith((".yaml", ".yml")):
         return False
@@ -166,7 +166,7 @@ def names_image(text: str) -> bool:
         if "/" in text:
             return True
         with path.open("rb") as file:
-            return not what_it_is(file.read(START))
+            return not file_kind(file.read(START))
     except (OSError, ValueError):
         return False
 

@@ -13,8 +13,8 @@ from sifmod.cli.output import echo, print_json, say
 from sifmod.cli.output import quiet as silent
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 from sifmod.cli.stack_files import bundle, catalogue, init, lock, outdated
+from sifmod.cli.stack_format import counts, disk_needed, lines, of_jobs, summary, tell
 from sifmod.cli.stack_job import SlurmOptions, asked_of_jobs
-from sifmod.cli.stack_told import counts, disk_needed, lines, of_jobs, summary, tell
 from sifmod.config.option import in_full
 from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout

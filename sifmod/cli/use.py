@@ -10,7 +10,7 @@ from sifmod.cli.output import echo, print_json, print_rows, say
 from sifmod.cli.shared_options import TreeOptions
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError
-from sifmod.system import harmless
+from sifmod.system import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
@@ -115,7 +115,7 @@ def junit_xml(tested: "Tested") -> str:
 
 def _written(text: str) -> str:
     """The text with only characters that XML 1.0 allows."""
-    return harmless(text).translate({0xFFFE: "?", 0xFFFF: "?"})
+    return escape_controls(text).translate({0xFFFE: "?", 0xFFFF: "?"})
 
 
 class JobscriptOptions(TreeOptions):

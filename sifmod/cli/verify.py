@@ -9,7 +9,7 @@ from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, load_context, reporter
 from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.shared_options import SiteOptions
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from sifmod.system import one_line
 from sifmod.tree.layout import Layout
 
@@ -92,7 +92,7 @@ def _verify_sharing(settings: dict[str, str], layout: "Layout") -> int:
 
 
 def _verify_modes(given: VerifyOptions) -> int:
-    from sifmod.actions.sharing import modes, oddities
+    from sifmod.actions.sharing import modes, sharing_warnings
 
     facts = load_context(given.settings).site
     found = modes(facts, reporter(), repair=given.repair_modes)
@@ -106,7 +106,7 @@ def _verify_modes(given: VerifyOptions) -> int:
         echo(f"{facts.prefix}: {counted(len(found), 'other mode') if found else 'ok'}")
     if left and not given.repair_modes:
         say("`sifmod verify --repair-modes` corrects those that are yours")
-    for oddity in oddities(facts):
+    for oddity in sharing_warnings(facts):
         say(f"warning: {oddity}")
     return 1 if left else 0
 

@@ -13,10 +13,10 @@ from sifmod.config.bounded_pattern import matches
 from sifmod.config.input import Input, read_input
 from sifmod.config.pattern import is_pattern
 from sifmod.config.text import BindPath, can_be_bound, is_root
-from sifmod.config.yaml.node import Node, join_key, problem_at, shown
+from sifmod.config.yaml.node import Node, join_key, printable_text, problem_at
 from sifmod.config.yaml.validate import Model
 from sifmod.errors import Problem
-from sifmod.system import some
+from sifmod.system import abbreviated
 
 _OPTION = re.compile(r"ro|rw|id=[0-9]+|image-src=/?[^,:\"\\\x00-\x1f\x7f]*")
 
@@ -28,7 +28,8 @@ def _options(value: object) -> object:
 def _not_the_root(target: str) -> str:
     if is_root(target):
         raise ValueError(
-            f"{shown(target)} as the target would hide the whole image: bind single directories, or give a target"
+            f"{printable_text(target)} as the target would hide the whole image: bind single directories, or "
+            "give a target"
         )
     return target
 
@@ -36,7 +37,9 @@ def _not_the_root(target: str) -> str:
 def _known_options(options: tuple[str, ...]) -> tuple[str, ...]:
     for option in options:
         if not _OPTION.fullmatch(option):
-            raise ValueError(f"unknown bind option {shown(option)}: expected ro, rw, id=NUMBER or image-src=PATH")
+            raise ValueError(
+                f"unknown bind option {printable_text(option)}: expected ro, rw, id=NUMBER or image-src=PATH"
+            )
     return options
 
 
@@ -203,14 +206,14 @@ def _hiding(source: str, target: str) -> str:
         found = matches(source)
         targets = [path if target == source else f"{target}/{Path(path).name}" for path in found]
     hidden = [place for place in targets if _OF_THE_IMAGE.fullmatch(normpath(place))]
-    return f"hides the image's own {some(hidden, _SHOWN)}: the image's programs may not start" if hidden else ""
+    return f"hides the image's own {abbreviated(hidden, _SHOWN)}: the image's programs may not start" if hidden else ""
 
 
 def _left_out(source: str) -> str:
     """A warning for matches of a pattern that cannot be written as a bind path."""
     bad = [path for path in matches(source) if not can_be_bound(path)] if is_pattern(source) else []
     return (
-        f"skipped, because a bind path cannot contain such a name: {some([repr(path) for path in bad], _SHOWN)}"
+        f"skipped, because a bind path cannot contain such a name: {abbreviated([repr(path) for path in bad], _SHOWN)}"
         if bad
         else ""
     )

@@ -9,9 +9,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from sifmod.config.find import SUFFIXES
-from sifmod.config.shown import without_logins
+from sifmod.config.redact import without_logins
 from sifmod.config.text import Absolute, EnvName, EnvValue, Items, Line, NotEmpty, Pairs, Text
-from sifmod.config.yaml.node import Node, shown
+from sifmod.config.yaml.node import Node, printable_text
 from sifmod.config.yaml.validate import Model
 
 _DOCKERFILE = re.compile(r"(.*/)?(Dockerfile|Containerfile)(\.[^/]*)?|.*/")
@@ -28,30 +28,36 @@ def requirement(text: str) -> str:
     try:
         read = Requirement(text)
     except InvalidRequirement:
-        raise ValueError(f"{shown(text)} is not a requirement: write NAME, NAME==VERSION or similar") from None
+        raise ValueError(f"{printable_text(text)} is not a requirement: write NAME, NAME==VERSION or similar") from None
     if read.url:
-        raise ValueError(f"{shown(text)} names a path or URL: packages come from an index, by name and version")
+        raise ValueError(
+            f"{printable_text(text)} names a path or URL: packages come from an index, by name and version"
+        )
     return text
 
 
 def _beside(text: str) -> str:
     if text.startswith(("/", "~")) or ".." in text.split("/"):
-        raise ValueError(f"{shown(text)} cannot be used: name a file or directory below that of the easyconfig")
+        raise ValueError(
+            f"{printable_text(text)} cannot be used: name a file or directory below that of the easyconfig"
+        )
     return text
 
 
 def _commands(text: str) -> str:
     if section := re.search(r"(?m)^\s*%\S*", text):
-        raise ValueError(f"a line begins with {shown(section[0].strip())}, which starts a section of a definition file")
+        raise ValueError(
+            f"a line begins with {printable_text(section[0].strip())}, which starts a section of a definition file"
+        )
     return text
 
 
 def _target(text: str) -> str:
     if ".." in text.split("/"):
-        raise ValueError(f"{shown(text)} cannot be used: write the path without '..'")
+        raise ValueError(f"{printable_text(text)} cannot be used: write the path without '..'")
     place = "/" + normpath(text).strip("/")
     if any(place == each or (each != "/" and place.startswith(f"{each}/")) for each in _NOT_FILES):
-        raise ValueError(f"{shown(text)} cannot be used: the runtime has its own files there")
+        raise ValueError(f"{printable_text(text)} cannot be used: the runtime has its own files there")
     return text
 
 

@@ -264,7 +264,7 @@ class Easyconfig(Model):
         return ModuleName(self.name, self.version + self.versionsuffix)
 
     @property
-    def own_image(self) -> Image:
+    def required_image(self) -> Image:
         """The image of a module that must have one. Raises ViewError for a view."""
         if self.image is None:
             raise ViewError(self.module, self.modules)

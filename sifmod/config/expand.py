@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sifmod.config.input import Input, read_input
-from sifmod.config.shown import LOCAL, shown
+from sifmod.config.redact import LOCAL, shown
 from sifmod.config.yaml.node import Node, leaves
 
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -16,7 +16,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 
 
-def settle_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+def resolve_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple[str, ...]]:
     """The usable sources, expanded, and a note for each one that was skipped because a variable is not set.
 
     A relative path is relative to the directory of the file that contains it. On the command line a bare name is the
@@ -38,7 +38,7 @@ def settle_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> tuple
     return tuple(settled), tuple(notes)
 
 
-def settle_path(node: Node, environ: Mapping[str, str]) -> Node:
+def resolve_path(node: Node, environ: Mapping[str, str]) -> Node:
     """A path (`image.build`) made absolute in the same way; unset variables stay as written."""
     if not isinstance(node.value, str):
         return node

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sifmod.config.prefix import has_settings, misspelt
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from sifmod.errors import EasyconfigNotFoundError
 from sifmod.system import one_line
 

@@ -8,7 +8,7 @@ from typing import get_args
 from sifmod.config.easyconfig import Accelerator, Easyconfig, EasyconfigFile
 from sifmod.config.find import SUFFIXES, find_easyconfig, places_before
 from sifmod.config.input import Input
-from sifmod.config.yaml.node import Mark, Node, base_key, join_key, problem_at, shown, tree
+from sifmod.config.yaml.node import Mark, Node, base_key, join_key, printable_text, problem_at, tree
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.config.yaml.validate import check_layer
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem
@@ -109,7 +109,7 @@ class _Reading:
         keys = {base_key(key) for key in node.entries} if node is not None else set()
         strange = apart.problems and path.suffix not in SUFFIXES
         if strange or (node is not None and not keys & EasyconfigFile.model_fields.keys()):
-            self._problem(extends, "extends", f"{shown(str(path))} is not an easyconfig")
+            self._problem(extends, "extends", f"{printable_text(str(path))} is not an easyconfig")
             return None
         self.problems += apart.problems
         self.inputs += apart.inputs
@@ -125,7 +125,7 @@ class _Reading:
                 return () if node is None else (node,)
             self.inputs.append(Input(str(place), None))
         looked = ", ".join(str(place.parent) for place in places)
-        self._problem(named, key, f"there is no preset {shown(named.value)}; searched in {looked}")
+        self._problem(named, key, f"there is no preset {printable_text(named.value)}; searched in {looked}")
         return ()
 
     def _extended(self, named: Node | None, path: Path, above: tuple[Path, ...]) -> Inherited:
@@ -138,7 +138,9 @@ class _Reading:
                 places = (beside, *places_before(found, named.value, self.robot_paths))
                 self.inputs += (Input(str(place), None) for place in places)
         except (EasyconfigNotFoundError, OSError, ValueError):  # ValueError: a NUL in the name
-            message = f"there is no {shown(named.value)}, neither beside {path.name} nor on the easyconfig path"
+            message = (
+                f"there is no {printable_text(named.value)}, neither beside {path.name} nor on the easyconfig path"
+            )
             self._problem(named, "extends", message)
             return _NOTHING
         real = Path(os.path.realpath(found))

@@ -75,7 +75,7 @@ def _matches(pattern: str) -> tuple[str, ...]:
     return tuple(sorted(found_by(pattern, pattern, Most())))
 
 
-class Surroundings:
+class HostFacts:
     """The current state of the machine, the environment and the files; each is read once."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:

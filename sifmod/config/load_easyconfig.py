@@ -8,7 +8,7 @@ from pathlib import Path
 from sifmod.config.bind import expand
 from sifmod.config.build import Build, names_easyconfig, place_in_image, spelled_out_node
 from sifmod.config.easyconfig import Easyconfig, Image
-from sifmod.config.expand import settle_path, settle_sources, variables_read
+from sifmod.config.expand import resolve_path, resolve_sources, variables_read
 from sifmod.config.find import find_easyconfig, places_before
 from sifmod.config.inheritance import Inherited, checked_view, is_view, view_defaults
 from sifmod.config.input import Input, read_input
@@ -165,7 +165,7 @@ def _settled(merged: Node, environ: Mapping[str, str]) -> tuple[Node, tuple[str,
     entries = {"filename": filename(merged), **image.entries}
     notes: tuple[str, ...] = ()
     if written := entries.get("sources"):
-        sources, notes = settle_sources(written.items, environ)
+        sources, notes = resolve_sources(written.items, environ)
         if notes and not sources:
             raise ConfigError((problem_at(written.mark, "image.sources", "; ".join(notes)),))
         entries["sources"] = replace(written, value=sources)
@@ -178,16 +178,16 @@ def _settled_build(written: Node, environ: Mapping[str, str]) -> Node:
     """The build with absolute paths, except those of `files`."""
     recipe = spelled_out_node(written)
     entries = {
-        key: settle_path(node, environ) if key in ("definition", "dockerfile", "requirements") else node
+        key: resolve_path(node, environ) if key in ("definition", "dockerfile", "requirements") else node
         for key, node in recipe.entries.items()
     }
     base = entries.get("from")
     if base and base.text:
         if names_easyconfig(base.text):
-            beside = settle_path(base, environ)
+            beside = resolve_path(base, environ)
             entries["from"] = beside if os.path.isfile(beside.text) else base  # noqa: PTH113 (any text may be asked)
         else:
-            settled, notes = settle_sources((base,), environ)
+            settled, notes = resolve_sources((base,), environ)
             if notes:
                 raise ConfigError((problem_at(base.mark, "image.build.from", notes[0]),))
             entries["from"] = settled[0]
@@ -228,7 +228,7 @@ def _base(
     base: str, easyconfig: Easyconfig, complete: Node, around: "_Surroundings"
 ) -> tuple[LoadedEasyconfig, tuple[Input, ...]]:
     """The easyconfig of the base image, and every file that was read for it."""
-    image = easyconfig.own_image
+    image = easyconfig.required_image
     mark = complete.entries["image"].entries["build"].entries["from"].mark
     site = replace(around.site.site, accelerator=easyconfig.accelerator, arch=image.arch)
     try:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandle
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sifmod.config.kinds import RUNTIMES
-from sifmod.config.yaml.node import Number, shown
+from sifmod.config.yaml.node import Number, printable_text
 
 # C0 and C1 controls, DEL, and the two Unicode line ends: characters that a terminal, a shell or Lmod interprets. Half
 # surrogates are bytes of the environment that are not UTF-8; they cannot be written to a file.
@@ -44,7 +44,7 @@ def _match(pattern: str, rule: str) -> Callable[[str], str]:
 
     def check(text: str) -> str:
         if not compiled.fullmatch(text) or ".." in text:
-            raise ValueError(f"{shown(text)} cannot be used: {rule}")
+            raise ValueError(f"{printable_text(text)} cannot be used: {rule}")
         return text
 
     return check
@@ -69,14 +69,14 @@ def _version(text: str) -> str:
 
 def _absolute(text: str) -> str:
     if not text.startswith("/"):
-        raise ValueError(f"expected an absolute path, got {shown(text)}")
+        raise ValueError(f"expected an absolute path, got {printable_text(text)}")
     return _line(text)
 
 
 def _bind_path(text: str) -> str:
     if bad := _NOT_IN_BINDS.search(text):
         several = "; several bind paths are several items of the list" if ",/" in text else ""
-        raise ValueError(f"a path with {bad.group()} cannot be bound into a container: {shown(text)}{several}")
+        raise ValueError(f"a path with {bad.group()} cannot be bound into a container: {printable_text(text)}{several}")
     return _absolute(text)
 
 
@@ -92,14 +92,14 @@ def is_root(path: str) -> bool:
 
 def _search_directory(text: str) -> str:
     if ":" in text:
-        raise ValueError(f"a directory on a search path cannot hold ':', got {shown(text)}")
+        raise ValueError(f"a directory on a search path cannot hold ':', got {printable_text(text)}")
     return _absolute(text)
 
 
 def _env_name(text: str) -> str:
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", text):
         raise ValueError(
-            f"{shown(text)} is not a valid variable name: use letters, digits and _, not starting with a digit"
+            f"{printable_text(text)} is not a valid variable name: use letters, digits and _, not starting with a digit"
         )
     return text
 
@@ -107,7 +107,7 @@ def _env_name(text: str) -> str:
 def _no_tilde(text: str) -> str:
     # Environment Modules passes it to the shell unchanged
     if text.startswith("~") or ":~" in text:
-        raise ValueError(f"{shown(text)}: write the full path, because a shell may not replace the ~")
+        raise ValueError(f"{printable_text(text)}: write the full path, because a shell may not replace the ~")
     return text
 
 
@@ -140,7 +140,7 @@ def wrapper_item(value: object) -> tuple[str, str]:
     if isinstance(value, dict) and len(value) == 1:
         name, command = next(iter(value.items()))
         if not isinstance(command, str):
-            raise ValueError(f"expected {shown(str(name))}: COMMAND, with the command as text")
+            raise ValueError(f"expected {printable_text(str(name))}: COMMAND, with the command as text")
         _command_line(command)
     if not isinstance(name, str):
         raise PydanticCustomError("wrapper", "expected a name, or one name: command")
@@ -154,9 +154,9 @@ def _command_line(text: str) -> None:
     try:
         words = shlex.split(text)
     except ValueError:
-        raise ValueError(f"unclosed quotation mark in {shown(text)}") from None
+        raise ValueError(f"unclosed quotation mark in {printable_text(text)}") from None
     if not words or not words[0] or words[0].startswith("-"):
-        raise ValueError(f"expected a command, perhaps with its first arguments, got {shown(text)}")
+        raise ValueError(f"expected a command, perhaps with its first arguments, got {printable_text(text)}")
 
 
 _NAME_RULE = "use letters, digits and . _ + -, starting with a letter or digit, without '..'"

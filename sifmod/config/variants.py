@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from sifmod.config.index import IndexEntry
 from sifmod.config.inheritance import Inherited, read_inherited
-from sifmod.config.offered import Offered
 from sifmod.config.option_layers import easyconfig_layer
 from sifmod.config.site import Site
 from sifmod.config.yaml.node import Mark, Node, merge, tree
@@ -82,7 +82,7 @@ def variants_for(path: Path, site: Site) -> tuple[str | None, ...]:
     return fit or (None,)
 
 
-def outlines(path: Path, site: Site) -> Iterator[Offered]:
+def outlines(path: Path, site: Site) -> Iterator[IndexEntry]:
     """The variants of an easyconfig in order, with name and machine only; the rest is not validated.
 
     Without variants the easyconfig itself. Raises ConfigError.
@@ -91,7 +91,7 @@ def outlines(path: Path, site: Site) -> Iterator[Offered]:
     for variant in layers.variants or (None,):
         name, version, suffix = parts_of_name(merge(layers.of(variant), DEFAULT))
         accelerator, arch = _target(layers, variant)
-        yield Offered(variant, name, version, suffix, accelerator, "", (), {}, (), "", arch)
+        yield IndexEntry(variant, name, version, suffix, accelerator, "", (), {}, (), "", arch)
 
 
 def _target(layers: Inherited, variant: str | None) -> tuple[str, str]:

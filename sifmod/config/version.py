@@ -29,7 +29,7 @@ def within(version: str, ranges: tuple[str, ...]) -> bool:
     return True
 
 
-def is_meant(version: str, by: str) -> bool:
+def matches_version(version: str, by: str) -> bool:
     """Whether `by` is this version or a prefix of it: 2.2 matches 2.2 and 2.2.0, neither 12.2 nor 2.20."""
     own, asked = _plain(version), _plain(by)
     return own[: len(asked)] == asked or version_key(version) == version_key(by)

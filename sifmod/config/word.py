@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from sifmod.config.find import SUFFIXES, easyconfigs, find_easyconfig
-from sifmod.config.offered import read_index
-from sifmod.config.shown import LOCAL, REGISTRIES, shown
+from sifmod.config.index import read_index
+from sifmod.config.redact import LOCAL, REGISTRIES, shown
 from sifmod.config.site import Site
 from sifmod.config.version import version_key
 from sifmod.errors import ConfigError, EasyconfigNotFoundError
@@ -32,7 +32,7 @@ _IMPORTED = {
 }
 
 
-def wanted_easyconfig(word: str, site: Site) -> Path:
+def resolve_easyconfig(word: str, site: Site) -> Path:
     """Like `find_easyconfig`; the hint of the error helps users of other tools.
 
     Raises EasyconfigNotFoundError, also for files and images that only another command accepts.

@@ -19,7 +19,7 @@ ELSEWHERE = (
 
 
 @dataclass(frozen=True)
-class Way:
+class BuildMethod:
     """One way to build. `before` precedes the runtime, `options` follow its `build`."""
 
     said: str
@@ -28,7 +28,7 @@ class Way:
     one_user: bool = False  # every file belongs to root, the only user inside
 
 
-def way_to_build(program: Program | None) -> Way:
+def build_method(program: Program | None) -> BuildMethod:
     """The build method of this runtime on this machine, without a trial build.
 
     Raises RuntimeMissingError without a runtime, and FetchError with the missing requirements if there is no method.
@@ -38,21 +38,21 @@ def way_to_build(program: Program | None) -> Way:
     why_closed = why_no_namespace()
     if os.geteuid() == 0:
         if why_closed or _has_all_capabilities():
-            return Way("as root")
-        return Way("as root, in a user namespace", (_found("unshare"), "--map-root-user"), one_user=True)
+            return BuildMethod("as root")
+        return BuildMethod("as root, in a user namespace", (_found("unshare"), "--map-root-user"), one_user=True)
     if program.kind == "unknown":
-        return Way(f"as {program.said} does it")
+        return BuildMethod(f"as {program.said} does it")
     no_ranges = why_no_ranges()
     if not no_ranges and (program.setuid or not why_closed):
-        return Way("with --fakeroot and the ids of /etc/subuid", options=("--fakeroot",))
+        return BuildMethod("with --fakeroot and the ids of /etc/subuid", options=("--fakeroot",))
     missing = [no_ranges or why_closed]
     if program.kind == "apptainer":
         if not why_closed:
-            return Way("in a user namespace whose only user is root", one_user=True)
+            return BuildMethod("in a user namespace whose only user is root", one_user=True)
         missing.append(why_closed)
     else:
         if _found("proot"):
-            return Way("with proot", one_user=True)
+            return BuildMethod("with proot", one_user=True)
         missing.append("proot is not on PATH")
     raise FetchError(f"{program.name} cannot build here: {', and '.join(dict.fromkeys(missing))}", ELSEWHERE)
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sifmod.config.shown import without_logins
+from sifmod.config.redact import without_logins
 
 # The child gets its own process group with a watchdog that reads a pipe from us: when we exit for any reason, the pipe
 # closes and the watchdog ends the group, including grandchildren. (PR_SET_PDEATHSIG would reach only the direct child.)

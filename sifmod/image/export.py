@@ -9,7 +9,7 @@ from stat import S_IFBLK, S_IFCHR, S_IFIFO, S_IFSOCK
 
 from sifmod.digest import sha256_bytes
 from sifmod.image.artifact import Progress
-from sifmod.image.convert.budget import Watch
+from sifmod.image.convert.budget import CpuWatch
 from sifmod.image.convert.extend import copy_blocks
 from sifmod.image.convert.inode import OWNER, Directory, File, Node, Plain, Symlink
 from sifmod.image.convert.metadata.added_files import directory_at
@@ -72,7 +72,7 @@ def write_sqsh(path: Path, target: Path, settings: Settings, runtime: Runtime) -
     documents, workdir, notes = _configure(section)
     check_space(target.parent, info.primary.size)
     with opened(path) as reader, path.open("rb") as source, writing(target), target.open("xb") as file:
-        root, written = read_tree(reader, Watch(settings.memory))
+        root, written = read_tree(reader, CpuWatch(settings.memory))
         copy_blocks(source, info.primary.offset, file, 0, reader.superblock.inode_table)
         with SquashfsWriter(file, 0, reader.compression(), settings.processors, info.created) as squashfs:
             squashfs.go_on(reader.superblock, written)

@@ -25,7 +25,7 @@ from sifmod.image.signature.signatures import check_policy, refuse_unsigned_kind
 from sifmod.image.sources.file import take
 from sifmod.image.sources.source_kinds import references
 from sifmod.image.startable import check_startable
-from sifmod.image.stored import lent, to_bring
+from sifmod.image.stored import bytes_to_copy, from_other_store
 from sifmod.module.plan import ConversionPlan, ImagePlan, Runtime
 
 Failure = tuple[Reference, FetchError | RuntimeMissingError | PermissionsError]
@@ -80,8 +80,8 @@ def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settin
         if store.find(image.sha256):
             return 0
         request = FetchRequest(wanted[0], image, runtime, store, no_progress, settings)
-        if there := lent(request, image.sha256):
-            return to_bring(there, request)
+        if there := from_other_store(request, image.sha256):
+            return bytes_to_copy(there, request)
     if image.build and image.build.base:
         return announced_size(replace(image.build.base, link=image.link), runtime, store, settings)
     failures: list[Failure] = []
@@ -165,7 +165,7 @@ def _fetched(request: FetchRequest) -> Artifact | None:
     reference, image, store = request.reference, request.image, request.store
     kind = reference.kind
     refuse_unsigned_kind(reference, request.settings)
-    there = lent(request, image.sha256) or kind.pinned(request)
+    there = from_other_store(request, image.sha256) or kind.pinned(request)
     if there is None and image.offline and not kind.is_local:
         raise FetchError("skipped: it needs the network, and --offline was given")
     with ExitStack() as stack:
@@ -174,7 +174,7 @@ def _fetched(request: FetchRequest) -> Artifact | None:
         incoming = stack.enter_context(store.incoming())
         fetching = Fetching(**vars(request), incoming=incoming, partial=partial or incoming)
         fetched = there or kind.fetch(fetching)
-        if fetched.lent:
+        if fetched.from_other_store:
             taken = take(fetched.path, fetching)
             if taken.sha256 != fetched.sha256:
                 if store.damaged(fetched.sha256):

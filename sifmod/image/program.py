@@ -114,7 +114,7 @@ def limits(program: Program) -> tuple[Limit, ...]:
     )
 
 
-def ask(path: str, system: Path = Path("/")) -> Program | None:
+def probe_runtime(path: str, system: Path = Path("/")) -> Program | None:
     """Probe the program at `path`; None if it does not exist. `system` is the root of the kernel's configuration.
 
     The program is run, since `singularity` may be a link to either. Any other answer gives an unknown runtime.
@@ -122,11 +122,11 @@ def ask(path: str, system: Path = Path("/")) -> Program | None:
     if not path or not os.access(path, os.X_OK):
         return None
     status = Path(path).stat()
-    return _ask(path, (status.st_dev, status.st_ino, status.st_mtime_ns), system)
+    return _probe(path, (status.st_dev, status.st_ino, status.st_mtime_ns), system)
 
 
 @cache
-def _ask(path: str, _: tuple[int, int, int], system: Path) -> Program:
+def _probe(path: str, _: tuple[int, int, int], system: Path) -> Program:
     said = next(iter(_answer(path, "--version").lines), "it says nothing")
     found = re.match(r"(apptainer|singularity(?:-ce|-pro)?) version ([0-9]+)\.([0-9]+)", said)
     if not found:

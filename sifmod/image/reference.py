@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from sifmod.errors import FetchError
 from sifmod.image.printable import line
 

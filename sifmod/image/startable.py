@@ -14,13 +14,13 @@ from sifmod.image.convert.sif.header import SifInfo
 from sifmod.image.convert.squashfs.compression import NUMBERS
 from sifmod.image.convert.squashfs.superblock import MAGIC
 from sifmod.image.disk import reading
-from sifmod.image.program import Program, ask, limits
+from sifmod.image.program import Program, limits, probe_runtime
 from sifmod.module.plan import Runtime
 
 _HEAD = struct.Struct("<4s16xH")  # of a superblock: its magic and the compression's number
 
 
-def reads(compression: str, program: Program | None) -> bool | None:
+def can_start(compression: str, program: Program | None) -> bool | None:
     """Whether `program` starts an image with this compression; None if unknown."""
     if program is None or program.kind in ("unknown", "singularity-pro"):
         return None if compression != "gzip" else True
@@ -29,9 +29,9 @@ def reads(compression: str, program: Program | None) -> bool | None:
     return program.kernel_zstd if compression == "zstd" and program.setuid else True
 
 
-def why_not(compression: str, program: Program | None) -> str:
+def refusal_reason(compression: str, program: Program | None) -> str:
     """The reason why `program` cannot start an image with this compression; "" if it can, or if unknown."""
-    if program is None or reads(compression, program) is not False:
+    if program is None or can_start(compression, program) is not False:
         return ""
     refused = next((row.text for row in limits(program) if row.subject == compression), "")
     return (
@@ -41,17 +41,17 @@ def why_not(compression: str, program: Program | None) -> str:
     )
 
 
-def slow(compression: str, program: Program | None) -> str:
+def slow_start_cost(compression: str, program: Program | None) -> str:
     """The cost of each start of an image with this compression, if it is high; else ""."""
     if program is None:
         return ""
     return next((f"{program.name} {row.text}" for row in limits(program) if row.subject == compression == "lz4"), "")
 
 
-def why_not_here(path: Path, info: SifInfo, runtime: Runtime) -> str:
+def refusal_here(path: Path, info: SifInfo, runtime: Runtime) -> str:
     """The reason why `runtime` cannot start the SIF at `path`; "" if it can, or if unknown."""
     compression = compression_of(path, info)
-    why = why_not(compression, ask(runtime.path))
+    why = refusal_reason(compression, probe_runtime(runtime.path))
     return f"its squashfs is compressed with {compression}; {why}" if why else ""
 
 
@@ -61,11 +61,11 @@ def check_startable(path: Path, info: SifInfo, request: FetchRequest) -> tuple[s
     Raises UnstartableError if it cannot start and the settings require it; the hint has the commands that make one.
     """
     source, runtime = request.reference.shown, request.runtime
-    if why := why_not_here(path, info, runtime):
+    if why := refusal_here(path, info, runtime):
         if request.settings.startable:
             raise UnstartableError(f"{source} cannot be started here: {why}", _again(source, info, runtime))
         return (f"{source} cannot be started here: {why}",)
-    cost = slow(compression_of(path, info), ask(runtime.path))
+    cost = slow_start_cost(compression_of(path, info), probe_runtime(runtime.path))
     return (f"{source} is slow to start: {cost}",) if cost else ()
 
 

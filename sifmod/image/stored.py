@@ -6,7 +6,7 @@ from sifmod.errors import ImageError
 from sifmod.image.artifact import Fetched, FetchRequest, ImageStore
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.registry.mirrors import source_of
-from sifmod.image.startable import why_not_here
+from sifmod.image.startable import refusal_here
 from sifmod.module.image_origin import ImageOrigin
 
 Tools = tuple[tuple[str, str], ...]
@@ -28,24 +28,24 @@ def stored(request: FetchRequest, digest: str, compression: str = "", tools: Too
     for path, origin in sorted(candidates, key=lambda made: made[1].tools != tools):
         good = not compression or _made_alike(request, path, origin, compression, tools)
         if good and not damaged(request.store, path) and read_sif(path).arch == request.image.arch:
-            return Fetched(path, path.stem, path.stat().st_size, (), origin, request.store.lends(path))
+            return Fetched(path, path.stem, path.stat().st_size, (), origin, request.store.can_lend(path))
     return None
 
 
-def lent(request: FetchRequest, sha256: str | None) -> Fetched | None:
+def from_other_store(request: FetchRequest, sha256: str | None) -> Fetched | None:
     """The SIF with this digest in another store; None if everything must be fetched again."""
-    known = None if sha256 is None or request.settings.fresh else request.store.lent(sha256)
+    known = None if sha256 is None or request.settings.fresh else request.store.from_other_store(sha256)
     if known is None or damaged(request.store, known[0]):
         return None
     path, origin = known
-    if request.settings.startable and why_not_here(path, read_sif(path), request.runtime):
+    if request.settings.startable and refusal_here(path, read_sif(path), request.runtime):
         return None
-    return Fetched(path, path.stem, path.stat().st_size, (), origin, lent=True)
+    return Fetched(path, path.stem, path.stat().st_size, (), origin, from_other_store=True)
 
 
-def to_bring(there: Fetched, request: FetchRequest) -> int:
+def bytes_to_copy(there: Fetched, request: FetchRequest) -> int:
     """Bytes that an existing image adds to the store: 0, except for a copy from another store."""
-    return there.size if there.lent and request.image.link != "reference" else 0
+    return there.size if there.from_other_store and request.image.link != "reference" else 0
 
 
 def damaged(store: ImageStore, path: Path) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sifmod.config.text import is_root
-from sifmod.imports.cost import Value
+from sifmod.imports.result import Value
 
 MOST = 4096  # letters of a command line
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")

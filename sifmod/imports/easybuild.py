@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from sifmod.imports.container import Found
-from sifmod.imports.cost import Budget, CannotImportError, Imported, Value, read_text
 from sifmod.imports.easybuild_commands import Scripts, read_build, sanity_commands, take_commands
 from sifmod.imports.lua import read_lua
 from sifmod.imports.lua_values import HOLE, text_of
 from sifmod.imports.python import Constants, evaluate
 from sifmod.imports.python_text import Python
+from sifmod.imports.result import Budget, CannotImportError, Imported, Value, read_text
 
 INSTALLDIR = "/%(installdir)s"  # as a path, so that what is in it can be told apart
 _TEMPLATE = re.compile(r"%\(([a-z_]+)\)s|%%")

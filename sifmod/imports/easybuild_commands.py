@@ -8,7 +8,7 @@ from posixpath import basename
 from typing import get_args
 
 from sifmod.config.easyconfig import Runscript
-from sifmod.imports.cost import CannotImportError, Value
+from sifmod.imports.result import CannotImportError, Value
 
 _WRITES = re.compile(r"cat >\s*%\(installdir\)s/(bin|runscripts)/(\S+) <<\s*'?EOF'?(.*)", re.DOTALL)
 _LINKS = re.compile(r"ln -s\s+(?:\./)?(\S+)\s+%\(installdir\)s/bin/(\S+)\s*")

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from sifmod.imports.cost import Budget, CannotImportError
 from sifmod.imports.lua_parse import parse
 from sifmod.imports.lua_syntax import (
     Assign,
@@ -33,10 +32,10 @@ from sifmod.imports.lua_values import (
     HOLE,
     MAYBE,
     SOMEWHERE,
-    Asked,
     Default,
     Environment,
     Made,
+    Question,
     Read,
     Table,
     Untaken,
@@ -48,6 +47,7 @@ from sifmod.imports.lua_values import (
     text_of,
     truth,
 )
+from sifmod.imports.result import Budget, CannotImportError
 
 _PRIVATE = re.compile("[\ue000-\uf8ff]")  # ours: HOLE and its like
 _NEWER = r"line {}: \x, \u and \z in a text are read as in Lua 5.3; Lua 5.1 drops the backslash"
@@ -83,8 +83,8 @@ class _File:
     skipped: list[str] = field(default_factory=list)
     untaken: list[Untaken] = field(default_factory=list)
     sure: bool = True
-    under: tuple[Asked, ...] = ()
-    asked: list[Asked] = field(default_factory=list)  # by the expression that is being evaluated
+    under: tuple[Question, ...] = ()
+    asked: list[Question] = field(default_factory=list)  # by the expression that is being evaluated
 
     def run(self, statements: tuple[Statement, ...]) -> None:
         for statement in statements:
@@ -153,7 +153,7 @@ class _File:
             self.leave(body, self.under[len(before[1]) :])
         self.sure, self.under = before
 
-    def condition(self, expression: Expression) -> tuple[bool | None, tuple[Asked, ...]]:
+    def condition(self, expression: Expression) -> tuple[bool | None, tuple[Question, ...]]:
         """Whether it is true, and what it tests."""
         self.asked = []
         holds = truth(self.value(expression))
@@ -168,7 +168,7 @@ class _File:
             asked = (replace(asked[0], is_set=opposite),)
         return holds, asked
 
-    def leave(self, body: tuple[Statement, ...], asked: tuple[Asked, ...]) -> None:
+    def leave(self, body: tuple[Statement, ...], asked: tuple[Question, ...]) -> None:
         functions, names = list[str](), list[str]()
         for effect in effects(body):
             self.budget.step()
@@ -221,7 +221,7 @@ class _File:
         """Use a value; records the use of an environment variable."""
         name = value.name if isinstance(value, Environment) else value.variable if isinstance(value, Default) else ""
         if name:
-            self.asked.append(Asked("os.getenv", name))
+            self.asked.append(Question("os.getenv", name))
         return SOMEWHERE if name in self.given else value
 
     def chain(self, operator: str, operands: tuple[Expression, ...]) -> Value:
@@ -274,7 +274,7 @@ class _File:
             case "isloaded" | "isFile" | "isDir":
                 found = any(SOMEWHERE in text for text in texts)
                 if not found:
-                    self.asked.append(Asked(call.function))
+                    self.asked.append(Question(call.function))
                 return found
             case "pathJoin":
                 self.budget.letters(sum(map(len, texts)) + len(texts))

@@ -2,7 +2,6 @@
 
 from contextlib import nullcontext
 
-from sifmod.imports.cost import Budget, CannotImportError
 from sifmod.imports.lua_syntax import (
     Assign,
     Call,
@@ -19,6 +18,7 @@ from sifmod.imports.lua_syntax import (
     Token,
     sets,
 )
+from sifmod.imports.result import Budget, CannotImportError
 
 # from the loosest to the tightest
 _BINARY = (("or",), ("and",), ("<", ">", "<=", ">=", "~=", "=="), ("..",), ("+", "-"), ("*", "/", "%"), ("^",))

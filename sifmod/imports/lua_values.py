@@ -107,7 +107,7 @@ def equal(left: Value, right: Value, wanted: bool) -> Value:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """What a condition tests: an environment variable by name, or something else by a function (isloaded, isDir)."""
 
     what: str
@@ -130,7 +130,7 @@ class Made:
     arguments: tuple[Value, ...]
     line: int
     sure: bool
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[Question, ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ class Made:
 class Untaken:
     """A branch that was skipped because of its condition: its line, the functions it calls, the names it sets."""
 
-    asked: tuple[Asked, ...]
+    asked: tuple[Question, ...]
     line: int
     functions: tuple[str, ...]
     names: tuple[str, ...]

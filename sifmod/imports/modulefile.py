@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.imports.container import MOST, vendor, wrapper
-from sifmod.imports.cost import CannotImportError, Imported, Value, read_text
 from sifmod.imports.lua import read_lua
 from sifmod.imports.lua_values import HOLE, SOMEWHERE, Read
 from sifmod.imports.module_calls import MODULES, SOURCE, Module, read_calls
+from sifmod.imports.result import CannotImportError, Imported, Value, read_text
 
 _NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _IMAGE_FILE = re.compile(r"[A-Za-z0-9_][^\s/\x00-\x1f\x7f-\x9f\ue000-\uf8ff]*\.(?:sif|simg)")
@@ -63,7 +63,7 @@ class Place:
         return spec
 
 
-def beside(read: Read, place: Place, name: str, notes: list[str]) -> dict[str, Value]:
+def keys_of_modulefile(read: Read, place: Place, name: str, notes: list[str]) -> dict[str, Value]:
     """Its conflicting modules, its dependencies, and its family; the check validates their names."""
     own = (name, place.name, f"{place.name}/{place.version}")
     conflicts, needed, families = list[str](), list[str](), list[str]()
@@ -148,7 +148,7 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
     sources = _sources(module, read)
     notes = module.found.notes
     keys = described(read, place, notes)
-    keys |= beside(read, place, str(keys["name"]), notes)
+    keys |= keys_of_modulefile(read, place, str(keys["name"]), notes)
     keys |= {"image": {"sources": sources}} | _gpus(module, sources) | module.found.keys()
     if module.wrappers:
         keys["wrappers"] = tuple(wrapper(name, shlex.join(command)) for name, command in module.wrappers.items())

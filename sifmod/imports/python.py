@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from sifmod.imports.cost import Budget, CannotImportError
 from sifmod.imports.python_text import ITEM, METHODS, Python, UnknownError, formatted, percent, scalar
+from sifmod.imports.result import Budget, CannotImportError
 
 _CHANGES = ("append", "extend", "update")  # the methods that change a list or a map
 

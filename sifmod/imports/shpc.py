@@ -19,7 +19,7 @@ from sifmod.imports.container import (
     without_arguments,
     wrapper,
 )
-from sifmod.imports.cost import CannotImportError, Imported, Value
+from sifmod.imports.result import CannotImportError, Imported, Value
 
 _SHA256 = re.compile("sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -9,7 +9,7 @@ from sifmod.config.easyconfig import Accelerator, Easyconfig
 from sifmod.config.kinds import SYNTAXES, Syntax
 from sifmod.config.mpi_profile import IMAGES_OWN, WantedMpi
 from sifmod.config.quirk import Quirk, Variables
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from sifmod.config.site import Link, Site
 from sifmod.config.text import Pairs
 from sifmod.module.plan import (
@@ -200,7 +200,7 @@ def _runscripts(easyconfig: Easyconfig, wrappers: tuple[Wrapper, ...]) -> tuple[
 def _image(easyconfigs: tuple[Easyconfig, ...], site: Site, choices: Choices) -> ImagePlan:
     """The image of the first; each one is built on the image of the next."""
     easyconfig, *bases = easyconfigs
-    image, build = easyconfig.own_image, None
+    image, build = easyconfig.required_image, None
     if recipe := image.build:
         path = (*easyconfig.path, *_activation(easyconfig)[2])
         # a base is read in place, and no module refers to it

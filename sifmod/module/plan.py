@@ -7,7 +7,7 @@ from sifmod.config.easyconfig import Accelerator, GpuSelection, Verb
 from sifmod.config.kinds import RUNTIMES, RuntimeKind, StaleLayer, Syntax
 from sifmod.config.mpi_profile import IMAGES_OWN, WantedMpi
 from sifmod.config.name import ModuleName
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from sifmod.config.site import Link
 from sifmod.errors import ViewError
 
@@ -232,7 +232,7 @@ class Plan:
     modules: tuple[str, ...] = ()  # loaded by a view; also in depends_on
 
     @property
-    def own_image(self) -> ImagePlan:
+    def required_image(self) -> ImagePlan:
         """The image of a module that must have one. Raises ViewError for a view."""
         if self.image is None:
             raise ViewError(self.module, self.modules)

@@ -164,5 +164,5 @@ def _runscript(plan: Plan, number: int, name: str) -> str:
         caches=(*_CACHES["any"], *_CACHES[plan.accelerator]),
     )
     # distinguishes the caches of different images
-    key = json.dumps([str(plan.module), number, image_data(plan.own_image)], sort_keys=True)
+    key = json.dumps([str(plan.module), number, image_data(plan.required_image)], sort_keys=True)
     return text.replace(_CACHE_KEY, sha256_bytes(key.encode())[:12])

@@ -104,7 +104,7 @@ def held_since(events: tuple[Event, ...]) -> dict[int, float]:
     return found
 
 
-def in_words(since: Mapping[int, float]) -> str:
+def format_held(since: Mapping[int, float]) -> str:
     """A sentence about held generations; "" for none."""
     return "; ".join(f"generation {number} is held since {in_utc(one)}" for number, one in since.items())
 

@@ -32,7 +32,7 @@ from sifmod.tree.durable import (
     sync_file,
     write,
 )
-from sifmod.tree.layout import Layout, Workplace
+from sifmod.tree.layout import Layout, LockRoot
 from sifmod.tree.locking import Held, Tree
 from sifmod.tree.receipt import is_number, live
 
@@ -56,7 +56,7 @@ def image_key(sha256: str) -> str:
 
 
 @dataclass(frozen=True)
-class Layers(Workplace):
+class Layers(LockRoot):
     """The layers in one directory, with their locks; `tree`: the prefix of their modules."""
 
     tree: Path

@@ -14,7 +14,7 @@ LIFE = ".life.json"  # no version can have this name
 
 
 @dataclass(frozen=True)
-class Workplace:
+class LockRoot:
     """A directory with locks."""
 
     prefix: Path
@@ -31,7 +31,7 @@ class Workplace:
 
 
 @dataclass(frozen=True)
-class Layout(Workplace):
+class Layout(LockRoot):
     """The paths of one tree, as docs/tree.svg draws it.
 
     Raises OptionError for a prefix that is relative or contains `,`, `:` or a control character, which bind paths and
@@ -58,7 +58,7 @@ class Layout(Workplace):
 
     @property
     def own(self) -> tuple[Path, ...]:
-        """The directories that belong to sifmod alone. `rights.ours` finds its other files by their content."""
+        """The directories that belong to sifmod alone. `rights.own_paths` finds its other files by their content."""
         below = (self.prefix / name for name in ("layers", "life", "stacks"))
         return (self.locks, self.logs, self.partials, *below)
 

@@ -167,7 +167,7 @@ def _instead(life: Life) -> str:
     return f"use {life.retired.successor}" if life.retired and life.retired.successor else ""
 
 
-def in_words(version: str, life: NameLife, on: date) -> str:
+def format_life(version: str, life: NameLife, on: date) -> str:
     """The decisions about one version, for a row of `list`; empty if there are none."""
     one = life.of(version)
     found = ["default"] if life.default == version else []

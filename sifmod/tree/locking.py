@@ -20,10 +20,10 @@ from sifmod.config.name import is_part
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
 from sifmod.tree.durable import explain, is_full, make_directory, names, reported, take
-from sifmod.tree.layout import Layout, Workplace
+from sifmod.tree.layout import Layout, LockRoot
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.removal import removable, remove_tree
-from sifmod.tree.turn import Turn
+from sifmod.tree.turn import LockQueue
 from sifmod.tree.umask import decided_umask
 
 FENCED = ".fenced"
@@ -31,7 +31,7 @@ _DIRECTORY = re.compile(rf"([^@]+(?:@[^@]+)?)\.([0-9]{{1,18}})\.[0-9a-f]+({FENCE
 _BEATS = 6  # per lease time
 
 
-def spelled(name: str) -> str:
+def lock_file_name(name: str) -> str:
     """A lock's name as one path component."""
     return name.replace("/", "@")
 
@@ -44,7 +44,7 @@ class Tree:
     lease: float  # seconds without a sign of life after which a holder counts as gone
     waiting: Callable[[object], Callable[[str], None]]  # says who works on something while its lock is waited for
 
-    def lock(self, name: str, what: object = "", place: Workplace | None = None) -> AbstractContextManager["Held"]:
+    def lock(self, name: str, what: object = "", place: LockRoot | None = None) -> AbstractContextManager["Held"]:
         """Hold the lock `name` of the tree or of another `place`: see `lock`. `what` is waited for, if not `name`."""
         return lock(place or self.layout, name, self.lease, self.waiting(what or name))
 
@@ -57,12 +57,12 @@ class Held:
     holders, already out of their reach; they are removed at the end.
     """
 
-    def __init__(self, workplace: Workplace, name: str, number: int, holder: Holder) -> None:
+    def __init__(self, workplace: LockRoot, name: str, number: int, holder: Holder) -> None:
         self.name = name
-        self.directory = workplace.staging / f"{spelled(name)}.{number}.{holder.token}"
+        self.directory = workplace.staging / f"{lock_file_name(name)}.{number}.{holder.token}"
         self.remains: tuple[Path, ...] = ()
         self.top = workplace.prefix
-        self._chain = workplace.locks / spelled(name)
+        self._chain = workplace.locks / lock_file_name(name)
         self._number = number
         self._holder = holder
         self._count = 0
@@ -152,14 +152,14 @@ class Held:
 
 
 @contextmanager
-def lock(workplace: Workplace, name: str, lease: float, on_wait: Callable[[str], None]) -> Iterator[Held]:
+def lock(workplace: LockRoot, name: str, lease: float, on_wait: Callable[[str], None]) -> Iterator[Held]:
     """Hold the lock `name`, waiting as long as it takes; files created meanwhile are as open as the tree.
 
     `lease`: seconds of silence after which a holder counts as dead; one that died on this node counts as dead
     immediately. `on_wait` is called with the holder, once, and again when that changes. Raises LockError if it is lost
     while it is being taken, InstallError or PermissionsError if the tree cannot be written.
     """
-    chain = workplace.locks / spelled(name)
+    chain = workplace.locks / lock_file_name(name)
     doing = f"cannot lock {name}"
     first_ever = not workplace.locks.exists()
     try:
@@ -167,7 +167,7 @@ def lock(workplace: Workplace, name: str, lease: float, on_wait: Callable[[str],
             with reported(doing):
                 stack.enter_context(decided_umask(workplace.prefix))
                 make_directory(chain, workplace.prefix)
-                turn = stack.enter_context(Turn(chain))
+                turn = stack.enter_context(LockQueue(chain))
                 held = stack.enter_context(Held(workplace, name, *_acquire(chain, lease, turn, on_wait)))
             yield held
     except BaseException:
@@ -177,7 +177,7 @@ def lock(workplace: Workplace, name: str, lease: float, on_wait: Callable[[str],
         raise
 
 
-def forget_locks(workplace: Workplace) -> None:
+def forget_locks(workplace: LockRoot) -> None:
     """Remove the lock files of a tree that contains nothing else, after a failed first install."""
     if set(os.listdir(workplace.prefix)) - {workplace.locks.name, workplace.staging.name}:  # noqa: PTH208 (plain names)
         return
@@ -187,15 +187,15 @@ def forget_locks(workplace: Workplace) -> None:
         directory.rmdir()
 
 
-def is_held(workplace: Workplace, name: str) -> bool:
+def is_held(workplace: LockRoot, name: str) -> bool:
     """Whether a process holds the lock `name`; a process that died on another node counts until takeover."""
     try:
-        return not leases.newest(workplace.locks / spelled(name)).vacant
+        return not leases.newest(workplace.locks / lock_file_name(name)).vacant
     except OSError:  # closed to this user
         return False
 
 
-def left_over(workplace: Workplace) -> tuple[str, ...]:
+def left_over(workplace: LockRoot) -> tuple[str, ...]:
     """The locks whose holders died on this node and left something behind, sorted. Cheap if there is none.
 
     If another run holds the lock now, that run cleans up. Closed directories of other users are ignored.
@@ -205,7 +205,7 @@ def left_over(workplace: Workplace) -> tuple[str, ...]:
     return tuple(sorted(owner.replace("@", "/") for owner in dead))
 
 
-def closed_remains(workplace: Workplace) -> tuple[Path, ...]:
+def closed_remains(workplace: LockRoot) -> tuple[Path, ...]:
     """Leftovers of dead runs that this user cannot remove, sorted."""
     return tuple(sorted(e.path for e in _entries(workplace.staging) if e.fenced and not _removable(e.path)))
 
@@ -242,7 +242,7 @@ def _fence(own: Path, name: str, number: int) -> tuple[Path, ...]:
     """
     fenced = []
     for entry in _entries(own.parent):
-        if entry.owner != spelled(name) or entry.number > number or entry.path == own:
+        if entry.owner != lock_file_name(name) or entry.number > number or entry.path == own:
             continue
         if entry.fenced:
             fenced.append(entry.path)
@@ -253,7 +253,7 @@ def _fence(own: Path, name: str, number: int) -> tuple[Path, ...]:
     return tuple(fenced)
 
 
-def _acquire(chain: Path, seconds: float, turn: Turn, on_wait: Callable[[str], None]) -> tuple[int, Holder]:
+def _acquire(chain: Path, seconds: float, turn: LockQueue, on_wait: Callable[[str], None]) -> tuple[int, Holder]:
     """Wait for the lock and claim it: the number of the new lease, and its holder."""
     seen, since = Lease(-1, "", b""), 0.0  # by this process's own clock
     announced = ""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sifmod.tree.durable import opened
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held, spelled
+from sifmod.tree.locking import Held, lock_file_name
 from sifmod.tree.removal import prune, remove_tree
 
 
@@ -59,7 +59,7 @@ class Partial(NamedTuple):
 
 def lock_name(key: str) -> str:
     """The name of the lock for the partial download of `key`."""
-    return spelled(f"partial-{key}")
+    return lock_file_name(f"partial-{key}")
 
 
 def partials(layout: Layout) -> tuple[Partial, ...]:

@@ -69,7 +69,7 @@ class Installation:
     modules: tuple[str, ...] = ()  # loaded by a view
 
     @property
-    def own_image(self) -> ImageRecord:
+    def required_image(self) -> ImageRecord:
         """The image of a module that must have one. Raises ViewError for a view."""
         if self.image is None:
             raise ViewError(self.module, self.modules)
@@ -283,13 +283,13 @@ def views_of(layout: Layout, module: ModuleName) -> tuple[ModuleName, ...]:
             if _NO_VIEW in read(root / RECEIPT):
                 continue
         installation = read_receipt(root)
-        wanted = [one for one in (installation.modules if installation else ()) if meant(one, str(module))]
-        if any(not any(meant(one, other) for other in here) for one in wanted):
+        wanted = [one for one in (installation.modules if installation else ()) if matches(one, str(module))]
+        if any(not any(matches(one, other) for other in here) for one in wanted):
             found.append(view)
     return tuple(found)
 
 
-def meant(wanted: str, module: str) -> bool:
+def matches(wanted: str, module: str) -> bool:
     """Whether a module system may load `module` for the word `wanted`: its name, its full name, or a prefix of it."""
     end = "[-_.+]" if "/" in wanted else "/"
     return module == wanted or re.match(re.escape(wanted) + end, module) is not None

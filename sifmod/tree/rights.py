@@ -44,25 +44,25 @@ class Rights(NamedTuple):
         return not self.mode(status.st_mode) & ~status.st_mode & 0o077 and self.gid in (None, status.st_gid)
 
 
-class Other(NamedTuple):
+class WrongRights(NamedTuple):
     """A file or directory of sifmod with wrong permissions."""
 
     path: Path
     found: os.stat_result
 
 
-def others(layout: Layout, rights: Rights) -> Iterator[Other]:
+def wrong_rights(layout: Layout, rights: Rights) -> Iterator[WrongRights]:
     """Files of sifmod in a tree with wrong permissions, sorted. Raises OSError."""
-    for path in sorted(ours(layout)):
+    for path in sorted(own_paths(layout)):
         with suppress(FileNotFoundError):
             status = path.stat() if path == layout.prefix else path.lstat()
             # a file with another hard link may belong to someone else
             single = stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_nlink == 1)
             if single and not rights.fits(status):
-                yield Other(path, status)
+                yield WrongRights(path, status)
 
 
-def give(layout: Layout, rights: Rights, other: Other) -> None:
+def give(layout: Layout, rights: Rights, other: WrongRights) -> None:
     """Correct its permissions; links are not followed. Idempotent. Raises OSError, also for another user's file."""
     path = other.path
     flags = os.O_PATH | os.O_CLOEXEC
@@ -84,7 +84,7 @@ def give(layout: Layout, rights: Rights, other: Other) -> None:
         os.close(place)
 
 
-def ours(layout: Layout) -> set[Path]:
+def own_paths(layout: Layout) -> set[Path]:
     """Every file and directory that sifmod made in a tree, except marks, which belong to users.
 
     For a closed directory, only the directory itself. Raises OSError for the prefix.

@@ -70,10 +70,10 @@ def _is(path: str, record: FileRecord) -> bool:
 
 def _died(layout: Layout, module: ModuleName) -> bool:
     """Whether a run for this module died on this node and left files behind."""
-    return str(module) in remains(layout)
+    return str(module) in leftovers(layout)
 
 
-def remains(layout: Layout) -> tuple[str, ...]:
+def leftovers(layout: Layout) -> tuple[str, ...]:
     """The modules, images and other locks with removable leftovers of runs that died on this node."""
     try:
         if not os.listdir(layout.staging) or not os.access(layout.staging, os.W_OK):  # a reader cannot

@@ -99,7 +99,7 @@ class Store(Incoming):
 
     def damaged(self, sha256: str) -> bool:
         """Whether the image stored under this digest is damaged, and then ignore it; reads all of it."""
-        known = read_stored(self._layout, sha256) or self._lent(sha256)
+        known = read_stored(self._layout, sha256) or self._from_other_store(sha256)
         if known is None or not os.path.lexists(known.path) or is_whole(known):
             return False
         self._damaged.add(sha256)
@@ -112,25 +112,25 @@ class Store(Incoming):
         """
         made = ((image, origin_for(image, source, digest)) for image in entries(self._layout))
         own = {path: origin for image, origin in made if origin and (path := self.find(image.sha256))}
-        there, lent = {path.stem for path in own} | self._damaged, []
+        there, from_other_store = {path.stem for path in own} | self._damaged, []
         for layout in self._others:
             with suppress(OSError):
-                lent += [
+                from_other_store += [
                     (image.path, origin)
                     for image in entries(layout)
                     if (origin := origin_for(image, source, digest)) and has_its_size(image)
                 ]
-        return (*own.items(), *(one for one in lent if one[0].stem not in there))
+        return (*own.items(), *(one for one in from_other_store if one[0].stem not in there))
 
-    def lent(self, sha256: str) -> tuple[Path, ImageOrigin] | None:
+    def from_other_store(self, sha256: str) -> tuple[Path, ImageOrigin] | None:
         """The image with this digest in another store, with the right size, and its origin; its content is not read."""
-        known = None if sha256 in self._damaged else self._lent(sha256)
+        known = None if sha256 in self._damaged else self._from_other_store(sha256)
         return (known.path, known.origin) if known else None
 
-    def _lent(self, sha256: str) -> StoredImage | None:
+    def _from_other_store(self, sha256: str) -> StoredImage | None:
         return next(filter(None, (stored_at(layout.prefix, sha256) for layout in self._others)), None)
 
-    def lends(self, path: Path) -> bool:
+    def can_lend(self, path: Path) -> bool:
         """Whether `path` is in another store that this one searches."""
         return any(path.parent == layout.images for layout in self._others)
 
@@ -184,7 +184,7 @@ class Store(Incoming):
                     f"{path} was not written by sifmod and does not match its digest, so it is not replaced",
                     "move it away, then repeat the command",
                 )
-            there = known or self._lent(sha256)
+            there = known or self._from_other_store(sha256)
             image = StoredImage(sha256, _seal(incoming), 0, path, given=there.given if there else ())
             self._record(given_by(image, origin, source))
             move(incoming, path, self._layout.prefix)

@@ -23,7 +23,7 @@ _POLL = 0.05  # seconds between two polls of a file of this node
 _FIRST, _LONGEST = 0.02, 0.5  # seconds between two polls of a lease
 
 
-class Turn:
+class LockQueue:
     """A place in the queue for one lock of a tree; a context manager that leaves the queue at the end.
 
     Until `wait` is called nothing is created or imported, since most locks are free.
@@ -36,7 +36,7 @@ class Turn:
         self._queued = False
         self._pause = _FIRST
 
-    def __enter__(self) -> "Turn":
+    def __enter__(self) -> "LockQueue":
         return self
 
     def __exit__(

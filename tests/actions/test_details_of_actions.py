@@ -13,9 +13,9 @@ from sifmod.cli.main import run
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.image.artifact import Artifact
 from sifmod.image.sources.source_kinds import parse
-from sifmod.imports.cost import Imported
+from sifmod.imports.result import Imported
 from sifmod.module.image_origin import ImageOrigin
-from sifmod.system import some
+from sifmod.system import abbreviated
 from support.config import write
 
 DIGEST = f"sha256:{'1' * 64}"
@@ -72,7 +72,7 @@ def test_what_is_wrong_in_several_variants_is_told_at_once(
 
 
 def test_the_first_names_are_told_and_how_many_more_there_are() -> None:
-    assert [some("abcde"[:number], 3) for number in (1, 3, 4, 5)] == [
+    assert [abbreviated("abcde"[:number], 3) for number in (1, 3, 4, 5)] == [
         "a",
         "a, b, c",
         "a, b, c and 1 more",

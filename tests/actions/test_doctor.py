@@ -40,7 +40,7 @@ class Machine:
         monkeypatch.setattr(doctor, "Path", self._path)
         self.no_start: NoStart | None = None
         monkeypatch.setattr(doctor, "cannot_start", lambda *_: self.no_start)
-        monkeypatch.setattr(doctor, "ask", lambda path: self.program if path else None)
+        monkeypatch.setattr(doctor, "probe_runtime", lambda path: self.program if path else None)
         monkeypatch.setattr(os, "access", self._access)
         monkeypatch.setattr(shutil, "disk_usage", self._usage)
         self.site: Site = replace(

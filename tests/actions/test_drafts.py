@@ -16,7 +16,7 @@ from sifmod.config.yaml.validate import check_layer
 from sifmod.image.guess import Guess, Named
 from sifmod.image.inspect.gpu import Gpu
 from sifmod.image.inspect.python_environments import PythonEnvironment
-from sifmod.imports.cost import Imported, Value
+from sifmod.imports.result import Imported, Value
 
 OCI, SCHEMA = "org.opencontainers.image.", "org.label-schema."
 GUESS = Guess(

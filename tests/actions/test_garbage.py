@@ -51,8 +51,8 @@ def image(sha256: str) -> str:
 
 def test_an_image_says_who_uses_it(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
     """A live generation by its module's name; the first three of many."""
-    a = install(layout, "a").own_image.sha256
-    b = install(layout, "b").own_image.sha256
+    a = install(layout, "a").required_image.sha256
+    b = install(layout, "b").required_image.sha256
     for name in ("C", "D", "E", "F"):
         install(layout, "b", ModuleName(name, "1"))
     stranger = layout.images / f"{'0' * 64}.sif"

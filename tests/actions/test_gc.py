@@ -344,7 +344,7 @@ def test_a_removed_link_releases_the_image(layout: Layout) -> None:
     installation = install(layout, "a")
     (Path(installation.root) / "tiny.sif").unlink()
     done = collect(layout, plan_gc(layout))
-    assert [image.sha256 for image in done.images] == [installation.own_image.sha256]
+    assert [image.sha256 for image in done.images] == [installation.required_image.sha256]
     assert stored(layout) == []
 
 
@@ -407,7 +407,7 @@ def test_a_job_submitted_before_a_module_retired_keeps_it(
 ) -> None:
     """Though it is said to have retired long ago: until now it could be loaded."""
     monkeypatch.setenv("SLURM_CONF", slurm.env["SLURM_CONF"])
-    image = Path(install(layout, "a").own_image.path)
+    image = Path(install(layout, "a").required_image.path)
     job = slurm.sbatch(("--hold", "--wrap", "true"))
     time.sleep(1)
     retired = NameLife(None, {MODULE.version: Life(retired=Retired(date(2026, 1, 1)))})

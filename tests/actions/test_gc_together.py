@@ -42,7 +42,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     for number, key in enumerate(KEYS, 1):
         (layout.partials / key).mkdir(parents=True)
         (layout.partials / key / "blob").write_bytes(b"h" * 4096 * number)
-    place = layout.prefix / "layers" / str(MODULE) / "default" / image_key(made.own_image.sha256)
+    place = layout.prefix / "layers" / str(MODULE) / "default" / image_key(made.required_image.sha256)
     for number in (1, 2, 3):
         (place / str(number)).mkdir(parents=True)
         (place / str(number) / "layer.squashfs").write_bytes(b"l" * 7000 * number)

@@ -51,12 +51,12 @@ def installed(here: Path) -> tuple[Layout, Installation]:
 
 def test_it_is_made_when_asked_for_and_goes_with_its_image(here: Path) -> None:
     layout, tiny = installed(here)
-    sha256 = tiny.own_image.sha256
+    sha256 = tiny.required_image.sha256
     place = layout.inventory(sha256)
     assert not place.exists()
     assert inventory_of(layout, sha256) == kept_inventory(layout, sha256) == Inventory((PACKAGE,))
     before = disk_state(layout.images)
-    assert inventory_at(Path(tiny.root, tiny.own_image.filename)) == inventory_of(layout, sha256)
+    assert inventory_at(Path(tiny.root, tiny.required_image.filename)) == inventory_of(layout, sha256)
     assert disk_state(layout.images) == before  # it is read, and not written again
     assert [image.sha256 for image in entries(layout)] == [sha256]
     shutil.copytree(layout.prefix, here / "copy", symlinks=True)
@@ -82,21 +82,21 @@ def test_it_is_made_when_asked_for_and_goes_with_its_image(here: Path) -> None:
 )
 def test_one_that_is_none_is_made_again(text: str, here: Path) -> None:
     layout, tiny = installed(here)
-    place = layout.inventory(tiny.own_image.sha256)
-    place.write_text(text.replace("SHA", tiny.own_image.sha256))
-    assert kept_inventory(layout, tiny.own_image.sha256) is None
+    place = layout.inventory(tiny.required_image.sha256)
+    place.write_text(text.replace("SHA", tiny.required_image.sha256))
+    assert kept_inventory(layout, tiny.required_image.sha256) is None
     assert verify(layout, tiny) == ()
-    assert inventory_of(layout, tiny.own_image.sha256).packages == (PACKAGE,)
-    assert kept_inventory(layout, tiny.own_image.sha256) == Inventory((PACKAGE,))
+    assert inventory_of(layout, tiny.required_image.sha256).packages == (PACKAGE,)
+    assert kept_inventory(layout, tiny.required_image.sha256) == Inventory((PACKAGE,))
 
 
 def test_verify_tells_of_one_that_lists_something_else(here: Path) -> None:
     layout, tiny = installed(here)
-    inventory_of(layout, tiny.own_image.sha256)
+    inventory_of(layout, tiny.required_image.sha256)
     assert verify(layout, tiny) == ()
-    place = layout.inventory(tiny.own_image.sha256)
+    place = layout.inventory(tiny.required_image.sha256)
     place.unlink()
-    place.write_bytes(to_json(Inventory(()), tiny.own_image.sha256))
+    place.write_bytes(to_json(Inventory(()), tiny.required_image.sha256))
     (finding,) = verify(layout, tiny)
     assert (finding.kind, finding.path, finding.fault) == ("changed", str(place), True)
 
@@ -105,7 +105,7 @@ def test_verify_tells_of_one_that_lists_something_else(here: Path) -> None:
 def test_who_may_not_write_reads_the_image(here: Path, ordinary_user: OrdinaryUser) -> None:
     layout, tiny = installed(here)
     before = disk_state(layout.prefix)
-    found = call_as(ordinary_user.user, lambda: inventory_of(layout, tiny.own_image.sha256).packages)
+    found = call_as(ordinary_user.user, lambda: inventory_of(layout, tiny.required_image.sha256).packages)
     assert found == (PACKAGE,)
     assert disk_state(layout.prefix) == before
 
@@ -113,20 +113,20 @@ def test_who_may_not_write_reads_the_image(here: Path, ordinary_user: OrdinaryUs
 def test_a_gc_at_the_same_time_is_not_waited_for(here: Path) -> None:
     layout, tiny = installed(here)
     with lock(layout, GC, LEASE, nobody):
-        assert inventory_of(layout, tiny.own_image.sha256).packages == (PACKAGE,)
-    assert not layout.inventory(tiny.own_image.sha256).exists()
+        assert inventory_of(layout, tiny.required_image.sha256).packages == (PACKAGE,)
+    assert not layout.inventory(tiny.required_image.sha256).exists()
 
 
 def test_as_open_as_its_image(here: Path) -> None:
     layout, tiny = installed(here)
     before = os.umask(0o077)
     try:
-        inventory_of(layout, tiny.own_image.sha256)
+        inventory_of(layout, tiny.required_image.sha256)
     finally:
         os.umask(before)
     assert (
-        layout.inventory(tiny.own_image.sha256).stat().st_mode & 0o777
-        == Path(tiny.own_image.path).stat().st_mode & 0o777
+        layout.inventory(tiny.required_image.sha256).stat().st_mode & 0o777
+        == Path(tiny.required_image.path).stat().st_mode & 0o777
     )
 
 
@@ -141,7 +141,7 @@ def test_an_image_that_is_gone_or_none(here: Path) -> None:
     text = install(layout, "a")  # a few bytes, which are no SIF
     before = disk_state(here)
     with pytest.raises(ImageError):
-        inventory_of(layout, text.own_image.sha256)
+        inventory_of(layout, text.required_image.sha256)
     assert disk_state(here / "prefix/images") == {
         path: state for path, state in before.items() if path.startswith(f"{here}/prefix/images")
     }

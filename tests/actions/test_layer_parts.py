@@ -22,13 +22,13 @@ from sifmod.config.site import PROTECTED
 from sifmod.errors import ImageError, InstallError, OptionError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.convert.packed import More, pack
-from sifmod.image.packages.added import told
-from sifmod.image.packages.asked import asked
+from sifmod.image.packages.added import format_added
 from sifmod.image.packages.image_python import Distribution, ImagePython, image_python
 from sifmod.image.packages.package_lock import pinned, versions_of
+from sifmod.image.packages.request import name_of, read_lock
+from sifmod.image.packages.requirements import parse_requests
 from sifmod.image.packages.resolve import Resolved, followed
 from sifmod.image.packages.uv import bytecode_cache
-from sifmod.image.packages.wanted import name_of, read_lock
 from sifmod.module.render import render
 from sifmod.module.scripts import PROTECTED as PROTECTED_FILE
 from support.config import write
@@ -116,7 +116,7 @@ _STRANGE = "not in the image, and may not be built for the image's torch "
     ],
 )
 def test_one_warning_for_packages_of_a_kind(added: dict[str, str], warning: str) -> None:
-    said = [line for line in told(image_python(HELD, PROTECTED), Resolved("", added, ())) if "warning" in line]
+    said = [line for line in format_added(image_python(HELD, PROTECTED), Resolved("", added, ())) if "warning" in line]
     assert (len(said), "".join(said)[9 : 9 + len(warning)]) == (bool(warning), warning)
 
 
@@ -161,21 +161,21 @@ def test_files_of_requirements(tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("c @ https://host/c.whl#sha256=0a # why\n")
     file = tmp_path / "requirements.txt"
     file.write_text("# these\nA==1 ; python_version > '3'\n\nb[x] \\\n  >=2\t# why\n-r more.txt\n")
-    found = asked(files=(file,)).requirements
+    found = parse_requests(files=(file,)).requirements
     assert found == ("A==1 ; python_version > '3'", "b[x]   >=2", "c @ https://host/c.whl#sha256=0a")
     assert [name_of(text) for text in found] == ["a", "b", "c"]
     file.write_text("a\n--index-url nowhere\n")
     with pytest.raises(OptionError, match=r"requirements.txt:2: --index-url: nowhere is not a URL"):
-        asked(files=(file,))
+        parse_requests(files=(file,))
     file.write_text("a==1 --hash=md5:aa\n")
     with pytest.raises(OptionError, match=r"requirements.txt:1: md5:aa is not supported: use SHA-256"):
-        asked(files=(file,))
+        parse_requests(files=(file,))
     file.write_text(f"-r {file}\n")
     with pytest.raises(OptionError, match="include each other"):
-        asked(files=(file,))
+        parse_requests(files=(file,))
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(OptionError, match=r"there is no file|cannot be read"):
-            asked(files=(path,))
+            parse_requests(files=(path,))
 
 
 def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
@@ -341,6 +341,6 @@ def test_what_is_no_file_of_requirements_is_not_waited_for_or_read(tmp_path: Pat
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zeros").symlink_to("/dev/zero")
     for name in ("pipe", "zeros"):
-        for read in (lambda path: asked(files=(path,)), read_lock):
+        for read in (lambda path: parse_requests(files=(path,)), read_lock):
             with pytest.raises(OptionError, match="cannot be read: it is not a regular file"):
                 read(tmp_path / name)

@@ -234,7 +234,7 @@ def test_killed_at_any_step_it_is_as_before_or_whole(layout: Layout, tmp_path: P
 
 
 def test_gc_ends_a_retired_module_after_its_time(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
-    image = Path(install(layout, "c").own_image.path)
+    image = Path(install(layout, "c").required_image.path)
     decide(layout, "1.0", Life(retired=Retired(TODAY - timedelta(days=3), "Tiny/2.0")))
     os.utime(layout.lives("Tiny") / "1.0", (0, 0))
     kept = [old.keep for old in plan_gc(layout, ask_jobs=False).generations]

@@ -55,7 +55,7 @@ def test_a_damaged_module_is_listed_with_what_is_wrong(layout: Layout) -> None:
     assert listed.installation == installation
     assert listed.problems == (
         f"the modulefile {layout.module_file(MODULE, 'lua')} is missing",
-        f"the image {installation.own_image.path} is missing",
+        f"the image {installation.required_image.path} is missing",
     )
     Path(installation.root, RECEIPT).unlink()
     (listed,) = list_modules(layout)

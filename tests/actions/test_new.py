@@ -107,7 +107,7 @@ def test_an_image_as_lumi_has_them(images: Images) -> None:
     assert made.accelerator == "rocm"
     assert made.conda is not None
     assert (made.conda.prefix, made.conda.env) == ("/opt/miniconda3", "pytorch")
-    assert made.own_image.filename == LUMI
+    assert made.required_image.filename == LUMI
     assert "accelerate" in made.wrappers
     assert "ray" in made.wrappers
 
@@ -200,7 +200,7 @@ def test_nothing_in_the_image_can_steer_the_file(images: Images) -> None:
     assert made.conda.env == "yes"
     assert made.description.startswith("x' wrappers: [evil] \\x1b[31m")
     assert made.homepage == ""
-    assert made.own_image.sources == (str(Path.cwd().parent / "on: [x], 'q' #.sif"),)
+    assert made.required_image.sources == (str(Path.cwd().parent / "on: [x], 'q' #.sif"),)
     assert all(letter.isprintable() or letter == "\n" for letter in path.read_text())
 
 
@@ -272,7 +272,7 @@ def test_standard_output_and_json(images: Images, here: Path, capfd: pytest.Capt
 
 def test_a_local_sif_is_not_copied(images: Images, tmp_path: Path) -> None:
     _, made = drafted(images.tiny_sif, "tiny.sif")
-    assert made.own_image.sha256 is not None
+    assert made.required_image.sha256 is not None
     assert not (tmp_path / "prefix").exists()
 
 
@@ -328,9 +328,9 @@ def test_a_registrys_image_is_pinned(
     assert run(["new", "-q", reference]) == 0
     assert capfd.readouterr().out == "tiny-1.2.yaml\n"
     made = Configuration(tmp_path / "config").load(Path("tiny-1.2.yaml")).easyconfig
-    (source,) = made.own_image.sources
+    (source,) = made.required_image.sources
     assert re.fullmatch(re.escape(reference) + "@sha256:[0-9a-f]{64}", source)
-    assert made.own_image.arch == "amd64"
+    assert made.required_image.arch == "amd64"
     assert run(["install", "-q", "tiny-1.2.yaml"]) == 0
 
 
@@ -379,12 +379,12 @@ def test_a_path_is_written_without_detours(images: Images, tmp_path: Path) -> No
         ("../link/../../link/../n.sif", tmp_path / "far" / "n.sif"),
     ):
         assert run(["new", "-q", given, "-o", "made.yaml"]) == 0
-        assert Configuration(tmp_path / "config").load(Path("made.yaml")).easyconfig.own_image.sources == (
+        assert Configuration(tmp_path / "config").load(Path("made.yaml")).easyconfig.required_image.sources == (
             str(expected),
         )
         Path("made.yaml").unlink()
     assert run(["new", "-q", "oci:../here/../x.oci", "-o", "made.yaml"]) == 0
-    (source,) = Configuration(tmp_path / "config").load(Path("made.yaml")).easyconfig.own_image.sources
+    (source,) = Configuration(tmp_path / "config").load(Path("made.yaml")).easyconfig.required_image.sources
     assert source.startswith(f"oci:{tmp_path / 'x.oci'}@sha256:")
 
 
@@ -419,5 +419,5 @@ def test_a_sif_from_a_registry_is_promised(images: Images, registry: Registry, t
     reference = registry.push_sif(images.tiny_sif, "tools/signed:2.0")
     assert run(["new", "-q", reference, "-o", "made.yaml"]) == 0
     made = Configuration(tmp_path / "config").load(Path("made.yaml")).easyconfig
-    assert made.own_image.sha256 == hashlib.sha256(images.tiny_sif.read_bytes()).hexdigest()
+    assert made.required_image.sha256 == hashlib.sha256(images.tiny_sif.read_bytes()).hexdigest()
     assert str(made.module) == "signed/2.0"

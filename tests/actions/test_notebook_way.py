@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from sifmod.actions.jupyter import way_here
+from sifmod.actions.jupyter import ssh_route
 
 HERE, USER = socket.gethostname(), getpass.getuser()
 
@@ -26,4 +26,4 @@ HERE, USER = socket.gethostname(), getpass.getuser()
     ],
 )
 def test_the_way_to_a_node(environ: dict[str, str], node: str, way: tuple[str, ...]) -> None:
-    assert way_here(environ) == (node, way)
+    assert ssh_route(environ) == (node, way)

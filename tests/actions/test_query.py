@@ -10,8 +10,8 @@ import pytest
 
 from sifmod.actions.search import Answer, Found, ask, find_all, order
 from sifmod.config.find import shipped
+from sifmod.config.index import IndexEntry
 from sifmod.config.load_site import LoadedSite
-from sifmod.config.offered import Offered
 from sifmod.errors import Problem
 
 
@@ -111,7 +111,9 @@ def test_a_query_finds_what_was_meant(query: str, found: list[str]) -> None:
         ("2.20", lambda each: each.version.startswith("2.20")),
     ],
 )
-def test_a_query_finds_all_that_was_meant_and_nothing_else(query: str, is_meant: Callable[[Offered], object]) -> None:
+def test_a_query_finds_all_that_was_meant_and_nothing_else(
+    query: str, is_meant: Callable[[IndexEntry], object]
+) -> None:
     expected = {each.module for found in collection() for each in found.variants if is_meant(each)}
     assert set(modules(ask(collection(), [query]))) == expected
 
@@ -170,7 +172,7 @@ def test_where_nothing_is_found_what_is_nearest_is_told(query: str, hint: str) -
 PROBLEM = Problem("/site/Bad-1.yaml", 1, 1, "", "wrong")
 
 
-APP = Offered(None, "App", "1", "", "none", "", (), {}, ("a.sif", "/b.sif"), "", "")
+APP = IndexEntry(None, "App", "1", "", "none", "", (), {}, ("a.sif", "/b.sif"), "", "")
 
 
 def test_a_file_with_problems_answers_by_its_name() -> None:

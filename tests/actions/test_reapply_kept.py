@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.install.reapply import Reapplying, reapplications, reapply
+from sifmod.actions.install.reapply import RerenderContext, rerender, rerender_all
 from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run
 from sifmod.config.load_site import Kept, load_site
@@ -296,12 +296,12 @@ def test_what_changes_while_it_is_asked_is_not_installed_unseen(prefix: Path, tm
 def test_two_at_once_make_one_generation(prefix: Path, tmp_path: Path) -> None:
     """Both have decided before either begins, as when one waits for the other's lock."""
     change(tmp_path)
-    asked = Reapplying(Layout(prefix), {}, sanity=True)
-    first, second = (tuple(reapplications(asked)) for _ in range(2))
+    asked = RerenderContext(Layout(prefix), {}, sanity=True)
+    first, second = (tuple(rerender_all(asked)) for _ in range(2))
     for decided, changed in ((first, True), (second, False)):
         for one in decided:
             assert one.diff
-            _, became = reapply(one.module, one.number, one.decided, asked, Reporter(print))
+            _, became = rerender(one.module, one.number, one.decided, asked, Reporter(print))
             assert isinstance(became, tuple)
             assert became[1] == changed
     assert generations(prefix) == [2, 2]

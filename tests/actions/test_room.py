@@ -73,20 +73,20 @@ def test_each_is_named_and_its_command_frees_it(
 def test_what_belongs_to_another_user_is_not_named(temporary: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root: to give a directory to another user")
-    from sifmod.actions.room import rooms
+    from sifmod.actions.disk_usage import disk_usage
 
     theirs = fill(temporary / "sifmod-scratch-theirs/file")
     os.chown(theirs, 12345, 12345)
     site = load_site({}, os.environ).site
-    assert not [room for room in rooms(site) if room.path == theirs]
+    assert not [room for room in disk_usage(site) if room.path == theirs]
 
 
 def test_counting_ends(own_home: Path) -> None:
     """And what could not be counted in time is named all the same."""
-    from sifmod.actions.room import rooms
+    from sifmod.actions.disk_usage import disk_usage
 
     cache = fill(own_home / ".cache/uv/archive-v0/file").parent
-    (found,) = (room for room in rooms(load_site({}, os.environ).site, seconds=0) if room.path == cache)
+    (found,) = (room for room in disk_usage(load_site({}, os.environ).site, seconds=0) if room.path == cache)
     assert not found.whole
     assert found.text.startswith("more than ")
 

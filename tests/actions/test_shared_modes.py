@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.actions.references import release, renew
-from sifmod.actions.sharing import oddities, rights
+from sifmod.actions.sharing import rights, sharing_warnings
 from sifmod.cli.main import run
 from sifmod.config.site import Site
 from sifmod.errors import PermissionsError
@@ -18,7 +18,7 @@ from sifmod.system import user_name
 from sifmod.tree.layout import Layout
 from sifmod.tree.mark import LINK
 from sifmod.tree.receipt import LinkRecord
-from sifmod.tree.rights import give, others
+from sifmod.tree.rights import give, wrong_rights
 from support.config import Configuration, write
 from support.tree import install
 
@@ -33,7 +33,7 @@ def site(tmp_path: Path) -> Site:
 def of_the_prefix(site: Site) -> list[str]:
     """What is said of the prefix and of the directory above, whatever those of the machine are."""
     about = (f"{site.prefix} is", f"cannot enter {site.prefix.parent}:")
-    return [text for text in oddities(site) if any(words in text for words in about)]
+    return [text for text in sharing_warnings(site) if any(words in text for words in about)]
 
 
 def test_what_keeps_sharing_from_being_true(site: Site) -> None:
@@ -51,7 +51,7 @@ def test_what_keeps_sharing_from_being_true(site: Site) -> None:
     assert closed.endswith(f"cannot enter {site.prefix.parent}: its owner can run `chmod o+x {site.prefix.parent}`")
     behind = site.prefix.parent.parent / "link"
     behind.symlink_to(site.prefix)
-    assert any(f"cannot enter {site.prefix.parent}:" in text for text in oddities(replace(site, prefix=behind)))
+    assert any(f"cannot enter {site.prefix.parent}:" in text for text in sharing_warnings(replace(site, prefix=behind)))
     with pytest.raises(PermissionsError, match="there is no group no-such-group on this machine"):
         rights(replace(site, group="no-such-group"))
 
@@ -123,7 +123,7 @@ def test_what_has_taken_a_files_place_gets_no_rights(site: Site, swapped: bool) 
     stub = layout.modules / "Tiny/1.0.lua"
     stub.chmod(0o600)
     assert wanted
-    (found,) = (other for other in others(layout, wanted) if other.path == stub)
+    (found,) = (other for other in wrong_rights(layout, wanted) if other.path == stub)
     if swapped:
         private = write(site.prefix.parent / "private", "a secret")
         private.chmod(0o600)
@@ -137,8 +137,8 @@ def test_a_reference_that_somebody_planted_leads_nowhere(tmp_path: Path) -> None
     installation = install(layout, "a")
     for place in ("a,b", "none", "file"):
         (tmp_path / "file").touch()
-        path = str(tmp_path / place / "images/sha256" / f"{installation.own_image.sha256}.sif")
-        image = installation.own_image._replace(link="reference", path=path)
+        path = str(tmp_path / place / "images/sha256" / f"{installation.required_image.sha256}.sif")
+        image = installation.required_image._replace(link="reference", path=path)
         links = (LinkRecord(LINK, f"{tmp_path}/{place}/images/marks/{image.sha256}.{'0' * 16}.00000000"),)
         before = sorted(tmp_path.rglob("*"))
         renew(layout, replace(installation, image=image, links=links))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
+from sifmod.actions.install.how_to_load import commands_to_load, stale_spider_cache
 from sifmod.tree.layout import Layout
 from support.tree import install
 
@@ -37,10 +37,10 @@ def test_a_cache_that_hides_a_module(
     cache.write_text(f'["{layout.modules if knows else "/elsewhere"}"] = {{}}\n')
     os.utime(cache, (now - age,) * 2)
     environ = {"HOME": str(tmp_path), "LMOD_VERSION": "8.7"}
-    said = hidden_by(made, environ)
+    said = stale_spider_cache(made, environ)
     assert (said is not None) == tells
     assert said is None or f"rm {cache}" in said
-    assert hidden_by(made, {"HOME": str(tmp_path)}) is None  # Environment Modules has none
+    assert stale_spider_cache(made, {"HOME": str(tmp_path)}) is None  # Environment Modules has none
 
 
 @pytest.mark.parametrize("path", ["", "/other", "/other/modules:{}", "{}/deeper"])

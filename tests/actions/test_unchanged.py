@@ -10,7 +10,7 @@ import pytest
 from sifmod import __version__
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.unchanged import find_unchanged
-from sifmod.config.input import Surroundings, current_facts, read_input
+from sifmod.config.input import HostFacts, current_facts, read_input
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock, publish, staged_generation
 from sifmod.tree.layout import RECEIPT, Layout
@@ -59,7 +59,7 @@ class Place:
 
     def find(self, easyconfig: str | Path = "", options: Pairs = ()) -> Installation | None:
         asked = InstallOptions(asked=CommandLine(options=options))
-        return find_unchanged(self.layout, str(easyconfig or self.easyconfig), asked, Surroundings(ENVIRON))
+        return find_unchanged(self.layout, str(easyconfig or self.easyconfig), asked, HostFacts(ENVIRON))
 
 
 @pytest.fixture

@@ -104,9 +104,9 @@ def test_damage_is_found(
 def test_a_damaged_image_is_found(
     layout: Layout, installation: Installation, damage: Callable[[Path], None], kind: str, found: str
 ) -> None:
-    damage(Path(installation.own_image.path))
+    damage(Path(installation.required_image.path))
     (finding,) = verify(layout, installation)
-    assert (finding.kind, finding.path, finding.fault) == (kind, installation.own_image.path, True)
+    assert (finding.kind, finding.path, finding.fault) == (kind, installation.required_image.path, True)
     assert finding.found.startswith(found)
 
 
@@ -149,7 +149,7 @@ def test_every_finding_says_what_was_expected_and_found(layout: Layout, installa
     own.write_text("mine")
     unlink(root / "user-software.squashfs")
     elsewhere(root / "easyconfig.yaml")
-    image = Path(installation.own_image.path)
+    image = Path(installation.required_image.path)
     rewrite(image, b"short")
     (root / "notes").write_text("x")
     squashfs = next(link.target for link in installation.links if link.path == "user-software.squashfs")
@@ -161,7 +161,7 @@ def test_every_finding_says_what_was_expected_and_found(layout: Layout, installa
             ("missing", str(stub), expected["Tiny/1.0.lua"], "nothing"),
             ("changed", str(own), f"a link to {target}", "no link"),
             ("missing", str(root / "user-software.squashfs"), f"a link to {squashfs}", "nothing"),
-            ("changed", str(image), f"{installation.own_image.size} bytes", "5 bytes"),
+            ("changed", str(image), f"{installation.required_image.size} bytes", "5 bytes"),
             ("added", str(root / "notes"), "nothing", "a file"),
         )
     )
@@ -170,7 +170,7 @@ def test_every_finding_says_what_was_expected_and_found(layout: Layout, installa
     unlink(image)
     found = verify(layout, installation)
     assert ("changed", str(own), f"a link to {target}", "a link to /etc") in found
-    assert ("missing", str(image), f"sha256:{installation.own_image.sha256}", "nothing") in found
+    assert ("missing", str(image), f"sha256:{installation.required_image.sha256}", "nothing") in found
     (root / "tiny.sif").unlink()
     released = ("released", str(root / "tiny.sif"), f"a link to {image}", "nothing")
     assert released in verify(layout, installation)
@@ -204,8 +204,10 @@ def test_what_cannot_be_read_is_told(
 
     monkeypatch.setattr(os, "open", failing)
     (finding,) = verify(layout, installation)
-    records = {str(file.path): file.sha256 for file in installation.files} | {"tiny.sif": installation.own_image.sha256}
-    named = installation.own_image.path if what == "tiny.sif" else str(path)
+    records = {str(file.path): file.sha256 for file in installation.files} | {
+        "tiny.sif": installation.required_image.sha256
+    }
+    named = installation.required_image.path if what == "tiny.sif" else str(path)
     assert finding == ("unreadable", named, f"sha256:{records[what]}", "Input/output error")
     assert finding.fault
 

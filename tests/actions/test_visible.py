@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
+from sifmod.actions.install.how_to_load import commands_to_load, stale_spider_cache
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
@@ -34,7 +34,7 @@ def test_a_module_that_lmods_cache_hides_is_told(
     os.utime(modules / "Tiny" / "1.0.lua", (1, 1))
     environ = dict(seen.environment)
     assert environ["LMOD_VERSION"]
-    assert hidden_by(first, environ) is None
+    assert stale_spider_cache(first, environ) is None
 
     second = installed("2.0", prefix, images)
     (cache,) = lmod.home.rglob("spiderT*.lua")
@@ -42,7 +42,7 @@ def test_a_module_that_lmods_cache_hides_is_told(
     for path in cache.parent.iterdir():
         os.utime(path, (past, past))
     assert "Tiny/2.0" not in lmod.run("module avail", modules, {"LMOD_SHORT_TIME": "0"}).stderr
-    reason = hidden_by(second, environ)
+    reason = stale_spider_cache(second, environ)
     assert reason is not None
     assert "--ignore_cache" in reason
     assert "Tiny/2.0" in lmod.run("module --ignore_cache avail", modules).stderr
@@ -60,7 +60,7 @@ def test_a_cache_that_does_not_know_the_directory_hides_nothing(
     (cache,) = lmod.home.rglob("spiderT*.lua")
     installation = installed("1.0", shared_tmp / "tree", images)
     os.utime(cache, (cache.stat().st_mtime - 60,) * 2)
-    assert hidden_by(installation, environ) is None
+    assert stale_spider_cache(installation, environ) is None
 
 
 def test_the_commands_are_fit_for_a_shell(lmod: ModuleTool, shared_tmp: Path, images: Images) -> None:

@@ -5,27 +5,27 @@ import signal
 from collections import deque
 from pathlib import Path
 
-from sifmod.actions.workers import Finished, Progressed, Tell, Told, run_workers
+from sifmod.actions.workers import FinishedEvent, ProgressEvent, SendEvent, TextEvent, run_workers
 from sifmod.errors import FetchError
 
 
-def _do(task: int, tell: Tell) -> object:
-    tell(Told(task, "begun"))
+def _do(task: int, tell: SendEvent) -> object:
+    tell(TextEvent(task, "begun"))
     if task == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     if task == 3:
         raise FetchError("no network", "try again")
     if task == 4:
         raise ValueError("odd")
-    tell(Progressed(task, "it", 1, 2))
+    tell(ProgressEvent(task, "it", 1, 2))
     return task * 10
 
 
 def test_a_worker_that_dies_fails_its_task_alone() -> None:
     tasks = deque(range(6))
-    finished: dict[int, Finished] = {}
+    finished: dict[int, FinishedEvent] = {}
     for event in run_workers(_do, tasks, 2):
-        if isinstance(event, Finished):
+        if isinstance(event, FinishedEvent):
             finished[event.task] = event
             if event.task == 5:
                 tasks.append(6)  # what became possible by it
@@ -48,9 +48,9 @@ def test_a_worker_that_dies_fails_its_task_alone() -> None:
     assert bug.exit_code == 70
 
 
-def _chatter(task: int, tell: Tell) -> object:
+def _chatter(task: int, tell: SendEvent) -> object:
     while True:
-        tell(Told(task, "x"))
+        tell(TextEvent(task, "x"))
 
 
 def test_a_caller_that_stops_leaves_no_worker() -> None:
@@ -69,9 +69,9 @@ def _children() -> set[str]:
 def test_a_worker_that_has_lost_the_signal_ends_too() -> None:
     """As one does to which it comes while a destructor runs, where Python drops what the handler raises."""
 
-    def deaf(task: int, tell: Tell) -> object:  # noqa: ARG001
+    def deaf(task: int, tell: SendEvent) -> object:  # noqa: ARG001
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         return task
 
     events = list(run_workers(deaf, deque((1, 2, 3)), 2))
-    assert sorted(event.task for event in events if isinstance(event, Finished)) == [1, 2, 3]
+    assert sorted(event.task for event in events if isinstance(event, FinishedEvent)) == [1, 2, 3]

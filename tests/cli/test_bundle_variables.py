@@ -129,7 +129,7 @@ def test_an_image_of_a_variable_is_applied_where_it_is_not_set(
     assert first
     assert second
     assert second.image_sha256 == first.image_sha256
-    assert second.own_image.source == first.own_image.source
+    assert second.required_image.source == first.required_image.source
     assert run([*apply]) == 0
     assert "1 there" in capfd.readouterr().err
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sifmod import __version__
+from sifmod.cli.commands import COMMANDS
 from sifmod.cli.main import run
 from sifmod.cli.outputs import hook_schema
-from sifmod.cli.verbs import VERBS
 from sifmod.config.site import SiteFile
 from support.config import write
 from support.identity import call_as
@@ -33,7 +33,7 @@ def test_the_version_needs_no_import(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().out == f"sifmod {__version__}\n"
 
 
-@pytest.mark.parametrize("verb", list(VERBS))
+@pytest.mark.parametrize("verb", list(COMMANDS))
 def test_every_verb_explains_itself(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run([verb, "--help"]) == 0
     assert f"Usage: sifmod {verb}" in capfd.readouterr().out

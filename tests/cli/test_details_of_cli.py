@@ -12,7 +12,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from sifmod import result as words
-from sifmod.cli.installed import _log_row, _told
+from sifmod.cli.installed import _format_entry, _log_row
 from sifmod.cli.main import CommandLine, run
 from sifmod.cli.output import show_error
 from sifmod.cli.progress import bar_line, figures
@@ -77,7 +77,7 @@ def test_a_row_of_the_log() -> None:
         (Done("restored", MODULE, 2, 2), "restored Tiny/1.0, generation 2"),
         (Done("uninstalled", MODULE, 2, None), "uninstalled Tiny/1.0, generation 2"),
     ):
-        assert _told(done) == told
+        assert _format_entry(done) == told
 
 
 def test_each_line_of_the_log_has_the_command(easyconfig: str, prefix: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sifmod.cli.main import run
 from sifmod.config.bind_paths import tops_of_links
 from sifmod.errors import ConfigError, OptionError, SifmodError
-from sifmod.system import some
+from sifmod.system import abbreviated
 from support.config import Configuration, lines, write
 
 EASYCONFIG = "name: App\nversion: '1'\nimage: {sources: [a.sif]}\n"
@@ -130,14 +130,14 @@ def test_an_image_may_have_no_source_but_not_lose_all(configuration: Configurati
     """Of the variables in a source, one that is not set leaves that source out."""
     text = "name: App\nversion: '1'\nimage: {filename: a.sif, sources: [%s]}\n"
     made = configuration.load(write(configuration.root / "App-1.yaml", text % "'b.sif', '${UNSET}/a.sif'"))
-    assert made.easyconfig.own_image.sources == ("b.sif",)
+    assert made.easyconfig.required_image.sources == ("b.sif",)
     assert [note for note in made.notes if "UNSET" in note]
     none = configuration.load(write(configuration.root / "App-3.yaml", (text % "").replace("}", ", build: a.def}")))
-    assert none.easyconfig.own_image.sources == ()
+    assert none.easyconfig.required_image.sources == ()
     with pytest.raises(ConfigError, match="UNSET"):
         configuration.load(write(configuration.root / "App-2.yaml", text % "'${UNSET}/a.sif'"))
 
 
 def test_of_many_names_the_first_five_are_told() -> None:
-    assert some(list("abcde"), 5) == "a, b, c, d, e"
-    assert some(list("abcdef"), 5) == "a, b, c, d, e and 1 more"
+    assert abbreviated(list("abcde"), 5) == "a, b, c, d, e"
+    assert abbreviated(list("abcdef"), 5) == "a, b, c, d, e and 1 more"

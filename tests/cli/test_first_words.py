@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from sifmod import __version__
+from sifmod.cli.commands import ALIASES, COMMANDS
 from sifmod.cli.main import run
 from sifmod.cli.suggestion import OTHER_OPTIONS, OTHER_TOOLS, meaning_of, nearest
-from sifmod.cli.verbs import ALIASES, VERBS
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
 from support.disk_state import disk_state
@@ -30,7 +30,7 @@ def test_a_word_of_another_tool_does_nothing(word: str, prefix: Path, capfd: pyt
     out, err = capfd.readouterr()
     assert (out, err) == ("", f"error: there is no command `{word}`\n\nhint: {OTHER_TOOLS[word]}\n")
     assert disk_state(prefix) == before
-    assert word not in VERBS
+    assert word not in COMMANDS
     assert word not in ALIASES
 
 
@@ -76,12 +76,12 @@ def test_what_is_meant(typed: str, meant: str, capfd: pytest.CaptureFixture[str]
 
 
 def test_only_slips_are_near() -> None:
-    assert nearest("lsit", VERBS) == ["list"]
-    assert nearest("tset", VERBS) == ["test"]
-    assert nearest("ad", VERBS) == ["add"]
-    assert nearest("publish", VERBS) == []
-    assert nearest("retrie", VERBS) == ["retire"]
-    assert nearest("ist", VERBS) == ["list"]
+    assert nearest("lsit", COMMANDS) == ["list"]
+    assert nearest("tset", COMMANDS) == ["test"]
+    assert nearest("ad", COMMANDS) == ["add"]
+    assert nearest("publish", COMMANDS) == []
+    assert nearest("retrie", COMMANDS) == ["retire"]
+    assert nearest("ist", COMMANDS) == ["list"]
     assert meaning_of("apli", ("apply", "plan"), "stack") == ""
     assert meaning_of("aply", ("apply", "plan"), "stack") == "did you mean `sifmod stack apply`?"
 

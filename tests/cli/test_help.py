@@ -11,10 +11,10 @@ from click.shell_completion import BashComplete
 
 from plans import plan, publish
 from sifmod import errors
+from sifmod.cli.command_help import ORDER
+from sifmod.cli.commands import COMMANDS, TOPICS
 from sifmod.cli.examples import EXAMPLES
 from sifmod.cli.main import cli, run
-from sifmod.cli.verb import ORDER
-from sifmod.cli.verbs import TOPICS, VERBS
 from sifmod.config.name import ModuleName
 from support.command import ROOT
 
@@ -25,7 +25,7 @@ def verbs() -> list[str]:
     """Each verb as it is typed; those of two words too."""
     found = []
     with click.Context(cli) as context:
-        for name in VERBS:
+        for name in COMMANDS:
             command = cli.get_command(context, name)
             found += [name, *(f"{name} {inner}" for inner in getattr(command, "commands", ()))]
     return found
@@ -74,7 +74,7 @@ def test_the_help_is_one_page_with_every_command(capfd: pytest.CaptureFixture[st
     assert len(lines) <= 50
     assert max(len(line) for line in lines if not line.startswith("Ten minutes: ")) <= 80
     listed = [name for topic in TOPICS.values() for row in topic.rows for name in row]
-    assert listed == list(VERBS)
+    assert listed == list(COMMANDS)
     rows = [line[2:19].strip() for line in lines if line.startswith("  ") and not line.startswith("   ")]
     assert ", ".join(rows[1:]) == ", ".join(listed)
     assert all(f"\n{topic.title}:\n" in pages[0] for topic in TOPICS.values())
@@ -93,7 +93,7 @@ def test_help_of_a_topic_has_an_example_of_each_command(topic: str, capfd: pytes
     assert run(["help", topic]) == 0
     out = capfd.readouterr().out
     for verb in (verb for row in TOPICS[topic].rows for verb in row):
-        assert f"\n  {verb}: {VERBS[verb].text}\n    {EXAMPLES[verb][0][0]}" in out
+        assert f"\n  {verb}: {COMMANDS[verb].text}\n    {EXAMPLES[verb][0][0]}" in out
 
 
 def test_help_of_exit_codes_has_those_that_there_are(capfd: pytest.CaptureFixture[str]) -> None:

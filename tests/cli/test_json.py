@@ -10,9 +10,9 @@ from typing import Any
 import jsonschema
 import pytest
 
+from sifmod.cli.commands import COMMANDS
 from sifmod.cli.main import run
 from sifmod.cli.outputs import OUTPUTS, output_schema
-from sifmod.cli.verbs import VERBS
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
 from support.answer import answer, held
@@ -135,10 +135,10 @@ def test_modules_that_are_not_as_they_were(here: Path, capfd: pytest.CaptureFixt
     layout = Layout(here / "prefix")
     one = install(layout, "a")
     other = install(layout, "b", ModuleName("Other", "2.0"))
-    Path(one.own_image.path).unlink()
+    Path(one.required_image.path).unlink()
     layout.module_file(other.module, "lua").write_text("mine")
     row = answer(capfd, ("list", "Tiny"))[0]
-    assert row["problems"][0]["message"] == f"the image {one.own_image.path} is missing"
+    assert row["problems"][0]["message"] == f"the image {one.required_image.path} is missing"
     findings = {row["module"]: row["findings"] for row in answer(capfd, ("verify",), 1)}
     assert [finding["kind"] for finding in findings["Tiny/1.0"]] == ["missing"]
     before = disk_state(here / "prefix/software/Other", here / "prefix/modules/Other")
@@ -283,7 +283,7 @@ def test_the_schema_of_a_verb_and_of_all(capfd: pytest.CaptureFixture[str]) -> N
     assert json.loads(capfd.readouterr().out) == schemas()
     assert run(["schema", "--output", "init"]) == 2
     assert "expected one of install, fetch, " in capfd.readouterr().err
-    assert {verb.split()[0] for verb in OUTPUTS} == set(VERBS) - {"schema", "init", "help"}
+    assert {verb.split()[0] for verb in OUTPUTS} == set(COMMANDS) - {"schema", "init", "help"}
 
 
 @cache

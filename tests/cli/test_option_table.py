@@ -14,10 +14,10 @@ import pytest
 import sifmod
 from sifmod.cli import use
 from sifmod.cli.command import Argument, fields, typed_again
+from sifmod.cli.commands import COMMANDS
 from sifmod.cli.installed import GcOptions, UninstallOptions
 from sifmod.cli.main import cli, run
 from sifmod.cli.stack import ApplyOptions
-from sifmod.cli.verbs import VERBS
 from sifmod.config.option import TABLE, VARIABLES, option_of
 
 CLI = Path(sifmod.__file__).parent / "cli"
@@ -28,7 +28,7 @@ def commands() -> dict[str, click.Command]:
     """Every command, by its words."""
     found: dict[str, click.Command] = {}
     with click.Context(cli) as context:
-        for name in VERBS:
+        for name in COMMANDS:
             command = cli.get_command(context, name)
             assert command is not None
             inner = command.commands if isinstance(command, click.Group) else None
@@ -36,7 +36,7 @@ def commands() -> dict[str, click.Command]:
     return found
 
 
-COMMANDS = commands()
+EVERY = commands()
 
 
 def value_of(command: click.Command) -> tuple[Any, Any]:
@@ -58,16 +58,16 @@ def names_of_types(function: Any) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize("words", EVERY)
 def test_each_option_of_a_command_is_in_the_table(words: str) -> None:
-    for parameter in COMMANDS[words].params:
+    for parameter in EVERY[words].params:
         if isinstance(parameter, click.Option):
             option = option_of(words, str(parameter.name))
             assert sorted(parameter.opts) == sorted(option.spellings)
             assert (parameter.help or "", parameter.multiple) == (option.help, option.many)
 
 
-@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize("words", EVERY)
 def test_the_help_has_each_option_under_its_title(words: str, capfd: pytest.CaptureFixture[str]) -> None:
     """But for those of a site, which stand in one line where `config show` explains them."""
     assert run([*words.split(), "--help"]) == 0
@@ -75,16 +75,16 @@ def test_the_help_has_each_option_under_its_title(words: str, capfd: pytest.Capt
     for line in capfd.readouterr().out.splitlines():
         title = line.removesuffix(":") if re.fullmatch("[A-Z][a-z]+:", line) else title
         found |= {(title, word.strip(",")) for word in line.split() if line.startswith("  -")}
-    for parameter in COMMANDS[words].params:
+    for parameter in EVERY[words].params:
         if isinstance(parameter, click.Option) and not parameter.hidden:
             option = option_of(words, str(parameter.name))
             assert {(option.title, spelling) for spelling in option.spellings} <= found
 
 
-@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize("words", EVERY)
 def test_a_command_takes_one_frozen_value_with_the_types_of_the_table(words: str) -> None:
     """What mypy sees is what click gives: field by field."""
-    command = COMMANDS[words]
+    command = EVERY[words]
     function, given = value_of(command)
     local = names_of_types(function)
     (parameter,) = inspect.signature(function).parameters.values()
@@ -125,12 +125,12 @@ def assert_type(type_: Any, kind: Any) -> None:
 def test_each_row_is_of_a_command_or_a_key() -> None:
     used = {
         option_of(words, str(parameter.name))
-        for words, command in COMMANDS.items()
+        for words, command in EVERY.items()
         for parameter in command.params
         if isinstance(parameter, click.Option)
     }
     assert [option for option in TABLE if option not in used and (option.typed or not option.key)] == []
-    assert {option.of for option in TABLE} <= {"", *COMMANDS}
+    assert {option.of for option in TABLE} <= {"", *EVERY}
 
 
 def test_nothing_reads_the_values_of_click() -> None:

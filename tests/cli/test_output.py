@@ -10,7 +10,7 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.cli.output import say
-from sifmod.system import harmless, one_line, size_text
+from sifmod.system import escape_controls, one_line, size_text
 from support.command import SIFMOD
 from support.config import write
 
@@ -29,9 +29,9 @@ def test_sizes_as_people_read_them() -> None:
 
 def test_what_steers_a_terminal_or_cannot_be_seen_is_spelled() -> None:
     odd = "\x1b\x9b\x7f\xad\u061c\u180e\u200b\u200d\u2028\u202e\u2060\u2069\u3164\ufeff\ufff9\U000e0041\udc80"
-    assert [len(harmless(letter)) > 1 for letter in odd] == [True] * len(odd)
-    assert harmless(odd).isprintable()
-    assert harmless("é 漢\u3000\xa0字\n\t") == "é 漢\u3000\xa0字\n\t"
+    assert [len(escape_controls(letter)) > 1 for letter in odd] == [True] * len(odd)
+    assert escape_controls(odd).isprintable()
+    assert escape_controls("é 漢\u3000\xa0字\n\t") == "é 漢\u3000\xa0字\n\t"
     assert one_line("a\n\tb\r") == r"a\n\tb\r"
 
 

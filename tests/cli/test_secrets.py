@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from support.images import Images
 from support.oci import Entry
 from support.web import Web, answer

@@ -227,7 +227,7 @@ def test_what_was_tested_is_what_is_published(
     assert same_but_for_the_prefix(staging, production)
     assert f"== copying tiny.sif from {staging}: " in capfd.readouterr().err
     for made in installations(Layout(production)):
-        assert made.own_image.path.startswith(f"{production}/")
+        assert made.required_image.path.startswith(f"{production}/")
     assert run(["stack", "lock", "stack.yaml", "--prefix", str(production)]) == 0
     assert (here / "stack.lock").read_text() == text
     other = here / "other"  # an empty store, and the registry: the digest is fetched, not what the tag names now
@@ -341,8 +341,8 @@ def test_a_bundle_brings_it_all_without_a_network(
         apply = ("stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other))
         subprocess.run((*NO_NETWORK, *SIFMOD, *apply), check=True)
         first, second = installations(Layout(here / "prefix")), installations(Layout(other))
-        assert [made.own_image.sha256 for made in first] == [made.own_image.sha256 for made in second]
-        assert [made.own_image.origin for made in first] == [made.own_image.origin for made in second]
+        assert [made.required_image.sha256 for made in first] == [made.required_image.sha256 for made in second]
+        assert [made.required_image.origin for made in first] == [made.required_image.origin for made in second]
         place = other / "stacks/our-cluster/robot"
         assert list(map(texts, first)) == [texts(made, f" --robot-paths {place}") for made in second]
         assert len(second) == 5
@@ -415,8 +415,8 @@ def same_but_for_the_prefix(one: Path, other: Path) -> bool:
     first, second = installations(Layout(one)), installations(Layout(other))
     assert [made.module for made in first] == [made.module for made in second]
     for made, again in zip(first, second, strict=True):
-        assert (made.own_image.sha256, made.own_image.source, made.own_image.origin) == (
-            *(again.own_image.sha256, again.own_image.source, again.own_image.origin),
+        assert (made.required_image.sha256, made.required_image.source, made.required_image.origin) == (
+            *(again.required_image.sha256, again.required_image.source, again.required_image.origin),
         )
         assert made.files == again.files
     return True
@@ -515,7 +515,7 @@ def test_a_lock_is_beside_its_file_and_knows_a_version(easyconfig: str, lock: st
 
 def same_images(one: Path, other: Path) -> bool:
     """Whether the live modules of two trees use the same images."""
-    first, second = ([made.own_image.sha256 for made in installations(Layout(tree))] for tree in (one, other))
+    first, second = ([made.required_image.sha256 for made in installations(Layout(tree))] for tree in (one, other))
     return first == second
 
 

@@ -39,7 +39,7 @@ def add(layout: Layout, top: Path, module: ModuleName, name: str, packed: bool) 
         (directory / "pylock.toml").write_text("lock\n")
         if packed:
             (directory / "layer.squashfs").write_bytes(PACKED)
-        sha256 = installed.own_image.sha256
+        sha256 = installed.required_image.sha256
         made = Layer(
             words=(),
             constraints=(),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.actions.author.check import settings_kind
-from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
+from sifmod.actions.install.how_to_load import commands_to_load, stale_spider_cache
 from sifmod.cli.main import run
 from sifmod.cli.output import print_rows
 from sifmod.cli.progress import figures, log_lines
@@ -48,7 +48,7 @@ def test_list(layout: Layout, installation: Installation, capfd: pytest.CaptureF
     Path(layout.generation(OTHER, 2), RECEIPT).unlink()
     lost = f"the receipt in {layout.generation(OTHER, 2)} is missing or cannot be read"
     assert run(["list"]) == 0
-    size = f"{installation.own_image.size / 1000:.1f} kB"
+    size = f"{installation.required_image.size / 1000:.1f} kB"
     assert capfd.readouterr() == (
         f"MODULE     {'SIZE'.ljust(len(size))}  GENERATION  STATE\n"
         f"Other/2.0  {'?'.ljust(len(size))}  2           {lost}\nTiny/1.0   {size}  1\n",
@@ -67,7 +67,7 @@ def test_list(layout: Layout, installation: Installation, capfd: pytest.CaptureF
 
 
 def test_show_of_a_module(layout: Layout, installation: Installation, capfd: pytest.CaptureFixture[str]) -> None:
-    image = installation.own_image
+    image = installation.required_image
     for name in ("Tiny", "Tiny-1", "Tiny/1.0"):
         assert run(["show", name]) == 0
         out, err = capfd.readouterr()
@@ -158,12 +158,12 @@ def test_uninstall(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_gc(layout: Layout, installation: Installation, capfd: pytest.CaptureFixture[str]) -> None:
     old, third = install(layout, "b"), install(layout, "c")
-    users = sorted(((old.own_image.path, "Tiny/1.0 generation 2"), (third.own_image.path, "Tiny/1.0")))
+    users = sorted(((old.required_image.path, "Tiny/1.0 generation 2"), (third.required_image.path, "Tiny/1.0")))
     used = [text for user in users for text in user]
-    second, stored = layout.generation(MODULE, 2), installation.own_image.path
+    second, stored = layout.generation(MODULE, 2), installation.required_image.path
     words = ["gc", "--ignore-jobs", "--days", "0"]
     assert run(words) == 0
-    size = f"{installation.own_image.size / 1000:.1f} kB"
+    size = f"{installation.required_image.size / 1000:.1f} kB"
     out, err = capfd.readouterr()
     own = "".join(line for line in out.splitlines(keepends=True) if "  /tmp/sifmod-" not in line)
     assert (own, err) == (
@@ -311,18 +311,18 @@ def test_a_cache_of_lmod_hides_what_is_newer(
     ):
         os.utime(cache, (now + written,) * 2)
         os.utime(stub, (now + published,) * 2)
-        assert (hidden_by(installation, environ) is not None) == hides
+        assert (stale_spider_cache(installation, environ) is not None) == hides
     os.utime(cache, (now - 600,) * 2)
-    assert hidden_by(installation, environ) == (
+    assert stale_spider_cache(installation, environ) == (
         "Lmod's cache of your modules is older than this module: until it is refreshed, `module avail` needs "
         f"--ignore_cache (or remove it: rm '{cache}')"
     )
-    assert hidden_by(installation, {"HOME": environ["HOME"]}) is None
+    assert stale_spider_cache(installation, {"HOME": environ["HOME"]}) is None
     cache.write_text("elsewhere")
     os.utime(cache, (now - 600,) * 2)
-    assert hidden_by(installation, environ) is None
+    assert stale_spider_cache(installation, environ) is None
     stub.unlink()
-    assert hidden_by(installation, environ) is None
+    assert stale_spider_cache(installation, environ) is None
 
 
 def test_figures_of_each_kind() -> None:
@@ -363,10 +363,10 @@ def test_gc_of_all_that_can_go_now(
     assert Path(installation.root).exists()
     assert run([*words, "--now", "--rollbacks"]) == 0
     assert capfd.readouterr().err.endswith(
-        f"\n== removed 1 generation, 1 image, 0 downloads, 0 layers: {installation.own_image.size / 1000:.1f} kB\n"
+        f"\n== removed 1 generation, 1 image, 0 downloads, 0 layers: {installation.required_image.size / 1000:.1f} kB\n"
     )
     assert not Path(installation.root).exists()
-    assert Path(live.root, live.own_image.filename).exists()
+    assert Path(live.root, live.required_image.filename).exists()
     assert run(["rollback", "Tiny"]) == 24
 
 
@@ -382,12 +382,12 @@ def test_uninstall_that_frees_its_space(layout: Layout, capfd: pytest.CaptureFix
         "== Tiny/1.0: shells that have it loaded lose it: start a new one",
         "== Tiny/1.0: uninstalled",
         f"== Tiny/1.0: generation 2 stays in {second.root}: it holds files that sifmod did not write: mine",
-        f"== {second.own_image.path} stays: used by Other/2.0 generation 1, Tiny/1.0 generation 2",
-        f"== removed 1 generation, 1 image: {second.own_image.size / 1000:.1f} kB",
+        f"== {second.required_image.path} stays: used by Other/2.0 generation 1, Tiny/1.0 generation 2",
+        f"== removed 1 generation, 1 image: {second.required_image.size / 1000:.1f} kB",
     ]
     assert added.read_text() == "x"
     assert disk_state(Path(other.root), Path(old.root)) == before
-    assert Path(other.own_image.path).exists()
+    assert Path(other.required_image.path).exists()
     added.unlink()
     assert run(["uninstall", "--purge", "--ignore-jobs", "Tiny", "Other"]) == 0
     assert not list(layout.images.glob("*"))

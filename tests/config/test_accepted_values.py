@@ -56,7 +56,7 @@ def test_names_are_of_a_hundred_letters_at_most(key: str, most: int) -> None:
 def test_a_files_name_is_of_two_hundred_letters_at_most() -> None:
     longest = "a" * 196 + ".sif"
     image = "image: {filename: NAME, arch: amd64, sources: [a.sif]}\n"
-    assert easyconfig("", image.replace("NAME", longest)).own_image.filename == longest
+    assert easyconfig("", image.replace("NAME", longest)).required_image.filename == longest
     assert refused("", image.replace("NAME", f"a{longest}")) == "image.filename: is longer than 200 characters"
 
 
@@ -254,10 +254,10 @@ def test_an_image_has_one_origin(image: str, message: str) -> None:
 def test_images_that_are_right() -> None:
     digest = "0" * 64
     head = "image: {filename: a.sif, arch: arm64, "
-    assert easyconfig("", f"{head}build: /a.def}}\n").own_image.build == Build(definition="/a.def")
-    assert easyconfig("", f"{head}sources: [a], sha256: '{digest}'}}\n").own_image.sha256 == digest
+    assert easyconfig("", f"{head}build: /a.def}}\n").required_image.build == Build(definition="/a.def")
+    assert easyconfig("", f"{head}sources: [a], sha256: '{digest}'}}\n").required_image.sha256 == digest
     conversion = f"conversion: {{compression: 'zstd:3', tools: {{mksquashfs: '4.6'}}, tree: '{digest}'}}"
-    made = easyconfig("", f"{head}sources: [a], sha256: '{digest}', {conversion}}}\n").own_image.conversion
+    made = easyconfig("", f"{head}sources: [a], sha256: '{digest}', {conversion}}}\n").required_image.conversion
     assert made is not None
     assert (made.compression, made.tools, made.tree) == ("zstd:3", (("mksquashfs", "4.6"),), digest)
 

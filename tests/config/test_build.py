@@ -21,7 +21,7 @@ def configuration(tmp_path: Path) -> Configuration:
 
 
 def built(configuration: Configuration, text: str) -> Build:
-    made = configuration.load(write(configuration.root / "ec/App-1.yaml", text)).easyconfig.own_image.build
+    made = configuration.load(write(configuration.root / "ec/App-1.yaml", text)).easyconfig.required_image.build
     assert made is not None
     return made
 
@@ -33,7 +33,7 @@ def decided(configuration: Configuration, text: str) -> Plan:
 
 
 def planned(configuration: Configuration, text: str) -> ImagePlan:
-    return decided(configuration, text).own_image
+    return decided(configuration, text).required_image
 
 
 def refused(configuration: Configuration, text: str) -> list[str]:

@@ -40,17 +40,17 @@ def minor(module: str) -> str:
 def test_lumis_modules_have_their_names_and_images(by_name: dict[str, LoadedEasyconfig]) -> None:
     assert len(SIFS) == 65
     of_lumi = {
-        module: each.easyconfig.own_image.filename
+        module: each.easyconfig.required_image.filename
         for module, each in by_name.items()
-        if each.easyconfig.own_image.filename.startswith("lumi-")
-        and not each.easyconfig.own_image.filename.startswith("lumi-multitorch-")
+        if each.easyconfig.required_image.filename.startswith("lumi-")
+        and not each.easyconfig.required_image.filename.startswith("lumi-multitorch-")
     }
     assert of_lumi == SIFS
     for module, sif in SIFS.items():
         easyconfig = by_name[module].easyconfig
-        assert easyconfig.own_image.sources == (sif,)
-        assert (easyconfig.accelerator, easyconfig.own_image.arch) == ("rocm", "amd64")
-        assert "/appl/local/containers/easybuild-sif-images" in easyconfig.own_image.available
+        assert easyconfig.required_image.sources == (sif,)
+        assert (easyconfig.accelerator, easyconfig.required_image.arch) == ("rocm", "amd64")
+        assert "/appl/local/containers/easybuild-sif-images" in easyconfig.required_image.available
 
 
 @pytest.mark.parametrize("module", sorted(SIFS))
@@ -68,9 +68,9 @@ def test_no_two_files_make_one_module() -> None:
 def test_every_minor_version_of_pytorch_comes_from_both_vendors(by_name: dict[str, LoadedEasyconfig]) -> None:
     """Since 2.0: NVIDIA's images, AMD's, and PyTorch's own. For 2.2 LUMI's and AMD's are in two files."""
     sources = {
-        module: each.easyconfig.own_image.sources[-1]
+        module: each.easyconfig.required_image.sources[-1]
         for module, each in by_name.items()
-        if "PyTorch/" in module and each.easyconfig.own_image.sources
+        if "PyTorch/" in module and each.easyconfig.required_image.sources
     }
     for place in ("docker://nvcr.io/nvidia/pytorch:", "docker://rocm/pytorch:", "docker://pytorch/pytorch:"):
         assert {minor(module) for module, source in sources.items() if source.startswith(place)} == set(MINORS)
@@ -108,7 +108,7 @@ def test_the_guide_shows_one_and_the_next_is_a_copy_with_new_numbers(tmp_path: P
     path.write_text(text.replace("2.14.0", "2.99.0").replace("26.08", "99.08").replace("26-08", "99-08"))
     (made,) = variants(tmp_path, path, "generic-cuda")
     assert str(made.easyconfig.module) == "PyTorch/2.99.0-cuda-13.4-python-3.12-ngc-99.08"
-    assert made.easyconfig.own_image.sources == ("docker://nvcr.io/nvidia/pytorch:99.08-py3",)
+    assert made.easyconfig.required_image.sources == ("docker://nvcr.io/nvidia/pytorch:99.08-py3",)
     assert made.easyconfig.accelerator == "cuda"
     assert "torchrun" in made.easyconfig.wrappers
 

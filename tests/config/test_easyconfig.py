@@ -292,7 +292,7 @@ def test_the_images_name_is_that_of_a_sif(name: str) -> None:
 
 def test_lumis_image_name_is_taken() -> None:
     name = "lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f72ddd8ef883.sif"
-    assert easyconfig(image={"filename": name, "arch": "amd64", "sources": (name,)}).own_image.filename == name
+    assert easyconfig(image={"filename": name, "arch": "amd64", "sources": (name,)}).required_image.filename == name
 
 
 @pytest.mark.parametrize("digest", ["", "abc", "A" * 64, "g" * 64, "sha256:" + "a" * 64, "a" * 65, "a" * 64 + "\n"])

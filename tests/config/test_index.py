@@ -9,8 +9,8 @@ import pytest
 
 from sifmod.actions.search import describe, find_all
 from sifmod.config.find import shipped
+from sifmod.config.index import INDEX, read_index
 from sifmod.config.load_site import LoadedSite
-from sifmod.config.offered import INDEX, read_index
 from sifmod.config.variants import outlines
 from support.collection import FILES
 from support.config import Configuration, write

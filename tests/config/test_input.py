@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.config.input import Input, Surroundings, current_facts, find_program, read_input
+from sifmod.config.input import HostFacts, Input, current_facts, find_program, read_input
 
 
 def test_a_file_counts_by_its_content(tmp_path: Path) -> None:
@@ -15,35 +15,35 @@ def test_a_file_counts_by_its_content(tmp_path: Path) -> None:
     seen = read_input(str(file), {})
     assert seen == Input(str(file), hashlib.sha256(b"1").hexdigest())
     os.utime(file, (1, 1))
-    assert Surroundings({}).unchanged([seen])
+    assert HostFacts({}).unchanged([seen])
     file.write_text("2")
-    assert not Surroundings({}).unchanged([seen])
+    assert not HostFacts({}).unchanged([seen])
     file.unlink()
     assert read_input(str(file), {}) == Input(str(file), None)
 
 
 def test_an_absent_file_counts_until_it_appears(tmp_path: Path) -> None:
     absent = read_input(str(tmp_path / "a"), {})
-    assert Surroundings({}).unchanged([absent])
+    assert HostFacts({}).unchanged([absent])
     (tmp_path / "a").touch()
-    assert not Surroundings({}).unchanged([absent])
+    assert not HostFacts({}).unchanged([absent])
 
 
 def test_a_directory_counts_by_the_names_in_it(tmp_path: Path) -> None:
     seen = read_input(f"{tmp_path}/", {})
     (tmp_path / "a").touch()
-    assert not Surroundings({}).unchanged([seen])
+    assert not HostFacts({}).unchanged([seen])
     seen = read_input(f"{tmp_path}/", {})
     (tmp_path / "a").write_text("changed")
-    assert Surroundings({}).unchanged([seen])
+    assert HostFacts({}).unchanged([seen])
     assert read_input(f"{tmp_path}/absent/", {}).sha256 is None
 
 
 def test_a_variable_counts_by_its_value() -> None:
     seen = read_input("$A", {"A": "1"})
-    assert Surroundings({"A": "1", "B": "2"}).unchanged([seen])
-    assert not Surroundings({"A": "2"}).unchanged([seen])
-    assert not Surroundings({}).unchanged([seen])
+    assert HostFacts({"A": "1", "B": "2"}).unchanged([seen])
+    assert not HostFacts({"A": "2"}).unchanged([seen])
+    assert not HostFacts({}).unchanged([seen])
     assert read_input("$A", {}) == Input("$A", None)
     assert read_input("$A", {"A": ""}) != Input("$A", None)
 
@@ -53,9 +53,9 @@ def test_of_some_paths_only_the_existence_counts(tmp_path: Path) -> None:
     seen = read_input(f"?{tmp_path}/a", {})
     assert seen.sha256 == "present"
     (tmp_path / "a").write_text("2")
-    assert Surroundings({}).unchanged([seen])
+    assert HostFacts({}).unchanged([seen])
     (tmp_path / "a").unlink()
-    assert not Surroundings({}).unchanged([seen])
+    assert not HostFacts({}).unchanged([seen])
 
 
 def test_programs_are_found_on_path_as_a_shell_finds_them(tmp_path: Path) -> None:

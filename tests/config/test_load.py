@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sifmod.config.build import Build
 from sifmod.config.easyconfig import EasyconfigFile
-from sifmod.config.input import Surroundings
+from sifmod.config.input import HostFacts
 from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants, load_easyconfig
 from sifmod.errors import ConfigError, OptionError, VariantError, ViewError
 from support.config import Configuration, lines, write
@@ -46,7 +46,7 @@ def test_the_least_that_an_easyconfig_says(configuration: Configuration) -> None
     found = loaded(configuration, BASE)
     made = found.easyconfig
     assert str(made.module) == "App/1.0"
-    assert (made.own_image.filename, made.own_image.sources, made.own_image.arch) == (
+    assert (made.required_image.filename, made.required_image.sources, made.required_image.arch) == (
         "App-1.0.sif",
         ("app.sif",),
         "amd64",
@@ -139,9 +139,9 @@ def test_layers_win_in_their_order(configuration: Configuration) -> None:
     assert told["image.arch"] == "site generic"
     assert told["accelerator"] == "variant none"
     assert {Path(entry.path).name for entry in found.inputs} == {"p.yaml", "q.yaml", "Base.yaml", "App-1.0.yaml"}
-    assert Surroundings(configuration.environ).unchanged(found.inputs)
+    assert HostFacts(configuration.environ).unchanged(found.inputs)
     write(robot / "presets/q.yaml", "env: {A: other}")
-    assert not Surroundings(configuration.environ).unchanged(found.inputs)
+    assert not HostFacts(configuration.environ).unchanged(found.inputs)
 
 
 def test_lists_are_appended_to_across_files(configuration: Configuration) -> None:
@@ -158,7 +158,7 @@ def test_extends_is_looked_up_beside_the_file_then_on_the_path(configuration: Co
     found = configuration.load(path)
     assert found.easyconfig.description == "robot"
     easyconfig(configuration, BASE + "description: beside", "Base-1.yaml")
-    assert not Surroundings(configuration.environ).unchanged(found.inputs)
+    assert not HostFacts(configuration.environ).unchanged(found.inputs)
     assert configuration.load(path).easyconfig.description == "beside"
 
 
@@ -209,7 +209,7 @@ def test_the_first_variant_that_fits_the_site_is_taken(
     found = load_easyconfig(path, site, None, {}, configuration.environ)
     assert (found.variant, found.easyconfig.accelerator) == (variant, accelerator)
     assert found.easyconfig.module.version == f"1.0-{variant}"
-    assert found.easyconfig.own_image.filename == f"App-1.0-{variant}.sif"
+    assert found.easyconfig.required_image.filename == f"App-1.0-{variant}.sif"
 
 
 def test_a_variant_can_be_named_whether_it_fits_or_not(configuration: Configuration) -> None:
@@ -279,7 +279,7 @@ def test_sources_are_made_absolute_by_the_file_that_says_them(configuration: Con
     easyconfig(configuration, f"name: App\nversion: '1'\nimage: {{sources: {sources!r}}}", "deep/er/Base.yaml")
     made = loaded(configuration, "extends: deep/er/Base.yaml").easyconfig
     here = configuration.root / "ec/deep"
-    assert made.own_image.sources == (
+    assert made.required_image.sources == (
         *("plain.sif", f"{here}/er/dir/x.sif", f"{here}/er/x.sif", f"{here}/x.sif", "/abs/x.sif"),
         *(f"file:{here}/er/x.sif", "file:///abs/x.sif"),
         *(f"oci:{here}/er/layout:tag", "oci:/abs/layout", f"oci-archive:{here}/er/a.tar"),
@@ -291,21 +291,21 @@ def test_sources_are_made_absolute_by_the_file_that_says_them(configuration: Con
 def test_a_definition_file_is_an_input(configuration: Configuration) -> None:
     definition = write(configuration.root / "ec/app.def", "Bootstrap: scratch")
     found = loaded(configuration, "name: App\nversion: '1'\nimage: {build: app.def}")
-    assert found.easyconfig.own_image.build == Build(definition=str(definition))
-    assert Surroundings(configuration.environ).unchanged(found.inputs)
+    assert found.easyconfig.required_image.build == Build(definition=str(definition))
+    assert HostFacts(configuration.environ).unchanged(found.inputs)
     definition.write_text("Bootstrap: docker")
-    assert not Surroundings(configuration.environ).unchanged(found.inputs)
+    assert not HostFacts(configuration.environ).unchanged(found.inputs)
 
 
 def test_a_source_with_a_variable_that_is_not_set_is_left_out_and_told(configuration: Configuration) -> None:
     text = "name: App\nversion: '1'\nimage: {sources: ['oci:${LAYOUT}', 'docker://x/y']}"
     found = loaded(configuration, text)
-    assert found.easyconfig.own_image.sources == ("docker://x/y",)
+    assert found.easyconfig.required_image.sources == ("docker://x/y",)
     assert found.notes == ("source oci:${LAYOUT} skipped: the variable LAYOUT is not set",)
     configuration.variables["LAYOUT"] = "/l"
-    assert not Surroundings(configuration.environ).unchanged(found.inputs)
+    assert not HostFacts(configuration.environ).unchanged(found.inputs)
     found = loaded(configuration, text)
-    assert (found.easyconfig.own_image.sources, found.notes) == (("oci:/l", "docker://x/y"), ())
+    assert (found.easyconfig.required_image.sources, found.notes) == (("oci:/l", "docker://x/y"), ())
 
 
 def test_when_every_source_needs_a_variable_that_is_not_set_that_is_a_problem(configuration: Configuration) -> None:
@@ -322,7 +322,7 @@ def test_a_variables_value_is_checked_like_any_text(configuration: Configuration
 
 def test_a_source_of_the_command_line_replaces_all_others(configuration: Configuration) -> None:
     path = easyconfig(configuration, "name: App\nversion: '1'\nimage: {build: app.def}")
-    image = configuration.load(path, overrides={"image.sources": ("/data/x.sif",)}).easyconfig.own_image
+    image = configuration.load(path, overrides={"image.sources": ("/data/x.sif",)}).easyconfig.required_image
     assert (image.sources, image.build) == (("/data/x.sif",), None)
     with pytest.raises(OptionError, match="the character"):
         configuration.load(path, overrides={"image.sources": ("a\nb",)})
@@ -333,11 +333,13 @@ def test_a_source_of_the_command_line_is_a_file_here_when_there_is_one(
 ) -> None:
     monkeypatch.chdir(configuration.root)
     path = easyconfig(configuration, BASE)
-    assert configuration.load(path, overrides={"image.sources": ("x.sif",)}).easyconfig.own_image.sources == ("x.sif",)
+    assert configuration.load(path, overrides={"image.sources": ("x.sif",)}).easyconfig.required_image.sources == (
+        "x.sif",
+    )
     (configuration.root / "x.sif").touch()
     here = configuration.load(
         path, overrides={"image.sources": ("x.sif", "d/y.sif", "oci:z")}
-    ).easyconfig.own_image.sources
+    ).easyconfig.required_image.sources
     assert here == (f"{configuration.root}/x.sif", f"{configuration.root}/d/y.sif", f"oci:{configuration.root}/z")
 
 
@@ -414,10 +416,10 @@ def test_auto_stands_for_wrappers_that_are_found(
 def test_a_default_of_a_variable(configuration: Configuration) -> None:
     text = BASE.replace("[app.sif]", "['/a/${PLACE:-none}/${OTHER:-}x.sif', '/b/${PLACE}.sif']")
     found = loaded(configuration, text)
-    assert found.easyconfig.own_image.sources == ("/a/none/x.sif",)
+    assert found.easyconfig.required_image.sources == ("/a/none/x.sif",)
     assert found.notes == ("source /b/${PLACE}.sif skipped: the variable PLACE is not set",)
     configuration.variables["PLACE"] = "here"
-    assert loaded(configuration, text).easyconfig.own_image.sources == ("/a/here/x.sif", "/b/here.sif")
+    assert loaded(configuration, text).easyconfig.required_image.sources == ("/a/here/x.sif", "/b/here.sif")
     assert {"$PLACE", "$OTHER"} <= {seen.path for seen in found.inputs}
 
 
@@ -448,7 +450,7 @@ def test_a_preset_is_the_first_of_its_name(configuration: Configuration) -> None
 
 def test_the_name_of_an_image_that_has_none(configuration: Configuration) -> None:
     made = loaded(configuration, f"{BASE}versionsuffix: -x\n").easyconfig
-    assert made.own_image.filename == "App-1.0-x.sif"
+    assert made.required_image.filename == "App-1.0-x.sif"
     assert refused(configuration, "version: '1'\nimage: {sources: [a]}\n") == ["App-1.0.yaml:1:1: name: is missing"]
 
 
@@ -491,4 +493,4 @@ def test_a_view_has_modules_and_no_image(configuration: Configuration) -> None:
     (found,) = refused(configuration, "name: App\nversion: '1.0'\nmodules: []\n")
     assert found.startswith("App-1.0.yaml:1:1: image: expected sources")
     with pytest.raises(ViewError, match=r"App/1\.0 is a view"):
-        _ = loaded(configuration, "name: App\nversion: '1.0'\nmodules: [A]\n").easyconfig.own_image
+        _ = loaded(configuration, "name: App\nversion: '1.0'\nmodules: [A]\n").easyconfig.required_image

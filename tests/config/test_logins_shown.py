@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from sifmod.config.shown import has_login, without_logins
+from sifmod.config.redact import has_login, without_logins
 
 
 @pytest.mark.parametrize(

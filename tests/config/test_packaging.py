@@ -7,10 +7,10 @@ import zipfile
 from pathlib import Path
 
 from sifmod import __version__
-from sifmod.cli import verbs
+from sifmod.cli import commands
 
 ROOT = Path(__file__).parents[2]
-VERBS = ("", *(f"-{verb}" for verb in verbs.VERBS), "-config-show", "-site-new")
+VERBS = ("", *(f"-{verb}" for verb in commands.COMMANDS), "-config-show", "-site-new")
 DOCUMENTS = ("README", "tutorial", "guide", "easyconfig")
 
 

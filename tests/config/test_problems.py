@@ -6,7 +6,7 @@ from sifmod.config.bind import BindSpec
 from sifmod.config.easyconfig import Easyconfig, EasyconfigFile
 from sifmod.config.origin import Origin, of_default, of_tree
 from sifmod.config.site import Accelerators, Signatures, SiteFile
-from sifmod.config.yaml.node import Mark, Node, Number, join_key, kind, shown, tree
+from sifmod.config.yaml.node import Mark, Node, Number, join_key, kind, printable_text, tree
 from sifmod.config.yaml.parse import parse_yaml
 from sifmod.config.yaml.validate import build, check_layer, did_you_mean
 
@@ -89,8 +89,8 @@ def test_what_was_meant_is_found_in_any_case(wrong: str, meant: str) -> None:
 
 
 def test_a_long_text_is_cut_in_a_message() -> None:
-    assert shown("x" * 60) == repr("x" * 60)
-    assert shown("x" * 61) == repr("x" * 57 + "...")
+    assert printable_text("x" * 60) == repr("x" * 60)
+    assert printable_text("x" * 61) == repr("x" * 57 + "...")
     assert join_key("a", "x" * 60) == f"a.{'x' * 60}"
     assert join_key("a", "x" * 61) == f"a.'{'x' * 57}...'"
     assert join_key("a", "b\n") == "a.'b\\n'"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sifmod.config.detect import EXPANDED
 from sifmod.config.find import shipped
-from sifmod.config.input import Surroundings, current_facts
+from sifmod.config.input import HostFacts, current_facts
 from sifmod.config.load_site import load_site
 from sifmod.config.option import KEYS, VARIABLES
 from sifmod.errors import ConfigError, OptionError, SifmodError
@@ -116,9 +116,9 @@ def test_variables_in_paths_are_replaced_and_those_not_set_are_refused(configura
     assert loaded.site.image_dirs == (f"{configuration.root}/home/images", "/project/p1/images")
     assert loaded.site.binds[0].source == "/project/p1/data"
     assert {entry.path for entry in loaded.inputs} >= {"$PROJECT", "$HOME", str(user)}
-    assert Surroundings(configuration.environ).unchanged(loaded.inputs)
+    assert HostFacts(configuration.environ).unchanged(loaded.inputs)
     configuration.variables["PROJECT"] = "/project/p2"
-    assert not Surroundings(configuration.environ).unchanged(loaded.inputs)
+    assert not HostFacts(configuration.environ).unchanged(loaded.inputs)
 
 
 UNSET = {
@@ -304,9 +304,9 @@ def test_the_machine_is_recognised_by_paths_that_exist(configuration: Configurat
     write(configuration.root / "etc/sites/cluster-gpu.yaml", f"name: cluster-gpu\ndetect: {{paths: [{mark}, {other}]}}")
     absent = configuration.site()
     assert absent.site.name == "generic"
-    assert Surroundings(configuration.environ).unchanged(absent.inputs)
+    assert HostFacts(configuration.environ).unchanged(absent.inputs)
     mark.mkdir()
-    assert not Surroundings(configuration.environ).unchanged(absent.inputs)
+    assert not HostFacts(configuration.environ).unchanged(absent.inputs)
     found = configuration.site()
     assert found.site.name == "cluster"
     assert ("site", "cluster", f"recognised by {mark}") in found.origins
@@ -316,15 +316,15 @@ def test_the_machine_is_recognised_by_paths_that_exist(configuration: Configurat
 
 def test_a_new_settings_or_site_file_is_noticed(configuration: Configuration) -> None:
     loaded = configuration.site()
-    assert Surroundings(configuration.environ).unchanged(loaded.inputs)
+    assert HostFacts(configuration.environ).unchanged(loaded.inputs)
     user_file(configuration, "link: hardlink")
-    assert not Surroundings(configuration.environ).unchanged(loaded.inputs)
+    assert not HostFacts(configuration.environ).unchanged(loaded.inputs)
     loaded = configuration.site()
     machine_file(configuration, "a.yaml", "link: copy")
-    assert not Surroundings(configuration.environ).unchanged(loaded.inputs)
+    assert not HostFacts(configuration.environ).unchanged(loaded.inputs)
     loaded = configuration.site()
     machine_file(configuration, "a.yaml", "link: reference")
-    assert not Surroundings(configuration.environ).unchanged(loaded.inputs)
+    assert not HostFacts(configuration.environ).unchanged(loaded.inputs)
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,12 @@ def test_the_rocm_variant_is_lumis_module(tmp_path: Path) -> None:
     made = loaded.easyconfig
     assert loaded.variant == "rocm"
     assert str(made.module) == "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240209"
-    assert made.own_image.filename == "lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f72ddd8ef883.sif"
-    assert made.own_image.sources == (made.own_image.filename,)
-    assert made.own_image.arch == "amd64"
-    assert "/appl/local/containers/easybuild-sif-images" in made.own_image.available
+    assert (
+        made.required_image.filename == "lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f72ddd8ef883.sif"
+    )
+    assert made.required_image.sources == (made.required_image.filename,)
+    assert made.required_image.arch == "amd64"
+    assert "/appl/local/containers/easybuild-sif-images" in made.required_image.available
     assert made.conda is not None
     assert (made.conda.prefix, made.conda.env) == ("/opt/miniconda3", "pytorch")
     site = Configuration(tmp_path).site(site="lumi-g").site
@@ -64,7 +66,7 @@ def test_the_rocm_variant_is_lumis_module(tmp_path: Path) -> None:
 )
 def test_the_other_variants_of_2_2_0(tmp_path: Path, site: str, chosen: str, source: str, module: str) -> None:
     loaded = variant(tmp_path, "PyTorch-2.2.0", None, site=site)
-    assert (loaded.variant, loaded.easyconfig.own_image.sources) == (chosen, (source,))
+    assert (loaded.variant, loaded.easyconfig.required_image.sources) == (chosen, (source,))
     assert loaded.easyconfig.module.version == module
     assert loaded.easyconfig.accelerator == {"cuda": "cuda", "cpu": "none"}[chosen]
 
@@ -78,10 +80,10 @@ def test_conda_of_pytorchs_own_image(tmp_path: Path) -> None:
 def test_2_13_0_takes_the_layout_that_the_demo_builds(tmp_path: Path) -> None:
     public = variant(tmp_path, "PyTorch-2.13.0", None, site="generic")
     assert str(public.easyconfig.module) == "PyTorch/2.13.0-cpu"
-    assert public.easyconfig.own_image.sources == ("docker://pytorch/pytorch:2.13.0-cuda12.6-cudnn9-runtime",)
+    assert public.easyconfig.required_image.sources == ("docker://pytorch/pytorch:2.13.0-cuda12.6-cudnn9-runtime",)
     configuration = Configuration(tmp_path, {"PYTORCH_OCI_LAYOUT": "/build/layout"})
     demo = configuration.load(shipped() / "PyTorch/PyTorch-2.13.0.yaml")
-    assert demo.easyconfig.own_image.sources[0] == "oci:/build/layout"
+    assert demo.easyconfig.required_image.sources[0] == "oci:/build/layout"
     assert "/opt/miniconda3/envs/pytorch/bin" in demo.easyconfig.path
 
 
@@ -93,7 +95,7 @@ def test_no_shipped_file_names_another_that_is_not_shipped() -> None:
 
 
 def test_what_a_shipped_recipe_names_is_shipped() -> None:
-    built = [found.easyconfig.own_image.build for found in modules() if found.easyconfig.own_image.build]
+    built = [found.easyconfig.required_image.build for found in modules() if found.easyconfig.required_image.build]
     assert len(built) == 6
     for build in built:
         named = (build.requirements, build.definition, build.dockerfile, *(path for path, _ in build.files))

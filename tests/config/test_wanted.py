@@ -6,7 +6,7 @@ import pytest
 
 from sifmod.config.load_site import load_site
 from sifmod.config.site import Site
-from sifmod.config.word import wanted_easyconfig
+from sifmod.config.word import resolve_easyconfig
 from sifmod.errors import EasyconfigNotFoundError
 from support.config import write
 
@@ -42,7 +42,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 def missing(word: str, site: Site) -> tuple[str, str]:
     with pytest.raises(EasyconfigNotFoundError) as caught:
-        wanted_easyconfig(word, site)
+        resolve_easyconfig(word, site)
     assert caught.value.exit_code == 4
     return caught.value.message, caught.value.hint
 

@@ -205,11 +205,11 @@ class Comparison:
         )
         publish(plan)
         notes = "\n".join(one.notes)
-        bare = [source for source in plan.own_image.sources if "/" not in source]
+        bare = [source for source in plan.required_image.sources if "/" not in source]
         for name in bare:
             (self.images / name).touch()
         directories = {name: str(self.images) for name in ("BIOC_IMAGE_DIR", "NGC_IMAGE_DIR") if bare}
-        without = {} if len(plan.own_image.sources) > len(bare) else directories  # nothing else says where it is
+        without = {} if len(plan.required_image.sources) > len(bare) else directories  # nothing else says where it is
         plain = self.original(one, without)
         mine = {name: f"/users/{name}" for name in plain.inside}
         for env, site in (({}, without), ({**mine, "SINGULARITY_BIND": "/users/own"}, directories)):
@@ -303,8 +303,8 @@ def _compare(theirs: Did, ours: Did, plan: Plan, notes: str) -> Iterator[tuple[s
                 f"{name}: {their} {our}",
                 any(said in notes for said in (f"function {name}", f"{name} hands", repr(name))),
             )
-        elif not {their[1], their[1].rpartition("/images/")[2]} & set(plan.own_image.sources):
-            yield "image", f"{their[1]} {plan.own_image.sources}", False
+        elif not {their[1], their[1].rpartition("/images/")[2]} & set(plan.required_image.sources):
+            yield "image", f"{their[1]} {plan.required_image.sources}", False
     wanted = {str(bind) for bind in plan.binds}
     mine = {"/users/own"} & theirs.binds
     for bind in theirs.binds ^ (wanted | mine):

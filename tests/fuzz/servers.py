@@ -33,7 +33,7 @@ from server_faults import faults, head
 from sifmod.cli.main import run as sifmod
 from sifmod.errors import FetchError
 from sifmod.image.registry.http import Http
-from sifmod.image.registry.network import PATIENCE
+from sifmod.image.registry.network import RETRY_POLICY
 from sifmod.image.sources import https
 from support.conversion import content
 from support.downloading import IMPATIENT, SHORT
@@ -144,9 +144,9 @@ def fetched(source: str, to: Path, *words: str) -> tuple[int, str]:
 def hurry() -> None:
     """Let all waiting be short."""
     for name in ("attempts", "first_attempts", "delay", "longest_delay"):
-        object.__setattr__(PATIENCE, name, getattr(IMPATIENT, name))
+        object.__setattr__(RETRY_POLICY, name, getattr(IMPATIENT, name))
     Http.__init__.__defaults__ = ((), SHORT._replace(whole=2.0))
-    https.download.__defaults__ = (SHORT._replace(whole=2.0), PATIENCE)
+    https.download.__defaults__ = (SHORT._replace(whole=2.0), RETRY_POLICY)
 
 
 def trial(server: Server, place: Path, right: Listing, counts: Counter[str]) -> list[str]:

@@ -15,10 +15,10 @@ import pytest
 
 from sifmod.errors import SifmodError
 from sifmod.image.artifact import Artifact, FetchRequest, no_progress
-from sifmod.image.builder import dockerfile_builder, way_to_build
+from sifmod.image.builder import build_method, dockerfile_builder
 from sifmod.image.fetch import fetch_image
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.image.program import ask
+from sifmod.image.program import probe_runtime
 from sifmod.image.sources.build import bases, inputs, remote_digests
 from sifmod.image.sources.source_kinds import local_files, parse
 from sifmod.module.plan import BuildPlan, ImagePlan, Runtime
@@ -138,7 +138,10 @@ def test_what_has_no_wheel_is_compiled_inside(
 
 def test_where_nothing_can_build_the_way_out_is_told(tmp_path: Path, shell: Path, prefix: Prefix) -> None:
     before = prefix.state()
-    for build in (recipe(shell, post="true"), plan(build=write(tmp_path / "x.def", "Bootstrap: scratch\n")).own_image):
+    for build in (
+        recipe(shell, post="true"),
+        plan(build=write(tmp_path / "x.def", "Bootstrap: scratch\n")).required_image,
+    ):
         with prefix.store() as store, pytest.raises(SifmodError) as caught:
             fetch_image(build, Runtime("apptainer", ""), store)
         assert "building needs apptainer or singularity" in caught.value.message
@@ -159,7 +162,7 @@ def test_what_a_user_lacks_is_found_out_beforehand(
     def said() -> str:
         os.environ["PATH"] = path
         try:
-            return way_to_build(ask(str(shared_tmp / "bin/runtime"))).said
+            return build_method(probe_runtime(str(shared_tmp / "bin/runtime"))).said
         except SifmodError as error:
             return error.message
 

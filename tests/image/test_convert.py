@@ -73,7 +73,7 @@ def manifest_of(layout: Path) -> str:
 
 
 def promising(wanted: Plan, sha256: str, conversion: ConversionPlan | None = None) -> Plan:
-    return replace(wanted, image=replace(wanted.own_image, sha256=sha256, conversion=conversion))
+    return replace(wanted, image=replace(wanted.required_image, sha256=sha256, conversion=conversion))
 
 
 def test_a_layout_becomes_a_sif_in_the_store(images: Images, prefix: Prefix, own_home: Path) -> None:

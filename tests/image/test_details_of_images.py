@@ -23,7 +23,7 @@ from sifmod.image.download.arriving_file import ArrivingFile, Shared
 from sifmod.image.download.downloads import _publish
 from sifmod.image.oci.content import LARGEST
 from sifmod.image.oci.image import files_below, read_json
-from sifmod.image.program import ask
+from sifmod.image.program import probe_runtime
 from sifmod.image.registry.credentials import auth_files
 from sifmod.image.sources.build import inputs
 from support.config import write
@@ -230,7 +230,7 @@ def test_a_runtime_is_asked_without_the_users_settings(tmp_path: Path, monkeypat
     for name in ("SINGULARITY_BIND", "APPTAINER_BIND", "SINGULARITYENV_X", "APPTAINERENV_X", "APPTAINER_CONFIGDIR"):
         monkeypatch.setenv(name, "/mine")
     monkeypatch.setenv("KEPT", "yes")
-    assert ask(str(program)) is not None
+    assert probe_runtime(str(program)) is not None
     for word in ("--version", "buildcfg"):
         lines = (tmp_path / word).read_text().splitlines()
         seen_there = dict(line.split("=", 1) for line in lines if "=" in line)

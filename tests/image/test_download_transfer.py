@@ -9,7 +9,7 @@ import pytest
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.artifact import Remote
-from sifmod.image.registry.network import Patience
+from sifmod.image.registry.network import RetryPolicy
 from support.downloading import LENGTH, Place, content, getter, serving, sha256
 from support.ranged import (
     Asked,
@@ -441,7 +441,7 @@ def test_random_misbehaviour_never_gives_wrong_content(tmp_path: Path) -> None:
     data = content(4, 12_000_000)
     for seed in range(16):
         chance = random.Random(seed)
-        patience = Patience(20, 20, 0.001, 0.002)
+        patience = RetryPolicy(20, 20, 0.001, 0.002)
         there = Place(tmp_path / str(seed), chance.choice((1, 4)), patience)
         with serving(Ranged(data, faults=[moody(chance)])) as server:
             try:

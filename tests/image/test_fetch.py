@@ -96,7 +96,7 @@ def test_what_the_store_has_is_not_fetched_again(prefix: Prefix, mine: Path) -> 
 def test_a_stored_image_for_another_architecture_is_refused(images: Images, prefix: Prefix) -> None:
     foreign = images.foreign("arm64")
     wanted = plan(foreign, sha256=digest(foreign))
-    prefix.fetch(replace(wanted, image=replace(wanted.own_image, arch="arm64")))
+    prefix.fetch(replace(wanted, image=replace(wanted.required_image, arch="arm64")))
     before = prefix.state()
     with pytest.raises(ImageError, match="expected amd64, its header says arm64"):
         prefix.fetch(wanted)
@@ -156,5 +156,5 @@ def test_whatever_interrupts_a_fetch_leaves_nothing(prefix: Prefix, mine: Path, 
 
     with pytest.raises(KeyboardInterrupt), prefix.store() as store:
         wanted = plan(mine, link=link)  # type: ignore[arg-type]
-        fetch_image(wanted.own_image, wanted.runtime, store, interrupt)
+        fetch_image(wanted.required_image, wanted.runtime, store, interrupt)
     assert prefix.state(mine) == before

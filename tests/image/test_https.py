@@ -70,7 +70,7 @@ def refused(prefix: Prefix, url: str) -> FetchError:
     """The error for `url`, asserting that the disk is as before: nothing arrived that another run could go on with."""
     before = prefix.state()
     with prefix.store() as store, store.partial("0" * 32) as partial, store.incoming() as incoming:
-        wanted = plan(url).own_image
+        wanted = plan(url).required_image
         asked = (parse(url), wanted, NO_RUNTIME, store, no_progress)
         request = Fetching(*asked, incoming=incoming, partial=partial)
         with pytest.raises(FetchError) as caught:

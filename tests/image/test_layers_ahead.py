@@ -18,13 +18,13 @@ import zstandard
 
 from sifmod.errors import ImageError
 from sifmod.image.convert import budget as watching
-from sifmod.image.convert.budget import Watch
+from sifmod.image.convert.budget import CpuWatch
 from sifmod.image.convert.layers.ahead import ReadAhead
 from sifmod.image.convert.layers.decompress import CHUNK, chunks, threads_for
 from sifmod.image.convert.layers.merging_directory import MergingDirectory
 from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings
 from sifmod.image.convert.layers.tar import TarReader
-from sifmod.image.convert.layers.top_down import Entangled
+from sifmod.image.convert.layers.top_down import NeedsFullMerge
 from support.layers import Memory, Stored
 from support.lazily import Lazily
 
@@ -132,7 +132,7 @@ class Ending(io.RawIOBase):
         return len(data)
 
 
-@pytest.mark.parametrize("error", [Malformed("is odd"), Entangled()])
+@pytest.mark.parametrize("error", [Malformed("is odd"), NeedsFullMerge()])
 def test_what_a_blob_says_at_its_end_counts_more_than_what_is_in_it(error: Exception) -> None:
     blob = Unpromised(bytes(3 * CHUNK))
     with pytest.raises(ImageError, match="wrong digest"), ReadAhead([blob], NOTHING) as ahead, ahead.layer() as data:
@@ -140,7 +140,7 @@ def test_what_a_blob_says_at_its_end_counts_more_than_what_is_in_it(error: Excep
         raise error
 
 
-@pytest.mark.parametrize("error", [Malformed("is odd"), Entangled()])
+@pytest.mark.parametrize("error", [Malformed("is odd"), NeedsFullMerge()])
 def test_what_is_in_it_is_told_where_the_blob_is_right(error: Exception) -> None:
     with pytest.raises(type(error)) as caught, ReadAhead([Stored(LONG)], NOTHING) as ahead, ahead.layer() as data:
         next(data)
@@ -301,10 +301,10 @@ def test_a_sparse_file_is_handed_over_with_its_holes(size: int) -> None:
 
 
 def test_members_are_looked_at_in_runs() -> None:
-    runs = [list(run) for run in Watch(None).runs(iter(range(600)))]
+    runs = [list(run) for run in CpuWatch(None).runs(iter(range(600)))]
     assert [len(run) for run in runs] == [256, 256, 88]
     assert [each for run in runs for each in run] == list(range(600))
-    assert list(Watch(1).runs(iter(()))) == []
+    assert list(CpuWatch(1).runs(iter(()))) == []
 
 
 def test_the_memory_of_a_process_is_what_it_has_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +313,7 @@ def test_the_memory_of_a_process_is_what_it_has_alone(tmp_path: Path, monkeypatc
     monkeypatch.setattr(watching, "_STATUS", status)
 
     def read_with(limit: int | None) -> int:
-        return sum(len(list(run)) for run in Watch(limit).runs(iter(range(300))))
+        return sum(len(list(run)) for run in CpuWatch(limit).runs(iter(range(300))))
 
     assert read_with(40 * page) == read_with(None) == 300
     with pytest.raises(ImageError, match="after 256 entries of its layers"):

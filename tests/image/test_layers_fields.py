@@ -34,7 +34,7 @@ from sifmod.image.convert.layers.member import (
     overridden,
     whited_out,
 )
-from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings, naming, shown
+from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings, naming, printable_name
 from support.tars import header
 
 TERA2 = 1 << 41  # bytes; the largest sparse file
@@ -395,10 +395,10 @@ def test_what_is_white_out() -> None:
 
 
 def test_names_in_messages_are_short_and_printable() -> None:
-    assert shown("ü".encode()) == "ü"
-    assert shown(b"a\nb\xff") == "a\\nb\\\\xff"
-    assert shown(b"x" * 200) == "x" * 200
-    assert shown(b"x" * 120 + b"y" * 81) == "x" * 100 + "…" + "y" * 80
+    assert printable_name("ü".encode()) == "ü"
+    assert printable_name(b"a\nb\xff") == "a\\nb\\\\xff"
+    assert printable_name(b"x" * 200) == "x" * 200
+    assert printable_name(b"x" * 120 + b"y" * 81) == "x" * 100 + "…" + "y" * 80
 
 
 def test_an_error_names_the_layer() -> None:

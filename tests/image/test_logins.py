@@ -13,9 +13,9 @@ from sifmod.cli.main import run
 from sifmod.errors import FetchError
 from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.credentials import Netrc
-from sifmod.image.registry.http import Asked, Http
+from sifmod.image.registry.http import Http, RequestSpec
 from sifmod.image.registry.mirrors import Place, token_servers
-from sifmod.image.registry.network import Patience
+from sifmod.image.registry.network import RetryPolicy
 from sifmod.image.registry.registry import Registry
 from sifmod.image.registry.url import Url
 from sifmod.image.settings import DEFAULT, Settings
@@ -205,7 +205,7 @@ def in_the_clear(web: Misbehaving, own_home: Path, monkeypatch: pytest.MonkeyPat
 
 def through_proxy(settings: Settings) -> FetchError | None:
     try:
-        Registry(parse(f"docker://{NAME}/group/name:1.0"), settings, "amd64", Patience(1, 1)).manifest()
+        Registry(parse(f"docker://{NAME}/group/name:1.0"), settings, "amd64", RetryPolicy(1, 1)).manifest()
     except FetchError as error:
         assert "secret" not in error.message + error.hint
         return error
@@ -247,7 +247,7 @@ def test_no_token_is_got_with_a_login_in_the_clear(
 @pytest.mark.parametrize("insecure", [(), (NAME,)])
 def test_a_form_with_a_refresh_token_is_not_sent_in_the_clear(web: Misbehaving, insecure: tuple[str, ...]) -> None:
     put(web, "/token", answer(200, TOKEN))
-    asked = Asked("POST", b"refresh_token=secret", (200,), secret=True)
+    asked = RequestSpec("POST", b"refresh_token=secret", (200,), secret=True)
     form = Http(insecure).resource(Url.parse(f"http://{NAME}/token?q=secret"), Netrc(), asked)({})
     with pytest.raises(FetchError, match=r"^http://registry\.test:5000/token is not https, so nothing was sent"), form:
         raise AssertionError

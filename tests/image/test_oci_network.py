@@ -15,7 +15,7 @@ from sifmod.image.registry.network import (
     TooSlowError,
     TransientError,
     causes,
-    hung_up,
+    connection_closed,
     network_errors,
 )
 
@@ -132,5 +132,5 @@ def test_an_error_and_what_it_wraps() -> None:
     ],
 )
 def test_who_hung_up(inner: Exception, expected: bool) -> None:
-    assert hung_up(requests.ConnectionError(urllib3.exceptions.ProtocolError("x", inner))) is expected
-    assert hung_up(inner) is expected
+    assert connection_closed(requests.ConnectionError(urllib3.exceptions.ProtocolError("x", inner))) is expected
+    assert connection_closed(inner) is expected

@@ -7,7 +7,7 @@ import pytest
 
 from sifmod.errors import FetchError
 from sifmod.image.registry.credentials import Netrc
-from sifmod.image.registry.http import TransientError, beginning, refusal, retry_after
+from sifmod.image.registry.http import TransientError, read_beginning, refusal, retry_after
 from sifmod.image.registry.mirrors import Place
 from sifmod.image.registry.refused import refused_by
 from support.responses import answered
@@ -158,11 +158,11 @@ def test_without_a_word_about_it() -> None:
 
 
 def test_of_what_is_said_with_an_error_the_beginning_is_read() -> None:
-    assert beginning(answered(404, body=b"x" * 100_000)) == b"x" * (1 << 16)
-    assert beginning(answered(404, {"Content-Encoding": "gzip"}, b"no gzip")) == b""
+    assert read_beginning(answered(404, body=b"x" * 100_000)) == b"x" * (1 << 16)
+    assert read_beginning(answered(404, {"Content-Encoding": "gzip"}, b"no gzip")) == b""
     closed = answered(404, body=b"x")
     closed.raw.close()
-    assert beginning(closed) == b""
+    assert read_beginning(closed) == b""
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from sifmod.image.artifact import Get
 from sifmod.image.oci.content import LARGEST
 from sifmod.image.oci.manifest import Descriptor, Manifest
 from sifmod.image.registry.credentials import Netrc
-from sifmod.image.registry.http import Asked, Http, TransientError, in_the_clear
+from sifmod.image.registry.http import Http, RequestSpec, TransientError, in_the_clear
 from sifmod.image.registry.mirrors import Place
-from sifmod.image.registry.network import Patience
+from sifmod.image.registry.network import RetryPolicy
 from sifmod.image.registry.registry import Registry, Repository
 from sifmod.image.registry.url import Url
 from sifmod.image.settings import Settings
@@ -137,7 +137,7 @@ def test_a_form_is_answered_with_200_or_refused(web: Misbehaving) -> None:
         answer(200, b"token")(handler)
 
     web.answers["/form"] = form
-    with Http().resource(Url.parse(web.url("/form")), Netrc(), Asked("POST", b"a=b+c", (200,), secret=True))(
+    with Http().resource(Url.parse(web.url("/form")), Netrc(), RequestSpec("POST", b"a=b+c", (200,), secret=True))(
         {}
     ) as response:
         assert response.content == b"token"
@@ -145,7 +145,7 @@ def test_a_form_is_answered_with_200_or_refused(web: Misbehaving) -> None:
     web.answers["/form"] = answer(201, b"token")
     with (
         pytest.raises(FetchError, match=" answered 201 "),
-        Http().resource(Url.parse(web.url("/form")), Netrc(), Asked("POST", b"a=b", (200,), secret=True))({}),
+        Http().resource(Url.parse(web.url("/form")), Netrc(), RequestSpec("POST", b"a=b", (200,), secret=True))({}),
     ):
         raise AssertionError
 
@@ -264,7 +264,7 @@ def test_a_config_that_is_too_large_is_not_asked_for(web: Misbehaving) -> None:
 def mirrored(own: Misbehaving, *mirrors: Misbehaving) -> Registry:
     hosts = tuple(f"127.0.0.1:{mirror.server_address[1]}" for mirror in mirrors)
     settings = Settings(mirrors=((f"127.0.0.1:{own.server_address[1]}", hosts),))
-    return Registry(parse(own.source()), settings, "amd64", Patience(attempts=1, first_attempts=1))
+    return Registry(parse(own.source()), settings, "amd64", RetryPolicy(attempts=1, first_attempts=1))
 
 
 def test_a_mirror_that_fails_is_not_asked_again(start: Callable[[], Misbehaving]) -> None:

@@ -135,7 +135,7 @@ def test_an_index_gives_each_architecture_its_own(mortal: Registry, tmp_path: Pa
 
     def of(arch: str) -> Plan:
         wanted = plan(pinned)
-        return replace(wanted, image=replace(wanted.own_image, arch=arch))
+        return replace(wanted, image=replace(wanted.required_image, arch=arch))
 
     arm = prefix.fetch(of("arm64"))
     assert "not tried" in refused(prefix, replace(plan(pinned, offline=True)))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.image.registry.credentials import Netrc
-from sifmod.image.registry.http import Asked, Http
+from sifmod.image.registry.http import Http, RequestSpec
 from sifmod.image.registry.mirrors import Place
 from sifmod.image.registry.network import SLOWEST, SlowError, Timeouts
 from sifmod.image.registry.registry import Repository
@@ -81,7 +81,7 @@ def test_a_token_that_comes_too_slowly_is_given_up(web: Misbehaving) -> None:
 
 def test_a_form_that_is_answered_too_slowly_is_given_up(web: Misbehaving) -> None:
     web.answers["/token"] = drips(b"HTTP/1.1 200 OK\r\nX: ")
-    form = Asked("POST", b"refresh_token=secret", (200,), secret=True)
+    form = RequestSpec("POST", b"refresh_token=secret", (200,), secret=True)
     with (
         pytest.raises(SlowError, match="is too slow"),
         Http(timeouts=SHORT).resource(Url.parse(web.url("/token", "127.0.0.1")), Netrc(), form)({}),

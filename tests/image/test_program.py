@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image.program import Program, ask, limits, mounts_zstd
-from sifmod.image.startable import reads, slow, why_not
+from sifmod.image.program import Program, limits, mounts_zstd, probe_runtime
+from sifmod.image.startable import can_start, refusal_reason, slow_start_cost
 from support.command import SIFMOD, run
 from support.fetching import Prefix, plan
 from support.images import Images
@@ -72,7 +72,7 @@ def test_a_configuration_that_forbids_binds(tmp_path: Path, says: str, setuid: b
     path = installed(tmp_path, "apptainer version 1.4.2", setuid)
     with (tmp_path / "the.conf").open("a") as file:
         file.write(says)
-    program = ask(path, tmp_path)
+    program = probe_runtime(path, tmp_path)
     assert program
     root = os.geteuid() == 0  # whose starter alone counts as setuid
     assert (program.setuid, program.forbids) == (setuid and root, forbids if root or not setuid else ())
@@ -81,7 +81,7 @@ def test_a_configuration_that_forbids_binds(tmp_path: Path, says: str, setuid: b
 def found(directory: Path, *how: object, kernel: str = "") -> Program:
     directory.mkdir()
     system = configured(directory, "proc/config.gz", kernel) if kernel else directory
-    program = ask(installed(directory, *how), system)  # type: ignore[arg-type]
+    program = probe_runtime(installed(directory, *how), system)  # type: ignore[arg-type]
     assert program is not None
     return program
 
@@ -89,7 +89,11 @@ def found(directory: Path, *how: object, kernel: str = "") -> Program:
 def test_what_a_program_is(tmp_path: Path) -> None:
     """A setuid starter counts where it is root's, and allowed."""
     root = os.geteuid() == 0
-    assert ask("") is None and ask(str(tmp_path)) is not None and ask(str(tmp_path / "none")) is None
+    assert (
+        probe_runtime("") is None
+        and probe_runtime(str(tmp_path)) is not None
+        and probe_runtime(str(tmp_path / "none")) is None
+    )
     plain = found(tmp_path / "1", "apptainer version 1.4.2-1.el9", kernel=WITHOUT)
     assert plain == Program(
         "apptainer", (1, 4), "apptainer version 1.4.2-1.el9", False, False, (), f"{tmp_path}/1/the.conf"
@@ -105,12 +109,12 @@ def test_what_a_program_is(tmp_path: Path) -> None:
 
 def test_an_upgrade_is_noticed(tmp_path: Path) -> None:
     assert found(tmp_path / "a", "apptainer version 1.3.6").version == (1, 3)
-    now = ask(installed(tmp_path / "a", "apptainer version 1.4.0"))
+    now = probe_runtime(installed(tmp_path / "a", "apptainer version 1.4.0"))
     assert now is not None and now.version == (1, 4)
 
 
 def test_asking_leaves_nothing_at_home(own_home: Path) -> None:
-    assert ask(RUNTIME.path, own_home / "elsewhere") is not None
+    assert probe_runtime(RUNTIME.path, own_home / "elsewhere") is not None
     assert list(own_home.iterdir()) == []
 
 
@@ -132,15 +136,17 @@ def test_asking_leaves_nothing_at_home(own_home: Path) -> None:
     ],
 )
 def test_who_starts_an_image_with_zstd(program: Program | None, expected: bool | None) -> None:
-    assert reads("zstd", program) is expected
-    assert reads("gzip", program) is True or program is None
-    assert bool(why_not("zstd", program)) is (expected is False)
-    assert why_not("gzip", program) == "" == why_not("", program)
+    assert can_start("zstd", program) is expected
+    assert can_start("gzip", program) is True or program is None
+    assert bool(refusal_reason("zstd", program)) is (expected is False)
+    assert refusal_reason("gzip", program) == "" == refusal_reason("", program)
 
 
 def test_the_kernels_part_is_named() -> None:
     old = replace(APPTAINER, setuid=True, kernel_zstd=False)
-    assert why_not("zstd", old) == "Apptainer 1.4 with setuid mounts with the kernel, which does not support zstd"
+    assert (
+        refusal_reason("zstd", old) == "Apptainer 1.4 with setuid mounts with the kernel, which does not support zstd"
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,7 +155,7 @@ def test_the_kernels_part_is_named() -> None:
 def test_a_setuid_apptainer_leaves_images_to_the_kernel(tmp_path: Path, kernel: str, expected: bool | None) -> None:
     """E17. Only root can make a setuid starter that counts."""
     program = found(tmp_path / "machine", "apptainer version 1.4.2", True, kernel=kernel)
-    assert reads("zstd", program) is (expected if os.geteuid() == 0 else True)
+    assert can_start("zstd", program) is (expected if os.geteuid() == 0 else True)
 
 
 def test_auto_takes_what_this_kernel_mounts(images: Images, tmp_path: Path) -> None:
@@ -194,5 +200,5 @@ def test_auto_asks_the_kernel_of_the_machine(images: Images, tmp_path: Path, ker
 )
 def test_what_a_version_cannot_do(program: Program, subjects: set[str]) -> None:
     assert {limit.subject for limit in limits(program)} == subjects
-    assert bool(slow("lz4", program)) is ("lz4" in subjects)
-    assert slow("gzip", program) == ""
+    assert bool(slow_start_cost("lz4", program)) is ("lz4" in subjects)
+    assert slow_start_cost("gzip", program) == ""

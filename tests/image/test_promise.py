@@ -40,7 +40,7 @@ def promise(found: Artifact) -> tuple[str, ConversionPlan]:
 
 def promised(wanted: Plan, by: Artifact) -> Plan:
     sha256, conversion = promise(by)
-    return replace(wanted, image=replace(wanted.own_image, sha256=sha256, conversion=conversion))
+    return replace(wanted, image=replace(wanted.required_image, sha256=sha256, conversion=conversion))
 
 
 def origins(sif: Path) -> tuple[str, str]:

@@ -204,7 +204,7 @@ def test_what_the_store_has_brings_nothing(
         wanted = plan(source)
         settings = Settings(fresh=fresh)
         with prefix.store() as store:
-            return announced_size(wanted.own_image, wanted.runtime, store, settings)
+            return announced_size(wanted.required_image, wanted.runtime, store, settings)
 
     announced = size(source)
     assert announced is not None

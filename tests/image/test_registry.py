@@ -15,7 +15,7 @@ import requests
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.manifest import Manifest
 from sifmod.image.registry.mirrors import Place, places
-from sifmod.image.registry.network import Patience
+from sifmod.image.registry.network import RetryPolicy
 from sifmod.image.registry.registry import Registry as Client
 from sifmod.image.settings import Settings
 from sifmod.image.sources.source_kinds import parse
@@ -65,7 +65,7 @@ def tiny(registry: Registry, images: Images) -> str:
 
 
 def client(source: str, mirrors: Mirrors = (), arch: str = "amd64") -> Client:
-    return Client(parse(source), Settings(mirrors=mirrors), arch, Patience(attempts=2, delay=0.01))
+    return Client(parse(source), Settings(mirrors=mirrors), arch, RetryPolicy(attempts=2, delay=0.01))
 
 
 def whole(opened: Client, found: Manifest) -> None:

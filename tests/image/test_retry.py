@@ -3,7 +3,7 @@
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.registry.network import PATIENCE, Attempts, Patience, TransientError
+from sifmod.image.registry.network import RETRY_POLICY, Attempts, RetryPolicy, TransientError
 
 BROKEN = TransientError("it broke", "mend it")
 
@@ -13,7 +13,7 @@ def waits(attempts: Attempts, count: int) -> list[float]:
 
 
 def test_waits_double_with_jitter() -> None:
-    patience = Patience(attempts=9, delay=1, longest_delay=20)
+    patience = RetryPolicy(attempts=9, delay=1, longest_delay=20)
     expected = [1, 2, 4, 8, 16, 20, 20, 20]
     samples = [waits(Attempts(patience), 8) for _ in range(50)]
     for number, longest in enumerate(expected):
@@ -22,7 +22,7 @@ def test_waits_double_with_jitter() -> None:
 
 
 def test_enough_is_enough() -> None:
-    attempts = Attempts(Patience(attempts=3))
+    attempts = Attempts(RetryPolicy(attempts=3))
     waits(attempts, 2)
     with pytest.raises(FetchError) as caught:
         waits(attempts, 1)
@@ -31,15 +31,15 @@ def test_enough_is_enough() -> None:
 
 
 def test_a_server_that_never_answered_is_given_up_sooner() -> None:
-    attempts = Attempts(PATIENCE)
-    for _ in range(PATIENCE.first_attempts - 1):
+    attempts = Attempts(RETRY_POLICY)
+    for _ in range(RETRY_POLICY.first_attempts - 1):
         attempts.failed(BROKEN, progress=False, answered=False)
     with pytest.raises(FetchError, match="3 attempts"):
         attempts.failed(BROKEN, progress=False, answered=False)
 
 
 def test_progress_starts_the_count_again() -> None:
-    attempts = Attempts(Patience(attempts=2, delay=1))
+    attempts = Attempts(RetryPolicy(attempts=2, delay=1))
     for _ in range(20):
         attempts.failed(BROKEN, progress=False, answered=True)
         assert attempts.failed(BROKEN, progress=True, answered=True) <= 1

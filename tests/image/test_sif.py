@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.convert.sif.header import START, check_sif, read_sif, what_it_is
+from sifmod.image.convert.sif.header import START, check_sif, file_kind, read_sif
 from support.command import run
 from support.images import Images
 from support.runtime import RUNTIME
@@ -152,7 +152,7 @@ def test_what_is_no_sif_is_named(tmp_path: Path, content: bytes, what: str) -> N
     path.write_bytes(content)
     assert what in message(path)
     assert "\n" not in message(path)
-    assert what_it_is(content[:START]) != ""
+    assert file_kind(content[:START]) != ""
 
 
 def test_real_files_of_other_kinds_are_named(tmp_path: Path) -> None:

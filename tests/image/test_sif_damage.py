@@ -13,9 +13,9 @@ from sifmod.image.convert.sif.header import (
     KINDS,
     arch_code,
     check_sif,
+    file_kind,
     kind_of,
     read_sif,
-    what_it_is,
 )
 from sifmod.image.convert.sif.write import DataObject, partition_offset, write_header
 from sifmod.image.signature.signatures import signatures
@@ -196,7 +196,7 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path, kind: str) -> None:
     ],
 )
 def test_what_a_file_is(start: bytes, what: str) -> None:
-    assert what_it_is(start) == what
+    assert file_kind(start) == what
 
 
 def test_every_kind_of_object_has_its_name() -> None:

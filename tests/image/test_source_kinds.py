@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.config.expand import settle_sources
+from sifmod.config.expand import resolve_sources
+from sifmod.config.redact import LOCAL, REGISTRIES, shown
 from sifmod.config.schema import easyconfig_schema
-from sifmod.config.shown import LOCAL, REGISTRIES, shown
 from sifmod.config.yaml.node import Mark, Node
 from sifmod.image.artifact import FetchRequest, no_progress
 from sifmod.image.inspect.description import describe_image
@@ -60,7 +60,7 @@ def test_a_kind_is_described_or_says_why_not(kind: SourceKind) -> None:
 )
 def test_which_sifs_were_made_elsewhere(source: str, ready_made: bool) -> None:
     assert parse(source).kind.ready_made is ready_made
-    assert not references(plan(build=Path("/x.def")).own_image)[0].kind.ready_made
+    assert not references(plan(build=Path("/x.def")).required_image)[0].kind.ready_made
 
 
 @each_kind
@@ -78,7 +78,7 @@ def test_the_parts_of_a_kind_fit_together(kind: SourceKind) -> None:
 def test_a_local_kind_that_finds_nothing_announces_nothing(kind: SourceKind, tmp_path: Path) -> None:
     if not kind.is_local:
         return
-    image = plan("/none/x", image_dirs=(tmp_path,)).own_image
+    image = plan("/none/x", image_dirs=(tmp_path,)).required_image
     reference = parse(kind.example.replace("/images", str(tmp_path / "none")))
     with Prefix(tmp_path / "prefix").store() as store:
         assert kind.announced(FetchRequest(reference, image, plan().runtime, store, no_progress)) is None
@@ -98,7 +98,7 @@ def test_a_source_is_relative_to_its_file(kind: SourceKind) -> None:
     relative = kind.example.replace("//", "").replace(":/", ":")
     is_path = kind.is_local and bool(kind.schemes)
     written = relative if is_path else kind.example
-    ((settled,), _) = settle_sources((Node(written, mark, mark),), {})
+    ((settled,), _) = resolve_sources((Node(written, mark, mark),), {})
     expected = relative.replace(":", ":/somewhere/", 1) if is_path else kind.example
     assert settled.value == expected
     if kind.schemes:
@@ -111,11 +111,11 @@ def test_an_example_is_shown_as_it_is(kind: SourceKind) -> None:
 
 
 def test_an_image_is_built_or_has_sources() -> None:
-    assert [one.kind.name for one in references(plan(build=Path("/x.def")).own_image)] == ["build"]
-    assert [one.kind.name for one in references(plan(*(kind.example for kind in KINDS if kind.schemes)).own_image)] == [
-        kind.name for kind in KINDS if kind.schemes
-    ]
-    assert local_files(plan(build=Path("/x.def")).own_image) == ("/x.def",)
+    assert [one.kind.name for one in references(plan(build=Path("/x.def")).required_image)] == ["build"]
+    assert [
+        one.kind.name for one in references(plan(*(kind.example for kind in KINDS if kind.schemes)).required_image)
+    ] == [kind.name for kind in KINDS if kind.schemes]
+    assert local_files(plan(build=Path("/x.def")).required_image) == ("/x.def",)
 
 
 def test_the_schema_speaks_of_these_kinds() -> None:

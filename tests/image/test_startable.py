@@ -13,7 +13,14 @@ from sifmod.image.convert.sif.write import partition_offset, write_header
 from sifmod.image.program import Program
 from sifmod.image.settings import Settings
 from sifmod.image.sources.source_kinds import parse
-from sifmod.image.startable import check_startable, compression_of, reads, slow, why_not, why_not_here
+from sifmod.image.startable import (
+    can_start,
+    check_startable,
+    compression_of,
+    refusal_here,
+    refusal_reason,
+    slow_start_cost,
+)
 from sifmod.module.plan import Runtime
 from support.fetching import Prefix, plan
 from support.hand_made import our_metadata
@@ -41,7 +48,7 @@ def runtime(directory: Path, says: str = "singularity-ce version 4.3.1") -> Runt
 
 def request(source: str, by: Runtime, prefix: Path, *, startable: bool = False) -> FetchRequest:
     with Prefix(prefix).store() as store:
-        wanted = plan(source).own_image
+        wanted = plan(source).required_image
         return FetchRequest(parse(source), wanted, by, store, no_progress, Settings(startable=startable))
 
 
@@ -56,7 +63,7 @@ def test_another_file_system_has_none(tmp_path: Path) -> None:
         file.seek(info.primary.offset)
         file.write(b"EXT3")
     assert compression_of(path, info) == ""
-    assert why_not_here(path, info, runtime(tmp_path)) == ""
+    assert refusal_here(path, info, runtime(tmp_path)) == ""
     with path.open("r+b") as file:
         file.truncate(info.primary.offset + 10)
     assert compression_of(path, info) == ""
@@ -65,9 +72,9 @@ def test_another_file_system_has_none(tmp_path: Path) -> None:
 def test_why_a_sif_does_not_start_here(tmp_path: Path) -> None:
     path, info = sif(tmp_path / "x.sif", ZSTD)
     why = "SingularityCE 4.3 without setuid refuses an image whose squashfs is compressed with zstd"
-    assert why_not_here(path, info, runtime(tmp_path)) == f"its squashfs is compressed with zstd; {why}"
-    assert why_not_here(path, info, Runtime("singularity", "")) == ""
-    assert why_not_here(*sif(tmp_path / "y.sif", GZIP), runtime(tmp_path)) == ""
+    assert refusal_here(path, info, runtime(tmp_path)) == f"its squashfs is compressed with zstd; {why}"
+    assert refusal_here(path, info, Runtime("singularity", "")) == ""
+    assert refusal_here(*sif(tmp_path / "y.sif", GZIP), runtime(tmp_path)) == ""
 
 
 def test_a_sif_that_does_not_start_is_a_note_or_refused(tmp_path: Path) -> None:
@@ -104,11 +111,11 @@ def test_what_costs_much_is_a_note(tmp_path: Path, startable: bool) -> None:
 
 def test_who_starts_what() -> None:
     ce, apptainer = Program("singularity-ce", (4, 3)), Program("apptainer", (1, 4), setuid=True)
-    assert [reads(each, ce) for each in ("gzip", "lz4", "xz", "", "zstd")] == [True, True, True, True, False]
-    assert [reads(each, apptainer) for each in ("gzip", "lz4", "zstd")] == [True, True, None]
+    assert [can_start(each, ce) for each in ("gzip", "lz4", "xz", "", "zstd")] == [True, True, True, True, False]
+    assert [can_start(each, apptainer) for each in ("gzip", "lz4", "zstd")] == [True, True, None]
     for nobody in (None, Program("unknown", (0, 0)), Program("singularity-pro", (4, 1))):
-        assert [reads(each, nobody) for each in ("gzip", "lz4", "zstd", "")] == [True, None, None, None]
-        assert [why_not(each, nobody) for each in ("gzip", "lz4", "zstd")] == [""] * 3
-        assert slow("lz4", nobody) == ""
-    assert why_not("lz4", ce) == ""
-    assert slow("zstd", ce) == ""
+        assert [can_start(each, nobody) for each in ("gzip", "lz4", "zstd", "")] == [True, None, None, None]
+        assert [refusal_reason(each, nobody) for each in ("gzip", "lz4", "zstd")] == [""] * 3
+        assert slow_start_cost("lz4", nobody) == ""
+    assert refusal_reason("lz4", ce) == ""
+    assert slow_start_cost("zstd", ce) == ""

@@ -47,8 +47,8 @@ def test_an_easybuild_easyconfig(here: Path, capsys: pytest.CaptureFixture[str])
     assert made.contents == (("rocm", "6.0"), ("Demo", "1.2.3"))
     assert made.accelerator == "rocm"
     sif = "lumi-demo-rocm-6.0-v1.2.3.sif"
-    assert made.own_image.sources == (sif, f"https://demo.example/images/{sif}")
-    assert (made.own_image.filename, made.own_image.sha256) == (sif, "0" * 64)
+    assert made.required_image.sources == (sif, f"https://demo.example/images/{sif}")
+    assert (made.required_image.filename, made.required_image.sha256) == (sif, "0" * 64)
     assert made.conda is not None
     assert (made.conda.prefix, made.conda.env) == ("/opt/miniconda3", "demo")
     binds = [(bind.source, bind.target, bind.options, bind.optional) for bind in made.binds]
@@ -147,7 +147,7 @@ def test_a_container_yaml(here: Path, capsys: pytest.CaptureFixture[str]) -> Non
     out, err = capsys.readouterr()
     made = read(here / out.strip())
     assert (str(made.module), made.homepage) == ("samtools/1.20", "https://example.org/samtools")
-    assert made.own_image.sources == (f"docker://quay.io/example/samtools:1.20@{DIGEST}",)
+    assert made.required_image.sources == (f"docker://quay.io/example/samtools:1.20@{DIGEST}",)
     assert made.wrappers == ("samtools", "bgzip", "ls", "serve")
     assert dict(made.wrapper_commands) == {
         "samtools": "/usr/local/bin/samtools",
@@ -172,7 +172,7 @@ def test_a_modulefile(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (str(made.module), made.homepage) == ("seqtool/1.4", "https://example.org/seqtool")
     assert made.description == "Looks at sequences."
     assert (made.docurls, made.whatis) == (("Manual: https://example.org/manual",), ("Category: biology",))
-    assert made.own_image.sources == ("seqtool.sif", "docker://registry.example/bio/seqtool:1.4")
+    assert made.required_image.sources == ("seqtool.sif", "docker://registry.example/bio/seqtool:1.4")
     assert (made.accelerator, made.verb) == ("none", "run")
     assert made.wrappers == ("seqtool", "seq-view", "ls", "seq-sort")
     assert made.wrapper_commands == (("seq-sort", "seqtool sort --fast"),)
@@ -232,9 +232,9 @@ def test_options_of_an_alias_and_overrides(here: Path, capsys: pytest.CaptureFix
 def test_a_sif_beside_it_and_a_release(here: Path) -> None:
     assert run(["import", str(INPUTS / "shpc" / "local"), str(INPUTS / "shpc" / "release")]) == 0
     made = read(here / "tool-1.0.yaml")
-    assert made.own_image.sources == (str(here / f"tool-1.0-{DIGEST}.sif"),)
+    assert made.required_image.sources == (str(here / f"tool-1.0-{DIGEST}.sif"),)
     release = "https://github.com/example/deploy/releases/download/0.0.12/example-deploy.salad.sif"
-    assert read(here / "deploy-salad.yaml").own_image.sources == (release,)
+    assert read(here / "deploy-salad.yaml").required_image.sources == (release,)
 
 
 def test_every_result_loads_and_unloads(here: Path, module_tool: ModuleTool, shared_tmp: Path) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.imports.cost import CannotImportError, Imported, Value
 from sifmod.imports.easybuild import read_easybuild
+from sifmod.imports.result import CannotImportError, Imported, Value
 
 HEAD = "name = 'Tool'\nversion = '1.2.3'\nsources = ['tool-1.sif']\n"
 NO_SUM = "the SIF has no checksum; `sifmod install` prints one to add"

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sifmod.cli.main import run
-from sifmod.imports.cost import CannotImportError
 from sifmod.imports.lua import read_lua
 from sifmod.imports.python import evaluate
+from sifmod.imports.result import CannotImportError
 from support.config import write
 
 UNKNOWN = {

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from sifmod.imports.cost import CannotImportError
 from sifmod.imports.lua import read_lua
 from sifmod.imports.lua_values import HOLE, Environment, Table, Value
+from sifmod.imports.result import CannotImportError
 
 VALUES: dict[str, Value] = {
     "nil": None,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.imports.cost import CannotImportError, Imported, Value
 from sifmod.imports.modulefile import NO_COMMAND, Naming, read_modulefile
+from sifmod.imports.result import CannotImportError, Imported, Value
 
 URI = "oras://registry.example/bio/tool:2.0"
 START = f'set_alias("tool", "singularity exec {URI} tool")\n'

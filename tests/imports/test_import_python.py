@@ -4,9 +4,9 @@ import warnings
 
 import pytest
 
-from sifmod.imports.cost import CannotImportError
 from sifmod.imports.python import evaluate
 from sifmod.imports.python_text import Python
+from sifmod.imports.result import CannotImportError
 
 LARGEST = 2**63 - 1
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.imports.cost import CannotImportError, Imported, Value
+from sifmod.imports.result import CannotImportError, Imported, Value
 from sifmod.imports.shpc import read_shpc
 
 DIGEST = f"sha256:{'a' * 64}"

@@ -15,7 +15,7 @@ from sifmod.imports.container import (
     without_arguments,
     wrapper,
 )
-from sifmod.imports.cost import (
+from sifmod.imports.result import (
     MAX_BYTES,
     MAX_DEPTH,
     MAX_LETTERS,

@@ -72,7 +72,7 @@ def test_what_counts_of_site_activation_and_easyconfig(tmp_path: Path, environ: 
     assert plan.help.extensions == (("Torchvision", "1"), ("xyz", "2"))
     assert plan.help.whatis == ("License: mine", "Category: ai")
     assert plan.help.origin == f"/x.sif (sha256 {'1' * 64})"
-    assert (plan.own_image.link, plan.own_image.offline) == ("hardlink", True)
+    assert (plan.required_image.link, plan.required_image.offline) == ("hardlink", True)
 
 
 @pytest.mark.parametrize(("accelerator", "flags"), [("rocm", ("rocm",)), ("cuda", ("nvccli",)), ("none", ())])

@@ -182,7 +182,9 @@ def test_the_users_software_is_a_squashfs_else_a_directory_else_nothing(place: P
 
 
 def test_the_image_is_looked_for_where_the_site_keeps_it_too(place: Path, runtime: Path, tmp_path: Path) -> None:
-    image = plan().own_image.__class__(**{**plan().own_image.__dict__, "image_dirs": (f"{tmp_path}/im ages", "/none")})
+    image = plan().required_image.__class__(
+        **{**plan().required_image.__dict__, "image_dirs": (f"{tmp_path}/im ages", "/none")}
+    )
     published = publish(wanted(place, runtime, image=image), image=False)
     failed = launch(published)
     places = f"{published.image}, {tmp_path}/im ages/{image.filename}, /none/{image.filename}"

@@ -95,7 +95,7 @@ def given(tmp_path: Path, images: Images, kind: str = "apptainer", arch: str = "
     runtime = fake(tmp_path, GIVES.format(told=told, config=config, sif=sif, prefix=kind.upper()), kind)
     wanted = plan(SOURCE)
     artifact = Prefix(tmp_path / "prefix").fetch(
-        replace(wanted, runtime=runtime, image=replace(wanted.own_image, arch=arch))
+        replace(wanted, runtime=runtime, image=replace(wanted.required_image, arch=arch))
     )
     assert artifact.path.read_bytes() == sif.read_bytes()
     return told.read_text().splitlines(), config.read_text().splitlines()

@@ -116,7 +116,7 @@ def test_spellings_of_the_runtime() -> None:
 
 
 def test_where_the_image_is_looked_for() -> None:
-    image = PLANS["usual"].own_image
+    image = PLANS["usual"].required_image
     wanted = plan(image=type(image)(**{**vars(image), "image_dirs": ("/a", "/b")}))
     assert wanted.images_of(ROOT) == tuple(f"{where}/{image.filename}" for where in (ROOT, "/a", "/b"))
 

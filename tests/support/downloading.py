@@ -17,13 +17,13 @@ from sifmod.image.download.pieces import Coverage
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
-from sifmod.image.registry.network import Patience, Timeouts
+from sifmod.image.registry.network import RetryPolicy, Timeouts
 from sifmod.image.registry.url import Url
 from sifmod.image.settings import Settings
 from support.ranged import Ranged, Span
 from support.web import Web
 
-IMPATIENT = Patience(attempts=4, first_attempts=2, delay=0.01, longest_delay=0.02)
+IMPATIENT = RetryPolicy(attempts=4, first_attempts=2, delay=0.01, longest_delay=0.02)
 SHORT = Timeouts(connect=5.0, silence=0.5)
 LENGTH = 40_000_000  # bytes of `content`: five pieces and a bit
 
@@ -71,7 +71,7 @@ class Place:
 
     directory: Path
     connections: int = 4
-    patience: Patience = IMPATIENT
+    patience: RetryPolicy = IMPATIENT
 
     @property
     def path(self) -> Path:

@@ -58,7 +58,7 @@ class Prefix:
 
     def fetch(self, wanted: Plan, progress: Progress = no_progress, settings: Settings = DEFAULT) -> Artifact:
         with self.store() as store:
-            return fetch_image(wanted.own_image, wanted.runtime, store, progress, settings)
+            return fetch_image(wanted.required_image, wanted.runtime, store, progress, settings)
 
     def state(self, *others: Path) -> State:
         """Everything in the tree but the bookkeeping of locks, and everything in `others`."""

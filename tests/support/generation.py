@@ -13,7 +13,7 @@ def make_generation(plan: Plan, image: Path | None) -> Path:
     """Publish the plan with a link to `image` (None: without one); returns the path that every reinstall keeps."""
     root = publish(plan, image=False).root
     if image is not None:
-        (root / plan.own_image.filename).symlink_to(image)
+        (root / plan.required_image.filename).symlink_to(image)
     return Path(plan.prefix, "software", str(plan.module))
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from sifmod.image.oci.manifest import Descriptor
-from sifmod.image.registry.network import Patience
+from sifmod.image.registry.network import RetryPolicy
 from sifmod.image.registry.registry import Registry
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.sources.source_kinds import parse
@@ -54,7 +54,7 @@ class Misbehaving(Web):
 
 
 def client(web: Misbehaving, host: str = "127.0.0.1", settings: Settings = DEFAULT) -> Registry:
-    return Registry(parse(web.source(host)), settings, "amd64", Patience(attempts=3, first_attempts=2, delay=0.01))
+    return Registry(parse(web.source(host)), settings, "amd64", RetryPolicy(attempts=3, first_attempts=2, delay=0.01))
 
 
 def log_in(home: Path, *hosts: str) -> None:

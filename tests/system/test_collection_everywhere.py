@@ -63,7 +63,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Plan, ...
 def shape(plan: Plan) -> Plan:
     """The plan without what tells a module from the next of its kind: names, versions, help, the image's sources."""
     image = replace(
-        plan.own_image, filename="any.sif", sources=("/any.sif",), sha256=None, available="", conversion=None
+        plan.required_image, filename="any.sif", sources=("/any.sif",), sha256=None, available="", conversion=None
     )
     about = replace(
         plan.help, description="any", homepage="", docurls=(), whatis=(), contents=(), extensions=None, origin="any"

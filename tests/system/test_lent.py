@@ -35,7 +35,7 @@ def own(tmp_path: Path, lender: Prefix) -> Prefix:
 
 def announced(prefix: Prefix, wanted: Plan) -> int | None:
     with prefix.store() as store:
-        return announced_size(wanted.own_image, wanted.runtime, store)
+        return announced_size(wanted.required_image, wanted.runtime, store)
 
 
 @pytest.mark.parametrize("link", ["copy", "hardlink", "reference"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run as sifmod
-from sifmod.image.program import ask
+from sifmod.image.program import probe_runtime
 from sifmod.module.plan import Wrapper
 from support.command import SIFMOD, run
 from support.config import write
@@ -115,7 +115,7 @@ FORBIDDEN = {"enable overlay": "no", "enable underlay": "no"}
 
 def configuration(path: Path, values: dict[str, str]) -> Path:
     """The runtime's own configuration with these values."""
-    program = ask(RUNTIME.path)
+    program = probe_runtime(RUNTIME.path)
     assert program
     text = Path(program.configuration).read_text()
     for key, value in values.items():
@@ -127,7 +127,7 @@ def configuration(path: Path, values: dict[str, str]) -> Path:
 @pytest.mark.usefixtures("needs_root")
 def test_a_runtime_that_makes_no_mount_points_starts_without_them(linked: Linked, ordinary_user: OrdinaryUser) -> None:
     """R5: each command of a user whose home is a link ended with "destination … doesn't exist in container"."""
-    program, off = ask(RUNTIME.path), configuration(linked.top / "off.conf", FORBIDDEN)
+    program, off = probe_runtime(RUNTIME.path), configuration(linked.top / "off.conf", FORBIDDEN)
     assert program
     script = 'mount --bind "$1" "$2" && shift 2 && exec setpriv --reuid "$1" --regid "$2" --clear-groups "${@:3}"'
     user = (str(ordinary_user.user.uid), str(ordinary_user.user.gid))

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from sifmod.tree.layout import Layout
-from sifmod.tree.rights import ours
+from sifmod.tree.rights import own_paths
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
@@ -219,7 +219,7 @@ def test_each_member_goes_on_after_each_verb_of_the_other(machine: Machine) -> N
 def unknown(prefix: Path) -> set[Path]:
     """What is in a tree and not in the list of what sifmod writes, but for links, and marks of users."""
     there = {path for path in (prefix, *prefix.rglob("*")) if not path.is_symlink()}
-    return there - ours(Layout(prefix)) - {prefix / "images/marks"}
+    return there - own_paths(Layout(prefix)) - {prefix / "images/marks"}
 
 
 def test_a_tree_that_is_opened_to_all_is_told_and_repaired_whole(machine: Machine) -> None:

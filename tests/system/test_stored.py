@@ -53,7 +53,7 @@ def library(made: Artifact) -> str:
 
 
 def promising(wanted: Plan, by: Artifact, conversion: ConversionPlan | None) -> Plan:
-    return replace(wanted, image=replace(wanted.own_image, sha256=by.sha256, conversion=conversion))
+    return replace(wanted, image=replace(wanted.required_image, sha256=by.sha256, conversion=conversion))
 
 
 def made_of(artifact: Artifact) -> ConversionPlan:
@@ -153,7 +153,7 @@ def test_a_promise_of_other_tools_is_held_against_the_files(images: Images, pref
         "other versions of the tools made a SIF with another digest than expected; its files are the same",
     )
     assert prefix.state() == before
-    wrong = replace(wanted, image=replace(wanted.own_image, conversion=replace(conversion, tree="0" * 64)))
+    wrong = replace(wanted, image=replace(wanted.required_image, conversion=replace(conversion, tree="0" * 64)))
     with pytest.raises(FetchError) as caught:
         prefix.fetch(wrong)
     assert "differ from the expected ones" in caught.value.message

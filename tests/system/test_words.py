@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
+from sifmod.cli.commands import COMMANDS
 from sifmod.cli.main import cli
-from sifmod.cli.verbs import VERBS
 from support.command import ROOT
 
 FORBIDDEN = (
@@ -61,7 +61,7 @@ def helps(command: click.Command, context: click.Context) -> Iterator[tuple[str,
 
 def test_the_help_of_each_command() -> None:
     read = dict(helps(cli, click.Context(cli, info_name="sifmod", **cli.context_settings)))
-    assert len(read) > len(VERBS) > 30
+    assert len(read) > len(COMMANDS) > 30
     assert {typed: words for typed, text in read.items() if (words := found(text))} == {}
 
 

@@ -122,7 +122,7 @@ def test_nothing_is_started_before_the_runtime(switch: Path, tmp_path: Path) -> 
 def test_the_image_is_looked_for_at_home_then_centrally(shared_tmp: Path, tiny: Path, images: Images) -> None:
     central = shared_tmp / "central images"
     base = tiny_plan(shared_tmp / "pre fix")
-    wanted = replace(base, image=replace(base.own_image, image_dirs=("/nonexistent", str(central))))
+    wanted = replace(base, image=replace(base.required_image, image_dirs=("/nonexistent", str(central))))
     switch = make_generation(wanted, tiny)
     ask = (switch / "bin" / "in-sh", "-c", "cat /etc/variant")
     assert run(ask).ok().stdout == "tiny\n"

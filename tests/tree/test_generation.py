@@ -44,7 +44,7 @@ def test_a_first_install(layout: Layout) -> None:
     assert (root / "tiny.sif").read_bytes().startswith(b"image a")
     assert missing(layout, installation) == ()
     assert [event.generation for event in read_history(layout, MODULE)] == [1]
-    sha256 = installation.own_image.sha256
+    sha256 = installation.required_image.sha256
     assert names(layout) == {
         ".staging",
         "images",
@@ -428,7 +428,7 @@ def test_the_link_to_an_image_comes_back_only_while_that_is_there(layout: Layout
     for name in ("tiny.sif", "user-software"):
         (root / name).unlink()
     if gone:
-        Path(installation.own_image.path).unlink()
+        Path(installation.required_image.path).unlink()
     with module_lock(tree_of(layout), MODULE) as held:
         restore(held, installation)
     assert (root / "user-software").is_symlink()

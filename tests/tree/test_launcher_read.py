@@ -4,14 +4,14 @@ import os
 from pathlib import Path
 
 from plans import plan
-from sifmod.actions.diff import Sets, read_scripts
+from sifmod.actions.diff import ScriptSettings, read_scripts
 from sifmod.module.plan import Activation, Bind, Wrapper
 from sifmod.module.render import render
 
 NASTY = "a 'b' \"c\" $d `e` \\ ; # é"
 
 
-def written(root: Path, **changes: object) -> Sets:
+def written(root: Path, **changes: object) -> ScriptSettings:
     for file in render(plan(**changes), 3):
         place = root / file.path
         place.parent.mkdir(parents=True, exist_ok=True)

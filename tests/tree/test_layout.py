@@ -60,6 +60,6 @@ def test_a_tree_that_is_moved_as_a_whole_keeps_its_links(tmp_path: Path) -> None
     installation = install(Layout(tmp_path / "old"), "a")
     (tmp_path / "old").rename(tmp_path / "new")
     root = Layout(tmp_path / "new").switch(MODULE)
-    assert (root / installation.own_image.filename).read_text().startswith("image a")
+    assert (root / installation.required_image.filename).read_text().startswith("image a")
     (root / "user-software" / "mine").write_text("x")
     assert (tmp_path / "new/user-software/Tiny/1.0/user-software/mine").exists()

@@ -11,7 +11,7 @@ import pytest
 
 from sifmod.errors import InstallError, LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.layout import Workplace
+from sifmod.tree.layout import LockRoot
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.locking import left_over, lock
 from support.small_disk import filled, small_disk
@@ -225,7 +225,7 @@ def test_only_a_vacant_lock_is_forgotten(place: Path) -> None:
 
 
 def test_who_took_it_over_is_said(place: Path) -> None:
-    with lock(Workplace(place), "A/1", LEASE, nobody) as held:
+    with lock(LockRoot(place), "A/1", LEASE, nobody) as held:
         held.check()
         assert held.lease == LEASE
         assert [held.path("x").name, held.path("y").name] == ["1.x", "2.y"]
@@ -244,7 +244,7 @@ def test_who_took_it_over_is_said(place: Path) -> None:
 
 
 def test_a_directory_that_is_gone_is_nobodys_doing(place: Path) -> None:
-    with lock(Workplace(place), "A/1", LEASE, nobody) as held:
+    with lock(LockRoot(place), "A/1", LEASE, nobody) as held:
         with pytest.raises(InstallError, match="cannot do it: Input/output error"), held.changing("cannot do it"):
             raise OSError(5, "x")
         held.directory.rmdir()
@@ -261,7 +261,7 @@ def test_remains_of_earlier_holders_are_out_of_reach_and_go(place: Path) -> None
     others = ("A@1.5.d", "A@1.x.e", "A@2.1.f", "notes", "A@1.txt")
     for name in (*ours, *others):
         (staging / name / "inner").mkdir(parents=True)
-    with lock(Workplace(place), "A/1", LEASE, nobody) as held:
+    with lock(LockRoot(place), "A/1", LEASE, nobody) as held:
         assert held.directory.name.startswith("A@1.4.")
         assert held.directory.name != f"A@1.4.{holder.token}"
         assert {path.name for path in held.remains} == {"A@1.1.a.fenced", "A@1.2.b.fenced", "A@1.3.c.fenced"}
@@ -270,7 +270,7 @@ def test_remains_of_earlier_holders_are_out_of_reach_and_go(place: Path) -> None
 
 
 def test_what_dead_holders_left_is_told_sorted(place: Path) -> None:
-    tree = Workplace(place)
+    tree = LockRoot(place)
     assert left_over(tree) == ()
     for name in ("B@1.1.a", "A@2.7.b.fenced", "A@2.8.c", "image-1.1.d", "notes", "x.y.z", "C@1.1.e"):
         (tree.staging / name).mkdir(parents=True)
@@ -283,7 +283,7 @@ def test_what_dead_holders_left_is_told_sorted(place: Path) -> None:
 def test_the_error_of_the_block_comes_out(place: Path) -> None:
     """Not what goes wrong while the directory is removed."""
     (place / ".locks").mkdir()
-    with pytest.raises(ZeroDivisionError), lock(Workplace(place), "A/1", LEASE, nobody) as held:
+    with pytest.raises(ZeroDivisionError), lock(LockRoot(place), "A/1", LEASE, nobody) as held:
         held.directory.rmdir()
         _ = 1 / 0
     assert leases.newest(place / ".locks" / "A@1").free

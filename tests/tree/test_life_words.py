@@ -5,7 +5,18 @@ from datetime import date
 import pytest
 
 from sifmod.config.name import ModuleName
-from sifmod.tree.life import Deprecated, Life, NameLife, Retired, begins, from_json, in_words, notice, notices, to_json
+from sifmod.tree.life import (
+    Deprecated,
+    Life,
+    NameLife,
+    Retired,
+    begins,
+    format_life,
+    from_json,
+    notice,
+    notices,
+    to_json,
+)
 
 MODULE = ModuleName("Tiny", "1.0")
 FIRST, SECOND, THIRD, LAST = (date(2030, month, 9 + month) for month in (1, 3, 5, 7))
@@ -79,7 +90,7 @@ def test_what_is_said_on_each_day(name: str) -> None:
     for default, head in ((None, []), ("1.0", ["default"]), ("2.0", [])):
         both = NameLife(default, {"1.0": life, "2.0": Life()})
         expected = [", ".join([*head, *filter(None, [words])]) for words in from_each_day(LISTED[name])]
-        assert [in_words("1.0", both, day) for day in DAYS] == expected
+        assert [format_life("1.0", both, day) for day in DAYS] == expected
         assert from_json(to_json(both).encode()) == NameLife(default, {"1.0": life})
 
 

@@ -116,7 +116,7 @@ def test_an_image_of_the_store_is_where_this_store_has_it(tmp_path: Path) -> Non
     installation = install(layout, "a")
     root = Path(installation.root)
     text = (root / RECEIPT).read_text()
-    plant(root, text.replace(installation.own_image.path, "/home/ann/secret").encode())
+    plant(root, text.replace(installation.required_image.path, "/home/ann/secret").encode())
     assert read_receipt(root) == installation
 
 

@@ -239,11 +239,11 @@ def test_of_two_origins_that_of_a_conversion_counts(tmp_path: Path) -> None:
     assert given_by(once, FIRST, "s") == once._replace(origin=FIRST)
     made = given_by(image, FIRST, "s")
     assert given_by(made, sif, "t") == made._replace(given=(new, Given("t", "", "sha256:a")))
-    for anew in (
+    for redecide in (
         ImageOrigin("", "sha256:b", (), "zstd:4", FIRST.tools),
         ImageOrigin("", "sha256:b", (), "zstd:3", (("libzstd", "2"),)),
     ):
-        assert given_by(made, anew, "").origin == anew
+        assert given_by(made, redecide, "").origin == redecide
     assert given_by(made, ImageOrigin("", "sha256:b", (), "zstd:3", FIRST.tools), "").origin == FIRST
 
 
@@ -315,7 +315,7 @@ def test_a_receipt_is_compact_and_the_same_as_what_is_printed() -> None:
     assert "/p/" not in text
     data = json.loads(json.dumps(as_data(INSTALLATION)))
     assert data.pop("root") == INSTALLATION.root
-    assert data["image"]["path"] == f"/p/{json.loads(text)['image']['path']}" == INSTALLATION.own_image.path
+    assert data["image"]["path"] == f"/p/{json.loads(text)['image']['path']}" == INSTALLATION.required_image.path
     data["image"]["path"] = f"images/sha256/{SHA}.sif"
     assert json.loads(text) == data
     assert (data["files"], data["links"]) == ([["bin/é", SHA, 0o555]], [["x.sif", "../x"]])
@@ -345,7 +345,7 @@ def test_what_a_live_installation_lacks(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     installation = install(layout, "a")
     assert missing(layout, installation) == ()
-    image = Path(installation.own_image.path)
+    image = Path(installation.required_image.path)
     root = Path(installation.root)
     stub = layout.module_file(MODULE, "lua")
     image.rename(tmp_path / "away")

@@ -20,7 +20,7 @@ from sifmod.config.name import ModuleName
 from sifmod.config.quirk import QuirkFile, read_quirk
 from sifmod.config.site import SiteFile
 from sifmod.config.stack import Member, bounds, load_stack
-from sifmod.config.word import wanted_easyconfig
+from sifmod.config.word import resolve_easyconfig
 from sifmod.config.yaml.node import Node, problem_at
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.config.yaml.validate import did_you_mean
@@ -104,7 +104,7 @@ def check_stack(path: Path, site: LoadedSite) -> int:
         wanted = member.entry.variants
         try:
             own = site_of(member.site) if member.site else site
-            easyconfig = wanted_easyconfig(member.easyconfig, own.site)
+            easyconfig = resolve_easyconfig(member.easyconfig, own.site)
             checked = check(easyconfig, own, ("all",) if wanted == "all" else tuple(wanted))
             problems |= dict.fromkeys(_given_twice(member, checked, given))
         except ConfigError as error:

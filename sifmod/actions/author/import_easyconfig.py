@@ -11,15 +11,15 @@ from pathlib import Path
 from sifmod.actions.author.check import check, visible_files
 from sifmod.actions.author.new_file import quoted, write_text
 from sifmod.config.load_site import LoadedSite
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from sifmod.config.yaml.node import base_key, join_key
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Error, OptionError
 from sifmod.image.disk import writing
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
 from sifmod.image.printable import line
-from sifmod.imports.cost import CannotImportError, Imported, Value
 from sifmod.imports.easybuild import read_easybuild
 from sifmod.imports.modulefile import Naming, read_modulefile
+from sifmod.imports.result import CannotImportError, Imported, Value
 from sifmod.imports.shpc import read_shpc
 from sifmod.result import Beside, ModuleText, Notes, Source
 from sifmod.system import scratch_directory

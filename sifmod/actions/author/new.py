@@ -15,7 +15,7 @@ from sifmod.config.build import names_easyconfig
 from sifmod.config.load_easyconfig import LoadedEasyconfig, load_easyconfig
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.name import ModuleName
-from sifmod.config.word import wanted_easyconfig
+from sifmod.config.word import resolve_easyconfig
 from sifmod.digest import sha256_file
 from sifmod.errors import ConfigError, OptionError
 from sifmod.image.artifact import Artifact
@@ -107,7 +107,7 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Repor
 
 
 def _source_of(base: str, site: LoadedSite) -> str:
-    image = load_easyconfig(wanted_easyconfig(base, site.site), site, None, {}, os.environ).easyconfig.own_image
+    image = load_easyconfig(resolve_easyconfig(base, site.site), site, None, {}, os.environ).easyconfig.required_image
     if not image.sources:
         raise OptionError(
             f"--from: the image of {base} is itself built on another one", "name the image that it is built on"

@@ -21,7 +21,7 @@ from sifmod.errors import OptionError
 from sifmod.image.disk import writing
 from sifmod.module.plan import File
 from sifmod.result import Described, Sha256, in_json
-from sifmod.system import harmless, one_line, size_text
+from sifmod.system import escape_controls, one_line, size_text
 
 PAGES = "pages"
 ACCELERATORS = {"cuda": "CUDA", "rocm": "ROCm", "none": "CPU"}
@@ -143,7 +143,7 @@ def _text(text: str) -> str:
 
 def _code(text: str) -> str:
     """Literal text: indented, because MkDocs would still expand templates between fences."""
-    inside = escape(harmless(text.rstrip("\n")), quote=False)
+    inside = escape(escape_controls(text.rstrip("\n")), quote=False)
     return f"<pre><code>{re.sub('[{}]', lambda sign: f'&#{ord(sign[0])};', inside)}</code></pre>"
 
 
@@ -257,7 +257,7 @@ def page(title: str, entries: tuple[Entry, ...]) -> File:
         loader=FileSystemLoader(_TEMPLATES),
         undefined=StrictUndefined,
         autoescape=True,
-        finalize=lambda value: harmless(value) if type(value) is str else value,
+        finalize=lambda value: escape_controls(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -307,7 +307,7 @@ def _data(packages: tuple[Pairs, ...]) -> Markup:
 
     No `<`, so that it cannot end its element.
     """
-    lines = [[harmless(f"{name} {version}".strip()) for name, version in one] for one in packages]
+    lines = [[escape_controls(f"{name} {version}".strip()) for name, version in one] for one in packages]
     text = json.dumps(lines, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return Markup(text)  # noqa: S704 (JSON without a `<`)
 

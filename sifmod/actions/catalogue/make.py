@@ -16,7 +16,7 @@ from sifmod.actions.stack.stack_plan import plan_stack
 from sifmod.actions.start import site_in_force, tree
 from sifmod.config.find import easyconfigs
 from sifmod.config.load_site import LoadedSite
-from sifmod.config.word import wanted_easyconfig
+from sifmod.config.word import resolve_easyconfig
 from sifmod.errors import ConfigError
 
 
@@ -69,6 +69,6 @@ def _entries(request: CatalogueRequest, site: LoadedSite, say: Callable[[str], N
     here = {entry.module: entry for entry in installed(tree(site.site.prefix), say)}
     if not names and not everything:
         return tuple(here.values())
-    paths = [wanted_easyconfig(name, site.site) for name in names] or easyconfigs(site.site.robot_paths)
+    paths = [resolve_easyconfig(name, site.site) for name in names] or easyconfigs(site.site.robot_paths)
     offered = {entry.module: entry for entry in installable(paths, site, os.environ, refuse)}
     return tuple((offered | here).values() if everything else (here.get(name, offered[name]) for name in offered))

@@ -20,7 +20,7 @@ from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.fetch import announced_size
 from sifmod.image.signature.signatures import check_policy
 from sifmod.image.sources.source_kinds import parse
-from sifmod.image.startable import why_not_here
+from sifmod.image.startable import refusal_here
 from sifmod.module.plan import ImagePlan, Plan
 from sifmod.module.quote import shell
 from sifmod.tree.generation import module_lock, tidy
@@ -38,7 +38,9 @@ class ChosenImage(NamedTuple):
     choice: ImageChoice
 
 
-def kept_image(before: Installation | None, decision: Decision, store: Store, reporter: Reporter) -> ChosenImage | None:
+def reuse_image(
+    before: Installation | None, decision: Decision, store: Store, reporter: Reporter
+) -> ChosenImage | None:
     """The image of the live generation if the plan asks for the same one; None if it must be fetched.
 
     `--module-only` keeps it unless the plan has a different expected digest; the recorded choice does not change, so
@@ -53,8 +55,8 @@ def kept_image(before: Installation | None, decision: Decision, store: Store, re
         record = before.image
         path = Path(record.path) if record.link == "reference" else store.find(record.sha256)
         choice = before.provenance.image
-        same = choice.request == decision.image.request and record.link == plan.own_image.link
-        promised = plan.own_image.sha256 in (None, record.sha256)
+        same = choice.request == decision.image.request and record.link == plan.required_image.link
+        promised = plan.required_image.sha256 in (None, record.sha256)
         choice = choice._replace(kept=not same, directories=decision.image.directories)
         if path is not None and path.is_file() and promised and (same or options.module_only):
             if not _passes(path, record, decision, store, reporter) or not _starts(path, decision, reporter):
@@ -71,20 +73,20 @@ def kept_image(before: Installation | None, decision: Decision, store: Store, re
 
 
 def recorded_image(installation: Installation) -> Artifact:
-    record = installation.own_image
+    record = installation.required_image
     return Artifact(Path(record.path), record.sha256, record.size, record.source, record.arch, (), record.origin)
 
 
 def released(installation: Installation, plan: Plan) -> bool:
     """Whether the user removed the link to the image in favour of the site's copy, as on LUMI."""
-    own = Path(installation.root, installation.own_image.filename)
-    copies = (Path(directory, plan.own_image.filename) for directory in plan.own_image.image_dirs)
+    own = Path(installation.root, installation.required_image.filename)
+    copies = (Path(directory, plan.required_image.filename) for directory in plan.required_image.image_dirs)
     return not os.path.lexists(own) and any(copy.is_file() for copy in copies)
 
 
 def _passes(path: Path, record: ImageRecord, decision: Decision, store: Store, reporter: Reporter) -> bool:
     """Check the kept image against the site's signature policy, which may have changed. False if it is damaged."""
-    site, name = decision.site.site, decision.plan.own_image.filename
+    site, name = decision.site.site, decision.plan.required_image.filename
     if site.signatures.policy == "off":
         return True
     try:
@@ -103,7 +105,7 @@ def _starts(path: Path, decision: Decision, reporter: Reporter) -> bool:
     """Whether the site's runtime, which may have changed, starts it. Raises UnstartableError if it is kept."""
     plan = decision.plan
     try:
-        why = why_not_here(path, read_sif(path), plan.runtime)
+        why = refusal_here(path, read_sif(path), plan.runtime)
     except ImageError:
         return True  # damaged: the sanity check and `verify` report it
     if why and decision.options.module_only:
@@ -116,7 +118,7 @@ def _starts(path: Path, decision: Decision, reporter: Reporter) -> bool:
     return not why
 
 
-def fetched_image(decision: Decision, tree: Tree, store: Store, reporter: Reporter) -> ChosenImage:
+def fetch_image_for(decision: Decision, tree: Tree, store: Store, reporter: Reporter) -> ChosenImage:
     """The image of the plan, fetched into the store if it is missing.
 
     Raises the errors of `fetch_image` and `ask_home`.
@@ -124,7 +126,7 @@ def fetched_image(decision: Decision, tree: Tree, store: Store, reporter: Report
     plan, options, site = decision.plan, decision.options, decision.site.site
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)
     settings = replace(settings, shared=options.shared)
-    image, locked = plan.own_image, decision.locked.image if decision.locked else None
+    image, locked = plan.required_image, decision.locked.image if decision.locked else None
     if locked:
         image = _as_locked(image, locked)
         settings = replace(settings, compression=locked.origin.compression or settings.compression)
@@ -135,16 +137,16 @@ def fetched_image(decision: Decision, tree: Tree, store: Store, reporter: Report
     if site.hooks:
         decision = replace(decision)  # as after those before the install
     choice = decision.image
-    name = f"image-{plan.own_image.sha256 or choice.request}"
-    with tree.lock(name, plan.own_image.filename):
+    name = f"image-{plan.required_image.sha256 or choice.request}"
+    with tree.lock(name, plan.required_image.filename):
         artifact = into_store(image, plan.runtime, store, reporter, settings)
     if decision.locked and locked:
-        check_image(decision.locked, plan.own_image, filter(None, (read_stored(tree.layout, locked.sha256),)))
+        check_image(decision.locked, plan.required_image, filter(None, (read_stored(tree.layout, locked.sha256),)))
         artifact = replace(artifact, source=locked.source, origin=locked.origin, notes=())
     for note in artifact.notes:
         reporter.say(note)
     told = decision.hooked.copy()
-    told["image"] = of_image(plan.own_image, artifact)
+    told["image"] = of_image(plan.required_image, artifact)
     run_hooks(site, "after_fetch", told, reporter.say)
     return ChosenImage(artifact, choice)
 
@@ -164,7 +166,7 @@ def _pinned(source: str, digest: str) -> str:
 
 
 def image_record(plan: Plan, made: Artifact) -> ImageRecord:
-    link, name, path = plan.own_image.link, plan.own_image.filename, str(made.path)
+    link, name, path = plan.required_image.link, plan.required_image.filename, str(made.path)
     return ImageRecord(made.sha256, made.size, made.source, made.arch, link, name, path, made.origin)
 
 
@@ -174,12 +176,12 @@ def fetch_only(decision: Decision, tree: Tree, reporter: Reporter) -> Artifact:
     An image that the store already has is used, unless `--force`.
     """
     plan, site = decision.plan, decision.site.site
-    name = plan.own_image.filename  # a view has none; reported before anything is done
+    name = plan.required_image.filename  # a view has none; reported before anything is done
     with changing_prefix(site):
         tidy(tree)
         with module_lock(tree, plan.module) as mine:
             others = (*decision.options.stores, *site.stores)
             store = Store(tree.layout, mine.held, reporter.waiting(name), others=others)
-            artifact = fetched_image(decision, tree, store, reporter).artifact
+            artifact = fetch_image_for(decision, tree, store, reporter).artifact
             record_fetched(tree, store, reporter)
             return artifact

@@ -11,11 +11,11 @@ from sifmod.actions import sharing
 from sifmod.actions.install.decision import Decision
 from sifmod.actions.install.found_in_image import recorded, recorded_commands
 from sifmod.actions.layer.outgoing import OutgoingLayer, outgoing, warnings
-from sifmod.config.offered import components, unsupported
-from sifmod.config.shown import shown
+from sifmod.config.index import components, unsupported
+from sifmod.config.redact import shown
 from sifmod.config.version import version_key
 from sifmod.errors import InstallError
-from sifmod.image.program import ask
+from sifmod.image.program import probe_runtime
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.history import read_history
@@ -61,7 +61,7 @@ def compare(layout: Layout, decision: Decision) -> Compared:
     return found._replace(receipt=receipt if receipt != made else None)
 
 
-def check_made_by(before: Installation | None, decision: Decision) -> None:
+def check_installed_from(before: Installation | None, decision: Decision) -> None:
     """Raise InstallError if a later sifmod made the installation, unless `rebuild`."""
     made = before.provenance.sifmod if before else ""
     if made and not decision.options.rebuild and version_key(made) > version_key(__version__):
@@ -84,10 +84,10 @@ def outgoing_layers(before: Installation | None, decision: Decision) -> tuple[Ou
     return outgoing(before, None if image.conversion else image.sha256, os.environ)
 
 
-def oddities(before: Installation | None, decision: Decision) -> Iterator[str]:
+def plan_warnings(before: Installation | None, decision: Decision) -> Iterator[str]:
     """Warnings for the user before the install."""
     plan = decision.plan
-    yield from (f"warning: {oddity}" for oddity in sharing.oddities(decision.site.site))
+    yield from (f"warning: {oddity}" for oddity in sharing.sharing_warnings(decision.site.site))
     if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(decision.loaded.path):
         yield f"{plan.module} was installed from a different easyconfig before: {before.provenance.easyconfig}"
     yield from warnings(outgoing_layers(before, decision))
@@ -100,7 +100,7 @@ def oddities(before: Installation | None, decision: Decision) -> Iterator[str]:
             f"neither apptainer nor singularity was found: {plan.module} can be installed and loaded, but not run on "
             "this machine"
         )
-    elif plan.image and (program := ask(plan.runtime.path)) and program.unbound:
+    elif plan.image and (program := probe_runtime(plan.runtime.path)) and program.unbound:
         yield f"warning: {plan.runtime.path}: {program.unbound}"
 
 

@@ -21,7 +21,7 @@ from sifmod.config.load_easyconfig import LoadedEasyconfig, load_easyconfig, wit
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.mpi_profile import wanted_mpi
 from sifmod.config.variants import Overrides, variants_for
-from sifmod.config.word import wanted_easyconfig
+from sifmod.config.word import resolve_easyconfig
 from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError
 from sifmod.image.artifact import Artifact
@@ -35,7 +35,7 @@ from sifmod.module.render import render, render_stub
 from sifmod.tree.durable import check_readable
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import ImageChoice, Provenance, file_state
-from sifmod.tree.receipt import live, meant
+from sifmod.tree.receipt import live, matches
 from sifmod.tree.stored_image import stored_at
 
 
@@ -119,7 +119,9 @@ class Decision:
                 if one.fits(self.site.site.accelerator, self.site.site.arch):
                     variant = f" --variant {shell(one.variant)}" if one.variant else ""
                     command = f"sifmod install {shell(name_of(found.path, robot_paths))}{variant}"
-                    commands |= {name: (*known, command) for name, known in commands.items() if meant(name, one.module)}
+                    commands |= {
+                        name: (*known, command) for name, known in commands.items() if matches(name, one.module)
+                    }
         return commands
 
     def plan_with(self, found: InImage) -> Plan:
@@ -133,7 +135,7 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Decisi
 
     Raises OSError, EasyconfigNotFoundError, ConfigError, VariantError, OptionError, PermissionsError.
     """
-    path = wanted_easyconfig(easyconfig, site.site)
+    path = resolve_easyconfig(easyconfig, site.site)
     options = replace(options, asked=options.asked._replace(name="" if is_path(easyconfig) else easyconfig))
     source: Overrides = {"image.sources": (options.source,)} if options.source is not None else {}
     loaded = load_easyconfig(path, site, options.variant, source, os.environ)
@@ -200,7 +202,7 @@ def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
 
     Raises EasyconfigNotFoundError, ConfigError; VariantError if none is for this architecture.
     """
-    return variants_for(wanted_easyconfig(easyconfig, site.site), site.site)
+    return variants_for(resolve_easyconfig(easyconfig, site.site), site.site)
 
 
 def image_request(plan: Plan) -> ImageChoice:

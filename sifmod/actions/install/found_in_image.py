@@ -23,7 +23,7 @@ from sifmod.image.printable import line
 from sifmod.image.sources.source_kinds import parse
 from sifmod.module.decide import NOT_LOOKED, InImage, wrapper_of
 from sifmod.module.plan import Plan
-from sifmod.system import some
+from sifmod.system import abbreviated
 from sifmod.tree.provenance import FoundCommands, FoundMpi, MpiInUse
 from sifmod.tree.receipt import Installation
 from sifmod.tree.stored_image import StoredImage
@@ -107,7 +107,7 @@ def _commands_question(plan: Plan, sha256: str) -> str:
     """The question about an image as a text: the same text means the same answer."""
     named = tuple(wrapper.name for wrapper in plan.wrappers)
     active = (plan.activation.command, plan.activation.users_venv)
-    asked = (_COMMAND_RULES, plan.path, active, plan.own_image.filename, named)
+    asked = (_COMMAND_RULES, plan.path, active, plan.required_image.filename, named)
     return f"{sha256} {sha256_bytes(json.dumps(asked).encode())[:12]}"
 
 
@@ -120,8 +120,8 @@ def _found_commands(plan: Plan, artifact: Artifact) -> tuple[FoundCommands, str]
 
 def _search_commands(plan: Plan, artifact: Artifact) -> Found:
     named = frozenset(wrapper.name for wrapper in plan.wrappers)
-    search = Search(parse(f"/{plan.own_image.filename}"), plan.path, plan.activation.command, named)
-    described = describe_sif(artifact.path, plan.own_image.filename)
+    search = Search(parse(f"/{plan.required_image.filename}"), plan.path, plan.activation.command, named)
+    described = describe_sif(artifact.path, plan.required_image.filename)
     try:
         with open_rootfs(artifact.path, read_sif(artifact.path)) as rootfs:
             return find_wrappers(rootfs, described, search)
@@ -131,13 +131,13 @@ def _search_commands(plan: Plan, artifact: Artifact) -> Found:
 
 
 def _note(found: Found) -> str:
-    parts = [f"wrappers found in the image: {some([name for name, _ in found.commands], _SHOWN)}"]
+    parts = [f"wrappers found in the image: {abbreviated([name for name, _ in found.commands], _SHOWN)}"]
     if found.refused:
-        parts.append(f"left to the host unless `wrappers` names them: {some(found.refused, _SHOWN)}")
+        parts.append(f"left to the host unless `wrappers` names them: {abbreviated(found.refused, _SHOWN)}")
     if found.unusable:
         parts.append(
             "skipped, because these cannot be wrapper names: "
-            f"{some([line(ascii(name), 60) for name in found.unusable], _SHOWN)}"
+            f"{abbreviated([line(ascii(name), 60) for name in found.unusable], _SHOWN)}"
         )
     return "; ".join(parts)
 
@@ -154,7 +154,7 @@ def _recorded_mpi(plan: Plan, before: Installation | None, sha256: str) -> Found
 def _search_mpi(plan: Plan, artifact: Artifact) -> FoundMpi:
     if not artifact.path.is_file():  # the user released it in favour of the site's copy
         return FoundMpi("")
-    environment = dict(describe_sif(artifact.path, plan.own_image.filename).config.environment)
+    environment = dict(describe_sif(artifact.path, plan.required_image.filename).config.environment)
     try:
         with open_rootfs(artifact.path, read_sif(artifact.path)) as rootfs:
             found = find_mpi(rootfs, environment, plan.path)

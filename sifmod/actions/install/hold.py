@@ -14,7 +14,7 @@ from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, HeldError
 from sifmod.module.jobscript import about_from_json
 from sifmod.module.plan import Help, Plan
-from sifmod.tree.history import held_since, in_words, read_history
+from sifmod.tree.history import format_held, held_since, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, read_receipt
 
@@ -34,7 +34,7 @@ def check_hold(
         if held is None or _brings_back(held, before, decision, plan, image):
             why = "" if held else ", and its receipt cannot be read, so no difference can be shown"
             raise HeldError(
-                f"{module} was rolled back from the same content: {in_words({number: since})}{why}",
+                f"{module} was rolled back from the same content: {format_held({number: since})}{why}",
                 f"`sifmod rollback --release {module}` releases it",
             )
 

@@ -21,7 +21,7 @@ def commands_to_load(installation: Installation, environ: Mapping[str, str]) -> 
     return (*use, f"module load {installation.module}")
 
 
-def hidden_by(installation: Installation, environ: Mapping[str, str]) -> str | None:
+def stale_spider_cache(installation: Installation, environ: Mapping[str, str]) -> str | None:
     """A warning if the user's Lmod spider cache is older than the module; else None.
 
     `module load` of a full name still finds it; `avail` and `spider` may not.
@@ -44,7 +44,7 @@ def hidden_by(installation: Installation, environ: Mapping[str, str]) -> str | N
     return None
 
 
-def unseen_by(installation: Installation, environ: Mapping[str, str]) -> str:
+def unseen_warning(installation: Installation, environ: Mapping[str, str]) -> str:
     """A note if a module tool of this machine does not see the module; "" if all do."""
     made = {syntax_of(stub.path) for stub in installation.stubs}
     tools = [module_tool(syntax) for syntax in module_tools(environ) if syntax not in made]

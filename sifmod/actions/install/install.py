@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.hooks import of_image, run_hooks
-from sifmod.actions.install.choose_image import ChosenImage, fetched_image, image_record, kept_image, released
-from sifmod.actions.install.current import Compared, check_made_by, compare, difference, oddities
+from sifmod.actions.install.choose_image import ChosenImage, fetch_image_for, image_record, released, reuse_image
+from sifmod.actions.install.current import Compared, check_installed_from, compare, difference, plan_warnings
 from sifmod.actions.install.decision import Decision, with_image
 from sifmod.actions.install.found_in_image import find_in_image, found_by_lock
 from sifmod.actions.install.hold import check_hold
@@ -65,7 +65,7 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
         if there.before and there.complete and not there.receipt:
             renew(layout, there.before)
             return Outcome(there.before, "unchanged")  # no lock is needed; readers cannot take one
-        for oddity in oddities(there.before, decision):
+        for oddity in plan_warnings(there.before, decision):
             reporter.say(oddity)
         tidy(tree)
         with module_lock(tree, module) as mine:
@@ -76,7 +76,7 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
                 return Outcome(there.before, "unchanged")
             if there.before and _restored(mine, there, reporter):
                 return Outcome(there.before, "restored", there.before)
-            check_made_by(there.before, decision)
+            check_installed_from(there.before, decision)
             check_hold(layout, there.before, decision)
             return _new_generation(mine, there.before, decision, reporter)
 
@@ -141,7 +141,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
         with staged_generation(mine) as stage:
             installation = _write(stage, chosen, own, mark, reporter)
             if image and not path:
-                stage.unlink(plan.own_image.filename)
+                stage.unlink(plan.required_image.filename)
         if options.asked.checked and path:
             with store.workspace() as workspace:
                 known = Known(PastChecks(options.checked_since), options.beside)
@@ -157,7 +157,7 @@ def _chosen(
     """The image, and the plan with what was found in it. Raises HeldError for content that was rolled back."""
     if decision.plan.image is None:
         return _Chosen(decision, decision.plan, None, check_modules(decision, mine.layout, os.environ))
-    image = kept_image(before, decision, store, reporter) or fetched_image(decision, mine.tree, store, reporter)
+    image = reuse_image(before, decision, store, reporter) or fetch_image_for(decision, mine.tree, store, reporter)
     if image.choice.request != decision.image.request and not image.choice.kept:
         decision = replace(decision)  # hooks have brought other files
     decision = with_image(decision, image.artifact)
@@ -173,7 +173,7 @@ def _write(stage: Stage, chosen: _Chosen, own: tuple[File, ...], mark: Path | No
     stage.write((*render(plan, stage.number), *own))
     stage.write_stubs(render_stub(plan))
     if image:
-        stage.link(plan.own_image.filename, image.artifact.path)
+        stage.link(plan.required_image.filename, image.artifact.path)
         if mark:
             stage.link(LINK, mark)
         stage.link_user_software()

@@ -11,10 +11,10 @@ from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.unchanged import find_unchanged
 from sifmod.actions.start import layout_for, site_in_force
 from sifmod.config.find import ours
-from sifmod.config.input import Surroundings
+from sifmod.config.input import HostFacts
 from sifmod.config.name import ModuleName
 from sifmod.config.option import deciding
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from sifmod.errors import HeldError, ModuleError, SifmodError
 from sifmod.system import scratch_directory
 from sifmod.tree.receipt import Installation, live
@@ -63,7 +63,7 @@ class Installer:
     site: Mapping[str, str] = field(default_factory=dict)  # what is true of this machine, by key of the site
     options: InstallOptions = field(default_factory=InstallOptions)  # without the variant
     locked: bool = False  # exactly what the lock of each says, or nothing
-    _around: Surroundings | None = None
+    _around: HostFacts | None = None
 
     def __post_init__(self) -> None:
         """A prefix that cannot be one is refused before the first of them. Raises OptionError, PermissionsError."""
@@ -85,7 +85,7 @@ class Installer:
         """Its installation, if an install would give the same. Imports little, and parses no YAML."""
         if self.locked:
             return None
-        self._around = self._around or Surroundings(os.environ)
+        self._around = self._around or HostFacts(os.environ)
         found = find_unchanged(self._layout, target.easyconfig, self._options(target), self._around)
         if found and found.image and found.image.link == "reference":
             from sifmod.actions.references import renew
@@ -146,7 +146,7 @@ class Installer:
     def preview(self, target: Target, *, quick: bool = False) -> InstallPreview:
         """A preview of an install; changes nothing. With `quick` unchanged items are not decided."""
         if quick:
-            self._around = self._around or Surroundings(os.environ)
+            self._around = self._around or HostFacts(os.environ)
             options = self._options(target)
             if found := find_unchanged(self._layout, target.easyconfig, options, self._around):
                 there = Path(target.easyconfig).exists()
@@ -163,10 +163,10 @@ class Installer:
 
     def decide(self, target: Target) -> "Decision":
         """The decision for it. Raises the errors of `decide`, InstallError if it differs from the lock."""
-        from sifmod.config.word import wanted_easyconfig
+        from sifmod.config.word import resolve_easyconfig
 
         site = site_in_force(self.site)
-        wanted_easyconfig(target.easyconfig, site.site)  # a slip is told before all that an install needs is imported
+        resolve_easyconfig(target.easyconfig, site.site)  # a slip is told before all that an install needs is imported
         from sifmod.actions.install.decision import decide, pin_to_lock, variants_here
         from sifmod.actions.lock import lock_beside, read_lock
 

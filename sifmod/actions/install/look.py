@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from sifmod.digest import sha256_bytes
 from sifmod.image.child import Ended
-from sifmod.image.program import ask
+from sifmod.image.program import probe_runtime
 from sifmod.module.plan import RUNSCRIPTS_TARGET, Activation, Plan
 from sifmod.tree.receipt import ImageRecord
 
@@ -59,7 +59,7 @@ def words_of(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*commands, *(path for path in plan.sanity_check.paths if path.startswith("/")))))
 
 
-def beside(activation: Activation) -> tuple[str, ...]:
+def look_inputs(activation: Activation) -> tuple[str, ...]:
     """Paths that the result depends on; it can be kept only if all of them belong to the image.
 
     The runscripts' directory is the module's; the check shows that it can be bound.
@@ -68,7 +68,7 @@ def beside(activation: Activation) -> tuple[str, ...]:
     return (RUNSCRIPTS_TARGET, SHELL, *(("bash", *paths) if activation.command else ()))
 
 
-def own_words(ended: Ended, words: Sequence[str]) -> frozenset[str]:
+def words_in_image(ended: Ended, words: Sequence[str]) -> frozenset[str]:
     """The arguments of LOOK found in the image's own files, or built into its shell."""
     own: set[str] = set()
     others: set[str] = set()  # part of the path to these is not the image's
@@ -130,7 +130,7 @@ def question(plan: Plan, image: ImageRecord, directory: Path, environment: Mappi
     """Everything that decides the result, as a text; "" if something unknown decides too.
 
     `environment` is the one used for the look. The generation's `directory` is left out, because only its runscripts
-    are bound. A bound directory counts with its identity only, because `own_words` skips its files.
+    are bound. A bound directory counts with its identity only, because `words_in_image` skips its files.
     """
     if _OVERLAYS & environment.keys() or _REPLACED.search(plan.activation.command):
         return ""
@@ -138,7 +138,7 @@ def question(plan: Plan, image: ImageRecord, directory: Path, environment: Mappi
     for prefix in plan.runtime.prefixes:
         variables |= {f"{prefix}_{name}": "" for name in _WORKSPACE}
         variables[f"{prefix}_BINDPATH"] = variables[f"{prefix}_BINDPATH"].replace(f"{directory}/", "")
-    program = ask(plan.runtime.path)  # as the runtime reports it
+    program = probe_runtime(plan.runtime.path)  # as the runtime reports it
     configuration = program.configuration if program else ""
     binds = [(str(bind), _identity(bind.source)) for bind in plan.binds]
     decides = (

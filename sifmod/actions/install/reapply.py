@@ -34,7 +34,7 @@ from sifmod.tree.receipt import Installation, live_modules, read_receipt
 Options = Mapping[str, str]
 
 
-class Reapplication(NamedTuple):
+class Rerendered(NamedTuple):
     """An installed module, and the result of a new install."""
 
     module: ModuleName
@@ -47,7 +47,7 @@ class Reapplication(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reapplying:
+class RerenderContext:
     """The context that all modules of a tree share.
 
     `given` are options of this command line by key of the site (option.KEYS). A module keeps its site and the
@@ -69,37 +69,37 @@ class Reapplying:
         return 1
 
 
-def reapplications(asked: Reapplying) -> Iterator[Reapplication]:
+def rerender_all(asked: RerenderContext) -> Iterator[Rerendered]:
     """Decide what every installed module would be now, with its own and the given options; changes nothing."""
     modules = live_modules(asked.layout)
 
-    def shown(number: int) -> Reapplication:
+    def shown(number: int) -> Rerendered:
         try:
             installation, decision = _decided(*modules[number], asked)
             return _told(installation, decision, asked)._replace(decided=_digest(decision))
         except SifmodError as error:
-            return Reapplication(*modules[number], error=error)
+            return Rerendered(*modules[number], error=error)
 
     yield from in_order(shown, len(modules), asked.processors)
 
 
-def reapply(
-    module: ModuleName, number: int, decided: str, asked: Reapplying, reporter: Reporter
-) -> tuple[Reapplication | None, tuple[int, bool] | SifmodError | None]:
+def rerender(
+    module: ModuleName, number: int, decided: str, asked: RerenderContext, reporter: Reporter
+) -> tuple[Rerendered | None, tuple[int, bool] | SifmodError | None]:
     """Decide what a module would be now, and install it if it changed.
 
     Returns the decision and its outcome: the generation and whether it is new, or the error; None if there was nothing
     to do. `decided` is the digest of the decision that was shown. It is decided again, because thousands of decisions
     would not fit into memory; raises InstallError if the digest differs.
     """
-    one: Reapplication | None = None
+    one: Rerendered | None = None
     try:
         installation, decision = _decided(module, number, asked)
         one = None if decided else _told(installation, decision, asked)
     except SifmodError as error:
         if decided:
             raise
-        return Reapplication(module, number, error=error), None
+        return Rerendered(module, number, error=error), None
     if decided and _digest(decision) != decided:
         raise InstallError(f"{module}: its site, easyconfig or receipt changed meanwhile", "repeat the command")
     if one and not one.changes:
@@ -122,7 +122,7 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
         made = made._replace(easyconfig=f"{installation.root}/easyconfig.yaml")
         installation = replace(installation, provenance=made)
     prefix = str(installation.prefix)
-    decision = _decision(installation, Reapplying(Layout(Path(prefix)), {}, sanity=True, detected=""))
+    decision = _decision(installation, RerenderContext(Layout(Path(prefix)), {}, sanity=True, detected=""))
     return _plan(installation, decision), decision.site.site
 
 
@@ -145,7 +145,7 @@ def _digest(decision: Decision) -> str:
     return sha256_bytes(repr((decision.plan, decision.site.site)).encode())
 
 
-def _decided(module: ModuleName, number: int, asked: Reapplying) -> tuple[Installation, Decision]:
+def _decided(module: ModuleName, number: int, asked: RerenderContext) -> tuple[Installation, Decision]:
     root = asked.layout.generation(module, number)
     if (installation := read_receipt(root)) is None:
         raise InstallError(
@@ -155,7 +155,7 @@ def _decided(module: ModuleName, number: int, asked: Reapplying) -> tuple[Instal
     return installation, _decision(installation, asked)
 
 
-def _told(installation: Installation, decision: Decision, asked: Reapplying) -> Reapplication:
+def _told(installation: Installation, decision: Decision, asked: RerenderContext) -> Rerendered:
     made, diff = installation.provenance, difference(installation, _plan(installation, decision))
     changes = bool(diff) or made.site != decision.site.site.name
     try:
@@ -163,12 +163,12 @@ def _told(installation: Installation, decision: Decision, asked: Reapplying) -> 
             check_hold(asked.layout, installation, decision)
     except HeldError as held:
         note = f"{held.message}; {held.hint}"
-        return Reapplication(installation.module, installation.generation, note=note)
+        return Rerendered(installation.module, installation.generation, note=note)
     note = _note(made, decision.site, asked.detected)
-    return Reapplication(installation.module, installation.generation, "", changes, diff, note)
+    return Rerendered(installation.module, installation.generation, "", changes, diff, note)
 
 
-def _decision(installation: Installation, asked: Reapplying) -> Decision:
+def _decision(installation: Installation, asked: RerenderContext) -> Decision:
     """Decide the original install again, with the installed image."""
     made = installation.provenance
     path = Path(made.easyconfig)
@@ -200,7 +200,7 @@ def _decision(installation: Installation, asked: Reapplying) -> Decision:
     return decision
 
 
-def _options(installation: Installation, asked: Reapplying) -> tuple[dict[str, str], InstallOptions]:
+def _options(installation: Installation, asked: RerenderContext) -> tuple[dict[str, str], InstallOptions]:
     """The site options, and the install options: the module's own, overridden by the given ones."""
     made = installation.provenance
     recorded = {name[2:].replace("-", "_"): value for name, value in made.asked.options}

@@ -5,24 +5,24 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from sifmod.actions.batch import Ended, run_batch
-from sifmod.actions.install.reapply import Reapplication, Reapplying, reapplications, reapply
+from sifmod.actions.install.reapply import RerenderContext, Rerendered, rerender, rerender_all
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.workers import Ahead, Tell, reporter_in_worker
+from sifmod.actions.workers import OrderedWorkers, SendEvent, reporter_in_worker
 from sifmod.config.name import ModuleName
 from sifmod.errors import SifmodError
 from sifmod.tree.receipt import live_modules
 
 Generation = tuple[int, bool] | None
 """The generation of a module, and whether it is new; None if there was nothing to do."""
-Found = tuple[Reapplication, ...]
+Found = tuple[Rerendered, ...]
 
 
 @dataclass(frozen=True)
 class ReapplyRun:
     """The request, and the callbacks for each module: its preview, and its outcome."""
 
-    asked: Reapplying
-    show: Callable[[Reapplication], None]
+    asked: RerenderContext
+    show: Callable[[Rerendered], None]
     ended: Callable[[ModuleName, Ended[Generation]], None]
     agree: Callable[[Found], bool] | None = None  # is asked before anything is changed
     only_shown: bool = False
@@ -36,17 +36,17 @@ def reapply_all(run: ReapplyRun, reporter: Reporter) -> Found:
     anything is changed. A module's failure is reported, and does not stop the others.
     """
     asked = run.asked
-    found: list[Reapplication] = []
+    found: list[Rerendered] = []
 
-    def keep(one: Reapplication) -> None:
+    def keep(one: Rerendered) -> None:
         run.show(one)
         found.append(one._replace(diff=""))  # of thousands they would not fit into memory
 
     if not (run.agree or run.only_shown or run.fail_fast):
-        next(reapplications(asked), None)  # what is read for all is read before the workers begin
+        next(rerender_all(asked), None)  # what is read for all is read before the workers begin
         _apply([(*one, "") for one in live_modules(asked.layout)], run, keep, reporter)
         return tuple(found)
-    for one in reapplications(asked):
+    for one in rerender_all(asked):
         keep(one)
     if (run.agree is None or run.agree(tuple(found))) and not run.only_shown:
         _apply([(one.module, one.number, one.decided) for one in found if one.changes], run, keep, reporter)
@@ -56,7 +56,7 @@ def reapply_all(run: ReapplyRun, reporter: Reporter) -> Found:
 def _apply(
     modules: Sequence[tuple[ModuleName, int, str]],
     run: ReapplyRun,
-    keep: Callable[[Reapplication], None],
+    keep: Callable[[Rerendered], None],
     reporter: Reporter,
 ) -> None:
     """Change each: module, generation, and the digest of its preview, "" if it is shown now.
@@ -65,12 +65,12 @@ def _apply(
     """
     warned: set[str] = set()  # what holds for all is told once by each worker
 
-    def in_worker(number: int, tell: Tell) -> object:
+    def in_worker(number: int, tell: SendEvent) -> object:
         told = replace(reporter_in_worker(number, tell, reporter.command), warned=warned)
-        return reapply(*modules[number], run.asked, told)
+        return rerender(*modules[number], run.asked, told)
 
     def done(number: int) -> Generation:
-        one: Reapplication | None
+        one: Rerendered | None
         became: Generation | SifmodError
         one, became = ahead.result(number, reporter.say)
         if one:
@@ -80,7 +80,7 @@ def _apply(
         return became
 
     jobs = 1 if run.fail_fast else 2 * run.asked.processors  # each waits for the disk much of its time
-    with closing(Ahead(in_worker, len(modules), jobs)) as ahead:
+    with closing(OrderedWorkers(in_worker, len(modules), jobs)) as ahead:
         for number, end in run_batch(range(len(modules)), done, fail_fast=run.fail_fast):
             run.ended(modules[number][0], end)
     # after an interruption: others than the one that was waited for

@@ -12,11 +12,11 @@ from sifmod.actions.install.look import (
     LOOK,
     MISSING,
     SHELL,
-    beside,
     is_known,
-    own_words,
+    look_inputs,
     question,
     without_session,
+    words_in_image,
     words_of,
 )
 from sifmod.actions.install.past_checks import PastChecks
@@ -24,7 +24,7 @@ from sifmod.errors import ModuleError, SanityCheckError
 from sifmod.image.child import LATE, Ended, run_child
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import ImageRecord, Installation, live_modules, meant
+from sifmod.tree.receipt import ImageRecord, Installation, live_modules, matches
 
 # variables that users may set for their own runs
 USERS = tuple(f"{prefix}_{name}" for prefix in ("SINGULARITY", "APPTAINER") for name in ("BIND", "NO_EVAL"))
@@ -77,7 +77,7 @@ def sanity_check(
         if plan.sanity_check.commands:
             say(f"{plan.runtime.kind} was not found, so the commands were not run")
         return
-    image = _Image(directory, installation.own_image, plan, _environment(directory, workspace, plan), limit)
+    image = _Image(directory, installation.required_image, plan, _environment(directory, workspace, plan), limit)
     _look(image, say, known)
     # every time, because they may depend on anything: a network, a GPU, a file
     for command in plan.sanity_check.commands:
@@ -111,10 +111,10 @@ def _look(image: _Image, say: Callable[[str], None], known: Known | None) -> Non
     with known.past.alone(before):
         if is_known(words, known.past.found(before), image.directory):  # another process may have checked meanwhile
             return
-        needed = beside(image.plan.activation)
+        needed = look_inputs(image.plan.activation)
         more = [word for word in dict.fromkeys((*needed, *known.others[:_OTHERS])) if word not in words]
         result = image.run(environment, SHELL, "-c", LOOK, "sh", *words, *more)
-        found = own_words(result, (*words, *more))
+        found = words_in_image(result, (*words, *more))
         if result.code == 0 and found.issuperset(needed) and asked() == before:
             known.past.keep(before, found)
     _judge(image, result, say, more)
@@ -169,7 +169,7 @@ def check_modules(decision: Decision, layout: Layout, environ: Mapping[str, str]
     hints: list[str] = []
     doubts: list[str] = []
     for wanted in plan.modules:
-        if any(meant(wanted, module) for module in here) or _is_on_path(wanted, environ):
+        if any(matches(wanted, module) for module in here) or _is_on_path(wanted, environ):
             continue
         name = wanted.partition("/")[0]
         others = [module for module in here if module.startswith(f"{name}/")]
@@ -192,6 +192,6 @@ def _is_on_path(wanted: str, environ: Mapping[str, str]) -> bool:
             names = os.listdir(f"{directory}/{name}")  # noqa: PTH208 (plain names)
         except OSError:
             continue
-        if any(meant(f"/{version}", f"/{file.removesuffix('.lua')}") for file in names):
+        if any(matches(f"/{version}", f"/{file.removesuffix('.lua')}") for file in names):
             return True
     return False

@@ -11,7 +11,7 @@ from pathlib import Path
 from sifmod import __version__
 from sifmod.actions.install.options import InstallOptions
 from sifmod.config.find import is_path, own_path
-from sifmod.config.input import Surroundings
+from sifmod.config.input import HostFacts
 from sifmod.config.name import ModuleName
 from sifmod.tree.durable import read
 from sifmod.tree.layout import RECEIPT, Layout
@@ -24,7 +24,7 @@ _EASYCONFIG = re.compile(rb'"easyconfig":("(?:[^"\\]|\\.)*")')
 
 
 def find_unchanged(
-    layout: Layout, easyconfig: str, options: InstallOptions, surroundings: Surroundings
+    layout: Layout, easyconfig: str, options: InstallOptions, surroundings: HostFacts
 ) -> Installation | None:
     """The live installation of this easyconfig if it is complete and none of its inputs has changed.
 
@@ -32,7 +32,7 @@ def find_unchanged(
     """
     if options.rebuild:
         return None
-    for installation in made_by(layout, easyconfig):
+    for installation in installed_from(layout, easyconfig):
         made = installation.provenance
         if made.asked.options != options.asked.options or made.image.kept:
             continue
@@ -49,7 +49,7 @@ def find_unchanged(
     return None
 
 
-def made_by(layout: Layout, easyconfig: str) -> Iterator[Installation]:
+def installed_from(layout: Layout, easyconfig: str) -> Iterator[Installation]:
     """The live installations made from this easyconfig, even if it has changed since.
 
     For a bare name, those that were found by that name: their inputs include the places searched first.

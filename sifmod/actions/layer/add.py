@@ -16,18 +16,18 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.config.site import Site
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.inspect.python_environments import normalized
-from sifmod.image.packages.added import told
+from sifmod.image.packages.added import format_added
 from sifmod.image.packages.git_tree import Checkouts, GitSource
 from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.linked import TorchIndex, torch_index
+from sifmod.image.packages.request import PackageRequest, name_of, project, words_of
 from sifmod.image.packages.resolve import Resolved, followed, resolve
-from sifmod.image.packages.wanted import Wanted, name_of, project, words_of
-from sifmod.image.program import Program, ask, limits
+from sifmod.image.program import Program, limits, probe_runtime
 from sifmod.module.scripts import PROTECTED
 from sifmod.tree.layer import DEFAULT, Layer, Layers, layers_lock, live_layer, publish_layer, remove_old, withdraw_layer
 from sifmod.tree.receipt import Installation
 
-Became = Literal["made", "unchanged", "removed"]
+Outcome = Literal["made", "unchanged", "removed"]
 _KEPT_GENERATIONS = 3  # for programs that still run with an earlier one
 
 
@@ -37,7 +37,7 @@ class LayerChange:
 
     module: str  # as it is typed
     name: str = DEFAULT
-    add: Wanted = field(default_factory=Wanted)
+    add: PackageRequest = field(default_factory=PackageRequest)
     remove: tuple[str, ...] = ()
     everything: bool = False  # remove the layer
     stale: bool = False  # what was made for images that are not installed is removed, and nothing else
@@ -52,14 +52,14 @@ class LayerChange:
 
 def make_layer(
     installation: Installation, layers: Layers, change: LayerChange, site: Site, reporter: Reporter
-) -> tuple[Layer, Became]:
+) -> tuple[Layer, Outcome]:
     """Make the layer match the change; returns the layer and the outcome. An empty layer is removed.
 
     It changes completely or not at all. Raises ModuleError if there is no layer to remove, OptionError for packages
     that do not fit the image, FetchError if an index cannot be reached, InstallError, PermissionsError or LockError if
     it cannot be written.
     """
-    module, image = installation.module, installation.own_image.sha256
+    module, image = installation.module, installation.required_image.sha256
     tree = reporter.tree(site)
     with layers_lock(layers, module, tree) as held:
         before = live_layer(layers, module, change.name, image)
@@ -80,7 +80,7 @@ def make_layer(
         return layer, "made"
 
 
-def _is_empty(wanted: Wanted, change: LayerChange) -> bool:
+def _is_empty(wanted: PackageRequest, change: LayerChange) -> bool:
     """Whether the layer is to hold nothing."""
     return not (wanted.requirements or wanted.editable or change.add.unnamed or change.lock is not None)
 
@@ -107,7 +107,7 @@ def _made(
     resolved, places = _resolved(wanted, change, before, projects, index)
     if linked := ", ".join(sorted(index.names & resolved.added.keys())):
         reporter.say(f"{linked}: taken from {index.url}, to match the image's torch +{index.local}")
-    for line in told(python, resolved):
+    for line in format_added(python, resolved):
         reporter.say(line)
     program = _program(installation, site)
     layer = _layer(installation, change.name, wanted, python, resolved)
@@ -129,14 +129,16 @@ def _made(
 def _program(installation: Installation, site: Site) -> Program | None:
     """The runtime of the module's commands, which may differ from the user's settings."""
     runtime = Path(installation.root, "share", "image").read_text().splitlines()[1:2]
-    return ask("".join(runtime) or site.runtime_path)
+    return probe_runtime("".join(runtime) or site.runtime_path)
 
 
-def _layer(installation: Installation, name: str, wanted: Wanted, python: ImagePython, resolved: Resolved) -> Layer:
+def _layer(
+    installation: Installation, name: str, wanted: PackageRequest, python: ImagePython, resolved: Resolved
+) -> Layer:
     return Layer(
         module=installation.module,
         name=name,
-        image=installation.own_image.sha256,
+        image=installation.required_image.sha256,
         number=0,  # until it is published
         python=python.prefix,
         version=python.short,
@@ -153,7 +155,7 @@ def _layer(installation: Installation, name: str, wanted: Wanted, python: ImageP
 
 
 def _resolved(
-    wanted: Wanted, change: LayerChange, before: Layer | None, projects: Projects, index: TorchIndex
+    wanted: PackageRequest, change: LayerChange, before: Layer | None, projects: Projects, index: TorchIndex
 ) -> tuple[Resolved, Mapping[GitSource, str]]:
     """The packages to add, and the source trees of those in repositories."""
     python = projects.python
@@ -206,7 +208,7 @@ def _same(before: Layer, layer: Layer, lock: str) -> bool:
     return before.lock == lock and all(getattr(before, name) == getattr(layer, name) for name in fields)
 
 
-def _wanted(before: Layer | None, change: LayerChange) -> Wanted:
+def _wanted(before: Layer | None, change: LayerChange) -> PackageRequest:
     """The layer's requirements: the previous ones, without removed and with added ones.
 
     Raises OptionError for a name that was not added.
@@ -236,7 +238,7 @@ def _wanted(before: Layer | None, change: LayerChange) -> Wanted:
     digests = {name: found for name, found in (before.digests if before else ()) if name in held}
     digests |= dict(change.add.digests)
     words = _with_places(before, change.add.words)
-    return Wanted(requirements, (), projects, words, constraints, tuple(sorted(digests.items())))
+    return PackageRequest(requirements, (), projects, words, constraints, tuple(sorted(digests.items())))
 
 
 def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> LayerChange:

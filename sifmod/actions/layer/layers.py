@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from sifmod.actions.changing_prefix import changing_prefix, for_layers
-from sifmod.actions.layer.add import Became, LayerChange, check, like, make_layer
+from sifmod.actions.layer.add import LayerChange, Outcome, check, like, make_layer
 from sifmod.actions.layer.places import (
-    after_retired,
     found_layers,
     hidden,
     installed,
@@ -16,6 +15,7 @@ from sifmod.actions.layer.places import (
     known,
     layers_for,
     layouts,
+    retired_notice,
     withdrawn,
 )
 from sifmod.actions.reporter import Reporter
@@ -46,7 +46,7 @@ class LayerOutcome:
 
     module: ModuleName
     layers: tuple[Layer, ...]  # one, or those that were taken out of use since their image is not installed
-    what: Became | Literal["withdrawn"]
+    what: Outcome | Literal["withdrawn"]
     is_installed: bool = True  # the module
     note: str = ""  # about another layer of this name
 
@@ -66,7 +66,7 @@ def _listed(trees: tuple[Layout, ...], module: str) -> Iterator[ListedLayer]:
     for layer in found_layers(trees, os.environ):
         if str(layer.module).startswith(module):
             state: State = "stale" if is_stale(layer, modules) else "live" if layer.image else "unreadable"
-            yield ListedLayer(layer, state, layer.module in modules, *after_retired(layer.module, trees))
+            yield ListedLayer(layer, state, layer.module in modules, *retired_notice(layer.module, trees))
 
 
 def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOutcome:
@@ -83,10 +83,10 @@ def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOu
         module = resolve(change.module, {*modules, *left})
     except ModuleError as error:
         gone = ModuleName(*change.module.split("/", 1)) if "/" in change.module else None
-        raise ModuleError(error.message, (gone and after_retired(gone, trees)[0]) or error.hint) from error
+        raise ModuleError(error.message, (gone and retired_notice(gone, trees)[0]) or error.hint) from error
     if module in left and change.everything:
         return _remove_stale(replace(change, module=str(module)), site, reporter)
-    retired = after_retired(module, trees)[0]
+    retired = retired_notice(module, trees)[0]
     if module in left:
         hint = f"install it again, or remove its layers: `sifmod layer remove {module} --all`"
         raise ModuleError(f"{module} is not installed", retired or hint)

@@ -20,10 +20,10 @@ from sifmod.image.convert.packed import More, pack
 from sifmod.image.packages.added import LEFT_BY_UV, check_hides_nothing
 from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.package_lock import pinned, without_repositories
+from sifmod.image.packages.request import PackageRequest, project
 from sifmod.image.packages.uv import bytecode_cache
-from sifmod.image.packages.wanted import Wanted, project
 from sifmod.image.program import Program
-from sifmod.image.startable import reads
+from sifmod.image.startable import can_start
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.layer import IMAGE, LOCK, TREE, Layer
 
@@ -39,7 +39,7 @@ def make(
     layer: Layer,
     lock: str,
     inside: Inside,
-    wanted: Wanted,
+    wanted: PackageRequest,
     here: tuple[ImagePython, Program | None, Site],
     built: tuple[tuple[str, str], ...],
     tried: Callable[[], None],
@@ -73,7 +73,7 @@ def make(
             sizes = [Path(top, name).lstat().st_size for top, _, names in os.walk(tree) for name in names]
             return replace(layer, files=len(sizes), size=sum(sizes))
         (directory / "lib").unlink()
-        chosen = site.compression if site.compression != "auto" else "zstd" if reads("zstd", program) else "gzip"
+        chosen = site.compression if site.compression != "auto" else "zstd" if can_start("zstd", program) else "gzip"
         files, size = pack(tree, directory / IMAGE, chosen, jobs, more)
         return replace(layer, files=files, size=size, digest=sha256_file(directory / IMAGE))
 
@@ -101,7 +101,7 @@ def _install(
     python: ImagePython,
     layer: Layer,
     lock: str,
-    wanted: Wanted,
+    wanted: PackageRequest,
     built: tuple[tuple[str, str], ...],
 ) -> None:
     lock = without_repositories(lock)

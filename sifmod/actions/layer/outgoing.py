@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Annotated, NamedTuple
 
-from sifmod.actions.layer.places import layers_for, layouts, searched, words_for
+from sifmod.actions.layer.places import layers_for, layouts, module_words, searched
 from sifmod.config.name import ModuleName
 from sifmod.module.quote import shell
 from sifmod.result import Described, PathText
@@ -36,7 +36,7 @@ def outgoing(before: Installation, digest: str | None, environ: Mapping[str, str
     for layer in found:
         more = "" if layer.name == DEFAULT else f" --layer {layer.name}"
         more += "" if layer.top == own else f" --dir {shell(str(layer.top))}"
-        command = f"sifmod add {words_for(before, environ)} --onto {module}{more}"
+        command = f"sifmod add {module_words(before, environ)} --onto {module}{more}"
         rows.append(OutgoingLayer(module, layer.name, layer.root, command, digest is not None))
     return tuple(rows)
 

@@ -67,7 +67,7 @@ def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
     return found
 
 
-def words_for(installation: Installation, environ: Mapping[str, str]) -> str:
+def module_words(installation: Installation, environ: Mapping[str, str]) -> str:
     """The arguments for another command: the module, with --prefix if nothing else leads there."""
     prefix = installation.prefix
     plain = quick_prefix(None, environ)
@@ -100,7 +100,7 @@ def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
     return bool(layer.image) and (there is None or there.image_sha256 != layer.image)
 
 
-def after_retired(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, str]:
+def retired_notice(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, str]:
     """The retirement notice of a module in these trees, even after its removal, and its successor.
 
     Empty for other modules.
@@ -152,7 +152,7 @@ def own_layers(layout: Layout, installation: Installation) -> dict[str, tuple[st
     return {layer.name: (layer.digest, contents(layer, lock_of(layer, prefix), commands_of(layer))) for layer in own}
 
 
-def are_there(layout: Layout, installation: Installation, locked: LockedModule) -> bool:
+def layers_match(layout: Layout, installation: Installation, locked: LockedModule) -> bool:
     """Whether the layers of a module in its own tree match the lock."""
     own = own_layers(layout, installation) if locked.layers else {}
     return all(own.get(name) == (digest, locked.contents[name]) for name, digest in locked.layers.items())

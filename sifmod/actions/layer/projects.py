@@ -6,12 +6,12 @@ from pathlib import Path
 
 from sifmod.actions.layer.inside import Inside
 from sifmod.errors import OptionError
+from sifmod.image.packages.direct_requirement import static_name
 from sifmod.image.packages.git_tree import Checkouts, GitSource, git_source
 from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.package_lock import repositories
-from sifmod.image.packages.placed import static_name
+from sifmod.image.packages.request import PackageRequest, name_of, path_of
 from sifmod.image.packages.resolve import Trees
-from sifmod.image.packages.wanted import Wanted, name_of, path_of
 
 _NAMED = "pylock.named.toml"
 
@@ -24,12 +24,12 @@ class Projects:
     python: ImagePython
     checkouts: Checkouts
 
-    def named(self, wanted: Wanted) -> Wanted:
+    def named(self, wanted: PackageRequest) -> PackageRequest:
         """The same with every project's name filled in. Raises OptionError if a build does not give it."""
         found = tuple(f"{self._name(rest, wanted.words)}{rest}" for rest in wanted.unnamed)
         return replace(wanted, requirements=(*wanted.requirements, *found), unnamed=())
 
-    def trees(self, wanted: Wanted, earlier: str) -> Trees:
+    def trees(self, wanted: PackageRequest, earlier: str) -> Trees:
         """Check out each requested repository, at the commit of the `earlier` lock if it has one."""
         before = repositories(earlier)
         found = {}

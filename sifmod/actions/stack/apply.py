@@ -10,17 +10,17 @@ from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.lock import Lock, images_of
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.spider_cache import refresh_spider_cache
-from sifmod.actions.stack.applying import Applying, Became, ModuleEnded, NotTried
+from sifmod.actions.stack.applying import ApplyContext, ModuleEnded, NotTried, Outcome
 from sifmod.actions.stack.fetches import Fetches, fetches
 from sifmod.actions.stack.job import JobOptions, is_last, submit_stack
-from sifmod.actions.stack.lives import Lives, apply_lives, lives
+from sifmod.actions.stack.lifecycle import LifecycleChanges, apply_lifecycle, lifecycle_changes
 from sifmod.actions.stack.record import change_record
 from sifmod.actions.stack.stack_options import Planned, StackOptions, read_stack
 from sifmod.actions.stack.stack_plan import StackPlan, only, plan_stack
 from sifmod.actions.stack.step_log import Line, write_line
 from sifmod.actions.stack.unbundle import OpenBundle, opened_bundle
-from sifmod.actions.stack.watch import JobsStand, Tested, Watch
-from sifmod.actions.workers import Finished, Progressed, Told
+from sifmod.actions.stack.watch import JobsStand, JobWatch, Tested
+from sifmod.actions.workers import FinishedEvent, ProgressEvent, TextEvent
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import HeldError, SifmodError
@@ -47,7 +47,7 @@ class Preview(NamedTuple):
     """A preview of an apply."""
 
     plan: StackPlan
-    lives: Lives | None  # None: that of no module is changed
+    lives: LifecycleChanges | None  # None: that of no module is changed
     fetches: Fetches | None  # None: nothing is fetched
     prefix: Path
 
@@ -81,8 +81,8 @@ class StackOutcome:
     """The outcomes of the modules of a stack, by their numbers in its plan."""
 
     plan: StackPlan
-    lives: Lives | None
-    became: Mapping[int, Became]
+    lives: LifecycleChanges | None
+    became: Mapping[int, Outcome]
     held: Mapping[int, HeldError]  # found to be held during the install
     failed: Mapping[int, SifmodError]
     submitted: Submitted | None = None
@@ -94,7 +94,7 @@ def preview_stack(file: Path, options: StackOptions) -> Preview:
     """A preview of an apply and its downloads. Changes nothing."""
     planned = read_stack(file, options)
     plan = only(plan_stack(planned), options.only)
-    return Preview(plan, lives(plan), fetches(plan, planned.jobs), planned.site.site.prefix)
+    return Preview(plan, lifecycle_changes(plan), fetches(plan, planned.jobs), planned.site.site.prefix)
 
 
 def apply_stack(run: StackRun, reporter: Reporter, tell: Tell) -> StackOutcome:
@@ -131,9 +131,9 @@ class _Apply:
                 refused.hint = f"{told}. Without --local-settings the bundle's settings are used"
             raise refused  # exactly that, or nothing
         needed = fetches(plan, planned.jobs) if any(step.todo for step in plan.steps) else None
-        decided = None if self.run.options.only else lives(plan)
+        decided = None if self.run.options.only else lifecycle_changes(plan)
         self.tell(Preview(plan, decided, needed, site.prefix))
-        applying = Applying(plan, needed.shared if needed else {}, reporter.command)
+        applying = ApplyContext(plan, needed.shared if needed else {}, reporter.command)
         submitted, tests = None, tuple[Tested, ...]()
         if jobs := self.run.jobs:
             jobs = jobs._replace(together=needed.together) if needed else jobs
@@ -143,23 +143,23 @@ class _Apply:
         else:
             self._install(applying)
         waits = bool(submitted and submitted.jobs and not self.run.wait)
-        later = apply_lives(plan, decided, site, reporter, waits=waits) if decided else ()
+        later = apply_lifecycle(plan, decided, site, reporter, waits=waits) if decided else ()
         decided = self._end(whole, applying, decided, submitted=bool(submitted and submitted.jobs))
         return StackOutcome(plan, decided, applying.became, applying.held, applying.failed, submitted, tests, later)
 
-    def _install(self, applying: Applying) -> None:
+    def _install(self, applying: ApplyContext) -> None:
         """Run in workers; the messages of each one go to the log of its module."""
         with site_umask(self.planned.site.site):  # others of the group write into the same logs
             for event in applying.run(self.planned.jobs):
                 match event:
-                    case Progressed(_, what, done, total):
+                    case ProgressEvent(_, what, done, total):
                         self.reporter.progress(what, done, total)
                         continue
-                    case Told(_, text):
+                    case TextEvent(_, text):
                         line = Line("said", text)
                     case NotTried(task):
                         line = applying.line(task)
-                    case Finished(task):
+                    case FinishedEvent(task):
                         line = applying.line(task)
                         self.tell(applying.ended(task))
                 step = applying.plan.steps[event.task]
@@ -169,9 +169,9 @@ class _Apply:
                     why = error.strerror or error
                     self.reporter.warn_once("the logs", f"the log of {step} cannot be written: {why}")
 
-    def _wait(self, jobs: tuple[Submission, ...], applying: Applying) -> tuple[Tested, ...]:
+    def _wait(self, jobs: tuple[Submission, ...], applying: ApplyContext) -> tuple[Tested, ...]:
         """Wait for jobs, so that `applying` has the outcomes of their modules."""
-        watch = Watch(applying, jobs)
+        watch = JobWatch(applying, jobs)
         try:
             for event in watch.run():
                 self.tell(event if isinstance(event, JobsStand) else applying.ended(event))
@@ -180,7 +180,9 @@ class _Apply:
             raise
         return watch.tests
 
-    def _end(self, whole: StackPlan, applying: Applying, decided: Lives | None, *, submitted: bool) -> Lives | None:
+    def _end(
+        self, whole: StackPlan, applying: ApplyContext, decided: LifecycleChanges | None, *, submitted: bool
+    ) -> LifecycleChanges | None:
         """Write the record of the stack and the spider cache; returns the lifecycle decisions.
 
         With jobs, the last element does it, unless it died.
@@ -192,8 +194,8 @@ class _Apply:
         if last is not None:  # an element of a job
             stale = last
             if last and self.run.then_decide:  # nothing is submitted that would do it later
-                decided = lives(whole)
-                apply_lives(whole, decided, site, reporter)
+                decided = lifecycle_changes(whole)
+                apply_lifecycle(whole, decided, site, reporter)
                 _write_down(whole, decided, planned.lock, site, reporter)
         elif not submitted or applying.failed:
             stale |= any(one.changed for one in applying.became.values())
@@ -209,7 +211,9 @@ def _clean_up(layout: Layout, site: Site, reporter: Reporter) -> None:
             tidy(reporter.tree(site))
 
 
-def _write_down(plan: StackPlan, decided: Lives | None, lock: Lock | None, site: Site, reporter: Reporter) -> None:
+def _write_down(
+    plan: StackPlan, decided: LifecycleChanges | None, lock: Lock | None, site: Site, reporter: Reporter
+) -> None:
     """Record the stack's installed modules, those whose lifecycle it decides, and the images of its lock.
 
     None keeps the previous record. Raises LockError, InstallError.

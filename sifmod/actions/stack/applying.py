@@ -10,7 +10,7 @@ from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.install import install_with_layers
 from sifmod.actions.stack.stack_plan import StackPlan, Step
 from sifmod.actions.stack.step_log import Line
-from sifmod.actions.workers import Event, Finished, Tell, reporter_in_worker, run_workers
+from sifmod.actions.workers import Event, FinishedEvent, SendEvent, reporter_in_worker, run_workers
 from sifmod.config.load_site import LoadedSite
 from sifmod.digest import sha256_bytes
 from sifmod.errors import HeldError, SifmodError, with_code
@@ -21,7 +21,7 @@ from sifmod.tree.partial import open_partial
 FETCH = 10  # the exit code of what could not be fetched
 
 
-class Became(NamedTuple):
+class Outcome(NamedTuple):
     """The outcome of a module: its generation, and whether it is new."""
 
     generation: int
@@ -44,7 +44,7 @@ class ModuleEnded(NamedTuple):
     all: int
 
 
-class Applying:
+class ApplyContext:
     """The state of an apply: the modules that can start, and the outcomes of the others.
 
     For each image the first of its modules fetches it, and the others wait; if the fetch fails, they are skipped.
@@ -66,7 +66,7 @@ class Applying:
         self._waiting = [number for number, one in todo.items() if not one.view and self._leads(number)]
         self._fetching: set[str] = set()
         self._at_once = 1  # images that are fetched at the same time, at most
-        self.became: dict[int, Became] = {}
+        self.became: dict[int, Outcome] = {}
         self.held: dict[int, HeldError] = {}  # that only the image, or another run, has shown to be held
         self.failed = {number: step.error for number, step in enumerate(plan.steps) if step.error}
         self.all = len(todo) + len(self.failed)
@@ -80,7 +80,7 @@ class Applying:
         for tasks in (deque(self._startable()), self._views):
             for event in run_workers(self._install, tasks, jobs):
                 before = set(self.failed)
-                if isinstance(event, Finished):
+                if isinstance(event, FinishedEvent):
                     tasks += self._finished(event)
                 yield event
                 yield from (NotTried(task) for task in self.failed.keys() - before - {event.task})
@@ -121,7 +121,7 @@ class Applying:
         self._waiting = [number for number in self._waiting if number not in found]
         return found
 
-    def _finished(self, event: Finished) -> list[int]:
+    def _finished(self, event: FinishedEvent) -> list[int]:
         """Record its outcome; returns the modules that waited for it."""
         key = self._keys[event.task]
         followers = []
@@ -151,7 +151,7 @@ class Applying:
             with suppress(OSError):
                 self._blobs.rmdir()
 
-    def _install(self, number: int, tell: Tell) -> Became:
+    def _install(self, number: int, tell: SendEvent) -> Outcome:
         """In a worker."""
         step, digests = self.plan.steps[number], self._shared.get(self._keys[number])
         decision = self.plan.decide(step)
@@ -162,7 +162,7 @@ class Applying:
             decision = replace(decision, site=_shared(decision.site, self._at_once))
         reporter = reporter_in_worker(number, tell, self._command)
         outcome = install_with_layers(decision, reporter.tree(decision.site.site), reporter)
-        return Became(outcome.installation.generation, outcome.changed)
+        return Outcome(outcome.installation.generation, outcome.changed)
 
 
 def _words_of_images(plan: StackPlan) -> dict[str, tuple[str, ...]]:

@@ -21,8 +21,8 @@ from typing import IO, Annotated, Any, Literal, NamedTuple
 
 from sifmod import __version__
 from sifmod.actions.lock import LockedModule, files_of, lock_beside, read_lock
-from sifmod.actions.stack.decided import Decided, decided_here
 from sifmod.actions.stack.own_wheels import own_digest, write_own_wheels
+from sifmod.actions.stack.settings import DecidingSettings, deciding_settings
 from sifmod.actions.stack.stack_options import Planned
 from sifmod.config.site import Site
 from sifmod.config.stack import Stack
@@ -88,18 +88,18 @@ class Item(NamedTuple):
 def bundle_stack(planned: Planned, output: Path, without: str, progress: Progress, *, wheels: bool) -> int:
     """Write the bundle of an installed and locked stack; returns its size. Continues an interrupted run.
 
-    The images whose digests are in the text `without` stay out. Raises what `items`, `decided_here` and `write_bundle`
-    raise.
+    The images whose digests are in the text `without` stay out. Raises what `items`, `deciding_settings` and
+    `write_bundle` raise.
     """
     stack, site = planned.stack, planned.site
-    decided = decided_here(site, read_lock(lock_beside(stack.path)), stack.path.parent, os.environ)
+    decided = deciding_settings(site, read_lock(lock_beside(stack.path)), stack.path.parent, os.environ)
     with own_wheels(wanted=wheels) as built:
         found = tuple(items(stack, site.site, built, without, decided))
         write_bundle(output, iter(found), progress)
         return sum(item.size for item in found)
 
 
-def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: Decided) -> Iterator[Item]:
+def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: DecidingSettings) -> Iterator[Item]:
     """The files of the bundle of a locked stack, without the images whose digests are in `there`.
 
     Raises OptionError if there is no lock, InstallError if a file differs from the lock or an image is gone.

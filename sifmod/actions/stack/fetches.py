@@ -14,7 +14,7 @@ from sifmod.image.oci.image import open_image
 from sifmod.image.sources.source_kinds import references
 from sifmod.result import Described, Internal, Size
 from sifmod.system import scratch_directory
-from sifmod.tree.layout import Workplace
+from sifmod.tree.layout import LockRoot
 from sifmod.tree.locking import lock
 from sifmod.tree.store import Store
 
@@ -38,7 +38,7 @@ class Fetches(NamedTuple):
     together: Internal[tuple[frozenset[str], ...]]  # images, grouped if they share much
 
 
-class _Asked(NamedTuple):
+class _ImageQuery(NamedTuple):
     size: int | None
     copied: int  # bytes to copy from another store
     layers: Mapping[str, int]  # digest → bytes, for images to convert
@@ -50,7 +50,7 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
     for step in plan.steps:
         if step.todo and step.todo.image and step.todo.image not in wanted:
             wanted[step.todo.image] = plan.decide(step)
-    with scratch_directory() as place, lock(Workplace(place), "plan", 60, print) as held:
+    with scratch_directory() as place, lock(LockRoot(place), "plan", 60, print) as held:
         others = [one for each in wanted.values() for one in (*each.options.stores, *each.site.site.stores)]
         store = Store(plan.layout, held, others=tuple(dict.fromkeys(others)))
         with ThreadPoolExecutor(8) as threads:
@@ -74,7 +74,7 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
     )
 
 
-def _together(asked: Mapping[str, _Asked]) -> tuple[frozenset[str], ...]:
+def _together(asked: Mapping[str, _ImageQuery]) -> tuple[frozenset[str], ...]:
     groups: list[frozenset[str]] = []
     for key, one in asked.items():
         mine = [group for group in groups if any(_share_much(one.layers, asked[other].layers) for other in group)]
@@ -88,19 +88,19 @@ def _share_much(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
     return 0 < min(sum(one.values()), sum(other.values())) <= _MUCH * common
 
 
-def _ask(decision: Decision, store: Store) -> _Asked:
+def _ask(decision: Decision, store: Store) -> _ImageQuery:
     plan, settings, locked = decision.plan, fetch_settings(decision.site.site), decision.locked
-    wanted = locked.digest if locked else plan.own_image.sha256
+    wanted = locked.digest if locked else plan.required_image.sha256
     if wanted and store.find(wanted):
-        return _Asked(0, 0, {})
-    if wanted and plan.own_image.link != "reference" and (there := store.lent(wanted)):
-        return _Asked(0, there[0].stat().st_size, {})
+        return _ImageQuery(0, 0, {})
+    if wanted and plan.required_image.link != "reference" and (there := store.from_other_store(wanted)):
+        return _ImageQuery(0, there[0].stat().st_size, {})
     try:
-        size = announced_size(plan.own_image, plan.runtime, store, settings)
-        reference = next(iter(references(plan.own_image)), None)
+        size = announced_size(plan.required_image, plan.runtime, store, settings)
+        reference = next(iter(references(plan.required_image)), None)
         if not size or reference is None or reference.kind.open is None or reference.kind.is_local:
-            return _Asked(size, 0, {})
-        layers = open_image(reference, plan.own_image.arch, settings).manifest.layers
-        return _Asked(size, 0, {layer.digest: layer.size for layer in layers})
+            return _ImageQuery(size, 0, {})
+        layers = open_image(reference, plan.required_image.arch, settings).manifest.layers
+        return _ImageQuery(size, 0, {layer.digest: layer.size for layer in layers})
     except SifmodError:
-        return _Asked(None, 0, {})  # the apply reports the error
+        return _ImageQuery(None, 0, {})  # the apply reports the error

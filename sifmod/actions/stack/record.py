@@ -72,7 +72,7 @@ class StackLock(NamedTuple):
 
 def write_lock(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
     """Write the lock of an installed stack; returns its modules. Raises the errors of `locked_modules`."""
-    modules = locked_modules(planned._replace(anew=True), path)
+    modules = locked_modules(planned._replace(redecide=True), path)
     write_text(to_json(modules), path, force=True)
     return modules
 

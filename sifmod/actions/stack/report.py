@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 from sifmod.actions.layer.outgoing import OutgoingLayer
 from sifmod.actions.stack.apply import StackOutcome
 from sifmod.actions.stack.fetches import Fetches
-from sifmod.actions.stack.lives import Lives
+from sifmod.actions.stack.lifecycle import LifecycleChanges
 from sifmod.actions.stack.stack_plan import StackPlan, Step
 from sifmod.config.name import ModuleName
 from sifmod.errors import Error, as_result
@@ -68,7 +68,7 @@ class StackReport(NamedTuple):
     tests: Annotated[IfAny[tuple[StackTest, ...]], Described("with --job-test and --wait")] = None
 
 
-def report(made: StackPlan, decided: Lives | None, outcome: StackOutcome | None = None) -> StackReport:
+def report(made: StackPlan, decided: LifecycleChanges | None, outcome: StackOutcome | None = None) -> StackReport:
     """The preview of the stack; with `outcome`, its outcome."""
     submitted = outcome.submitted if outcome else None
     return StackReport(

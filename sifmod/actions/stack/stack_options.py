@@ -36,7 +36,7 @@ class Planned(NamedTuple):
     given: Given  # options of the command line that say what is true of this machine
     options: InstallOptions  # of the command line, without those that decide what is installed
     lock: Lock | None = None  # to which all of it must come
-    anew: bool = False  # everything is decided again, though a receipt says that nothing has changed
+    redecide: bool = False  # everything is decided again, though a receipt says that nothing has changed
     jobs: int = 1  # how many are installed at the same time
 
 

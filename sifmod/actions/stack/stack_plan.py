@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from sifmod import __version__
-from sifmod.actions.install.current import check_made_by, compare, outgoing_layers
+from sifmod.actions.install.current import check_installed_from, compare, outgoing_layers
 from sifmod.actions.install.decision import Decision, decide, pin_to_lock, variants_here
 from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.look import words_of
 from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.install.unchanged import find_unchanged, made_by
+from sifmod.actions.install.unchanged import find_unchanged, installed_from
 from sifmod.actions.layer.outgoing import OutgoingLayer
-from sifmod.actions.layer.places import are_there
+from sifmod.actions.layer.places import layers_match
 from sifmod.actions.stack.stack_options import Given, Planned
 from sifmod.actions.start import resolve
 from sifmod.actions.workers import in_order
-from sifmod.config.input import OWN_FILES, Surroundings
+from sifmod.config.input import OWN_FILES, HostFacts
 from sifmod.config.load_site import Sites
 from sifmod.config.name import ModuleName
 from sifmod.config.option import deciding
@@ -38,7 +38,7 @@ from sifmod.tree.state import edited, edited_stubs, missing
 Mark = Literal[" ", "x", "R", "H", "E", "!"]
 
 
-class Todo(NamedTuple):
+class Work(NamedTuple):
     """The pending work for a module, kept small because there may be thousands."""
 
     image: str  # digest of the image request; "" if the image is there, and for a view
@@ -56,7 +56,7 @@ class Step(NamedTuple):
     mark: Mark
     module: ModuleName | None = None  # None if unknown
     why: tuple[str, ...] = ()  # reasons for its mark
-    todo: Todo | None = None  # None if there is nothing to do, or after an error
+    todo: Work | None = None  # None if there is nothing to do, or after an error
     generation: int | None = None  # the live one
     error: SifmodError | None = None
     outgoing: tuple[OutgoingLayer, ...] = ()  # layers of this user that will not fit its new image
@@ -92,7 +92,7 @@ def plan_stack(planned: Planned) -> StackPlan:
 
     Raises ConfigError if two members give the same module.
     """
-    around, sites, members = Surroundings(os.environ), Sites(), planned.stack.members
+    around, sites, members = HostFacts(os.environ), Sites(), planned.stack.members
     found = in_order(lambda number: _of_member(members[number], planned, around, sites), len(members), planned.jobs)
     before = read_applied(planned.layout, planned.stack.name)
     ended = _Ended(planned.layout, frozenset(before.decided if before else ()))
@@ -135,7 +135,7 @@ class _Ended:
         return step._replace(mark="E", why=(why,), todo=None)
 
 
-def _of_member(member: Member, planned: Planned, around: Surroundings, sites: Sites) -> list[Step]:
+def _of_member(member: Member, planned: Planned, around: HostFacts, sites: Sites) -> list[Step]:
     wanted = member.entry.variants
     try:
         here = variants_here(member.easyconfig, sites.of(_given(member, planned))) if wanted == "all" else wanted
@@ -172,13 +172,13 @@ def _decide_again(planned: Planned, sites: Sites, step: Step) -> Decision:
     return pin_to_lock(decision, planned.lock) if planned.lock else decision
 
 
-def _step(member: Member, variant: str | None, planned: Planned, around: Surroundings, sites: Sites) -> Step:
+def _step(member: Member, variant: str | None, planned: Planned, around: HostFacts, sites: Sites) -> Step:
     given, layout = _given(member, planned), planned.layout
     options = _options(given, variant, planned)
-    anew = planned.anew or planned.lock is not None
+    redecide = planned.redecide or planned.lock is not None
     module: ModuleName | None = None
     try:
-        if not anew and (found := find_unchanged(layout, member.easyconfig, options, around)):
+        if not redecide and (found := find_unchanged(layout, member.easyconfig, options, around)):
             return Step(member, variant, "x", found.module, generation=found.generation)
         decision = decide(member.easyconfig, sites.of(given), options)
         module = decision.plan.module
@@ -192,13 +192,13 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
             return Step(member, variant, " ", module, tuple(other), todo=todo)
         number = before.generation
         if not there.complete:
-            check_made_by(before, decision)
+            check_installed_from(before, decision)
             check_hold(layout, before, decision)
             why = (*_why(layout, before, decision, around), *other)
             leaves = outgoing_layers(before, decision)
             return Step(member, variant, "R", module, why, todo, number, outgoing=leaves)
-        lacks = decision.locked and not are_there(layout, before, decision.locked)
-        needed = planned.anew or lacks or there.receipt
+        lacks = decision.locked and not layers_match(layout, before, decision.locked)
+        needed = planned.redecide or lacks or there.receipt
         return Step(member, variant, "x", module, tuple(other), todo if needed else None, number)
     except HeldError as held:
         return Step(member, variant, "H", module, (f"{held.message}; {held.hint}",), generation=number)
@@ -207,16 +207,16 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
         return step if module else _made_before(step, layout, options.asked.options)[0]
 
 
-def _todo(before: Installation | None, decision: Decision) -> Todo:
+def _todo(before: Installation | None, decision: Decision) -> Work:
     plan, image = decision.plan, decision.image.request
     there = before is not None and before.provenance.image.request == image
     gpus = 0 if plan.accelerator == "none" else plan.gpus_per_node
-    return Todo("" if there else image, plan.image is None, gpus, image, words_of(plan))
+    return Work("" if there else image, plan.image is None, gpus, image, words_of(plan))
 
 
 def _made_before(failed: Step, layout: Layout, options: Pairs | None) -> list[Step]:
     """A step for each module that the easyconfig made, with these options if any: an error does not stop the others."""
-    made = sorted(made_by(layout, failed.member.easyconfig), key=lambda one: one.module)
+    made = sorted(installed_from(layout, failed.member.easyconfig), key=lambda one: one.module)
     there = [one for one in made if options is None or one.provenance.asked.options == options]
     variants = [dict(one.provenance.asked.options).get("--variant") for one in there]
     pairs = zip(there, variants, strict=True)
@@ -224,7 +224,7 @@ def _made_before(failed: Step, layout: Layout, options: Pairs | None) -> list[St
     return list(made_before) or [failed]
 
 
-def _why(layout: Layout, before: Installation, decision: Decision, around: Surroundings) -> Iterator[str]:
+def _why(layout: Layout, before: Installation, decision: Decision, around: HostFacts) -> Iterator[str]:
     """Why a module is installed again, the most specific reason first."""
     made = before.provenance
     if decision.options.rebuild:

@@ -19,8 +19,8 @@ from sifmod.actions.lock import read_lock
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.bundle import HEAD, IMAGE, IMAGES, LOCK, Head, copy_checked
-from sifmod.actions.stack.decided import differing, is_taken
 from sifmod.actions.stack.own_wheels import own_digest
+from sifmod.actions.stack.settings import differing, is_taken
 from sifmod.actions.stack.stack_options import StackOptions
 from sifmod.actions.start import site_in_force
 from sifmod.config.limits import bound, limits

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.actions.slurm import LAG, State, accounted, states
-from sifmod.actions.stack.applying import Applying, Became
+from sifmod.actions.stack.applying import ApplyContext, Outcome
 from sifmod.actions.stack.stack_plan import to_do
 from sifmod.actions.stack.step_log import last_end
 from sifmod.config.name import ModuleName
@@ -34,10 +34,10 @@ class JobsStand(NamedTuple):
     counts: tuple[tuple[str, int], ...] | None  # of each state; None: squeue does not answer
 
 
-class Watch:
+class JobWatch:
     """The running jobs of a stack; `applying` collects the outcome of each module, `tests` the test results."""
 
-    def __init__(self, applying: Applying, jobs: Sequence[Submission]) -> None:
+    def __init__(self, applying: ApplyContext, jobs: Sequence[Submission]) -> None:
         self.tests: tuple[Tested, ...] = ()
         self._plan = applying.plan
         self._jobs = jobs
@@ -93,7 +93,7 @@ class Watch:
     def _became(self, number: int, *, changed: bool) -> None:
         module = self._plan.steps[number].module
         now = live_number(self._plan.layout, module) if module else None
-        self._applying.became[number] = Became(now or 0, changed)
+        self._applying.became[number] = Outcome(now or 0, changed)
         del self._left[number]
 
     def _rest(self) -> Iterator[int]:

@@ -130,7 +130,7 @@ class _Run:
         except (SifmodError, OSError) as error:
             why = error.short if isinstance(error, SifmodError) else error
             raise _SkippedError(f"its easyconfig cannot be read: {why}") from error
-        if not Path(self.installation.root, self.installation.own_image.filename).exists():
+        if not Path(self.installation.root, self.installation.required_image.filename).exists():
             raise _SkippedError("the module has no image of its own")  # `start` checks the site's copy
         said: list[str] = []
         with tempfile.TemporaryDirectory(prefix="sifmod-test-") as workspace:

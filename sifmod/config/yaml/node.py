@@ -75,10 +75,10 @@ def kind(node: Node) -> str:
         case Number(text, what):
             return f"the {what} {text}"
         case str(text):
-            return f"the text {shown(text)}"
+            return f"the text {printable_text(text)}"
 
 
-def shown(text: str) -> str:
+def printable_text(text: str) -> str:
     """A text inside a message: quoted, one line, at most 60 characters."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
@@ -87,7 +87,7 @@ def join_key(path: str, step: str | int) -> str:
     """A key path with one more step: `image` and `sources`, then 0, give `image.sources[0]`."""
     if isinstance(step, int):
         return f"{path}[{step}]"
-    key = step if step.isprintable() and len(step) <= 60 else shown(step)
+    key = step if step.isprintable() and len(step) <= 60 else printable_text(step)
     return f"{path}.{key}" if path else key
 
 

@@ -26,7 +26,7 @@ PER_THREAD = 64 << 20  # bytes: queued blocks, compressor tables, layers decompr
 _UNLIMITED = 1 << 60  # control groups of version 1 give a huge number for "no limit"
 
 
-class Watch:
+class CpuWatch:
     """Checks this process's memory between runs of members; `limit` in bytes, None for no limit."""
 
     def __init__(self, limit: int | None) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.budget import Budget, Watch
+from sifmod.image.convert.budget import Budget, CpuWatch
 from sifmod.image.convert.inode import OWNER, Device, Directory, File, Node, Symlink
 from sifmod.image.convert.metadata.added_files import (
     BUILD_DATE,
@@ -109,7 +109,7 @@ def _check_squashfs(base: Path, info: SifInfo) -> None:
 
 def _write(source: BinaryIO, info: SifInfo, addition: Addition, file: BinaryIO, budget: Budget) -> tuple[str, ...]:
     reader = SquashfsReader(source, info.primary.offset, info.primary.size)
-    root, written = read_tree(reader, Watch(budget.memory))
+    root, written = read_tree(reader, CpuWatch(budget.memory))
     if addition.one_user:
         _give_to_root(root)
     for path in addition.removed:

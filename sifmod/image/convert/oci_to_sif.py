@@ -24,11 +24,11 @@ from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from sifmod.image.disk import KEPT, NOTHING_WRITTEN, reserve, stripe, writing
 from sifmod.image.download.downloads import Downloads, forget_shared, keep_shared, missing, with_shared
 from sifmod.image.oci.image import OciImage, open_image
-from sifmod.image.program import ask
+from sifmod.image.program import probe_runtime
 from sifmod.image.registry.mirrors import own_place, source_of
 from sifmod.image.registry.registry import Registry
-from sifmod.image.startable import reads, why_not
-from sifmod.image.stored import Tools, stored, to_bring
+from sifmod.image.startable import can_start, refusal_reason
+from sifmod.image.stored import Tools, bytes_to_copy, stored
 from sifmod.module.image_origin import ImageOrigin
 from sifmod.system import size_text
 
@@ -91,11 +91,11 @@ def announced(request: FetchRequest) -> int:
     Only fetches manifests. Raises FetchError or ImageError.
     """
     if made := pinned(request):
-        return to_bring(made, request)
+        return bytes_to_copy(made, request)
     manifest = Registry(request.reference, request.settings, request.image.arch).manifest()
     how = _compression(request)
     if made := stored(request, manifest.digest, how.text, _tools(how)):
-        return to_bring(made, request)
+        return bytes_to_copy(made, request)
     return sum({layer.digest: layer.size for layer in manifest.layers}.values())
 
 
@@ -114,17 +114,17 @@ def _compression(request: FetchRequest) -> Compression:
 
     Raises UnstartableError for a requested one that the runtime cannot start.
     """
-    program = ask(request.runtime.path)
+    program = probe_runtime(request.runtime.path)
     if request.settings.compression != "auto":
         how = compression.parse(request.settings.compression)
-        if request.settings.startable and (why := why_not(how.squashfs, program)):
+        if request.settings.startable and (why := refusal_reason(how.squashfs, program)):
             raise UnstartableError(
                 f"an image with compression {how.text} could not be started here: {why}",
                 "let sifmod choose a supported one: --compression auto (or `compression: auto` in the site's settings)",
             )
         return how
     promised = request.image.conversion
-    if not reads("zstd", program):
+    if not can_start("zstd", program):
         return compression.parse(promised.compression if promised and "zstd" not in promised.compression else "gzip")
     return compression.parse(promised.compression if promised else "zstd")
 

@@ -12,14 +12,14 @@ from typing import BinaryIO, Self
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.artifact import Fetched, Fetching, Progress, Remote
-from sifmod.image.convert.sif.header import what_it_is
+from sifmod.image.convert.sif.header import file_kind
 from sifmod.image.disk import NoSpaceError, Sink, reading, writing
 from sifmod.image.download import journal
 from sifmod.image.download.arriving_file import ArrivingFile, Shared
 from sifmod.image.download.pieces import Piece
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.oci.image import BlobSource, Stored
-from sifmod.image.registry.network import PATIENCE, Patience
+from sifmod.image.registry.network import RETRY_POLICY, RetryPolicy
 from sifmod.image.settings import Settings, SharedBlobs
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 
@@ -140,7 +140,7 @@ _BUFFER = 1 << 18  # bytes
 
 
 def download_sif(
-    request: Fetching, remote: Remote, origin: ImageOrigin = NO_ORIGIN, patience: Patience = PATIENCE
+    request: Fetching, remote: Remote, origin: ImageOrigin = NO_ORIGIN, patience: RetryPolicy = RETRY_POLICY
 ) -> Fetched:
     """Download the SIF `remote` to `incoming`; its digest and size are those that `remote` promises.
 
@@ -181,7 +181,7 @@ def _publish(partial: Path, incoming: Path, sha256: str) -> None:
 
 def refuse_other_files(start: bytes) -> None:
     """Raise ImageError if a file that begins with `start` is not a SIF, before gigabytes are downloaded."""
-    if wrong := what_it_is(start):
+    if wrong := file_kind(start):
         raise ImageError(
             f"the server sent {wrong if start else 'an empty file'} instead of a SIF",
             "open the URL in a browser: a login or a download page is often in the way",
@@ -219,7 +219,7 @@ class Downloads(Pool):
     """
 
     def __init__(
-        self, sources: Sequence[BlobSource], directory: Path, connections: int, patience: Patience = PATIENCE
+        self, sources: Sequence[BlobSource], directory: Path, connections: int, patience: RetryPolicy = RETRY_POLICY
     ) -> None:
         shared = Shared()
         named: dict[str, ArrivingFile] = {}

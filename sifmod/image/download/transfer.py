@@ -1,7 +1,7 @@
 """A transfer: the download of one file, piece by piece, from a server that may misbehave.
 
 Its state records whether the server supports ranges. When bytes are discarded a new epoch begins, and readers of the
-earlier one read again. The fourth `_start_over` fails; breaks without ranges are bounded by `Patience`. `Pool` calls
+earlier one read again. The fourth `_start_over` fails; breaks without ranges are bounded by `RetryPolicy`. `Pool` calls
 `take` and `run` in its threads, `save` once a second and `close` at the end; the lock is `shared.changed`.
 
     UNKNOWN        a range comes                    GOOD: several requests at once from now on   _accept
@@ -27,7 +27,7 @@ from sifmod.image.download import journal
 from sifmod.image.download.arriving_file import STEP, ArrivingFile, Shared
 from sifmod.image.download.journal import PartialFile
 from sifmod.image.download.pieces import Head, Piece, Pieces, Ranges, if_range, read_head, why_restart
-from sifmod.image.registry.network import PATIENCE, Attempts, Patience, SlowError, TransientError
+from sifmod.image.registry.network import RETRY_POLICY, Attempts, RetryPolicy, SlowError, TransientError
 from sifmod.image.settings import Settings
 
 _CHUNK = 1 << 18  # bytes at a time; at most this much is lost when the connection breaks
@@ -46,7 +46,7 @@ class Transfer(ArrivingFile):
     """
 
     def __init__(
-        self, shared: Shared, remote: Remote, path: Path, settings: Settings, patience: Patience = PATIENCE
+        self, shared: Shared, remote: Remote, path: Path, settings: Settings, patience: RetryPolicy = RETRY_POLICY
     ) -> None:
         super().__init__(shared, remote.name, path, remote.size, remote.digest)
         self._remote = remote

@@ -42,7 +42,7 @@ class ScriptedEnvironment:
 
 def read_scripts(scripts: Mapping[str, str | None], config: Mapping[str, str]) -> ScriptedEnvironment:
     """The result of the scripts, by name; `config` has the exact variables of the OCI image."""
-    state = _State(dict(config), {*config, *_BY_THE_BASE})
+    state = _ScriptState(dict(config), {*config, *_BY_THE_BASE})
     does_nothing = True
     for name, script in sorted(scripts.items()):
         if name == IMAGE_ENVIRONMENT and config:
@@ -85,7 +85,7 @@ def read_scripts(scripts: Mapping[str, str | None], config: Mapping[str, str]) -
 
 
 @dataclass
-class _State:
+class _ScriptState:
     """The state of a shell that reads one script after the other. No name is in both `values` and `unknown`."""
 
     values: dict[str, str]

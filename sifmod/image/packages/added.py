@@ -19,9 +19,9 @@ from sifmod.image.packages.base_python import BasePython, files_in, files_of, re
 from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.linked import torch_index
 from sifmod.image.packages.package_lock import pinned
+from sifmod.image.packages.request import PackageRequest
 from sifmod.image.packages.resolve import Resolved, followed, resolve
 from sifmod.image.packages.uv import Uv, refuse_unsafe
-from sifmod.image.packages.wanted import Wanted
 
 LEFT_BY_UV = (".lock", ".gitignore", "CACHEDIR.TAG", "*.dist-info/uv_cache.json", "*.dist-info/uv_build.json")
 _LARGEST = 1 << 26  # bytes of a file that is compared
@@ -41,7 +41,12 @@ class Added:
 
 
 def add_packages(
-    base: BasePython, wanted: Wanted, given: str, uv: Uv, uv_prefix: Path, indexes: Iterable[tuple[str, str]] = ()
+    base: BasePython,
+    wanted: PackageRequest,
+    given: str,
+    uv: Uv,
+    uv_prefix: Path,
+    indexes: Iterable[tuple[str, str]] = (),
 ) -> Added:
     """The `wanted` packages, or those of the lock `given` unless it is "", as files of the image, below `uv_prefix`.
 
@@ -60,7 +65,7 @@ def add_packages(
     lock = _LOCAL.sub('path = "', resolved.lock)  # the same wherever the files are
     linked = ", ".join(sorted(index.names & resolved.added.keys()))
     of = (f"{linked}: from {index.url}, for the image's torch +{index.local}",) if linked else ()
-    notes = (f"packages go to the Python in {python.prefix}", *of, *told(python, resolved))
+    notes = (f"packages go to the Python in {python.prefix}", *of, *format_added(python, resolved))
     if not resolved.added:
         return Added(lock, (), (), notes)
     _install(uv, resolved, wanted, uv_prefix)
@@ -89,7 +94,7 @@ def _host() -> tuple[str, ...]:
     return ("--python", sys.executable, *(("--no-index",) if os.environ.get("UV_NO_INDEX") else ()))
 
 
-def _install(uv: Uv, resolved: Resolved, wanted: Wanted, uv_prefix: Path) -> None:
+def _install(uv: Uv, resolved: Resolved, wanted: PackageRequest, uv_prefix: Path) -> None:
     # a lock says where each file is; of files here, and of those that were there elsewhere, only the digests count
     name, text = ("pinned.txt", pinned(resolved.lock)) if _LOCAL.search(resolved.lock) else (_INSTALL, resolved.lock)
     # uv holds this Python, which runs nothing of it, to what the lock asks of the image's
@@ -197,7 +202,7 @@ def _over(rootfs: Rootfs, files: dict[str, Path], removed: set[str], kept: set[s
     return (f"packages replace {', '.join(over[:3])}{more} of the base",)
 
 
-def told(python: ImagePython, resolved: Resolved) -> Iterator[str]:
+def format_added(python: ImagePython, resolved: Resolved) -> Iterator[str]:
     """The added and the protected packages, in words."""
     kept, first = python.protected, python.first
     others = f" and {len(kept) - 1} more that go with it" if len(kept) > 1 else ""

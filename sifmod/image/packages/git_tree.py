@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote
 
-from sifmod.config.shown import without_logins
+from sifmod.config.redact import without_logins
 from sifmod.errors import FetchError, OptionError
 from sifmod.image.child import Ended, run_child
 

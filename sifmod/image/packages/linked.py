@@ -7,8 +7,8 @@ from packaging.version import Version
 
 from sifmod.errors import NoPageError
 from sifmod.image.packages.image_python import ImagePython
+from sifmod.image.packages.request import FIND_LINKS, PackageRequest, name_of
 from sifmod.image.packages.resolve import Resolved
-from sifmod.image.packages.wanted import FIND_LINKS, Wanted, name_of
 
 
 @dataclass
@@ -22,7 +22,9 @@ class TorchIndex:
     url: str
     names: set[str] = field(default_factory=set)
 
-    def resolved(self, python: ImagePython, wanted: Wanted, resolve: Callable[[tuple[str, ...]], Resolved]) -> Resolved:
+    def resolved(
+        self, python: ImagePython, wanted: PackageRequest, resolve: Callable[[tuple[str, ...]], Resolved]
+    ) -> Resolved:
         """Call `resolve` with more arguments for uv, so that packages linked against torch come from the index too.
 
         Only these are searched there: first the requested ones, then dependencies.

@@ -10,8 +10,8 @@ from packaging.version import InvalidVersion, Version
 from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.git_tree import GitSource
+from sifmod.image.packages.request import LOCK_AGAIN
 from sifmod.image.packages.uv_settings import toml_value
-from sifmod.image.packages.wanted import LOCK_AGAIN
 
 LOCK = "pylock.toml"
 _STRONG = frozenset({"sha256", "sha384", "sha512"})

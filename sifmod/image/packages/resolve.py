@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from packaging.version import Version
 
-from sifmod.config.shown import without_logins
+from sifmod.config.redact import without_logins
 from sifmod.errors import FetchError, NoPageError, NoWheelError, OptionError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.git_tree import GitSource, git_source
@@ -34,8 +34,8 @@ from sifmod.image.packages.package_lock import (
     vcs_of,
     versions_of,
 )
+from sifmod.image.packages.request import PackageRequest, name_of, path_of
 from sifmod.image.packages.uv import Uv
-from sifmod.image.packages.wanted import Wanted, name_of, path_of
 
 _NO_DIGEST = "0" * 64
 _NEEDS = re.compile(
@@ -58,7 +58,9 @@ class Resolved:
     repositories: tuple[tuple[str, GitSource], ...] = ()  # of what is in the lock, by normalized name
 
 
-def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv, trees: Trees = MappingProxyType({})) -> Resolved:
+def resolve(
+    python: ImagePython, wanted: PackageRequest, earlier: str, uv: Uv, trees: Trees = MappingProxyType({})
+) -> Resolved:
     """The distributions to add, in versions compatible with the image's own; `earlier` is a lock to follow, or "".
 
     `trees`: the project of each requested repository, and its directory for uv. Raises OptionError, with the reason, if
@@ -123,7 +125,7 @@ def _preferences(python: ImagePython, earlier: str) -> str:
     return "\n".join(('lock-version = "1.0"\ncreated-by = "sifmod"\n', *(blocks if versions else ("packages = []\n",))))
 
 
-def _without(python: ImagePython, lock: str, wanted: Wanted, sources: Mapping[str, GitSource]) -> Resolved:
+def _without(python: ImagePython, lock: str, wanted: PackageRequest, sources: Mapping[str, GitSource]) -> Resolved:
     """The lock without packages that the image has in the same version, and with the request in its table for tools.
 
     A tree of one of the `sources` is named by its repository and commit. A lock has no local projects.
@@ -161,7 +163,7 @@ def _portable(requirement: str, versions: Mapping[str, str]) -> str:
     return f"{requirement.partition(' @ ')[0]}=={version}" if version else ""
 
 
-def _held_to(wanted: Wanted, resolved: Resolved) -> Resolved:
+def _held_to(wanted: PackageRequest, resolved: Resolved) -> Resolved:
     """The same with only the files that have the required digests.
 
     As with pip, if all requirements have digests, dependencies must have them too. Raises OptionError.
@@ -199,7 +201,7 @@ def followed(python: ImagePython, lock: str) -> Resolved:
     except (KeyError, TypeError):
         told = [f"{key}=={version}" for key, version in versions.items()]
         told += [f"{key} @ {source.spelled}" for key, source in sources.items()]
-    resolved = _without(python, lock, Wanted(tuple(told)), sources)
+    resolved = _without(python, lock, PackageRequest(tuple(told)), sources)
     check_digests(resolved.lock)
     return resolved
 

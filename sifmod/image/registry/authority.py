@@ -15,7 +15,7 @@ import requests
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import plain, read_content
 from sifmod.image.registry.credentials import Credentials, Logins
-from sifmod.image.registry.http import Asked, Authority, Http, in_the_clear, refusal
+from sifmod.image.registry.http import Authority, Http, RequestSpec, in_the_clear, refusal
 from sifmod.image.registry.mirrors import Place, covers
 from sifmod.image.registry.network import TransientError, within
 from sifmod.image.registry.refused import refused_by
@@ -142,7 +142,7 @@ class RegistryAuthority(Authority):
         if login and login.identity_token:
             secret = {"grant_type": "refresh_token", "refresh_token": login.identity_token, "client_id": "sifmod"}
             form = urlencode({**service, "scope": " ".join(scopes), **secret})
-            opened = self._http.resource(realm, server, Asked("POST", form.encode(), (200,), secret=True))(_FORM)
+            opened = self._http.resource(realm, server, RequestSpec("POST", form.encode(), (200,), secret=True))(_FORM)
         else:
             asked = urlencode([*service.items(), *(("scope", scope) for scope in scopes)])
             opened = self._http.resource(realm.asking(asked), server)({})

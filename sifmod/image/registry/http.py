@@ -17,9 +17,9 @@ from sifmod.image.registry.network import (
     BROKEN,
     TIMEOUTS,
     Timeouts,
-    hung_up,
+    connection_closed,
+    minimum_rate,
     network_errors,
-    steadily,
     within,
 )
 from sifmod.image.registry.network import TransientError as TransientError  # part of what a Get promises
@@ -51,7 +51,7 @@ class Authority(Protocol):
         """The error for a response that is not the resource, with advice."""
 
 
-class Asked(NamedTuple):
+class RequestSpec(NamedTuple):
     """A request. `good` are the accepted status codes; any other one is an error.
 
     A body with a `secret` is never sent unencrypted, or to the target of a redirect.
@@ -69,7 +69,7 @@ class Asked(NamedTuple):
         return _REDIRECTS if self.method in _READING else () if self.secret else _AS_ASKED
 
 
-GET = Asked()
+GET = RequestSpec()
 
 
 class Http:
@@ -83,7 +83,7 @@ class Http:
         self.timeouts = timeouts
         self._session = Session(timeouts)
 
-    def resource(self, url: Url, authority: Authority, asked: Asked = GET) -> Get:
+    def resource(self, url: Url, authority: Authority, asked: RequestSpec = GET) -> Get:
         return lambda headers: self._opened(url, headers, authority, asked)
 
     def is_insecure(self, host: str) -> bool:
@@ -92,7 +92,7 @@ class Http:
 
     @contextmanager
     def _opened(
-        self, url: Url, headers: Mapping[str, str], authority: Authority, asked: Asked
+        self, url: Url, headers: Mapping[str, str], authority: Authority, asked: RequestSpec
     ) -> Iterator[requests.Response]:
         redirects = renewals = 0
         if not self.may_ask(url) or (asked.secret and in_the_clear(url)):
@@ -103,7 +103,7 @@ class Http:
                 response = self._answer(url, {**headers, **({"Authorization": sent} if sent else {})}, asked)
             with response:
                 if response.status_code in asked.good:
-                    with network_errors(url.place), steadily(self.timeouts.silence):
+                    with network_errors(url.place), minimum_rate(self.timeouts.silence):
                         yield response
                     return
                 if response.status_code in asked.followed:
@@ -114,13 +114,15 @@ class Http:
                     renewals += 1
                 else:
                     raise authority.refused(response)
-                beginning(response)  # a body that is read to its end leaves the connection open for the next request
+                read_beginning(
+                    response
+                )  # a body that is read to its end leaves the connection open for the next request
 
-    def _answer(self, url: Url, headers: Mapping[str, str], asked: Asked) -> requests.Response:
+    def _answer(self, url: Url, headers: Mapping[str, str], asked: RequestSpec) -> requests.Response:
         try:
             return self._session.ask(asked.method, url, headers, asked.body, asked.seconds)
         except requests.ConnectionError as error:
-            if not hung_up(error) or asked.method not in _READING:
+            if not connection_closed(error) or asked.method not in _READING:
                 raise
             return self._session.ask(asked.method, url, headers)  # most likely the server has closed a kept connection
 
@@ -143,7 +145,7 @@ def in_the_clear(url: Url) -> bool:
     return url.scheme != "https" and not is_loopback(url.host)
 
 
-def beginning(response: requests.Response) -> bytes:
+def read_beginning(response: requests.Response) -> bytes:
     """The first bytes of a body, all of a small one; b"" if it cannot be read in time."""
     try:
         with within(_SOON):

@@ -88,7 +88,7 @@ def within(seconds: float) -> AbstractContextManager[None]:
     return _limited(_Deadline(seconds))
 
 
-def steadily(seconds: float) -> AbstractContextManager[None]:
+def minimum_rate(seconds: float) -> AbstractContextManager[None]:
     """Require SLOWEST from this thread's reads in the block, over any `seconds` of waiting, or raise TooSlowError."""
     return _limited(_Rate(seconds))
 
@@ -185,7 +185,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         seen = reason if isinstance(reason, BaseException) else inner
 
 
-def hung_up(error: BaseException) -> bool:
+def connection_closed(error: BaseException) -> bool:
     """Whether the other side closed the connection without a response."""
     return any(
         isinstance(seen, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)) for seen in causes(error)
@@ -222,7 +222,7 @@ def _cause(error: BaseException) -> str:
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """Seconds, and limits of consecutive attempts without progress."""
 
     attempts: int = 8  # of a server that has answered before
@@ -231,13 +231,13 @@ class Patience:
     longest_delay: float = 30.0
 
 
-PATIENCE = Patience()
+RETRY_POLICY = RetryPolicy()
 
 
 class Attempts:
     """The attempts at one request; `fruitless` counts consecutive ones without progress."""
 
-    def __init__(self, patience: Patience = PATIENCE) -> None:
+    def __init__(self, patience: RetryPolicy = RETRY_POLICY) -> None:
         self._patience = patience
         self.fruitless = 0
 
@@ -255,7 +255,7 @@ class Attempts:
         return max(longest * random.uniform(0.5, 1), error.retry_after or 0.0)  # noqa: S311  no secret
 
 
-def patiently(ask: Callable[[], _Result], patience: Patience = PATIENCE) -> _Result:
+def retry(ask: Callable[[], _Result], patience: RetryPolicy = RETRY_POLICY) -> _Result:
     """The result of `ask`, retried after a TransientError; raises FetchError after too many attempts."""
     attempts = Attempts(patience)
     while True:

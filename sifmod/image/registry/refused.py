@@ -7,7 +7,7 @@ import requests
 
 from sifmod.errors import FetchError
 from sifmod.image.oci.content import any_object, plain
-from sifmod.image.registry.http import beginning, refusal
+from sifmod.image.registry.http import read_beginning, refusal
 from sifmod.image.registry.mirrors import Place
 
 _ECR = re.compile(r"\.dkr\.ecr(-fips)?\.[a-z0-9-]+\.amazonaws\.com(\.cn)?$")
@@ -133,7 +133,7 @@ def _count(header: str) -> tuple[int, int]:
 
 def _said(response: requests.Response) -> str:
     """The registry's own message: the first of its `errors`, or a token server's `details`."""
-    content = any_object(beginning(response))
+    content = any_object(read_beginning(response))
     errors = content.get("errors")
     first = errors[0] if isinstance(errors, list) and errors else content
     words = (first.get(key) for key in ("message", "details", "error_description")) if isinstance(first, dict) else ()

@@ -17,9 +17,9 @@ from sifmod.image.oci.index import ACCEPTED, Index, manifest_behind, parse
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
 from sifmod.image.reference import Reference
 from sifmod.image.registry.authority import RegistryAuthority
-from sifmod.image.registry.http import GET, Asked, Http
+from sifmod.image.registry.http import GET, Http, RequestSpec
 from sifmod.image.registry.mirrors import Place, places, token_servers
-from sifmod.image.registry.network import PATIENCE, Patience, SlowError, TransientError, causes, patiently, within
+from sifmod.image.registry.network import RETRY_POLICY, RetryPolicy, SlowError, TransientError, causes, retry, within
 from sifmod.image.registry.url import Url
 from sifmod.image.settings import Settings
 
@@ -40,7 +40,7 @@ class Repository:
         self._authority = RegistryAuthority(http, place, token_servers, actions)
         self._scheme = "" if http.is_insecure(place.server) else "https"
 
-    def get(self, path: str | Url, asked: Asked = GET) -> Get:
+    def get(self, path: str | Url, asked: RequestSpec = GET) -> Get:
         """The Get for `path` below this repository: `manifests/TAG`, `blobs/DIGEST`; or for a URL that it returned."""
         return lambda headers: self._opened(path, headers, asked)
 
@@ -63,7 +63,7 @@ class Repository:
             raise ImageError(f"{self.place.server} sends {announced or 'more than 4 million'} bytes for {name}")
 
     @contextmanager
-    def _opened(self, path: str | Url, headers: Mapping[str, str], asked: Asked) -> Iterator[requests.Response]:
+    def _opened(self, path: str | Url, headers: Mapping[str, str], asked: RequestSpec) -> Iterator[requests.Response]:
         with ExitStack() as stack:
             try:
                 response = stack.enter_context(self._resource(self._scheme or "http", path, asked)(headers))
@@ -85,7 +85,7 @@ class Repository:
                 )
             yield response
 
-    def _resource(self, scheme: str, path: str | Url, asked: Asked) -> Get:
+    def _resource(self, scheme: str, path: str | Url, asked: RequestSpec) -> Get:
         if not isinstance(path, Url):
             path = Url.parse(f"{scheme}://{self.place.server}/v2/{self.place.repository}/{path}", "the registry")
         return self._http.resource(path, self._authority, asked)
@@ -107,7 +107,9 @@ class Registry:
     blobs. May be used by several threads.
     """
 
-    def __init__(self, reference: Reference, settings: Settings, arch: str, patience: Patience = PATIENCE) -> None:
+    def __init__(
+        self, reference: Reference, settings: Settings, arch: str, patience: RetryPolicy = RETRY_POLICY
+    ) -> None:
         self._reference = reference
         self._arch = arch
         self._patience = patience
@@ -160,7 +162,7 @@ class Registry:
             else:
                 return found
         try:
-            return patiently(lambda: ask(origin), self._patience)
+            return retry(lambda: ask(origin), self._patience)
         except FetchError as error:
             error.message += "".join(failures)
             raise

@@ -15,14 +15,14 @@ import requests
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.index import ACCEPTED
 from sifmod.image.oci.manifest import Descriptor
-from sifmod.image.registry.http import Asked, beginning
-from sifmod.image.registry.network import Attempts, Patience, TransientError
+from sifmod.image.registry.http import RequestSpec, read_beginning
+from sifmod.image.registry.network import Attempts, RetryPolicy, TransientError
 from sifmod.image.registry.registry import Repository
 from sifmod.image.registry.url import Url
 
 _CHUNK = 16 << 20  # bytes of one request; proxies in front of registries limit them
 _SMALLER = 4 << 20  # after a failure: what ghcr.io takes at most, and less goes twice where a connection breaks
-_PATIENCE = Patience(attempts=12)  # Docker's registry forgets a blob that is cut within a request
+_PATIENCE = RetryPolicy(attempts=12)  # Docker's registry forgets a blob that is cut within a request
 _COMMIT = 600.0  # seconds for the answer to the end of an upload: the registry reads all of it then
 
 
@@ -40,7 +40,7 @@ class Blob:
 
 def has_blob(repository: Repository, blob: Descriptor) -> bool:
     """Whether the repository has the blob. Raises FetchError."""
-    with repository.get(f"blobs/{blob.digest}", Asked("HEAD", good=(200, 404)))({}) as response:
+    with repository.get(f"blobs/{blob.digest}", RequestSpec("HEAD", good=(200, 404)))({}) as response:
         return response.status_code == 200
 
 
@@ -94,7 +94,7 @@ class _Upload:
             if self.offset == before:
                 raise FetchError(f"{digest} ends after {before} of {size} bytes", "the file was changed: push it again")
         with self._repository.get(
-            self._place().asking(f"digest={digest}"), Asked("PUT", good=(201, 204), seconds=_COMMIT)
+            self._place().asking(f"digest={digest}"), RequestSpec("PUT", good=(201, 204), seconds=_COMMIT)
         )(_BYTES):
             pass
         if not has_blob(self._repository, self._blob.descriptor):
@@ -110,10 +110,10 @@ class _Upload:
         if self._blob.mount:
             with suppress(FetchError):  # then it is sent
                 mount = f"blobs/uploads/?mount={digest}&from={self._blob.mount}"
-                with self._repository.get(mount, Asked("POST", good=(201, 202)))({}) as response:
+                with self._repository.get(mount, RequestSpec("POST", good=(201, 202)))({}) as response:
                     self._heard(response)
                     return response.status_code == 202
-        with self._repository.get("blobs/uploads/", Asked("POST", good=(202,)))({}) as response:
+        with self._repository.get("blobs/uploads/", RequestSpec("POST", good=(202,)))({}) as response:
             self._heard(response)
             least = response.headers.get("OCI-Chunk-Min-Length", "")
             self._least = int(least) if re.fullmatch("[0-9]{1,8}", least) else 0
@@ -125,7 +125,7 @@ class _Upload:
         if self._location is None:
             return False
         try:
-            with self._repository.get(self._location, Asked(good=(200, 202, 204)))({}) as response:
+            with self._repository.get(self._location, RequestSpec(good=(200, 202, 204)))({}) as response:
                 self._heard(response)
         except TransientError:
             raise
@@ -143,7 +143,7 @@ class _Upload:
         before = self.offset
         self.sent += len(data)
         headers = {**_BYTES, "Content-Range": f"{before}-{before + len(data) - 1}"}
-        asked = Asked("PATCH", data, good=(202, 404, 413, 416))
+        asked = RequestSpec("PATCH", data, good=(202, 404, 413, 416))
         with self._repository.get(self._place(), asked)(headers) as response:
             if response.status_code == 202:
                 self.offset = before + len(data)  # where it says nothing else
@@ -168,7 +168,7 @@ class _Upload:
             last = int(found[1])
             # registries say 0-0 where they have nothing
             self.offset = min(last + 1, self._blob.descriptor.size) if last else 0
-        beginning(response)
+        read_beginning(response)
 
 
 _BYTES: Mapping[str, str] = {"Content-Type": "application/octet-stream"}
@@ -190,7 +190,7 @@ def _chunks(pieces: Iterable[bytes], size: int) -> Generator[bytes, None, None]:
 
 def read_manifest(repository: Repository, tag: str) -> bytes | None:
     """The manifest or index under `tag`; None if there is none. Raises FetchError or ImageError."""
-    with repository.get(f"manifests/{tag}", Asked("HEAD", good=(200, 404)))(
+    with repository.get(f"manifests/{tag}", RequestSpec("HEAD", good=(200, 404)))(
         {"Accept": ", ".join(ACCEPTED)}
     ) as response:
         if response.status_code == 404:
@@ -204,9 +204,9 @@ def put_manifest(repository: Repository, name: str, raw: bytes, media_type: str)
 
     `name` is a tag or a digest.
     """
-    asked = Asked("PUT", raw, good=(200, 201, 202))
+    asked = RequestSpec("PUT", raw, good=(200, 201, 202))
     with repository.get(f"manifests/{name}", asked)({"Content-Type": media_type}) as response:
-        beginning(response)
+        read_beginning(response)
     there, _ = repository.read(f"manifests/{name}", media_type, f"{repository.place}: {name}")
     if there != raw:
         raise ImageError(

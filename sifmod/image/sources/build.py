@@ -19,17 +19,17 @@ from sifmod.config.text import Pairs
 from sifmod.digest import sha256_bytes
 from sifmod.errors import FetchError, SifmodError
 from sifmod.image.artifact import Fetched, Fetching, FetchRequest
-from sifmod.image.builder import Way, way_to_build
+from sifmod.image.builder import BuildMethod, build_method
 from sifmod.image.disk import reading, writing
 from sifmod.image.holes import check_holes
-from sifmod.image.program import ask
+from sifmod.image.program import probe_runtime
 from sifmod.image.reference import Reference, SourceKind, nothing, says_nothing
 from sifmod.image.registry.registry import Registry
 from sifmod.image.sources.docker import DOCKER
 from sifmod.image.sources.oci import OCI
 from sifmod.image.sources.oras import ORAS
 from sifmod.image.sources.runtime import run_runtime
-from sifmod.image.stored import stored, to_bring
+from sifmod.image.stored import bytes_to_copy, stored
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.module.plan import BuildPlan
 
@@ -204,7 +204,7 @@ def _pinned(request: FetchRequest) -> Fetched | None:
 def _announced(request: FetchRequest) -> int | None:
     """Bytes of the build's inputs: its bases and files. Downloads of `%post` are not known beforehand."""
     if made := _pinned(request):
-        return to_bring(made, request)
+        return bytes_to_copy(made, request)
     definition, arguments = _definition(request)
     if any(what == "unknown" for what, _ in _read(definition, dict(arguments))):
         return None
@@ -231,7 +231,7 @@ def size_of(request: FetchRequest, files: Iterable[Path], sources: tuple[str, ..
 def _build(request: Fetching) -> Fetched:
     """Relative paths in the definition file are relative to its directory."""
     definition, arguments = _definition(request)
-    way = way_to_build(ask(request.runtime.path))
+    way = build_method(probe_runtime(request.runtime.path))
     known = _known(request)
     with request.store.workspace() as workspace:
         given = tuple(f"--build-arg={name}={value}" for name, value in arguments)
@@ -265,7 +265,7 @@ def definition_upon(build: BuildPlan, post: str) -> str:
     return "\n".join(parts)
 
 
-def build_upon(request: Fetching, way: Way, workspace: Path, definition: str, glibc: int) -> Fetched:
+def build_upon(request: Fetching, way: BuildMethod, workspace: Path, definition: str, glibc: int) -> Fetched:
     """Build the SIF `incoming` with the runtime, from a definition on `base.sif` in `workspace`.
 
     `glibc` is the x of the base's glibc 2.x: this machine's fakeroot only runs inside with that or a later one. Raises

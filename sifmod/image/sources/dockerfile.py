@@ -28,7 +28,7 @@ from sifmod.image.sources.docker import DOCKER
 from sifmod.image.sources.ignored import Rule, UnclearError, is_ignored, rules_of
 from sifmod.image.sources.oci import OCI
 from sifmod.image.sources.runtime import SHOWN
-from sifmod.image.stored import to_bring
+from sifmod.image.stored import bytes_to_copy
 from sifmod.module.image_origin import NO_ORIGIN
 from sifmod.module.plan import BuildPlan
 
@@ -146,7 +146,7 @@ def _pinned(request: FetchRequest) -> Fetched | None:
 def _announced(request: FetchRequest) -> int | None:
     """Bytes of the build's inputs: the other images in it and its context. Its downloads are unknown."""
     if made := _pinned(request):
-        return to_bring(made, request)
+        return bytes_to_copy(made, request)
     return size_of(request, context_files(request.build), base_images(request.build))
 
 

@@ -133,8 +133,8 @@ def _link(path: Path, status: os.stat_result, incoming: Path) -> str:
 
 
 def _copy(path: Path, request: Fetching, notes: tuple[str, ...]) -> Fetched:
-    lent = request.store.lends(path)  # the file's name is a digest then
-    name = f"{request.image.filename} from {path.parents[2]}" if lent else path.name
+    from_other_store = request.store.can_lend(path)  # the file's name is a digest then
+    name = f"{request.image.filename} from {path.parents[2]}" if from_other_store else path.name
     with reading(path), path.open("rb") as file, Sink(request.incoming) as sink:
         cloned = _clone(file, sink)
         if not cloned:

@@ -1,12 +1,12 @@
 """https: a SIF from a web server."""
 
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from sifmod.image.artifact import Fetched, Fetching, FetchRequest, Remote
 from sifmod.image.download.downloads import download_sif, refuse_other_files
 from sifmod.image.reference import Reference, SourceKind, no_files, nothing, refused, says_nothing
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http, in_the_clear
-from sifmod.image.registry.network import PATIENCE, TIMEOUTS, Patience, Timeouts, patiently
+from sifmod.image.registry.network import RETRY_POLICY, TIMEOUTS, RetryPolicy, Timeouts, retry
 from sifmod.image.registry.url import Url
 
 
@@ -19,7 +19,7 @@ def _parse(kind: SourceKind, source: str) -> Reference:
     return Reference(kind, source, source)
 
 
-def download(request: Fetching, timeouts: Timeouts = TIMEOUTS, patience: Patience = PATIENCE) -> Fetched:
+def download(request: Fetching, timeouts: Timeouts = TIMEOUTS, patience: RetryPolicy = RETRY_POLICY) -> Fetched:
     """Download the file to `incoming`; `timeouts` are the limits for the server.
 
     https only, plain http only to this machine itself, also for redirects. Raises FetchError for errors of the network
@@ -38,7 +38,7 @@ def _announced(request: FetchRequest) -> int | None:
         with Http().resource(Url.parse(request.reference.location, "source"), Netrc())({}) as response:
             return response.headers.get("Content-Length", "")
 
-    stated = patiently(ask)
+    stated = retry(ask)
     return int(stated) if stated.isascii() and stated.isdecimal() and len(stated) < 20 else None
 
 

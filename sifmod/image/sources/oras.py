@@ -9,14 +9,14 @@ from sifmod.image.inspect.description import Config, ImageDescription, pairs, pa
 from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
 from sifmod.image.reference import Reference, SourceKind, no_files, nothing, parse_repository
 from sifmod.image.registry.mirrors import source_of
-from sifmod.image.registry.network import PATIENCE, Patience
+from sifmod.image.registry.network import RETRY_POLICY, RetryPolicy
 from sifmod.image.registry.registry import Registry
 from sifmod.image.settings import Settings
-from sifmod.image.stored import damaged, lent, stored, to_bring
+from sifmod.image.stored import bytes_to_copy, damaged, from_other_store, stored
 from sifmod.module.image_origin import ImageOrigin
 
 
-def _download(request: Fetching, patience: Patience = PATIENCE) -> Fetched:
+def _download(request: Fetching, patience: RetryPolicy = RETRY_POLICY) -> Fetched:
     """Download the SIF in the manifest of `oras://…` to `incoming`, verified by its digest.
 
     Raises FetchError for errors of the network or the registry, and if there is no SIF under that name.
@@ -30,7 +30,7 @@ def _download(request: Fetching, patience: Patience = PATIENCE) -> Fetched:
     if not settings.fresh and (there := request.store.find(sha256)) and not damaged(request.store, there):
         request.store.gave(there, origin, source_of(reference))
         return Fetched(there, sha256, layer.size, (), origin)
-    if found := lent(request, sha256):
+    if found := from_other_store(request, sha256):
         return replace(found, origin=origin)
     get = registry.blob(layer)
     name = request.image.filename
@@ -53,15 +53,15 @@ def _announced(request: FetchRequest) -> int:
     Raises FetchError or ImageError.
     """
     if pinned := _pinned(request):
-        return to_bring(pinned, request)
+        return bytes_to_copy(pinned, request)
     reference, settings = request.reference, request.settings
     registry = Registry(reference, settings, request.image.arch)
     layer = _sif_layer(registry.manifest(), reference.source)
     sha256 = layer.digest.removeprefix("sha256:")
     if not settings.fresh and request.store.find(sha256):
         return 0
-    found = lent(request, sha256)
-    return to_bring(found, request) if found else layer.size
+    found = from_other_store(request, sha256)
+    return bytes_to_copy(found, request) if found else layer.size
 
 
 def _describe(reference: Reference, arch: str, settings: Settings) -> ImageDescription:

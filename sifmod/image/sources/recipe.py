@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from sifmod.config.build import place_in_image
 from sifmod.config.limits import bound, limits
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import FetchError, ImageError, NoWheelError, OptionError, RuntimeMissingError
 from sifmod.image.artifact import Artifact, Fetched, Fetching, FetchRequest
-from sifmod.image.builder import Way, way_to_build
+from sifmod.image.builder import BuildMethod, build_method
 from sifmod.image.convert.extend import Addition, extend
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.disk import reading
@@ -31,9 +31,9 @@ from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.packages.added import Added, add_packages
 from sifmod.image.packages.base_python import BasePython, bytecode_of, glibc, read_base_python
 from sifmod.image.packages.package_lock import LOCK, versions_of
+from sifmod.image.packages.request import PackageRequest
 from sifmod.image.packages.uv import linked_directory, uv_here
-from sifmod.image.packages.wanted import Wanted
-from sifmod.image.program import ask
+from sifmod.image.program import probe_runtime
 from sifmod.image.reference import Reference, SourceKind, no_files, nothing, says_nothing
 from sifmod.image.sources.build import build_upon, definition_upon
 from sifmod.image.sources.file import hashed
@@ -149,7 +149,7 @@ class _Prepared(NamedTuple):
 
     addition: Addition
     post: str  # commands that are run then
-    way: Way | None  # to run them; None: nothing is run
+    way: BuildMethod | None  # to run them; None: nothing is run
     notes: tuple[str, ...]
 
 
@@ -187,7 +187,7 @@ def _fetch(request: Fetching) -> Fetched:
 def _prepared(request: Fetching, base: Artifact, rootfs: Rootfs, recipe: str, stack: ExitStack) -> _Prepared:
     """Packages and files, as long as `stack` lasts. What has no wheel is compiled by commands inside."""
     build = request.build
-    way = way_to_build(ask(request.runtime.path)) if build.post or build.test else None
+    way = build_method(probe_runtime(request.runtime.path)) if build.post or build.test else None
     place = f"{_PLACE}/{1 + len(rootfs.entries(f'/{_PLACE}'))}"
     documents, post = [(f"{place}/recipe.json", recipe.encode())], build.post
     wanted, lock = packages_of(build)
@@ -229,7 +229,9 @@ def _base_python(request: FetchRequest, base: Artifact, rootfs: Rootfs) -> BaseP
     return read_base_python(rootfs, environment, build.path, base.arch, build.protected)
 
 
-def _packages(request: FetchRequest, base_python: BasePython, wanted: tuple[Wanted, str], stack: ExitStack) -> Added:
+def _packages(
+    request: FetchRequest, base_python: BasePython, wanted: tuple[PackageRequest, str], stack: ExitStack
+) -> Added:
     """The files of the wanted or locked packages, until `stack` is closed."""
     packages, lock = wanted
     uv = uv_here(stack.enter_context(request.store.workspace()))
@@ -242,9 +244,9 @@ def _packages(request: FetchRequest, base_python: BasePython, wanted: tuple[Want
         raise ImageError(error.message, error.hint) from error
 
 
-def _way_to_compile(request: FetchRequest, why: NoWheelError) -> Way:
+def _way_to_compile(request: FetchRequest, why: NoWheelError) -> BuildMethod:
     try:
-        return way_to_build(ask(request.runtime.path))
+        return build_method(probe_runtime(request.runtime.path))
     except (FetchError, RuntimeMissingError) as error:
         raise NoWheelError(f"{why.message}; {error.message}", error.hint) from why
 

@@ -6,20 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from sifmod.errors import FetchError, OptionError
-from sifmod.image.packages.asked import asked_by_recipe
 from sifmod.image.packages.image_python import Distribution
 from sifmod.image.packages.package_lock import pinned
-from sifmod.image.packages.wanted import Wanted, name_of, read_lock
+from sifmod.image.packages.request import PackageRequest, name_of, read_lock
+from sifmod.image.packages.requirements import parse_recipe_requests
 from sifmod.module.plan import BuildPlan
 
 
-def packages_of(build: BuildPlan) -> tuple[Wanted, str]:
+def packages_of(build: BuildPlan) -> tuple[PackageRequest, str]:
     """The requirements, or the text of a lock instead. Raises FetchError for a file with anything else."""
     path = build.requirements
     try:
         if path.endswith(".toml"):
-            return Wanted(), read_lock(Path(path))
-        wanted = asked_by_recipe(Path(path))[0] if path else Wanted()
+            return PackageRequest(), read_lock(Path(path))
+        wanted = parse_recipe_requests(Path(path))[0] if path else PackageRequest()
     except OptionError as error:
         raise FetchError(error.message, error.hint) from error
     if build.pip and wanted.digests:
@@ -36,12 +36,12 @@ def package_files(build: BuildPlan) -> Iterator[str]:
         yield build.requirements
         if not build.requirements.endswith(".toml"):
             try:
-                yield from map(str, asked_by_recipe(Path(build.requirements))[1])
+                yield from map(str, parse_recipe_requests(Path(build.requirements))[1])
             except OptionError:
                 return  # who builds it says so
 
 
-def said_of(wanted: Wanted) -> dict[str, object]:
+def said_of(wanted: PackageRequest) -> dict[str, object]:
     """The inputs that decide the packages of a recipe."""
     return {
         "requirements": wanted.requirements,
@@ -58,7 +58,7 @@ def compiling(python: str, place: str) -> str:
     return f"{install} --requirement {place}/requirements.txt\n{program} -m pip freeze >{place}/installed.txt\n"
 
 
-def compiled_from(wanted: Wanted, lock: str, kept: dict[str, Distribution]) -> Iterator[tuple[str, bytes]]:
+def compiled_from(wanted: PackageRequest, lock: str, kept: dict[str, Distribution]) -> Iterator[tuple[str, bytes]]:
     """The files for these commands, in pip's format: protected packages, and those to install."""
     pins = (*(f"{key}=={one.version}" for key, one in kept.items()), *(wanted.constraints or ()))
     yield "kept.txt", "".join(f"{line}\n" for line in pins).encode()
@@ -67,7 +67,7 @@ def compiled_from(wanted: Wanted, lock: str, kept: dict[str, Distribution]) -> I
     yield "requirements.txt", (pinned(lock) if lock else lines).encode()
 
 
-def _with_digests(wanted: Wanted) -> Iterator[str]:
+def _with_digests(wanted: PackageRequest) -> Iterator[str]:
     digests = dict(wanted.digests)
     for text in wanted.requirements:
         yield " ".join((text, *(f"--hash=sha256:{digest}" for digest in digests.get(name_of(text), ()))))

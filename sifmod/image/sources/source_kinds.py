@@ -4,7 +4,7 @@ import difflib
 import re
 from pathlib import Path
 
-from sifmod.config.shown import shown
+from sifmod.config.redact import shown
 from sifmod.errors import FetchError
 from sifmod.image.reference import Reference, in_a_registry, refused
 from sifmod.image.sources.build import BUILD, inputs

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from sifmod.image.convert.layers.decompress import chunks, threads_for
 from sifmod.image.convert.layers.stream import Blob, Malformed
-from sifmod.image.convert.layers.top_down import Entangled
+from sifmod.image.convert.layers.top_down import NeedsFullMerge
 
 _AHEAD = 3  # maximum queued chunks of a layer after decompression and again after hashing
 _MOST = 8  # concurrent layers
@@ -60,7 +60,7 @@ class ReadAhead:
             with suppress(Malformed):
                 _read(certified)
             raise
-        except Entangled:
+        except NeedsFullMerge:
             _read(certified)
             raise
         _read(certified)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from sifmod.image.convert.budget import Watch
+from sifmod.image.convert.budget import CpuWatch
 from sifmod.image.convert.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, content_of
 from sifmod.image.convert.layers.ahead import ReadAhead
 from sifmod.image.convert.layers.member import (
@@ -25,7 +25,7 @@ from sifmod.image.convert.layers.member import (
     special_node,
     whited_out,
 )
-from sifmod.image.convert.layers.stream import Blob, Malformed, Stream, Warnings, naming, shown
+from sifmod.image.convert.layers.stream import Blob, Malformed, Stream, Warnings, naming, printable_name
 from sifmod.image.convert.layers.tar import TarReader
 
 _LINKS = 255  # symlinks on the path to one entry
@@ -44,7 +44,7 @@ def merge_bottom_up(
     contents: Sequence[Sequence[Content | Plain | None]],
     epoch: int,
     warnings: Warnings,
-    watch: Watch,
+    watch: CpuWatch,
 ) -> tuple[Directory, list[dict[int, File]]]:
     """Apply `layers`, lowest first; returns the root, and for each layer the files without data.
 
@@ -69,7 +69,7 @@ class _Tree:
         self.root = _Folder(*self._implicit)
         self._layer = 0
 
-    def layer(self, reader: TarReader, known: Sequence[Content | Plain | None], watch: Watch) -> dict[int, File]:
+    def layer(self, reader: TarReader, known: Sequence[Content | Plain | None], watch: CpuWatch) -> dict[int, File]:
         """Apply the next layer above; returns its files without data."""
         self._layer += 1
         missing: dict[int, File] = {}
@@ -138,7 +138,7 @@ class _Tree:
                     continue
                 links += 1
                 if links > _LINKS:
-                    raise Malformed(f"has an entry below a loop of symlinks: {shown(b'/'.join(parts))}")
+                    raise Malformed(f"has an entry below a loop of symlinks: {printable_name(b'/'.join(parts))}")
                 todo += reversed(link.target.split(b"/"))
                 if link.target.startswith(b"/"):
                     done.clear()
@@ -158,7 +158,7 @@ class _Tree:
         if isinstance(found, Node) and not isinstance(found, _Folder):
             return found
         what = "a directory" if found else "nothing"
-        raise Malformed(f"has a hard link to {what}: {shown(member.name)} to {shown(member.target)}")
+        raise Malformed(f"has a hard link to {what}: {printable_name(member.name)} to {printable_name(member.target)}")
 
     def _whiteout(self, parts: Parts) -> None:
         target = whited_out(parts[-1])

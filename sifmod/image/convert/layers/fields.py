@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from sifmod.config.limits import bound, limits
 from sifmod.image.convert.inode import Xattrs
-from sifmod.image.convert.layers.stream import Malformed, Warnings, shown
+from sifmod.image.convert.layers.stream import Malformed, Warnings, printable_name
 
 _OCTAL = frozenset(b"01234567")
 Records = Mapping[bytes, bytes]
@@ -80,7 +80,7 @@ def parse(data: bytes) -> dict[bytes, bytes]:
         if not (space + 1 < end <= len(data) and equals and key and data[end - 1] == 10) or b"\0" in key:
             raise Malformed(f"is damaged: a PAX header is malformed at its byte {at}")
         if key in _TEXTS and b"\0" in value:
-            raise Malformed(f"is damaged: a PAX {key.decode()} contains a zero byte: {shown(value)}")
+            raise Malformed(f"is damaged: a PAX {key.decode()} contains a zero byte: {printable_name(value)}")
         if key in _MAP:
             if len(pairs) % 2 != _MAP[key]:
                 raise Malformed("is damaged: a sparse map's offsets and lengths are out of order")
@@ -109,7 +109,7 @@ def xattrs(records: Records, warnings: Warnings) -> Xattrs:
         elif key.startswith(_STAR):
             found[key.removeprefix(_STAR)] = value
         elif key.startswith(_ACL):
-            warnings.count("dropped", f"ACL ({shown(key.removeprefix(_ACL))})")
+            warnings.count("dropped", f"ACL ({printable_name(key.removeprefix(_ACL))})")
         elif key == b"RHT.security.selinux":
             warnings.count("dropped", "xattr security.selinux")
     return tuple(sorted(item for item in found.items() if _kept(*item, warnings)))
@@ -117,10 +117,10 @@ def xattrs(records: Records, warnings: Warnings) -> Xattrs:
 
 def _kept(name: bytes, value: bytes, warnings: Warnings) -> bool:
     if not name.startswith((b"user.", b"trusted.", b"security.")) or name == b"security.selinux":
-        warnings.count("dropped", f"xattr {shown(name)}")
+        warnings.count("dropped", f"xattr {printable_name(name)}")
         return False
     if len(name) > _XATTR_NAME or len(value) > _XATTR_VALUE or b"\0" in name or name.endswith(b"."):
-        raise Malformed(f"has an xattr that Linux refuses: {shown(name)}, {len(value)} bytes")
+        raise Malformed(f"has an xattr that Linux refuses: {printable_name(name)}, {len(value)} bytes")
     return True
 
 
@@ -128,7 +128,7 @@ def _base64(value: bytes) -> bytes:
     try:
         return base64.b64decode(value.rstrip(b"=") + b"=" * (-len(value.rstrip(b"=")) % 4), validate=True)
     except binascii.Error as error:
-        raise Malformed(f"is damaged: an xattr's value is not base64: {shown(value)}") from error
+        raise Malformed(f"is damaged: an xattr's value is not base64: {printable_name(value)}") from error
 
 
 def pax_size(records: Records) -> int | None:

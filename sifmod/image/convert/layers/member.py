@@ -12,7 +12,7 @@ from sifmod.image.convert.layers.fields import (
     whole,
     xattrs,
 )
-from sifmod.image.convert.layers.stream import Malformed, Warnings, shown
+from sifmod.image.convert.layers.stream import Malformed, Warnings, printable_name
 
 OPAQUE = b".wh..opq"
 """The result of `whited_out` for the marker of an opaque directory."""
@@ -40,7 +40,9 @@ def cleaned(path: bytes) -> Parts:
             del parts[-1:]
         elif part not in (b"", b"."):
             if len(part) > NAME:
-                raise Malformed(f"has a name of {len(part)} bytes; the limit of Linux is {NAME}: {shown(path)}")
+                raise Malformed(
+                    f"has a name of {len(part)} bytes; the limit of Linux is {NAME}: {printable_name(path)}"
+                )
             parts.append(part)
     return tuple(parts)
 
@@ -70,7 +72,7 @@ def whited_out(name: bytes) -> bytes | None:
     if name.startswith(_OWN):
         return OPAQUE if target == OPAQUE else None
     if target in (b"", b".", b".."):
-        raise Malformed(f"is damaged: it has a whiteout without a name: {shown(name)}")
+        raise Malformed(f"is damaged: it has a whiteout without a name: {printable_name(name)}")
     return target
 
 
@@ -127,7 +129,7 @@ def header_name(block: bytes) -> bytes:
 def header_device(block: bytes, name: bytes) -> tuple[int, int]:
     major, minor = number(block[329:337]), number(block[337:345])
     if not (0 <= major <= _MAJOR and 0 <= minor <= _MINOR):
-        raise Malformed(f"has a device that a squashfs cannot hold: {shown(name)} is {major}:{minor}")
+        raise Malformed(f"has a device that a squashfs cannot hold: {printable_name(name)} is {major}:{minor}")
     return major, minor
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sifmod.image.convert.budget import UNLIMITED, Budget, Watch
+from sifmod.image.convert.budget import UNLIMITED, Budget, CpuWatch
 from sifmod.image.convert.inode import Directory, File
 from sifmod.image.convert.layers.ahead import Progress, ReadAhead
 from sifmod.image.convert.layers.bottom_up import merge_bottom_up
 from sifmod.image.convert.layers.member import REGULAR
 from sifmod.image.convert.layers.stream import Blob, Stream, Warnings, naming
 from sifmod.image.convert.layers.tar import TarReader
-from sifmod.image.convert.layers.top_down import Entangled, TopDown
+from sifmod.image.convert.layers.top_down import NeedsFullMerge, TopDown
 from sifmod.image.convert.squashfs.writer import DataWriter
 
 Missing = Sequence[tuple[Blob, Mapping[int, File]]]
@@ -35,7 +35,7 @@ def merge_layers(
     for unreadable data and for a tree that exceeds the budget's memory, and errors of the blobs and `data`.
     """
     warnings = Warnings()
-    merge = TopDown(data, epoch, Watch(budget.memory))
+    merge = TopDown(data, epoch, CpuWatch(budget.memory))
     root: Directory | None = None
     try:
         with ReadAhead(layers[::-1], progress, budget.processors) as ahead:
@@ -43,12 +43,12 @@ def merge_layers(
                 with naming(blob.digest), ahead.layer() as chunks:
                     merge.layer(TarReader(Stream(chunks), warnings))
         root, missing = merge.finish(), merge.missing
-    except Entangled:
+    except NeedsFullMerge:
         contents = merge.contents
     if root is None:
         del merge  # two trees of a million files would not fit
         warnings = Warnings()
-        root, missing = merge_bottom_up(layers, contents, epoch, warnings, Watch(budget.memory))
+        root, missing = merge_bottom_up(layers, contents, epoch, warnings, CpuWatch(budget.memory))
     fetch(list(zip(layers[::-1], missing, strict=True)), data)
     total = sum(blob.size for blob in layers)
     progress(total, total)

@@ -23,7 +23,7 @@ def naming(digest: str) -> Iterator[None]:
         raise ImageError(f"layer {digest or 'without a digest'} {error}; nothing was converted") from error
 
 
-def shown(name: bytes) -> str:
+def printable_name(name: bytes) -> str:
     """A name for messages: short, in one line."""
     text = name.decode("utf-8", "backslashreplace")
     text = text if text.isprintable() else ascii(text)[1:-1]

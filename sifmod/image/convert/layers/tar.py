@@ -36,7 +36,7 @@ from sifmod.image.convert.layers.member import (
     header_name,
     overridden,
 )
-from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings, shown
+from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings, printable_name
 from sifmod.image.convert.squashfs.superblock import BLOCK
 from sifmod.image.convert.squashfs.writer import DataWriter
 
@@ -130,7 +130,7 @@ class TarReader:
         """The member for anything but a plain file; None for extended headers and unsupported entries."""
         kind, size = block[156], number(block[124:136])
         if size < 0:
-            raise Malformed(f"is damaged: {shown(header_name(block))} has a size of {size}")
+            raise Malformed(f"is damaged: {printable_name(header_name(block))} has a size of {size}")
         if kind in _EXTENDED:
             self._ends(self._at + size)
             self._extend(kind, size)
@@ -141,7 +141,7 @@ class TarReader:
         try:
             return self._member(block, name, plain, records)
         except Malformed as error:
-            raise Malformed(f"{error} (at {shown(name)})") from error
+            raise Malformed(f"{error} (at {printable_name(name)})") from error
 
     def _member(self, block: bytes, name: bytes, plain: Attributes, records: Records) -> Member | None:
         kind = block[156]

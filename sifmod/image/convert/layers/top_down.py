@@ -8,7 +8,7 @@ real directory, test_both_ways_give_the_same in test_layers_quick.py with each o
 
 from collections.abc import Iterator
 
-from sifmod.image.convert.budget import Watch
+from sifmod.image.convert.budget import CpuWatch
 from sifmod.image.convert.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, unpacked
 from sifmod.image.convert.layers.member import (
     DIRECTORY,
@@ -34,14 +34,14 @@ from sifmod.image.convert.squashfs.superblock import BLOCK
 from sifmod.image.convert.squashfs.writer import DataWriter
 
 
-class Entangled(Exception):  # noqa: N818 - not an error: another way has to be taken
+class NeedsFullMerge(Exception):  # noqa: N818 - not an error: another way has to be taken
     """Layers cannot be merged by names alone."""
 
 
 class TopDown:
     """The merge: call `layer` for each layer, then `finish` once."""
 
-    def __init__(self, data: DataWriter, epoch: int, watch: Watch) -> None:
+    def __init__(self, data: DataWriter, epoch: int, watch: CpuWatch) -> None:
         self._watch = watch
         self._implicit: Attributes = (0o755, 0, 0, epoch, ())
         self._root = MergingDirectory(self._implicit, 0)
@@ -142,7 +142,7 @@ class TopDown:
             child = directory.directories.get(name)
             if child is None:
                 if name in directory.fresh:
-                    raise Entangled
+                    raise NeedsFullMerge
                 if name in directory.node.entries or name in directory.hidden:
                     self._hide(parts, depth)
                     return None
@@ -159,7 +159,7 @@ class TopDown:
         below = marks(parts)[depth:]
         self._suspects.update(below)
         if not self._hidden_marks.isdisjoint(below):
-            raise Entangled
+            raise NeedsFullMerge
 
     def _new_directory(self, parent: MergingDirectory, name: bytes, *, real: bool) -> MergingDirectory:
         directory = parent.child(name, self._implicit, self._layer, real=real)
@@ -168,7 +168,7 @@ class TopDown:
 
     def _touch(self, directory: MergingDirectory, *, explicit: bool) -> None:
         if directory.blocked == self._layer:
-            raise Entangled
+            raise NeedsFullMerge
         if directory.touched != self._layer:
             directory.touched = self._layer
             directory.through = not explicit
@@ -219,7 +219,7 @@ class TopDown:
         else:
             replaced = name in directory.fresh
             if replaced and mark(parts) in self._suspects:
-                raise Entangled
+                raise NeedsFullMerge
             if not replaced and (name in directory.node.entries or name in directory.hidden):
                 return
             child = self._new_directory(directory, name, real=True)
@@ -232,7 +232,7 @@ class TopDown:
         found = self._target(member) if member.kind == HARD_LINK else None
         leads = member.kind == SYMLINK or (member.kind == HARD_LINK and (found is None or isinstance(found, Symlink)))
         if leads and mark(parts) in self._suspects:
-            raise Entangled
+            raise NeedsFullMerge
         self._forget(parts)
         if directory is not None and self._free(parts, directory, leads=leads):
             directory.fresh[parts[-1]] = self._seen(found) if member.kind == HARD_LINK else self._node(reader, member)
@@ -261,7 +261,7 @@ class TopDown:
             return name in directory.fresh or not (name in directory.node.entries or name in directory.hidden)
         above = child.layer != self._layer
         if leads and (child.through or (above and name in directory.fresh)):
-            raise Entangled
+            raise NeedsFullMerge
         if (
             not child.real or name in directory.fresh
         ):  # it is removed, and entries of lower layers below it do not matter, but
@@ -271,7 +271,7 @@ class TopDown:
         self._heads.clear()
         if child.real and name not in directory.fresh:  # an upper layer's directory
             if child.touched == self._layer:
-                raise Entangled
+                raise NeedsFullMerge
             child.blocked = self._layer
             self._seals.append(child)
             return False
@@ -302,7 +302,7 @@ class TopDown:
     def _seen(self, found: Node | tuple[int, Member] | None) -> Node:
         """The node of a visible hard link; its data is read later if it was hidden."""
         if found is None:
-            raise Entangled
+            raise NeedsFullMerge
         if isinstance(found, Node):
             return found
         number, member = found

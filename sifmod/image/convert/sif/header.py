@@ -58,7 +58,7 @@ def arch_code(arch: str) -> bytes:
 
 
 _COVERED = struct.Struct("<iBIIqqqq128s384s")
-START = 512  # leading bytes that `what_it_is` needs
+START = 512  # leading bytes that `file_kind` needs
 
 _PARTITION = struct.Struct("<ii3s")
 _SUPERBLOCK = struct.Struct("<4s36xQ")  # of squashfs: magic and bytes used
@@ -142,7 +142,7 @@ def read_sif(path: Path, name: str = "") -> SifInfo:
     with reading(path), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(START)
-        if wrong := what_it_is(start):
+        if wrong := file_kind(start):
             raise ImageError(f"{name} is not a SIF: it is {wrong}")
         header = HEADER.unpack_from(start)
         total, offset = header[8], header[9]
@@ -169,7 +169,7 @@ def check_sif(path: Path, arch: str, name: str = "") -> SifInfo:
     return info
 
 
-def what_it_is(start: bytes) -> str:
+def file_kind(start: bytes) -> str:
     """The kind of a file that is not a SIF, by its first START bytes `start`; "" for a SIF."""
     if start[32:42] == MAGIC and len(start) >= HEADER.size:
         version = start[42:44].decode("ascii", "replace")

@@ -3,7 +3,7 @@
 from array import array
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.budget import Watch
+from sifmod.image.convert.budget import CpuWatch
 from sifmod.image.convert.inode import (
     EMPTY,
     OWNER,
@@ -25,7 +25,7 @@ from sifmod.image.convert.squashfs.reader import SquashfsReader
 from sifmod.image.convert.squashfs.superblock import NONE, SIZE, STORED
 
 
-def read_tree(reader: SquashfsReader, watch: Watch) -> tuple[Directory, Written]:
+def read_tree(reader: SquashfsReader, watch: CpuWatch) -> tuple[Directory, Written]:
     """The tree of a squashfs, and the offsets of its blocks and fragments; no data is read.
 
     Raises ImageError if it is damaged, has data after its inodes, or more files than fit in memory.

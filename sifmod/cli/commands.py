@@ -17,7 +17,7 @@ class Topic(NamedTuple):
     rows: tuple[tuple[str, ...], ...]  # commands that share a line
 
 
-VERBS = {
+COMMANDS = {
     "doctor": Entry("machine", "Look at this machine: what works, what is missing"),
     "search": Entry("search", "Find modules to install, by name, package or version"),
     "install": Entry("install", "Install modules, by name or from easyconfigs"),

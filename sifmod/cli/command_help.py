@@ -32,7 +32,7 @@ def _print_help(ctx: click.Context, _option: click.Parameter, wanted: bool) -> N
         ctx.exit()
 
 
-class Verb(Helped):
+class Command(Helped):
     """A command with help in this layout."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -50,7 +50,7 @@ class Verb(Helped):
                 formatter.write_dl(rows)
 
 
-class VerbGroup(Verb, click.Group):
+class CommandGroup(Command, click.Group):
     """A group of commands: `site show`, `site new`."""
 
     def resolve_command(

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from sifmod.config.shown import has_login, without_logins
+from sifmod.config.redact import has_login, without_logins
 from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.requirement_lines import read_text
@@ -21,7 +21,7 @@ LOCK_AGAIN = "create it again: `uv pip compile --generate-hashes --format pylock
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PackageRequest:
     """A request: requirements in PEP 508, directories of projects, and the places to search for packages.
 
     A path in a requirement is absolute (`NAME @ file:///…`). `words` are for uv: --no-index, --find-links=PLACE, …

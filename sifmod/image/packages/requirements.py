@@ -9,9 +9,9 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 
 from sifmod.errors import OptionError
-from sifmod.image.packages.placed import RECIPE, editable, placed
+from sifmod.image.packages.direct_requirement import RECIPE, direct_requirement, editable
+from sifmod.image.packages.request import FIND_LINKS, PackageRequest, check_login, index_word, name_of, place
 from sifmod.image.packages.requirement_lines import Line, read_lines
-from sifmod.image.packages.wanted import FIND_LINKS, Wanted, check_login, index_word, name_of, place
 
 _NAMED = re.compile(r"([A-Za-z0-9][\w.-]*(?:\s*\[[^\]]*\])?)\s*@\s*(.+)", re.DOTALL)
 _SHA256 = re.compile("sha256:([0-9a-f]{64})")
@@ -29,7 +29,7 @@ _NOT_IN_RECIPES = ("--editable", "--find-links", "--no-index", "--no-binary")
 
 
 @dataclass
-class _Asked:
+class _Requests:
     """The content so far, and its problems."""
 
     recipe: bool = False
@@ -145,7 +145,7 @@ class _Asked:
         is_url = "://" in text.partition("@")[0] or text.startswith("file:")
         found = None if is_url else _NAMED.fullmatch(text)
         name, spelled = (found[1].replace(" ", ""), found[2]) if found else ("", text)
-        kept = placed(name, spelled, recipe=self.recipe) or text
+        kept = direct_requirement(name, spelled, recipe=self.recipe) or text
         if kept.startswith((" @", "[")):
             name_of(f"unnamed{kept}")
             self.unnamed.append(kept)
@@ -154,7 +154,7 @@ class _Asked:
         self.requirements.append(kept)
         return kept
 
-    def checked(self) -> Wanted:
+    def checked(self) -> PackageRequest:
         """The result. Raises OptionError with all problems."""
         for where, text in self.bare if self.hashed else ():
             told = f"{text} has no digest, but others have" if any(self.digests.values()) else f"{text} has no digest"
@@ -165,25 +165,25 @@ class _Asked:
             listed = "\n".join(f"  {one}" for one in self.problems)
             raise OptionError(f"{len(self.problems)} requirements cannot be used:\n{listed}")
         digests = ((name, tuple(dict.fromkeys(found))) for name, found in self.digests.items() if found)
-        return Wanted(
+        return PackageRequest(
             tuple(self.requirements), tuple(self.unnamed), tuple(self.editable), tuple(dict.fromkeys(self.words)),
             tuple(self.constraints), tuple(digests),
         )  # fmt: skip
 
 
-def asked(
+def parse_requests(
     requirements: Iterable[str] = (),
     editable: Iterable[str] = (),
     files: Iterable[Path] = (),
     constraints: Iterable[Path] = (),
     *,
     all_hashed: bool = False,
-) -> Wanted:
+) -> PackageRequest:
     """The request of a command. Relative paths start at the working directory, except those of -r, -c and -f in files.
 
     Raises OptionError with all problems, each line with its file and number.
     """
-    found, limits = _Asked(hashed=all_hashed), tuple(constraints)
+    found, limits = _Requests(hashed=all_hashed), tuple(constraints)
     for text in requirements:
         found.word(text)
     for text in editable:
@@ -200,12 +200,12 @@ def asked(
     return wanted if limits or wanted.constraints else replace(wanted, constraints=None)
 
 
-def asked_by_recipe(path: Path) -> tuple[Wanted, tuple[Path, ...]]:
+def parse_recipe_requests(path: Path) -> tuple[PackageRequest, tuple[Path, ...]]:
     """The request of a recipe's requirements file, and the files that were read.
 
     Raises OptionError for requirements that are not packages of an index.
     """
-    found = _Asked(recipe=True)
+    found = _Requests(recipe=True)
     found.read(path)
     return found.checked(), tuple(found.files)
 

@@ -11,14 +11,14 @@ from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sd
 
 from sifmod.errors import OptionError
 from sifmod.image.packages.git_tree import git_source
-from sifmod.image.packages.wanted import directory
+from sifmod.image.packages.request import directory
 
 RECIPE = "a recipe takes packages from an index, by name"
 _ARCHIVE = (".whl", ".tar.gz", ".zip", ".tgz", ".tar.bz2", ".tar.xz")
 _OTHERS = ("hg+", "svn+", "bzr+")
 
 
-def placed(name: str, spelled: str, *, recipe: bool) -> str:
+def direct_requirement(name: str, spelled: str, *, recipe: bool) -> str:
     """A requirement with a location, absolute; only the location if its name is unknown; "" for any other."""
     is_url = re.match(r"[a-z+]+://", spelled) is not None
     target, separator, marker = spelled.partition(" ;" if is_url else ";")

@@ -8,12 +8,12 @@ from sifmod.system import one_line, size_text
 
 if TYPE_CHECKING:
     from sifmod.actions.stack.apply import Event, Preview, StackOutcome
-    from sifmod.actions.stack.lives import Lives
+    from sifmod.actions.stack.lifecycle import LifecycleChanges
     from sifmod.actions.stack.stack_plan import StackPlan
     from sifmod.tree.stack_record import Submission
 
 
-def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = False) -> Iterable[str]:
+def lines(made: "StackPlan", decided: "LifecycleChanges | None", *, all_of_them: bool = False) -> Iterable[str]:
     """Lines for the modules, for layers that lose their image, and for modules that are no longer named."""
     from sifmod.actions.layer.outgoing import warnings
 

@@ -18,7 +18,7 @@ from sifmod.tree.stack_record import read_applied
 _NOTHING = Life()
 
 
-class Lives(NamedTuple):
+class LifecycleChanges(NamedTuple):
     """The stack's decisions about its modules."""
 
     wanted: Mapping[str, NameLife]  # by name; existing decisions where the stack has none
@@ -26,7 +26,7 @@ class Lives(NamedTuple):
     decided: tuple[str, ...]  # modules, and names for a default, that the stack decides
 
 
-def lives(plan: StackPlan) -> Lives:
+def lifecycle_changes(plan: StackPlan) -> LifecycleChanges:
     """Merge the stack's decisions over manual ones; decisions that it no longer has are undone.
 
     Raises ConfigError for two defaults of one name, InstallError for an unreadable life-cycle file.
@@ -51,7 +51,7 @@ def lives(plan: StackPlan) -> Lives:
         if life != now:
             wanted[name] = life
             changes += differences(name, now, life)
-    return Lives(wanted, tuple(changes), tuple(sorted(decided)))
+    return LifecycleChanges(wanted, tuple(changes), tuple(sorted(decided)))
 
 
 def _name(step: Step) -> str:
@@ -82,8 +82,8 @@ def _life(entry: Entry) -> Life:
     )
 
 
-def apply_lives(
-    plan: StackPlan, decided: Lives, site: Site, reporter: Reporter, *, waits: bool = False
+def apply_lifecycle(
+    plan: StackPlan, decided: LifecycleChanges, site: Site, reporter: Reporter, *, waits: bool = False
 ) -> tuple[str, ...]:
     """Apply the decisions; those for missing modules are left to the next apply, or with `waits` to the last job.
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from sifmod.config.shown import LOCAL
+from sifmod.config.redact import LOCAL
 from sifmod.config.version import within
 from sifmod.digest import sha256_bytes
 from sifmod.result import Described, Internal, ModuleText, OrNull, Variant
@@ -26,7 +26,7 @@ DriverRuns = tuple[tuple[Literal["cuda", "rocm"], tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True)
-class Offered:
+class IndexEntry:
     """A module that an easyconfig can install: one variant of it."""
 
     variant: Variant | None
@@ -113,7 +113,7 @@ def unsupported(found: Iterable[tuple[str, str]], driver: DriverRuns) -> str:
     return ""
 
 
-def read_index(robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> dict[Path, tuple[Offered, ...]]:
+def read_index(robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> dict[Path, tuple[IndexEntry, ...]]:
     """The index entries by easyconfig path, for easyconfigs of the last directory that have not changed since."""
     root = robot_paths[-1]  # the shipped easyconfigs
     try:
@@ -131,7 +131,7 @@ def read_index(robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> dic
         return {}  # reading the easyconfigs gives the same, more slowly
 
 
-def index_text(root: Path, offers: Mapping[str, tuple[Offered, ...]], reads: Mapping[str, tuple[str, ...]]) -> str:
+def index_text(root: Path, offers: Mapping[str, tuple[IndexEntry, ...]], reads: Mapping[str, tuple[str, ...]]) -> str:
     """The index of these easyconfigs, by path below `root`; `reads`: the files and `$VARIABLES` that each reads.
 
     One line for each file and each module, sorted. Raises OSError for a missing file.
@@ -163,6 +163,6 @@ def _hidden(files: Iterable[str], robot_paths: tuple[Path, ...]) -> Iterable[str
     return (file for file in presets if any((directory / file).is_file() for directory in others))
 
 
-def _offered(data: dict[str, object]) -> Offered:
+def _offered(data: dict[str, object]) -> IndexEntry:
     lists = {key: tuple(value) for key, value in data.items() if isinstance(value, list)}
-    return Offered(**{**data, **lists})  # type: ignore[arg-type]
+    return IndexEntry(**{**data, **lists})  # type: ignore[arg-type]

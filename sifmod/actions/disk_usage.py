@@ -23,7 +23,7 @@ _TEMPORARY = ("sifmod-{uid}-*", "sifmod-scratch-*", "sifmod-test-*", "sifmod-gpg
 
 
 @dataclass(frozen=True)
-class Room:
+class DiskUsage:
     """Files that take disk space. `why` describes them, `command` frees the space."""
 
     kind: Literal["cache", "temporary files"]
@@ -46,13 +46,13 @@ class Room:
         return f"{'' if self.whole else 'more than '}{size_text(self.size)}"
 
 
-def rooms(site: Site, seconds: float = SECONDS) -> tuple[Room, ...]:
+def disk_usage(site: Site, seconds: float = SECONDS) -> tuple[DiskUsage, ...]:
     """The size of this user's caches and temporary files on this node; recently changed ones may be in use."""
     end = time.monotonic() + seconds
     return tuple(room for room in (*_caches(end), *_temporary(site, end)) if room.size >= LARGE or not room.whole)
 
 
-def _caches(end: float) -> Iterator[Room]:
+def _caches(end: float) -> Iterator[DiskUsage]:
     from uv import find_uv_bin
 
     if (uv := uv_cache()).is_dir():
@@ -64,7 +64,7 @@ def _caches(end: float) -> Iterator[Room]:
         yield _cache("bytecode", own, end, why, f"rm -r {shell(str(own))}")
 
 
-def _temporary(site: Site, end: float) -> Iterator[Room]:
+def _temporary(site: Site, end: float) -> Iterator[DiskUsage]:
     places = (tempfile.gettempdir(), "/tmp", site.cache_directory)  # noqa: S108 (whose directories are this user's)
     names = [name.format(uid=os.geteuid()) for name in _TEMPORARY]
     for place in dict.fromkeys(os.path.realpath(one) for one in places if one):
@@ -74,12 +74,12 @@ def _temporary(site: Site, end: float) -> Iterator[Room]:
                 why = f"not changed for {DAYS:g} days"
                 if not whole or time.time() - newest < DAYS * _DAY:
                     why = f"changed within {DAYS:g} days; remove it when no job or command of yours uses it"
-                yield Room("temporary files", path.name, path, size, whole, why, f"rm -r {shell(str(path))}")
+                yield DiskUsage("temporary files", path.name, path, size, whole, why, f"rm -r {shell(str(path))}")
 
 
-def _cache(name: str, path: Path, end: float, why: str, command: str) -> Room:
+def _cache(name: str, path: Path, end: float, why: str, command: str) -> DiskUsage:
     size, _, whole = _counted(path, end)
-    return Room("cache", name, path, size, whole, why, command)
+    return DiskUsage("cache", name, path, size, whole, why, command)
 
 
 def _is_own(path: Path) -> bool:

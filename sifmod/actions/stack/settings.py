@@ -33,14 +33,14 @@ _HINT = (
 )
 
 
-class Decided(NamedTuple):
+class DecidingSettings(NamedTuple):
     """The recorded settings of a bundle."""
 
     settings: Mapping[str, Any]  # settings by key, and `site`
     variables: Mapping[str, str]  # variables that easyconfigs use, with their values
 
 
-def decided_here(site: LoadedSite, lock: Lock, directory: Path, environ: Mapping[str, str]) -> Decided:
+def deciding_settings(site: LoadedSite, lock: Lock, directory: Path, environ: Mapping[str, str]) -> DecidingSettings:
     """Raises InstallError for a variable that is unset or may hold a secret."""
     settings = {key: _plain(node) for key, node in site.said.entries.items()}
     for key in ("env", "host_env", "runscript_env"):
@@ -50,7 +50,7 @@ def decided_here(site: LoadedSite, lock: Lock, directory: Path, environ: Mapping
             raise InstallError(f"{told}: its name looks like a secret", hint)
     found = {"accelerator": site.site.accelerator, "arch": site.site.arch}
     syntax = "both" if len(site.site.module_syntax) > 1 else site.site.module_syntax[0]
-    return Decided(
+    return DecidingSettings(
         {**settings, **found, "module_syntax": syntax, "site": _site(Path(site.file), directory, environ)},
         dict(sorted(_variables(lock, site.site.robot_paths, environ))),
     )
