@@ -127,7 +127,7 @@ def test_an_earlier_name_goes_on_working_and_is_not_listed(alias: str, capfd: py
 def test_layers_by_both_names(capfd: pytest.CaptureFixture[str]) -> None:
     for words in (["layers"], ["layer", "list"]):
         assert run(words) == 0
-        assert capfd.readouterr().err == "there is no layer; `sifmod add MODULE PACKAGE` makes one\n"
+        assert capfd.readouterr().err == "there are no layers; `sifmod add MODULE PACKAGE` creates one\n"
 
 
 def test_the_version_in_short(capfd: pytest.CaptureFixture[str]) -> None:
