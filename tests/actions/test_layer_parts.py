@@ -327,9 +327,10 @@ def test_nobody_elses_bytecode_gets_into_a_layer(tmp_path: Path, monkeypatch: py
             made.writestr(wrong, b"x")
         with ExitStack() as held, pytest.raises(InstallError, match="holds files other than a layer's bytecode"):
             bytecode(Here(place / "wrapper", place), 1, held)
-    own.chmod(0o777)
-    with pytest.raises(InstallError, match="other users can write"):
-        bytecode_cache()
+    for mode in (0o777, 0o770, 0o702):
+        own.chmod(mode)
+        with pytest.raises(InstallError, match="other users can write"):
+            bytecode_cache()
     own.chmod(0o700)
     if os.geteuid() == 0:
         os.chown(own, 65534, -1)
