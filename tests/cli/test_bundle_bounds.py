@@ -53,7 +53,10 @@ def _one(name: str, kind: bytes = tarfile.REGTYPE, times: int = 1) -> Callable[[
 
 
 def _many(path: Path) -> None:
-    _tar(path, [f"robot/{number}" for number in range(60_000)])
+    head = tarfile.TarInfo("bundle.json")
+    head.size = 1
+    members = (head.tobuf() + b"{".ljust(512, b"\0"), *(tarfile.TarInfo(f"robot/{n}").tobuf() for n in range(50_000)))
+    path.write_bytes(b"".join(members))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +128,7 @@ def test_an_image_with_holes_that_has_no_room_is_not_read(
     write(tmp_path / "tiny.yaml", "easyconfigs: [Tiny-1.yaml]\n")
     for words in (["apply", "tiny.yaml", "--skip-sanity-check"], ["lock", "tiny.yaml"]):
         assert run(["stack", *words, "--prefix", "here"]) == 0
-    assert run(["stack", "bundle", "tiny.yaml", "--prefix", "here", "-o", "bundle"]) == 0
+    assert run(["stack", "bundle", "tiny.yaml", "--no-wheels", "--prefix", "here", "-o", "bundle"]) == 0
     image = next((tmp_path / "bundle/images").rglob("*.sif"))
     image.chmod(0o644)
     os.truncate(image, 1 << 42)

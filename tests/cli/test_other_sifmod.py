@@ -12,6 +12,7 @@ from support.disk_state import disk_state
 from support.images import Images
 
 SKIP = "--skip-sanity-check"
+COMPILED_ONCE = {"PYTHONDONTWRITEBYTECODE": ""}
 
 
 def test_install_and_lock_agree_after_sifmod_or_an_input_changed(tmp_path: Path, images: Images) -> None:
@@ -25,7 +26,7 @@ def test_install_and_lock_agree_after_sifmod_or_an_input_changed(tmp_path: Path,
     write(here / "Good-1.yaml", f"name: Good\nversion: '1'\n{image}")
     write(here / "stack.yaml", "name: small\neasyconfigs: [Good-1.yaml]\n")
     given = {"PYTHONPATH": str(own), "SIFMOD_PREFIX": str(here / "a prefix"), "SIFMOD_SITE": str(site)}
-    environ = {**os.environ, **given, "PYTHONDONTWRITEBYTECODE": "1"}
+    environ = {**os.environ, **given, **COMPILED_ONCE}
 
     def call(*words: str) -> Result:
         return run((sys.executable, "-m", "sifmod", *words), env=environ, cwd=here)
@@ -61,7 +62,7 @@ def test_an_earlier_sifmod_does_not_replace_what_a_later_one_made(tmp_path: Path
     image = f"image: {{sources: ['{images.tiny_sif}'], filename: tiny.sif}}\nwrappers: [sh]\n"
     write(here / "Good-1.yaml", f"name: Good\nversion: '1'\n{image}")
     write(here / "stack.yaml", "name: small\neasyconfigs: [Good-1.yaml]\n")
-    environ = {**os.environ, "SIFMOD_PREFIX": str(here / "a prefix"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environ = {**os.environ, "SIFMOD_PREFIX": str(here / "a prefix"), **COMPILED_ONCE}
 
     def call(own: Path, *words: str) -> Result:
         return run((sys.executable, "-m", "sifmod", *words), env={**environ, "PYTHONPATH": str(own)}, cwd=here)

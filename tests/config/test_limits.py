@@ -46,17 +46,18 @@ def a_large_stack(here: Path, images: Images) -> list[str]:
     return words
 
 
-def a_bundle(here: Path, images: Images) -> list[str]:
-    stack = a_stack(here, images)[-1]
-    bundle = str(here / "it.tar")
-    for words in (["apply", stack], ["lock", stack], ["bundle", stack, "-o", bundle]):
-        assert run(["stack", *words]) == 0
-    return ["stack", "apply", "--bundle", bundle, "--prefix", str(here / "another")]
-
-
 def a_lock(here: Path, images: Images) -> list[str]:
-    a_bundle(here, images)
-    return ["stack", "apply", str(here / "st ack.yaml"), "--locked"]
+    stack = a_stack(here, images)[-1]
+    for verb in ("apply", "lock"):
+        assert run(["stack", verb, stack]) == 0
+    return ["stack", "apply", stack, "--locked"]
+
+
+def a_bundle(here: Path, images: Images) -> list[str]:
+    stack = a_lock(here, images)[2]
+    bundle = str(here / "it.tar")
+    assert run(["stack", "bundle", stack, "--no-wheels", "-o", bundle]) == 0
+    return ["stack", "apply", "--bundle", bundle, "--prefix", str(here / "another")]
 
 
 def a_recipe(here: Path, images: Images) -> list[str]:
