@@ -55,7 +55,7 @@ def few(root: Path, image: Path, runs: int) -> None:
         "sifmod search, what ships": [sifmod(), "search", "pytorch", "2.4", "rocm"],
         f"sifmod list ({MODULES} modules)": [sifmod(), "list"],
         "sifmod install, nothing to do": [*install(), str(paths[150])],
-        "... copy name": [*install(), str(odd)],
+        "... a file of another name": [*install(), str(odd)],
         "... after a comment was added": [*install(), str(edited)],
         "sifmod --help": [sifmod(), "--help"],
         "sifmod install --help": [sifmod(), "install", "--help"],

@@ -76,7 +76,7 @@ class Watch:
 
     def since(self, before: Mapping[int, float], own: int) -> Threads:
         spent = {task: seconds - before.get(task, 0.0) for task, seconds in self.seconds.items() if task != own}
-        return Threads(tuple((self.names.get(task, "invalid"), seconds) for task, seconds in spent.items()))
+        return Threads(tuple((self.names.get(task, "not Python's"), seconds) for task, seconds in spent.items()))
 
 
 @contextmanager

@@ -257,7 +257,7 @@ def test_variables_that_cannot_be_set_are_named() -> None:
     script, warnings = image_environment(["UID=5", "APPTAINER_NAME=x", "a.b=1", "N=a\0b", "OK=1", "__script__=1", "=x"])
     assert script == "#!/bin/sh\nexport OK=1\n"
     assert len(warnings) == 6
-    assert "'UID' is skipped: the runtime sets it itself" in warnings[0]
+    assert "'UID' is not set: the runtime sets it itself" in warnings[0]
     assert "'a.b' is not set: a shell" in warnings[2]
     assert "'N' is not set: its value contains a NUL" in warnings[3]
 

@@ -94,4 +94,4 @@ def test_the_source_kind_of_the_recipe(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_verb_of_the_recipe_explains_itself() -> None:
     command = block("Add a verb")["where_command"]
     assert isinstance(command, click.Command)
-    assert "Print the directory with all files that the the modules." in CliRunner().invoke(command, ["--help"]).output
+    assert "Print the directory that holds the modules." in CliRunner().invoke(command, ["--help"]).output
