@@ -89,7 +89,7 @@ HERE = Where()
 
 
 def load_site(where: Where = HERE) -> Site:
-    """The facts of this machine as they are in force, of the settings, the variables and the site file."""
+    """The facts of this machine that apply now, from the settings, the variables and the site file."""
     return site_in_force(where.given).site
 
 

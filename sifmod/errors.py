@@ -212,7 +212,7 @@ class ViewError(ModuleError):
 
 
 class PermissionsError(SifmodError):
-    """A path cannot be read or written by this user."""
+    """The user cannot read or write a path."""
 
     exit_code = 25
 

@@ -16,7 +16,7 @@ _HELD = "generations that were rolled back and are not installed again by defaul
 
 
 class HeldGeneration(NamedTuple):
-    """A generation that was rolled back from, and is held."""
+    """A generation that is held after a rollback."""
 
     generation: Number
     since: Time

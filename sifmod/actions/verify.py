@@ -126,7 +126,7 @@ def signed_images(layout: Layout, names: Collection[str], keys: tuple[Path, ...]
 
 
 def check_image(module: str | None, path: Path, keys: tuple[Path, ...]) -> SignedImage:
-    """Check that owners of `keys` signed all of the SIF at `path`, the image of `module`; reads all of it.
+    """Check that signatures by these `keys` cover all of the SIF at `path`, the image of `module`; reads all of it.
 
     Raises RuntimeMissingError if gpgv is missing, OptionError if it is signed and no key is given, or for an invalid
     key file.

@@ -108,7 +108,7 @@ def install_command(given: InstallCommand) -> int:
 
 
 class _Asked(NamedTuple):
-    """An easyconfig to install, or why the name that was typed is none."""
+    """An easyconfig to install, or why the typed name is not one."""
 
     target: "Target"
     problem: SifmodError | None = None
@@ -118,7 +118,7 @@ class _Asked(NamedTuple):
 
 
 def _asked(installer: "Installer", name: str, given: InstallCommand) -> "Iterator[_Asked]":
-    """What a typed word is: the easyconfig of this name, else the newest release of a program that is called so."""
+    """The easyconfigs that a typed word means; for the name of a program alone, its newest release."""
     from sifmod.actions.install.install_easyconfigs import Target
 
     try:
@@ -131,7 +131,7 @@ def _asked(installer: "Installer", name: str, given: InstallCommand) -> "Iterato
 
 
 def _newest(name: str, given: InstallCommand) -> tuple[str, ...] | None:
-    """What to type for the newest release of a program; None where no program is called so."""
+    """The easyconfig (and variant) of the newest release of a program; None if no program has this name."""
     from sifmod.actions.install.newest import CPU, Undecided, newest, others_in_words
 
     site = load_context(given.settings)

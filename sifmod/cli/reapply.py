@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def rerender_command(given: "InstallCommand") -> int:
-    """Show as a diff what a changed site, preset or quirk changes in the installed modules, then apply it."""
+    """Show the effect of a changed site, preset or quirk on the installed modules as a diff, then apply it."""
     from sifmod.actions.install.reapply import RerenderContext
     from sifmod.actions.install.reapply_all import ReapplyRun, reapply_all
     from sifmod.config.option import in_full

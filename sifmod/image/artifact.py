@@ -32,7 +32,7 @@ class Artifact:
 
 
 class ImageStore(Protocol):
-    """The store as needed by fetching; tree/store.py documents the methods."""
+    """The methods of a store that a fetch needs; tree/store.py documents them."""
 
     def find(self, sha256: str) -> Path | None: ...
     def damaged(self, sha256: str) -> bool: ...

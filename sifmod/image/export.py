@@ -51,7 +51,7 @@ _SPECIAL = {"b": S_IFBLK, "c": S_IFCHR, "p": S_IFIFO, "s": S_IFSOCK}
 
 
 def write_sif(path: Path, target: Path) -> None:
-    """Copy with shared blocks if the file system supports that. Raises what reading and writing raise."""
+    """Copy with shared blocks if the file system supports that. Raises the errors of `reading` and `writing`."""
     size = read_sif(path).size
     check_space(target.parent, size)
     with reading(path), path.open("rb") as source, writing(target), target.open("xb") as file:

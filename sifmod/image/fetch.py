@@ -161,7 +161,7 @@ def _fetch(request: FetchRequest) -> Artifact:
 
 
 def _fetched(request: FetchRequest) -> Artifact | None:
-    """None if the image from another store was damaged; it is not found again."""
+    """None if the image from another store was damaged; that one is not tried again."""
     reference, image, store = request.reference, request.image, request.store
     kind = reference.kind
     refuse_unsigned_kind(reference, request.settings)

@@ -57,7 +57,7 @@ _COMMANDS = ("set_shell_function", "set_alias")  # whose words may be there on a
 def read_lua(text: str, name: str, version: str, given: frozenset[str] = frozenset()) -> Read:
     """Read a modulefile with this name and version; raises CannotImportError for invalid Lua or an exceeded limit.
 
-    The environment variables `given` count as set, to a directory with all files that the modulefile looks for.
+    The environment variables `given` count as set to a directory that has every file that the modulefile looks for.
     """
     budget = Budget()
     file = _File(budget, ChainMap({"_name": name, "_version": version}), given)

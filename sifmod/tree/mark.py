@@ -1,9 +1,9 @@
 """Marks: references to images of this store by modules in other users' trees, which its gc cannot see.
 
 A mark is an empty file in `images/marks`, which only a tree with `sharing` has: all readers may create files there, and
-the sticky bit protects each other's. The name contains the image's digest, a digest of the user's prefix and random
-digits; the owner is the file's owner. Its age counts from its mtime, which a load renews, but never from a time after
-its ctime, which no user can set ahead. So users can at most keep images, and gc names these users.
+the sticky bit keeps them from removing those of others. The name contains the image's digest, a digest of the user's
+prefix and random digits; the owner is the file's owner. Its age counts from its mtime, which a load renews, but never
+from a time after its ctime, which no user can set ahead. So users can at most keep images, and gc names these users.
 """
 
 import errno

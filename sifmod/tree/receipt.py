@@ -87,7 +87,7 @@ class Installation:
 
     @property
     def paths(self) -> frozenset[str]:
-        """All files of sifmod in the generation, including the receipt; relative."""
+        """The relative paths of all files and links that sifmod made in the generation, including the receipt."""
         return frozenset((RECEIPT, *(file.path for file in self.files), *(link.path for link in self.links)))
 
 

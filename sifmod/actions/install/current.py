@@ -29,16 +29,16 @@ from sifmod.tree.state import edited, edited_stubs, missing
 class Compared(NamedTuple):
     """The live generation, compared with the decision."""
 
-    before: Installation | None  # None: nothing is live
-    current: bool = False  # made from this plan, with the image that it asks for; not with `rebuild`
-    edited: tuple[str, ...] = ()  # of one that is current: files that were changed, which need a new generation
-    missing: tuple[str, ...] = ()  # of the same: links and stubs that can be brought back, a few words each
-    # what the receipt of a complete one should say, so that the next run recognises it without parsing; None: it does
+    before: Installation | None  # None: no generation is live
+    current: bool = False  # made from this plan and the requested image; False with `rebuild`
+    edited: tuple[str, ...] = ()  # if it is current: changed files, which need a new generation
+    missing: tuple[str, ...] = ()  # if it is current: links and stubs to restore, a few words each
+    # if it is complete: a new provenance for its receipt, so that the next run needs no parsing; None: no change
     receipt: Provenance | None = None
 
     @property
     def complete(self) -> bool:
-        """Whether nothing of the generation has to be made."""
+        """Whether nothing has to be made or restored."""
         return self.current and not self.edited and not self.missing
 
 
@@ -73,7 +73,7 @@ def check_installed_from(before: Installation | None, decision: Decision) -> Non
 
 
 def outgoing_layers(before: Installation | None, decision: Decision) -> tuple[OutgoingLayer, ...]:
-    """Layers of this user that the request leaves without their image, as far as known in advance."""
+    """The user's layers that will not fit the new image, as far as known in advance."""
     image, options = decision.plan.image, decision.options
     if before is None or image is None or options.module_only:
         return ()

@@ -1,4 +1,4 @@
-"""A Decision: all that is decided of an install before anything is done."""
+"""A Decision: everything about an install that is decided before it changes anything."""
 
 import json
 import os
@@ -41,20 +41,23 @@ from sifmod.tree.stored_image import stored_at
 
 @dataclass(frozen=True)
 class Decision:
-    """A decided install: the plan, its easyconfig and its inputs. Derived values are computed once."""
+    """A decided install: the plan, its easyconfig and its inputs.
+
+    Derived values are computed once, at their first use; a copy (`replace`) computes them again.
+    """
 
     loaded: LoadedEasyconfig
     site: LoadedSite
     options: InstallOptions
     choices: Choices
-    plan: Plan  # without what only the image says: see `plan_with`
-    inputs: tuple[Input, ...]  # all that was looked at
-    locked: LockedModule | None = None  # it comes to exactly that, or fails
-    differing: str = ""  # inputs that are not as its lock says, for people; the generated files decide
+    plan: Plan  # without the results from the image: see `plan_with`
+    inputs: tuple[Input, ...]  # every file and variable that was read
+    locked: LockedModule | None = None  # the install gives exactly this, or fails
+    differing: str = ""  # inputs that differ from the lock, for a note; only rendered files must match
 
     @cached_property
     def image(self) -> ImageChoice:
-        """The request for the image, with its files at the first call. Raises FetchError, OptionError."""
+        """The request for the image; its local files are read at the first use. Raises FetchError, OptionError."""
         return image_request(self.plan)
 
     @cached_property
@@ -140,15 +143,15 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Decisi
     source: Overrides = {"image.sources": (options.source,)} if options.source is not None else {}
     loaded = load_easyconfig(path, site, options.variant, source, os.environ)
     check_sources(loaded)
-    layout = Layout(site.site.prefix)  # a prefix that cannot be one is refused before anything is done
+    layout = Layout(site.site.prefix)  # an unusable prefix is refused before anything is done
     check_readable(layout.prefix)
     before = live(layout, loaded.easyconfig.module)
-    if before is not None and before.image:  # most likely the image that it will be
+    if before is not None and before.image:  # probably the image of this install too
         loaded = with_digests(loaded, site, _digests(before.image.sha256, before.image.origin))
     path, robot_paths = Path(os.path.realpath(loaded.path)), site.site.robot_paths
     found = any(path.is_relative_to(os.path.realpath(directory)) for directory in robot_paths)
     given = {"--variant": loaded.variant, **dict(options.asked.options)}
-    # without --prefix, which a module finds out when it is used
+    # without --prefix: a module finds its prefix when it is used
     words = [path.name if found else str(path)]
     for name, value in given.items():
         words += [name, value] if value else []
@@ -157,12 +160,12 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Decisi
         shlex.join(words),
         site.site.link,
         options.offline,
-        # also those that are installed, so that a shell can unload after a reinstall what it loaded
+        # keep installed syntaxes, so that a shell that loaded the module can unload it after a reinstall
         frozenset(syntax_of(stub.path) for stub in before.stubs) if before else frozenset(),
         mpi,
     )
     plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks, loaded.bases)
-    # the files that the name it was asked by would have meant rather than this easyconfig
+    # files that do not exist now, but would take precedence over this easyconfig for the typed name
     nearer = places_before(loaded.path, options.asked.name, robot_paths)
     looked_at = [read_input(str(place), os.environ) for place in nearer]
     inputs = (*site.inputs, *site.quirk_inputs, *loaded.inputs, *mpi_inputs, *looked_at)
@@ -170,7 +173,7 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Decisi
 
 
 def with_image(decision: Decision, image: Artifact | LockedImage) -> Decision:
-    """The decision for this image: quirks may be for its digest, which is known only now."""
+    """The decision with the quirks for this image's digest, which is known only now."""
     loaded = with_digests(decision.loaded, decision.site, _digests(image.sha256, image.origin))
     if loaded is decision.loaded:
         return decision
@@ -206,9 +209,9 @@ def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
 
 
 def image_request(plan: Plan) -> ImageChoice:
-    """How the image is chosen: a digest of sources, promise, architecture and local files, "" of a view; their states.
+    """The image that the plan requests: a digest of sources, promise, architecture and local files; the files' states.
 
-    Computed before a fetch, so that the next install notices changes meanwhile.
+    The digest is "" for a view. Computed before a fetch, so that the next install notices changes during the fetch.
     """
     if plan.image is None:
         return ImageChoice("")

@@ -1,4 +1,4 @@
-"""install: make the disk match one easyconfig, and publish it once it passes its checks."""
+"""install: make the disk match one decision; a new generation is published after its checks."""
 
 import os
 from dataclasses import replace
@@ -108,7 +108,7 @@ def _restored(mine: HeldModule, there: Compared, reporter: Reporter) -> bool:
 
 
 class _Chosen(NamedTuple):
-    """What a generation is made of, once its image is there and was looked into."""
+    """The parts of a new generation, once its image is in the store and was searched."""
 
     decision: Decision
     plan: Plan
@@ -120,7 +120,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
     options, site, layout = decision.options, decision.site.site, mine.layout
     run_hooks(site, "before_install", decision.hooked, reporter.say)
     if site.hooks:
-        decision = replace(decision)  # they may have brought files of the image, which are looked at now
+        decision = replace(decision)  # a copy reads local files of the image again, which the hooks may have changed
     waiting = reporter.waiting(decision.plan.image.filename if decision.plan.image else mine.module)
     store = Store(layout, mine.held, waiting, others=(*options.stores, *site.stores))
     decision, plan, image, notes = chosen = _chosen(mine, before, decision, store, reporter)
@@ -129,7 +129,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
         return Outcome(before, "unchanged")  # another run installed it while this one waited
     for note in notes:
         reporter.say(note)
-    # where its user released the image (see choose_image.kept_image) the site's copy stays in use
+    # the user removed the image's link in favour of the site's copy, which stays in use (see `reuse_image`)
     gone = image and options.module_only and before and released(before, plan)
     path = image.artifact.path if image and not gone else None
     own = own_files(plan, decision, image.artifact.sha256 if image else "")
@@ -154,12 +154,12 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
 def _chosen(
     mine: HeldModule, before: Installation | None, decision: Decision, store: Store, reporter: Reporter
 ) -> _Chosen:
-    """The image, and the plan with what was found in it. Raises HeldError for content that was rolled back."""
+    """The image, and the plan with the results from it. Raises HeldError for content that was rolled back."""
     if decision.plan.image is None:
         return _Chosen(decision, decision.plan, None, check_modules(decision, mine.layout, os.environ))
     image = reuse_image(before, decision, store, reporter) or fetch_image_for(decision, mine.tree, store, reporter)
     if image.choice.request != decision.image.request and not image.choice.kept:
-        decision = replace(decision)  # hooks have brought other files
+        decision = replace(decision)  # hooks changed local files of the image: a copy reads them again
     decision = with_image(decision, image.artifact)
     found, image, said = find_in_image(decision.plan, before, image)
     plan = decision.plan_with(found)
@@ -168,7 +168,7 @@ def _chosen(
 
 
 def _write(stage: Stage, chosen: _Chosen, own: tuple[File, ...], mark: Path | None, reporter: Reporter) -> Installation:
-    """Write the rendered files and those of its `own`, links and receipt."""
+    """Write the rendered files, the `own` files (see `own_files`), links and receipt."""
     decision, plan, image, _ = chosen
     stage.write((*render(plan, stage.number), *own))
     stage.write_stubs(render_stub(plan))

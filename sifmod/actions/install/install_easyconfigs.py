@@ -38,11 +38,11 @@ class Target(NamedTuple):
 
 
 class InstallOutcome(NamedTuple):
-    """The installed module, and the actions for it."""
+    """The installation that is live after an install, and what the install did."""
 
     installation: Installation
     state: Literal["unchanged", "restored", "installed"]
-    outgoing: "tuple[OutgoingLayer, ...]" = ()  # layers of this user's that do not fit its image
+    outgoing: "tuple[OutgoingLayer, ...]" = ()  # this user's layers, which do not fit the new image
 
 
 class InstallPreview(NamedTuple):
@@ -52,21 +52,21 @@ class InstallPreview(NamedTuple):
     module: ModuleName
     mark: Literal[" ", "x", "R", "F"]
     outgoing: "tuple[OutgoingLayer, ...]" = ()
-    decision: "Decision | None" = None  # None where it is unchanged, and was not decided
-    missing: bool = False  # no generation of it is live
+    decision: "Decision | None" = None  # None if the receipt alone shows that it is unchanged
+    missing: bool = False  # no generation is live
 
 
 @dataclass
 class Installer:
-    """Installs easyconfigs for one command. Their surroundings are read once, until something is installed."""
+    """Installs easyconfigs for one command. Facts of the host are read once, and again after an install."""
 
-    site: Mapping[str, str] = field(default_factory=dict)  # what is true of this machine, by key of the site
+    site: Mapping[str, str] = field(default_factory=dict)  # keys of the site, as the command line sets them
     options: InstallOptions = field(default_factory=InstallOptions)  # without the variant
-    locked: bool = False  # exactly what the lock of each says, or nothing
+    locked: bool = False  # install exactly what the lock beside each easyconfig says, or fail
     _around: HostFacts | None = None
 
     def __post_init__(self) -> None:
-        """A prefix that cannot be one is refused before the first of them. Raises OptionError, PermissionsError."""
+        """Refuse an unusable prefix before the first install. Raises OptionError, PermissionsError."""
         self._layout = layout_for(self.site.get("prefix"))
 
     def targets(self, easyconfig: str, variants: tuple[str, ...] = ()) -> Iterator[Target]:
@@ -82,7 +82,7 @@ class Installer:
         return (Target(easyconfig, variant) for variant in names)
 
     def unchanged(self, target: Target) -> Installation | None:
-        """Its installation, if an install would give the same. Imports little, and parses no YAML."""
+        """The installation, if an install would change nothing. Imports little, and parses no YAML."""
         if self.locked:
             return None
         self._around = self._around or HostFacts(os.environ)
@@ -96,14 +96,14 @@ class Installer:
     def install(
         self, target: Target, reporter: "Reporter", begin: "Callable[[Decision], None]" = lambda _: None
     ) -> InstallOutcome:
-        """Install it, even if `unchanged`; `begin` is called with the decision before anything is done.
+        """Decide and install it; `begin` is called with the decision before anything is done.
 
         Asks about held content. Raises the errors of `decide` and `install`.
         """
         from sifmod.actions.install.install import install_with_layers
         from sifmod.actions.layer.outgoing import outgoing
 
-        self._around = None  # an install takes its time
+        self._around = None  # facts of the host may change during an install
         decision = self.decide(target)
         begin(decision)
         tree = reporter.tree(decision.site.site)
@@ -166,11 +166,11 @@ class Installer:
         from sifmod.config.word import resolve_easyconfig
 
         site = site_in_force(self.site)
-        resolve_easyconfig(target.easyconfig, site.site)  # a slip is told before all that an install needs is imported
+        resolve_easyconfig(target.easyconfig, site.site)  # report a wrong name before importing what an install needs
         from sifmod.actions.install.decision import decide, pin_to_lock, variants_here
         from sifmod.actions.lock import lock_beside, read_lock
 
-        if target.variant == "all":  # could not be answered before
+        if target.variant == "all":  # `targets` could not resolve it: raise the error
             variants_here(target.easyconfig, site)
         decision = decide(target.easyconfig, site, self._options(target))
         return pin_to_lock(decision, read_lock(lock_beside(target.easyconfig).absolute())) if self.locked else decision

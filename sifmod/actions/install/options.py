@@ -27,5 +27,5 @@ class InstallOptions:
     stores: tuple[Path, ...] = ()  # prefixes to take the locked image from
     shared: "SharedBlobs | None" = None  # layers that other modules of this run need too
     checked_since: float = 0.0  # a time: results of earlier sanity checks do not count
-    beside: tuple[str, ...] = ()  # commands and paths that other modules of this run need in the image
+    beside: tuple[str, ...] = ()  # commands and paths that other modules of this run check in the same image
     asked: CommandLine = field(default_factory=CommandLine)  # the command line, for the receipt

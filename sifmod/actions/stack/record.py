@@ -1,7 +1,7 @@
 """The record that a tree keeps of a stack, and the lock of its installed modules.
 
-The tree keeps the images that the lock names, for installs from it, until another lock of the stack replaces it or it
-is forgotten.
+The tree keeps the images that the lock names, so that they can be installed from this tree, until
+another lock of the stack replaces this one or the stack is forgotten.
 """
 
 import os

@@ -51,7 +51,9 @@ class LifeChange(NamedTuple):
     """A change of a module's lifecycle."""
 
     module: ModuleName
-    what: Annotated[str, Described("made the default, hidden, deprecated, retired, labelled, or no longer so")]
+    what: Annotated[
+        str, Described("made the default, hidden, deprecated, retired, labelled, or the end of one of these")
+    ]
 
 
 class StackReport(NamedTuple):

@@ -65,7 +65,7 @@ class OpenBundle(NamedTuple):
 
 @contextmanager
 def opened_bundle(bundle: Path, options: StackOptions, reporter: Reporter, *, local: bool) -> Iterator[OpenBundle]:
-    """Take a bundle in; its variables and, unless the `local` ones are to decide, its settings hold inside.
+    """Open a bundle; inside the block its variables apply, and its settings too unless `local` ones take precedence.
 
     Raises the errors of `unbundle` and `site_in_force`.
     """

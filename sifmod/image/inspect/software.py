@@ -23,7 +23,7 @@ _PLAIN = {"pip", "setuptools", "wheel", "distlib", "packaging", "six", "distro-i
 
 
 def is_framework(package: str) -> bool:
-    """Whether a normalized distribution name is that of a framework that images are built for."""
+    """Whether this normalized distribution name is a framework's: images are built for it."""
     return any(package in names for _, names, _ in FRAMEWORKS)
 
 

@@ -1,6 +1,6 @@
 """Fields of a tar: the numbers of a header; PAX records, which override it; maps of sparse files.
 
-A number is octal text, or base-256 where the first bit says so. Keys of records are POSIX's, GNU's, star's and
+A number is octal text, or base-256 if its first bit is set. Keys of records are POSIX's, GNU's, star's and
 libarchive's.
 """
 

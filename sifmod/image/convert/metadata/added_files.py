@@ -31,8 +31,8 @@ def make_labels(
 ) -> dict[str, str]:
     """The labels of the SIF, sorted: the image's own and those of Apptainer's conversion.
 
-    They depend only on the image: the build date is its creation time, unless it has its own label, and there are no
-    tool versions. `origin` is bootstrap and source of the definition.
+    They depend only on the image: no label names a tool's version, and the build date is the image's creation time,
+    unless the image has that label. `origin` is bootstrap and source of the definition.
     """
     made = dict(labels)
     if created is not None:
