@@ -63,7 +63,7 @@ class UpgradeCommand(ConversionOptions):
 def upgrade_command(given: UpgradeCommand) -> int:
     """Install what is newer than MODULE, or than all installed modules, with the options of their installs.
 
-    A later version is a module of its own: the earlier one stays, for jobs and for whoever loads it by its version.
+    A later version is a module of its own: the earlier one stays, for jobs and for users who load it by its version.
     Another image under the same tag becomes a new generation, and `sifmod rollback` switches back.
     """
     if bool(given.modules) == given.everything:

@@ -1,6 +1,6 @@
 """What an unknown command may mean: the same of another tool, else one that is spelled nearly so.
 
-Nothing is done for a suggestion: whoever types `rm` elsewhere should read what ours removes.
+Nothing is done for a suggestion: a user of `rm` elsewhere reads first what ours removes.
 """
 
 from collections.abc import Iterable
