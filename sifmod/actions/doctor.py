@@ -86,11 +86,11 @@ def _runtime(site: Site) -> Iterator[Finding]:
         hint = "modules can be installed from a SIF but not run; install Apptainer, or load the site's module for it"
         yield Finding("runtime", "missing", missing, hint)
         return
-    told = f"{program.said}, {program.installed} ({site.runtime_path})"
+    what = f"{program.said}, {program.installed} ({site.runtime_path})"
     if why := cannot_start(site.runtime_path, site.arch):
-        yield Finding("runtime", "missing", f"{told} starts no container: {why.text}", why.hint)
+        yield Finding("runtime", "missing", f"{what} starts no container: {why.text}", why.hint)
     else:
-        yield Finding("runtime", "ok", f"{told}; it starts a container")
+        yield Finding("runtime", "ok", f"{what}; it starts a container")
     if program.unbound:
         yield Finding("binds", "note", program.unbound, "ask the administrator to enable it")
     for limit in limits(program):
