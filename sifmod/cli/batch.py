@@ -15,7 +15,7 @@ class Told(NamedTuple):
 
     state: str
     result: Any = None
-    missing: bool = False  # not installed yet, of one that was only looked at
+    missing: bool = False  # in a preview: the module is not installed yet
 
 
 class Teller:

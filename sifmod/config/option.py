@@ -1,6 +1,6 @@
-"""Every option of the command line and every SIFMOD_ variable: one table, which all that know an option read.
+"""Every option of the command line and every SIFMOD_ variable: one table, which all other code reads.
 
-It imports neither click nor pydantic, for TAB and `sifmod list` read it too.
+It imports neither click nor pydantic, because TAB and `sifmod list` read it too.
 """
 
 import os
@@ -25,14 +25,14 @@ class Option(NamedTuple):
     typed: str  # as the help writes it: -o --output FILE
     type: Word | range | tuple[str, ...]  # of whole numbers; words to choose from
     help: str = ""  # without it the help leaves the option out
-    called: str = ""  # what the field is called that holds it, where that is not as it is typed
-    of: str = ""  # the command for which this row is; "" for all that have none of their own
+    called: str = ""  # the name of its field, if it differs from the typed name
+    of: str = ""  # the command that this row is for; "" for all commands without a row of their own
     many: bool = False  # it may be repeated
     key: bool = False  # it is a key of the site too, and the variable SIFMOD_<NAME>
     decides: bool = False  # about a module's files: receipts keep it
     brief: bool = False  # only `install` and `config show` explain it
-    submits: bool = False  # it is for the command that submits a job, and not for the elements of the job
-    unset: str = ""  # what is in force, in the words of `config show`, where nothing gives it
+    submits: bool = False  # for the command that submits a job, not for the elements of the job
+    unset: str = ""  # what applies if nothing sets it, as `config show` says it
 
     @property
     def spellings(self) -> list[str]:

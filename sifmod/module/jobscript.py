@@ -71,7 +71,7 @@ def job_of(plan: Plan) -> Job:
 
 
 def _command(plan: Plan) -> tuple[str, bool, bool]:
-    """The command: Python's if the image has a usable one; whether it runs inside, and whether distributed."""
+    """The command, with Python if the image has a usable one; whether it runs inside, and whether distributed."""
     names = [wrapper.name for wrapper in plan.wrappers if wrapper.command != (f"{RUNSCRIPTS_TARGET}/{wrapper.name}",)]
     if plan.activation.with_conda != "true" or {"python", "python3", "torchrun"} & set(names):
         if DISTRIBUTED in plan.runscripts:

@@ -36,8 +36,8 @@ def upgrades(
 ) -> Iterator[Upgrade]:
     """One for each module that has something newer: its latest easyconfig, else the image that its tag names now.
 
-    The options of its install count (`--site`), those `given` before them. What a later version was asked for by
-    several modules is installed once.
+    The options of its earlier install apply (`--site`), unless `given` overrides them. If several modules have the same
+    later version, it is installed once.
     """
     made = {one.module: one for one in installations}
     found = {one.module: one for one in sorted(newer, key=lambda one: one.what == "easyconfig")}

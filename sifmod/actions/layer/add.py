@@ -46,8 +46,8 @@ class LayerChange:
     unpacked: bool = False
     tried: bool = True  # import each added package once
     replaces: bool = False  # `add` is the layer's whole content
-    model: str | None = None  # the module, as it is typed, whose layer of this name it is to be like
-    directory: str | None = None  # where it is kept, of a project; None: where this user's layers are
+    model: str | None = None  # a module as typed: make the layer like its layer of this name
+    directory: str | None = None  # where a project's layer is kept; None: among this user's layers
 
 
 def make_layer(

@@ -1,4 +1,4 @@
-"""An apply as it goes on: its modules, installed by workers; one that fails leaves the others to be installed."""
+"""A running apply: workers install its modules; if one fails, the others are still installed."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping

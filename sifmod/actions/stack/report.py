@@ -15,7 +15,7 @@ from sifmod.result import Beside, Described, Easyconfig, IfAny, Number, Variant
 
 
 class StackModule(NamedTuple):
-    """A module of a stack; with an error, one that cannot be, or was not, installed."""
+    """A module of a stack; with an error if it cannot be installed, or its install failed."""
 
     module: Annotated[ModuleName | None, Described("null if the easyconfig cannot be read")]
     easyconfig: Easyconfig

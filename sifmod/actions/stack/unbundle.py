@@ -57,10 +57,10 @@ class OpenBundle(NamedTuple):
     """The stack of a bundle whose images are in the store."""
 
     file: Path
-    options: StackOptions  # by which it gives exactly what it holds
+    options: StackOptions  # with these the stack installs exactly what the bundle holds
     made_by: str  # as of Unbundled
-    differing: tuple[str, ...]  # settings that are others here
-    local: bool  # those here decide, and not those of the bundle
+    differing: tuple[str, ...]  # settings that differ on this machine
+    local: bool  # this machine's settings apply, not those of the bundle
 
 
 @contextmanager
