@@ -54,7 +54,7 @@ def load_easyconfig(
 
 
 def with_digests(loaded: LoadedEasyconfig, site: LoadedSite, digests: tuple[str, ...]) -> LoadedEasyconfig:
-    """The easyconfig with the quirks for an image with these digests (`sha256:…`); `loaded` itself if they are the same.
+    """The easyconfig with the quirks of an image by its digests (`sha256:…`); `loaded` itself if none differs.
 
     A quirk sets and unsets variables, and nothing else. Origins and tree stay as they were.
     """

@@ -31,7 +31,7 @@ class Uv:
 
 
 def uv_here(directory: Path) -> Uv:
-    """Uv on this machine."""
+    """The uv of this machine."""
     from uv import find_uv_bin
 
     environment = {**uv_environment(), "UV_CACHE_DIR": str(uv_cache()), "RUST_LOG": "uv_extract=warn"}
