@@ -91,7 +91,7 @@ def test_the_source_kind_of_the_recipe(tmp_path: Path, monkeypatch: pytest.Monke
         kind.fetch(Fetching(*asked, incoming=tmp_path / "x.sif", partial=tmp_path / "partial"))
 
 
-def test_the_verb_of_the_recipe_explains_itself() -> None:
-    command = block("Add a verb")["where_command"]
+def test_the_command_of_the_recipe_explains_itself() -> None:
+    command = block("Add a command")["where_command"]
     assert isinstance(command, click.Command)
     assert "Print the directory that holds the modules." in CliRunner().invoke(command, ["--help"]).output
