@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.cli.main import run
 from sifmod.config.expand import resolve_sources
 from sifmod.config.redact import LOCAL, REGISTRIES, shown
 from sifmod.config.schema import easyconfig_schema
@@ -132,3 +133,11 @@ def test_the_pages_have_a_row_for_each_scheme(page: str) -> None:
     rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     said = {scheme for row in rows for scheme in re.findall(r"`([a-z-]+):", row)}
     assert said == SCHEMES - {"http"}
+
+
+def test_the_help_of_fetch_has_each_scheme(capfd: pytest.CaptureFixture[str]) -> None:
+    """But for http, which is for this machine alone, and file, which a path is without it."""
+    assert run(["fetch", "--help"]) == 0
+    listed = capfd.readouterr().out.partition("as in an easyconfig:")[2].partition(".\n")[0]
+    said = set(re.findall(r"([a-z-]+):", listed))
+    assert said == SCHEMES - {"http", "file"}

@@ -159,7 +159,7 @@ layered nothing  layer list {LAYER}
 layered home     jupyter {LAYER}
 kernel  home     jupyter {LAYER} --remove
 modules registry push Tiny/1.0 docker://{{registry}}/tiny:1
-modules nothing  install -S pytorch
+modules nothing  install --search pytorch
 modules nothing  install {{a}} --missing-modules
 modules cache    install {{c}} --sanity-check-only
 modules nothing  outdated
