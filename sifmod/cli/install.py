@@ -275,7 +275,7 @@ def dry_run(installer: "Installer", target: "Target", given: InstallCommand) -> 
         return told
     from sifmod.actions.install.current import overview, texts
 
-    for line in () if quick else overview(found.decision):
+    for line in () if given.dry_run_short or quick else overview(found.decision):
         echo(one_line(f"       {line}"))
     for path, text in texts(found.decision) if given.extended_dry_run else ():
         echo(f"\n--- {path}\n{text}")

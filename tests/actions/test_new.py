@@ -280,7 +280,7 @@ def test_what_is_no_image(here: Path, capfd: pytest.CaptureFixture[str]) -> None
     (here / "x.sif").write_text("nothing")
     for text, said in (
         ("x.sif", "is not a SIF"),
-        ("none.sif", "no file none.sif here"),
+        ("none.sif", "there is no file none.sif in the current directory"),
         ("gopher://x", "unknown scheme"),
     ):
         assert run(["new", "-q", text]) == 10

@@ -41,7 +41,7 @@ def test_each_is_named_and_its_command_frees_it(
     os.link(uv / "file", uv / "again")  # which takes no room
     bytecode = fill(own_home / f".cache/sifmod-bytecode-{uid}/file", 2 * MB)
     cache = fill(temporary / f"sifmod-{uid}-4711-abc/file", 4 * MB)
-    old = fill(temporary / "sifmod-scratch-old/file", days=20)
+    old = fill(temporary / "sifmod-image-old/file", days=20)
     fill(temporary / "sifmod-test-small/file", 100)
     fill(temporary / "other/file")
     (temporary / "sifmod-scratch-link").symlink_to(temporary / "other")

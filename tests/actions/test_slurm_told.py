@@ -105,4 +105,4 @@ def test_whose_jobs_may_use_a_tree(mode: int, only: bool, programs: Path, shared
     program(programs, "squeue", "echo 2025-01-02T03:04:05")
     assert ask_slurm(place).earliest == found.earliest  # the oldest of all
     program(programs, "squeue", "echo N/A")
-    assert "cannot be read" in ask_slurm(place).unknown
+    assert "printed an invalid time" in ask_slurm(place).unknown

@@ -276,7 +276,7 @@ def test_options_of_sbatch_in_the_environment_count(
 
 def test_there_is_no_slurm(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(here))
-    with pytest.raises(OptionError, match="there is no squeue here"):
+    with pytest.raises(OptionError, match="--job needs Slurm, and squeue was not found"):
         states(("1",))
 
 

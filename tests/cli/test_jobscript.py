@@ -115,7 +115,7 @@ def test_styles_that_the_module_lacks(here: Path, capfd: pytest.CaptureFixture[s
     assert "`runscripts+: [torchrun-distributed]`" in refused(here, capfd, ("--style", "torchrun"), 2)
     assert "has no all_reduce_perf" in refused(here, capfd, ("--style", "nccl-tests"), 2)
     (here / "image.sif").unlink()
-    assert "brings it back" in refused(here, capfd, ("--style", "nccl-tests"), 24)
+    assert "fetches it again" in refused(here, capfd, ("--style", "nccl-tests"), 24)
 
 
 def test_a_hint_keeps_the_prefix(

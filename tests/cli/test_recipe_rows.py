@@ -123,7 +123,7 @@ def test_what_a_venv_has_of_the_system_stays(here: Path) -> None:
     write(here / "top/opt/venv/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = true\n")
     told = install(here, "pip: [torch==2.1]", "venv: /opt/venv\n")
     assert told.returncode == 10, told.stderr
-    assert "torch==2.1 is asked for; the image has torch 2.0, which stays" in told.stderr
+    assert "torch==2.1 is required; the image has torch 2.0, which stays" in told.stderr
     assert not list((here / "pre fix").rglob("*.sif"))
     told = install(here, "pip: [helper]", "venv: /opt/venv\n")
     assert told.returncode == 0, told.stderr

@@ -227,7 +227,7 @@ def test_more_packages_than_the_bound_are_left_out_and_said(here: Path, capfd: p
     write(here / "home/.config/sifmod/config.yaml", "limits: {image_packages: 2}\n")
     assert run(["sbom", str(here / "image.sif")]) == 0
     told = capfd.readouterr()
-    assert "it has more packages than 2 (`limits: {image_packages: N}` in the settings raises the bound)" in told.err
+    assert "it has more packages than 2 (`limits: {image_packages: N}` in the settings raises the limit)" in told.err
     assert len(json.loads(told.out)["components"]) == 3
     assert run(["diff", str(here / "image.sif"), str(here / "image.sif")]) == 0
     assert "it has more packages than 2" in capfd.readouterr().err

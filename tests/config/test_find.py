@@ -136,7 +136,7 @@ def test_no_name_gives_anything_but_a_file_or_a_message(directories: tuple[Path,
         assert error.message
 
 
-@pytest.mark.parametrize("module", ["input", "offered", "find", "prefix"])
+@pytest.mark.parametrize("module", ["input", "index", "find", "prefix"])
 def test_cheap_parts_import_neither_pydantic_nor_yaml(module: str) -> None:
     code = f"import sys, sifmod.config.{module}; print(sorted({{'pydantic', 'yaml', 'difflib'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

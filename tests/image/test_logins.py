@@ -240,7 +240,7 @@ def test_no_token_is_got_with_a_login_in_the_clear(
     put(web, "/token", answer(401))
     error = through_proxy(in_the_clear)
     assert error is not None
-    assert "over plain http" in error.hint
+    assert "is plain http" in error.hint
 
 
 @pytest.mark.usefixtures("in_the_clear")

@@ -281,7 +281,7 @@ def test_a_manifest_of_three_gigabytes_is_refused_before_it_is_read(web: Misbeha
     web.put("manifests/1.0", raw(b"HTTP/1.1 200 OK\r\nContent-Length: 3000000000\r\n\r\n{", hang=True))
     error = refused(web)
     assert isinstance(error, ImageError)
-    assert "sends 3000000000 bytes as" in error.message
+    assert "sends 3000000000 bytes for" in error.message
 
 
 def test_a_manifest_without_an_end_is_refused(web: Misbehaving) -> None:
@@ -294,7 +294,7 @@ def test_a_manifest_without_an_end_is_refused(web: Misbehaving) -> None:
             written[0] += 1 << 20
 
     web.put("manifests/1.0", endless)
-    assert "sends more than 4 million bytes as" in refused(web).message
+    assert "sends more than 4 million bytes for" in refused(web).message
     assert written[0] < 64 << 20
 
 

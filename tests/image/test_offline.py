@@ -122,8 +122,8 @@ def test_another_compression_and_force_are_another_image(images: Images, mortal:
     pinned = f"{source}@{first.origin.manifest}"
     mortal.stop()
     assert taken(prefix, pinned, gzip).path == first.path
-    assert "not tried" in refused(prefix, plan(pinned, offline=True), zstd)
-    assert "not tried" in refused(prefix, plan(pinned, offline=True), replace(gzip, fresh=True))
+    assert "skipped: it needs the network" in refused(prefix, plan(pinned, offline=True), zstd)
+    assert "skipped: it needs the network" in refused(prefix, plan(pinned, offline=True), replace(gzip, fresh=True))
     assert "cannot be reached" in refused(prefix, plan(pinned), replace(gzip, fresh=True))
 
 
@@ -138,7 +138,7 @@ def test_an_index_gives_each_architecture_its_own(mortal: Registry, tmp_path: Pa
         return replace(wanted, image=replace(wanted.required_image, arch=arch))
 
     arm = prefix.fetch(of("arm64"))
-    assert "not tried" in refused(prefix, replace(plan(pinned, offline=True)))
+    assert "skipped: it needs the network" in refused(prefix, replace(plan(pinned, offline=True)))
     amd = prefix.fetch(of("amd64"))
     mortal.stop()
     assert [prefix.fetch(of(arch)).path for arch in ("arm64", "amd64")] == [arm.path, amd.path]
@@ -154,8 +154,8 @@ def test_a_sif_of_a_registry(images: Images, mortal: Registry, prefix: Prefix, t
     pinned = f"{source}@{first.origin.manifest}"
     found = taken(prefix, pinned)
     assert (found.path, found.origin, found.source) == (first.path, first.origin, pinned)
-    assert "not tried" in refused(prefix, plan(source, offline=True))
-    assert "not tried" in refused(prefix, plan(pinned.replace("lab", "other"), offline=True))
+    assert "skipped: it needs the network" in refused(prefix, plan(source, offline=True))
+    assert "skipped: it needs the network" in refused(prefix, plan(pinned.replace("lab", "other"), offline=True))
 
 
 def test_a_sif_that_was_converted_here_and_comes_from_a_registry_too(
@@ -174,4 +174,4 @@ def test_a_damaged_or_removed_image_is_not_taken(images: Images, mortal: Registr
     source = push(mortal, images.tiny_layout(), "gone:1.0")
     first = prefix.fetch(plan(source))
     first.path.unlink()
-    assert "not tried" in refused(prefix, plan(f"{source}@{first.origin.manifest}", offline=True))
+    assert "skipped: it needs the network" in refused(prefix, plan(f"{source}@{first.origin.manifest}", offline=True))

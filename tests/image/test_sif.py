@@ -73,8 +73,10 @@ def test_an_architecture_forged_in_either_place_is_refused(images: Images, tmp_p
     inner = primary_row(tiny) + EXTRA + 8
     outside = forged(tmp_path, tiny, (ARCH_IN_HEADER, b"04\0"))
     assert "arm64" in run(("siftool", "header", outside)).ok().stdout
-    assert "its header says arm64 and its primary partition amd64" in message(outside)
-    assert "its header says amd64 and its primary partition arm64" in message(forged(tmp_path, tiny, (inner, b"04\0")))
+    assert "its header has architecture arm64 and its primary partition amd64" in message(outside)
+    assert "its header has architecture amd64 and its primary partition arm64" in message(
+        forged(tmp_path, tiny, (inner, b"04\0"))
+    )
     both = forged(tmp_path, tiny, (ARCH_IN_HEADER, b"04\0"), (inner, b"04\0"))
     assert "expected amd64, its header says arm64" in message(both)
     assert check_sif(forged(tmp_path, tiny, (inner, b"00\0")), "amd64").arch == "amd64"
@@ -170,7 +172,7 @@ def test_damage_inside_is_seen(images: Images, tmp_path: Path) -> None:
     tiny = images.tiny_sif
     row, partition = primary_row(tiny), read_sif(tiny).primary
     assert "unknown version '02'" in message(forged(tmp_path, tiny, (42, b"02")))
-    assert "no squashfs" in message(forged(tmp_path, tiny, (partition.offset, b"hsqX")))
+    assert "is not a squashfs" in message(forged(tmp_path, tiny, (partition.offset, b"hsqX")))
     too_long = forged(tmp_path, tiny, (partition.offset + 40, struct.pack("<Q", partition.size + 1)))
     assert f"a squashfs of {partition.size + 1} bytes in a partition of {partition.size}" in message(too_long)
     assert "0 primary partitions" in message(forged(tmp_path, tiny, (row + USED, b"\0")))

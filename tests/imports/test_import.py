@@ -407,9 +407,9 @@ def test_what_a_check_refuses_is_left_out_alone(here: Path, capsys: pytest.Captu
             (note,) = (note for note in notes if note.startswith(item))
             assert f"{odd!r}"[1:] in note
             assert reason in note
-    assert sum(" is left out: " in note for note in notes) == 3 * 6 + 3 * 5 - 2 + 5
+    assert sum(" was left out: " in note for note in notes) == 3 * 6 + 3 * 5 - 2 + 5
     assert (made.conflict, made.family) == (("c",), None)
-    assert "conflict: '?' is left out: '?' cannot be used: use a module's name" in err
+    assert "conflict: '?' was left out: '?' cannot be used: use a module's name" in err
     assert "HOME belongs to the runtime or its shell and cannot be set from outside the container" in err
     assert "\x1b" not in err + (here / "tool-1.0.yaml").read_text()
     assert run(["check", "tool-1.0.yaml"]) == 0

@@ -68,7 +68,7 @@ def test_the_site_names_the_index(machine: Machine, fitting: Path, monkeypatch: 
         for asked in ("torchvision", "faces"):
             words = ("add", NAME, asked, "helper", "--index-url", pypi.url)
             told = machine.sifmod(*words, env=given).ok().stderr
-            assert f"torchvision: from {own.url}, for the image's torch +cpu" in told
+            assert f"torchvision: taken from {own.url}, to match the image's torch +cpu" in told
             assert machine.python(SHOW).ok().stdout == "0.20.1+cpu 2.5\n"
             assert {path for path in own.asked if "simple" in path} == {"/simple/torchvision/"}
             machine.sifmod("remove", NAME, "--all").ok()

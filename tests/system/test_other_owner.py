@@ -35,5 +35,5 @@ def test_whose_the_tree_is(
     code = call_as(ordinary_user.user, lambda: sifmod([*words, "--prefix", str(prefix)]))
     said = "".join(capfd.readouterr())
     assert code == 25, said
-    assert " belongs to root: ask for a change there, or choose a directory that you may write to" in said
+    assert " belongs to root: ask for a change there, or choose a writable directory" in said
     assert disk_state(prefix) == before

@@ -102,7 +102,7 @@ def test_a_nightly_apply_promotes_nothing_that_was_rolled_back(images: Images, h
     told = good(*stack, "--locked")
     (listed,) = json.loads(sifmod("list", "--json").stdout)
     assert listed["generation"] == 1, told
-    assert "App/1 was rolled back from this content" in told
+    assert "App/1 was rolled back from the same content" in told
 
 
 def test_a_bundle_is_applied_where_its_variables_are_not_set(images: Images, here: Path) -> None:

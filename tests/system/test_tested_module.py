@@ -43,7 +43,7 @@ def test_pytorch_sums_over_two_ranks(here: Path, images: Images, capfd: pytest.C
         ("gpu-check", "skipped", "the module is for CPUs"),
         ("collective, torchrun", "passed", "2 ranks"),
         ("bandwidth", "passed", data["steps"][4]["text"]),
-        ("network", "skipped", "gloo, PyTorch's backend for CPUs, uses"),
+        ("network", "skipped", "gloo, PyTorch's backend for CPUs, uses TCP by design"),
     ]
     found = data["bandwidth"]
     assert (found["tool"], found["ranks"], found["size"], found["bus"]) == ("torch", 2, 1 << 24, found["algorithm"])

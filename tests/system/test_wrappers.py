@@ -186,7 +186,10 @@ def test_in_the_container_of_another_image_a_wrapper_starts_nothing_of_it(
                 assert found.stdout.endswith("/tiny.sif\n")
             else:
                 assert (found.code, found.stdout) == (127, "")
-                assert f"Tiny/{inner}: this is the container of {out.resolve()}/tiny.sif, and sh is of" in found.stderr
+                assert (
+                    f"Tiny/{inner}: this is the container of {out.resolve()}/tiny.sif, and sh belongs to another image"
+                    in found.stderr
+                )
                 forced = somebody.run(words, env={"APPTAINERENV_SIFMOD_ANY_CONTAINER": "1"})
                 assert forced.stdout == f"{out.resolve()}/tiny.sif\n"
 

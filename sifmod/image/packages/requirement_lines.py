@@ -167,7 +167,7 @@ def _taken_apart(path: Path, number: int, text: str, constrains: bool) -> Line:
     words = text.split(" ")
     count = next((index for index, word in enumerate(words) if word.startswith("-")), len(words))
     requirement, said = " ".join(words[:count]).strip(), " ".join(words[count:])
-    problem = f"the variable {missing[0]} is not set: export it, or write its value" if missing else ""
+    problem = f"the variable {missing[0]} is not set; export it, or write its value" if missing else ""
     if not said:
         return Line(path, number, requirement, (), constrains, problem)
     try:
