@@ -55,7 +55,7 @@ class Command:
     @property
     def needs_no_tree(self) -> bool:
         """What it reads and writes is not in a prefix."""
-        return self.verb in NO_TREE or "--output {out}/x.sif" in self.words
+        return self.verb in NO_TREE or "--search" in self.options or "--output {out}/x.sif" in self.words
 
     @property
     def own_layer(self) -> bool:
