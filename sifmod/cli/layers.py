@@ -123,7 +123,7 @@ def _freed(layer: "Layer", site: "Site") -> str:
     return f"its files stay in {Path(layer.root).parent} until you remove them"
 
 
-def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> "Iterator[str]":
+def _shells(module: "ModuleName", layer: "Layer", done: str, runtime: str) -> "Iterator[str]":
     """Advice for a shell that has the module loaded."""
     from sifmod.module.variables import state_key
 
@@ -131,11 +131,11 @@ def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> 
     bound = f"_SIFMOD_LAYER_{key}" in os.environ
     names = ("SINGULARITY_BINDPATH", "APPTAINER_BINDPATH")
     packed = any(f"{layer.name}/" in text and "/layer.squashfs:" in text for text in map(os.environ.get, names) if text)
-    if f"_SIFMOD_GENERATION_{key}" in os.environ and became != "unchanged":
-        if not bound and became == "made":
+    if f"_SIFMOD_GENERATION_{key}" in os.environ and done != "unchanged":
+        if not bound and done == "made":
             yield "the module's commands use it at once"
             yield f"`{runtime} exec` and new commands need another `module load {module}`"
-        elif bound and (became == "removed" or packed != layer.packed):
+        elif bound and (done == "removed" or packed != layer.packed):
             yield f"`{runtime} exec` needs another `module load {module}`; the module's commands do not"
 
 

@@ -90,7 +90,9 @@ def test_nothing_says_which_accelerator(robot: Path, capfd: pytest.CaptureFixtur
         assert run(["install", "tool", SKIP, *words]) == 2
         out, err = capfd.readouterr()
         assert out == ""
-        assert err.startswith("error: tool is there for several accelerators, and neither the site nor this machine")
+        assert err.startswith(
+            "error: tool has variants for several accelerators, and neither the site nor this machine"
+        )
         assert sorted(err.splitlines()[1:4]) == COMMANDS.splitlines()
         assert "SIFMOD_ACCELERATOR=" in err
     assert not (robot.parent / "tree").exists()

@@ -266,7 +266,7 @@ def test_a_dockerfile_of_two_stages_is_built_once(tmp_path: Path, prefix: Prefix
     assert "there is no Dockerfile" in refused(prefix, dockerfile).message
 
 
-@pytest.mark.skipif(not shutil.which("buildah"), reason="no buildah")
+@pytest.mark.skipif(not shutil.which("buildah"), reason="needs buildah, which scripts/provision installs")
 def test_a_context_that_changes_while_it_is_built_is_built_again(
     tmp_path: Path, prefix: Prefix, dockerfile: ImagePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:

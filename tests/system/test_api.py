@@ -123,9 +123,9 @@ def test_a_stack(here: Path) -> None:
     assert [(str(step), step.mark) for step in steps] == [("Tiny/1.0", " "), ("Gone/1", " ")]
     assert disk_state(here) == before
     outcome = api.apply_stack(here / "stack.yaml", sanity_check=False)
-    assert {number: (one.generation, one.changed) for number, one in outcome.became.items()} == {0: (1, True)}
+    assert {number: (one.generation, one.changed) for number, one in outcome.outcomes.items()} == {0: (1, True)}
     assert {number: error.exit_code for number, error in outcome.failed.items()} == {1: 10}
-    assert api.apply_stack("stack.yaml", only=("Tiny",), sanity_check=False).became == {}
+    assert api.apply_stack("stack.yaml", only=("Tiny",), sanity_check=False).outcomes == {}
     assert [step.mark for step in api.plan_stack("stack.yaml").plan.steps] == ["x", " "]
 
 

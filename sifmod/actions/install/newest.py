@@ -37,7 +37,7 @@ class Undecided(NamedTuple):
             for one in self.commands
         ]
         return OptionError(
-            f"{self.name} is there for several accelerators, and neither the site nor this machine says which\n"
+            f"{self.name} has variants for several accelerators, and neither the site nor this machine selects one\n"
             + "\n".join(lines),
             "type one of these, or say it once for all: `accelerator` in ~/.config/sifmod/config.yaml, or "
             "SIFMOD_ACCELERATOR=cuda, rocm or none",

@@ -71,13 +71,13 @@ def _apply(
 
     def done(number: int) -> Generation:
         one: Rerendered | None
-        became: Generation | SifmodError
-        one, became = ahead.result(number, reporter.say)
+        result: Generation | SifmodError
+        one, result = ahead.result(number, reporter.say)
         if one:
             keep(one)
-        if isinstance(became, SifmodError):
-            raise became
-        return became
+        if isinstance(result, SifmodError):
+            raise result
+        return result
 
     jobs = 1 if run.fail_fast else 2 * run.asked.processors  # each waits for the disk much of its time
     with closing(OrderedWorkers(in_worker, len(modules), jobs)) as ahead:

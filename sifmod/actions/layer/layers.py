@@ -99,9 +99,9 @@ def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOu
         there = tuple(found_layers(trees, os.environ))
         change = like(change, resolve(change.model, {one.module for one in there} | modules.keys()), there)
     with changing_prefix(for_layers(site, layers.prefix)):
-        layer, became = make_layer(installation, layers, change, site, reporter)
-    note = hidden(layer, Layout(layers.tree), os.environ) if became == "made" else ""
-    return LayerOutcome(module, (layer,), became, note=note)
+        layer, done = make_layer(installation, layers, change, site, reporter)
+    note = hidden(layer, Layout(layers.tree), os.environ) if done == "made" else ""
+    return LayerOutcome(module, (layer,), done, note=note)
 
 
 def _remove_stale(change: LayerChange, site: Site, reporter: Reporter) -> LayerOutcome:

@@ -82,7 +82,7 @@ class StackOutcome:
 
     plan: StackPlan
     lives: LifecycleChanges | None
-    became: Mapping[int, Outcome]
+    outcomes: Mapping[int, Outcome]
     held: Mapping[int, HeldError]  # found to be held during the install
     failed: Mapping[int, SifmodError]
     submitted: Submitted | None = None
@@ -145,7 +145,7 @@ class _Apply:
         waits = bool(submitted and submitted.jobs and not self.run.wait)
         later = apply_lifecycle(plan, decided, site, reporter, waits=waits) if decided else ()
         decided = self._end(whole, applying, decided, submitted=bool(submitted and submitted.jobs))
-        return StackOutcome(plan, decided, applying.became, applying.held, applying.failed, submitted, tests, later)
+        return StackOutcome(plan, decided, applying.outcomes, applying.held, applying.failed, submitted, tests, later)
 
     def _install(self, applying: ApplyContext) -> None:
         """Run in workers; the messages of each one go to the log of its module."""
@@ -198,7 +198,7 @@ class _Apply:
                 apply_lifecycle(whole, decided, site, reporter)
                 _write_down(whole, decided, planned.lock, site, reporter)
         elif not submitted or applying.failed:
-            stale |= any(one.changed for one in applying.became.values())
+            stale |= any(one.changed for one in applying.outcomes.values())
         if stale:
             refresh_spider_cache(plan.layout, site, reporter)
         return decided

@@ -66,13 +66,13 @@ class ApplyContext:
         self._waiting = [number for number, one in todo.items() if not one.view and self._leads(number)]
         self._fetching: set[str] = set()
         self._at_once = 1  # images that are fetched at the same time, at most
-        self.became: dict[int, Outcome] = {}
+        self.outcomes: dict[int, Outcome] = {}
         self.held: dict[int, HeldError] = {}  # that only the image, or another run, has shown to be held
         self.failed = {number: step.error for number, step in enumerate(plan.steps) if step.error}
         self.all = len(todo) + len(self.failed)
 
     def run(self, jobs: int) -> Iterator[Event | NotTried]:
-        """Run the installs; `became` and `failed` are complete at the end."""
+        """Run the installs; `outcomes` and `failed` are complete at the end."""
         self._at_once = max(1, min(jobs, len(self._wanting)))
         if self._shared:
             with reported(f"cannot make {self._blobs}"):
@@ -91,14 +91,14 @@ class ApplyContext:
             return Line("failed", error.message, exit_code=error.exit_code)
         if held := self.held.get(number):
             return Line("held", f"{held.message}; {held.hint}")
-        became = self.became[number]
-        if became.changed:
-            return Line("installed", f"installed, generation {became.generation}", became.generation)
-        return Line("unchanged", "there already", became.generation)
+        outcome = self.outcomes[number]
+        if outcome.changed:
+            return Line("installed", f"installed, generation {outcome.generation}", outcome.generation)
+        return Line("unchanged", "there already", outcome.generation)
 
     def ended(self, number: int) -> ModuleEnded:
         """The same, for a process that waits for it."""
-        done = len(self.became) + len(self.failed)
+        done = len(self.outcomes) + len(self.failed)
         return ModuleEnded(self.plan.steps[number], self.line(number), self.failed.get(number), done, self.all)
 
     def _leads(self, number: int) -> bool:
@@ -130,7 +130,7 @@ class ApplyContext:
             self._fetching.discard(key)
             self._forget(key)
         if event.error is None:
-            self.became[event.task] = event.result
+            self.outcomes[event.task] = event.result
             return followers + self._startable()
         if isinstance(event.error, HeldError):
             self.held[event.task] = event.error

@@ -89,15 +89,15 @@ def report(made: StackPlan, decided: LifecycleChanges | None, outcome: StackOutc
 
 def _member(step: Step, outcome: StackOutcome | None, number: int) -> StackModule:
     error = outcome.failed.get(number) if outcome else step.error
-    became = outcome.became.get(number) if outcome else None
+    install = outcome.outcomes.get(number) if outcome else None
     return StackModule(
         step.module,
         step.member.easyconfig,
         step.variant,
         step.mark,
         step.why,
-        became.generation if became else step.generation,
-        bool(became and became.changed),
+        install.generation if install else step.generation,
+        bool(install and install.changed),
         step.outgoing,
         as_result(error) if error else None,
     )

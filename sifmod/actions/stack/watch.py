@@ -93,7 +93,7 @@ class JobWatch:
     def _became(self, number: int, *, changed: bool) -> None:
         module = self._plan.steps[number].module
         now = live_number(self._plan.layout, module) if module else None
-        self._applying.became[number] = Outcome(now or 0, changed)
+        self._applying.outcomes[number] = Outcome(now or 0, changed)
         del self._left[number]
 
     def _rest(self) -> Iterator[int]:

@@ -174,8 +174,8 @@ class Registry:
             asked = digest or reference.tag or "latest"
             name = f"{repository.place}{'@' if digest else ':'}{asked}"
             raw, headers = repository.read(f"manifests/{asked}", _ACCEPT, name)
-            told = headers.get("Docker-Content-Digest", "")
-            return parse(raw, name, digest or (told if told.startswith("sha256:") else "")), name
+            sent = headers.get("Docker-Content-Digest", "")
+            return parse(raw, name, digest or (sent if sent.startswith("sha256:") else "")), name
 
         return manifest_behind(read, reference.digest, self._arch, reference.source)
 
