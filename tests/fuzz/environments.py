@@ -168,7 +168,7 @@ def findings(sif: Path, counts: Counter[str]) -> list[str]:
 
 def _differences(said: dict[str, str], there: dict[str, str], notes: tuple[str, ...], *, alone: bool) -> list[str]:
     named = set(re.findall(r"\w+", " ".join(note for note in notes if "left out" in note or "here: " in note)))
-    whole = any("is not known" in note for note in notes)
+    whole = any("effect on the environment is unknown" in note for note in notes)
     wrong = []
     for name in sorted(said.keys() | there.keys()):
         if name in said and name in there and said[name] == there[name]:
