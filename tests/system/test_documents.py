@@ -1,6 +1,5 @@
 """README and docs: every shell block is run as it stands there, or says before it why it is an illustration."""
 
-import json
 import os
 import shlex
 from functools import partial
@@ -13,7 +12,7 @@ from support.command import BUILD, ROOT, run
 from support.documents import BLOCK, blocks
 from support.images import Images, made
 from support.module_tool import ModuleTool
-from support.oci import Entry, layer, write_layout
+from support.oci import Entry, layer, layers_of, write_layout
 from support.registry import Registry
 from support.wheels import wheel
 
@@ -87,9 +86,5 @@ def test_the_tutorial(lmod: ModuleTool, images: Images, shared_tmp: Path) -> Non
 
 
 def _layout(images: Images, to: Path) -> Path:
-    blobs = images.python_layout / "blobs"
-    index = json.loads((images.python_layout / "index.json").read_text())
-    manifest = json.loads((blobs / index["manifests"][0]["digest"].replace(":", "/")).read_text())
-    layers = [(blobs / one["digest"].replace(":", "/")).read_bytes() for one in manifest["layers"]]
     torch = "opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch.py"
-    return write_layout(to, [*layers, layer([Entry(torch, b"")])])
+    return write_layout(to, [*layers_of(images.python_layout), layer([Entry(torch, b"")])])
