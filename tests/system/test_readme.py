@@ -59,7 +59,9 @@ def test_from_nothing_to_a_module_with_a_package_and_a_job_script(
 
 
 def test_its_commands_are_there() -> None:
-    typed = re.findall(r"`sifmod ([a-z]+)", README) + re.findall(r"(?m)^\| `([a-z]+) (?:PyTorch|apply)[^`]*` \|", README)
+    typed = re.findall(r"`sifmod ([a-z]+)", README) + re.findall(
+        r"(?m)^\| `([a-z]+) (?:PyTorch|apply)[^`]*` \|", README
+    )
     assert len(set(typed)) > 10
     assert set(typed) <= {*COMMANDS, "help"}
 
