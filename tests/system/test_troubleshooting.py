@@ -1,13 +1,11 @@
-"""docs/troubleshooting.md: the messages that it quotes are those of the code, and its commands have these options."""
+"""docs/troubleshooting.md: the messages that it quotes are those of the code."""
 
 import ast
 import re
 from collections.abc import Iterator
 
-import click
 import pytest
 
-from sifmod.cli.main import cli
 from support.command import ROOT
 
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
@@ -61,19 +59,6 @@ def test_a_message_is_in_the_code(message: str) -> None:
 def test_another_message_is_not() -> None:
     assert not is_printed("… has a good SHA-256 and was discarded")
     assert not is_printed("waiting for …, which … is sleeping on")
-
-
-@pytest.mark.parametrize("typed", sorted({*re.findall(r"(?<=`)sifmod [^`\n]+|(?m:^sifmod [^|#\n]+)", PAGE)}))
-def test_a_command_has_these_options(typed: str) -> None:
-    command: click.Command = cli
-    words = typed.split()[1:]
-    while isinstance(command, click.Group):
-        context = click.Context(command)
-        below = command.get_command(context, words.pop(0))
-        assert below is not None, typed
-        command = below
-    options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-    assert {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)} <= options, typed
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:40])
