@@ -21,7 +21,7 @@ PAGES = ("index.html", "troubleshooting.html")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built strictly: a link or an anchor that leads nowhere ends it."""
     to = tmp_path_factory.mktemp("site") / "site"
-    build = (sys.executable, "-m", "mkdocs", "build", "-q", "-f", ROOT / "mkdocs.yml", "-d", to)
+    build = (sys.executable, "-m", "mkdocs", "build", "-f", ROOT / "mkdocs.yml", "-d", to)
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return to
