@@ -9,7 +9,7 @@ from datetime import date
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 
 class Described:
@@ -28,8 +28,7 @@ class Described:
         return handler(schema) | {"description": self._description}
 
 
-@dataclass(frozen=True)
-class Named:
+class Named(NamedTuple):
     """The name of a field in JSON, if it differs."""
 
     name: str
