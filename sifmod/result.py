@@ -4,7 +4,7 @@ One name has one meaning and one type in every command. Unknown values are null;
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
