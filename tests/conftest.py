@@ -1,5 +1,6 @@
 """Fixtures: real tools, started once, and an environment in which no test can reach the real home."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -65,6 +66,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
     if temporary() == MEMORY:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector need not look at the tests again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

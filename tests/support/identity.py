@@ -1,6 +1,7 @@
 """A copy of this process that is somebody else, has a disk of its own, or is sifmod."""
 
 import ctypes
+import gc
 import os
 import pickle
 import sys
@@ -12,6 +13,7 @@ from typing import TypeVar
 
 from sifmod.cli.main import run
 from support.command import Result, User
+from support.victim import import_all
 
 T = TypeVar("T")
 
@@ -60,6 +62,7 @@ def call_with_etc(directory: Path, function: Callable[[], T]) -> T:
 
 def sifmod(words: Sequence[str | Path], env: Mapping[str, str], cwd: Path) -> Result:
     """The command with this environment, without an interpreter's start: what it imports is there already."""
+    import_all()
     arguments = [str(word) for word in words]
     out, errors = (os.memfd_create(name) for name in ("stdout", "stderr"))
 
@@ -110,6 +113,7 @@ def _call_in_copy(prepare: Callable[[], None], function: Callable[[], T]) -> T:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
+        gc.freeze()  # else a collection copies every page of what the tests have loaded
         os.close(reader)
         try:
             prepare()
