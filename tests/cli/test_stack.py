@@ -26,6 +26,7 @@ from support.images import Images
 from support.oci import Entry, layer, write_layout
 from support.registry import Registry
 from support.steps import some
+from support.user import ONLY_ROOT
 from support.victim import Victim
 
 STACK = """\
@@ -276,7 +277,7 @@ def test_the_log_of_a_stack_is_no_other_name_of_a_file(here: Path) -> None:
     assert mine.read_text() == "of years"
 
 
-@pytest.mark.parametrize("planted", ["a link", "a file"])
+@pytest.mark.parametrize("planted", ["a link", "a file", pytest.param("their own file", marks=ONLY_ROOT)])
 def test_a_bundle_is_written_into_no_file_of_a_neighbour(
     here: Path, capfd: pytest.CaptureFixture[str], planted: str
 ) -> None:
@@ -287,8 +288,11 @@ def test_a_bundle_is_written_into_no_file_of_a_neighbour(
     mine.write_text("of years")
     if planted == "a link":
         part.symlink_to(mine)
-    else:
+    elif planted == "a file":
         os.link(mine, part)
+    else:  # which they can go on writing into
+        part.touch(0o666)
+        os.chown(part, 65534, 65534)
     capfd.readouterr()
     before = disk_state(here)
     assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "a b.tar"]) == 2
