@@ -20,8 +20,7 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import FetchError, SifmodError
 from sifmod.image.artifact import Fetched, Fetching, FetchRequest
 from sifmod.image.builder import BuildMethod, build_method
-from sifmod.image.disk import reading, writing
-from sifmod.image.holes import check_holes
+from sifmod.image.disk import check_holes, reading, writing
 from sifmod.image.program import probe_runtime
 from sifmod.image.reference import Reference, SourceKind, nothing, says_nothing
 from sifmod.image.registry.registry import Registry

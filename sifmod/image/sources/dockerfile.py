@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -20,8 +19,7 @@ from sifmod.image.artifact import Fetched, Fetching, FetchRequest
 from sifmod.image.builder import dockerfile_builder
 from sifmod.image.child import run_child
 from sifmod.image.convert.oci_to_sif import convert
-from sifmod.image.disk import reading, writing
-from sifmod.image.holes import check_holes
+from sifmod.image.disk import check_holes, reading, writing
 from sifmod.image.reference import Reference, SourceKind, is_loopback, nothing, says_nothing
 from sifmod.image.sources.build import built_before, key_of, remote_digests, size_of
 from sifmod.image.sources.docker import DOCKER
@@ -39,6 +37,7 @@ _LINE = re.compile(
     r"|ARG[ \t]+(?P<name>\w+)(?:=(?P<value>\S*))?|(?:COPY|ADD)[ \t][^\n]*?--from=(?P<other>\S+))",
     re.IGNORECASE | re.MULTILINE,
 )
+_EXPANDED = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 
 def context_files(build: BuildPlan) -> tuple[Path, ...]:
@@ -116,20 +115,14 @@ def base_images(build: BuildPlan) -> tuple[str, ...]:
     for line in _LINE.finditer(text):
         if name := line["name"]:
             arguments[name] = given.get(name, (line["value"] or "").strip("\"'"))
-        elif image := _filled(line["base"] or line["other"] or "", arguments):
+        elif image := _EXPANDED.sub(
+            lambda each: arguments.get(each[1] or each[3], "") or each[2] or "", line["base"] or line["other"] or ""
+        ):
             if image.lower() not in stages and not (line["other"] and image.isdigit()):
                 found.append(image if image.startswith("docker://") else f"docker://{image}")
             if line["stage"]:
                 stages.add(line["stage"].lower())
     return tuple(dict.fromkeys(found))
-
-
-def _filled(text: str, arguments: Mapping[str, str]) -> str:
-    return re.sub(
-        r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))",
-        lambda each: arguments.get(each[1] or each[3], "") or each[2] or "",
-        text,
-    )
 
 
 def _known(request: FetchRequest) -> tuple[str, str]:
