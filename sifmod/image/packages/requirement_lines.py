@@ -12,8 +12,7 @@ from optparse import OptionParser, OptionValueError, Values
 from pathlib import Path
 from typing import NoReturn
 
-from sifmod.config.bounded_file import NotReadError, read_bounded
-from sifmod.config.limits import LimitName, bound, limits
+from sifmod.config.limits import LimitName, NotReadError, bound, limits, read_bounded
 from sifmod.errors import OptionError
 
 _COMMENT = re.compile(r"(^|\s)#.*$")  # `\s+`, as pip has it, takes quadratic time for many blanks
@@ -171,10 +170,8 @@ def _taken_apart(path: Path, number: int, text: str, constrains: bool) -> Line:
             problem = problem or f"{rest[0]!r} is neither an option nor the value of one; give it its own line"
         options = tuple(_options(values))
     except (_RefusedError, OptionValueError, ValueError) as error:
-        options, problem = (
-            (),
-            problem or f"{said.split()[0]} is not an option of a requirements.txt ({error}); remove it",
-        )
+        options = ()
+        problem = problem or f"{said.split()[0]} is not an option of a requirements.txt ({error}); remove it"
     return Line(path, number, requirement, options, constrains, problem)
 
 

@@ -11,8 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from sifmod.config.bounded_file import NotReadError, read_bounded
-from sifmod.config.limits import bound, limits
+from sifmod.config.limits import NotReadError, bound, limits, read_bounded
 from sifmod.digest import sha256_file
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Fetched, Fetching, FetchRequest
@@ -155,11 +154,10 @@ def _fetch(request: Fetching) -> Fetched:
             _run(request, program, workspace)
             converted = convert(replace(request, reference=OCI.reference(f"oci:{workspace}/layout")))
         finally:
-            # files of other users of the namespace are theirs here, and only inside it can they be removed
+            # files of other users of the namespace are theirs here, and only inside it can they be removed; podman's
+            # second command ends the process that it leaves behind
             ends = (("unshare", "rm", "-rf", "root"), *((("system", "migrate"),) if "podman" in program else ()))
-            for words in (
-                ends if os.geteuid() != 0 else ()
-            ):  # podman's second one ends the process that it leaves behind
+            for words in ends if os.geteuid() != 0 else ():
                 run_child((program, *words), cwd=workspace, env=_environment(workspace))
     origin = key_of(*known)
     made = replace(converted.origin, index=origin.index, manifest=origin.manifest)
