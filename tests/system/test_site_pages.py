@@ -43,7 +43,7 @@ def test_every_page_is_in_the_navigation() -> None:
     class Loader(yaml.SafeLoader):
         """With mkdocs's `!ENV`."""
 
-    Loader.add_constructor("!ENV", lambda loader, node: loader.construct_sequence(node))
+    Loader.add_constructor("!ENV", lambda loader, node: None)  # noqa: ARG005
     nav = yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), Loader)["nav"]
     docs = ROOT / "docs"
     assert sorted(named(nav)) == sorted(str(path.relative_to(docs)) for path in docs.rglob("*.md"))
