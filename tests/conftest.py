@@ -107,9 +107,13 @@ def needs_root() -> None:
 
 
 @pytest.fixture
-def shared_tmp() -> Iterator[Path]:
-    """A temporary directory that every user can reach, which tmp_path is not."""
-    directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="sifmod-test-"))
+def shared_tmp(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A temporary directory that every user can reach, which tmp_path is not.
+
+    In memory, but for tests of what a runtime binds: SHARED_TMP of their module says where.
+    """
+    top = getattr(request.module, "SHARED_TMP", temporary())
+    directory = Path(tempfile.mkdtemp(dir=top, prefix="sifmod-test-"))
     directory.chmod(0o755)
     yield directory
     _remove(directory)

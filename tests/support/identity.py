@@ -63,13 +63,13 @@ def call_with_etc(directory: Path, function: Callable[[], T]) -> T:
 def sifmod(words: Sequence[str | Path], env: Mapping[str, str], cwd: Path) -> Result:
     """The command with this environment, without an interpreter's start: what it imports is there already."""
     import_all()
-    arguments = [str(word) for word in words]
+    arguments, given = [str(word) for word in words], dict(env)
     out, errors = (os.memfd_create(name) for name in ("stdout", "stderr"))
 
     def redirect() -> None:
         os.chdir(cwd)
         os.environ.clear()
-        os.environ.update(env)
+        os.environ.update(given)
         tempfile.tempdir = None  # the environment may say another
         for stream, number in ((os.open(os.devnull, os.O_RDONLY), 0), (out, 1), (errors, 2)):
             os.dup2(stream, number)
