@@ -350,6 +350,10 @@ def test_a_bundle_brings_it_all_without_a_network(
         place = other / "stacks/our-cluster/robot"
         assert list(map(texts, first)) == [texts(made, f" --robot-paths {place}") for made in second]
         assert len(second) == 5
+        logged = [json.loads(line) for line in (other / "log/store.log").read_text().splitlines()]
+        assert {(one["what"], one["image"]) for one in logged} == {
+            ("fetched", image.stem) for image in other.glob("images/sha256/*.sif")
+        }
         there = disk_state(other / "software", other / "images", other / "stacks")
         assert run(["stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other)]) == 0
         assert disk_state(other / "software", other / "images", other / "stacks") == there
