@@ -41,9 +41,9 @@ def test_every_page_is_in_the_navigation() -> None:
             yield nav
 
     class Loader(yaml.SafeLoader):
-        """With mkdocs's `!ENV`, which the navigation does not have."""
+        """With mkdocs's `!ENV`."""
 
-    Loader.add_constructor("!ENV", lambda _loader, _node: None)
+    Loader.add_constructor("!ENV", lambda loader, node: None)  # noqa: ARG005
     nav = yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), Loader)["nav"]
     docs = ROOT / "docs"
     assert sorted(named(nav)) == sorted(str(path.relative_to(docs)) for path in docs.rglob("*.md"))
