@@ -13,6 +13,8 @@ from sifmod.config.limits import Limits, matches
 from sifmod.config.pattern import Most, is_pattern
 from support.config import Configuration, write
 
+SHARED_TMP = "/tmp"  # not below /dev, which is the operating system's
+
 
 @pytest.fixture
 def links(tmp_path: Path) -> Path:
