@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Annotated, Literal, NamedTuple
 
 from sifmod.config.name import ModuleName
-from sifmod.config.version import version_key
+from sifmod.config.version import release_key, version_key
 from sifmod.module.plan import Help
 from sifmod.result import Arch, Described, Internal, ModuleText, OrNull, Sha256, Size, Source, Time
 
@@ -113,7 +113,7 @@ def compared(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 
 def _order(entry: Entry) -> tuple[object, ...]:
-    return entry.module.name.casefold(), version_key(entry.version), version_key(entry.module.version)
+    return entry.module.name.casefold(), release_key(entry.version), version_key(entry.module.version)
 
 
 def _changes(older: Entry, newer: Entry) -> Changes | None:
