@@ -1,4 +1,4 @@
-"""What a module says whose image the driver of the site's GPUs does not run: in its help, and at a load beside a GPU."""
+"""The help and the load of a module whose image the driver of the site's GPUs does not run."""
 
 from dataclasses import replace
 from pathlib import Path
