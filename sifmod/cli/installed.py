@@ -61,8 +61,8 @@ def list_command(given: ListOptions) -> None:
         pattern = given.pattern
         echo(f"no installed module matches {pattern!r}" if pattern else "no modules are installed here", err=True)
     if others := set(leftovers(layout)) - {str(listed.module) for listed in found}:
-        told = f"earlier runs were killed and left files of {', '.join(sorted(others)[:3])}"
-        say(f"{told}: the next install or `sifmod gc --yes` removes them")
+        what = f"earlier runs were killed and left files of {', '.join(sorted(others)[:3])}"
+        say(f"{what}: the next install or `sifmod gc --yes` removes them")
 
 
 class LogOptions(TreeOptions):
