@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING
 
 from sifmod.cli.command import argument, command, typed_again
-from sifmod.cli.context import layout_for, load_facts, reporter, resolve
+from sifmod.cli.context import load_facts, reporter, resolve, trees_for
 from sifmod.cli.life import say_life
 from sifmod.cli.output import echo, print_json, print_rows, say
 from sifmod.cli.shared_options import TreeOptions
@@ -42,14 +42,14 @@ def test_command(given: TestOptions) -> int:
     from pathlib import Path
 
     from sifmod.actions.author.new_file import check_replaceable, write_text
-    from sifmod.actions.layer.places import installed, known, layouts
+    from sifmod.actions.layer.places import installed, known, layouts_of
 
     if (given.account or given.partition) and not given.job:
         raise OptionError("--account and --partition need --job", "add --job to submit the test as a job")
     if given.junit:
         check_replaceable(Path(given.junit))
     site = load_facts(given.settings).site
-    trees = layouts(site.prefix, os.environ)
+    trees = layouts_of(site, os.environ)
     installation = installed(resolve(given.module, known(trees)), trees)
     say_life(installation)
     if given.job:
@@ -147,7 +147,7 @@ def jobscript_command(given: JobscriptOptions) -> None:
     target = Path(given.output) if given.output and given.output != "-" else None
     if target:
         check_target(target)
-    trees = layouts(layout_for(given.prefix).prefix, os.environ)
+    trees = layouts(trees_for(given.prefix), os.environ)
     installation = installed(resolve(given.module, known(trees)), trees)
     say_life(installation)
     options = JobOptions(
@@ -191,7 +191,7 @@ def jupyter_command(given: JupyterOptions) -> None:
     layer = given.layer
     if given.lab and given.remove:
         raise OptionError("--lab and --remove cannot be combined", "leave one of them out: --remove removes a kernel")
-    kernels, trees = kernels_directory(os.environ), layouts(layout_for(given.prefix).prefix, os.environ)
+    kernels, trees = kernels_directory(os.environ), layouts(trees_for(given.prefix), os.environ)
     ours = set(our_kernelspecs(kernels))
     found = _module(given.module, known(trees).keys(), [one for one in ours if given.remove], layer)
     spec = Kernelspec(found, layer)

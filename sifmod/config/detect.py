@@ -19,7 +19,10 @@ from sifmod.errors import ConfigError, OptionError, Problem
 
 FALLBACK = "generic"
 KEPT = "the site of the install"
-EXPANDED = ("site", "prefix", "stores", "image_dirs", "robot_paths", "runtime", "binds", "signatures", "detect")
+EXPANDED = (
+    *("site", "prefix", "user_prefix", "trees", "stores", "image_dirs", "robot_paths", "runtime", "binds"),
+    *("signatures", "detect"),
+)
 """The keys in which `${NAME}` and `~/` are replaced."""
 
 

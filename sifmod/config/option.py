@@ -231,6 +231,7 @@ TABLE = (
     only_key("number", called="lock_lease"),
     only_key("text", called="umask", unset="yours"),
     only_key("text", called="group", unset="yours"),
+    only_key("places", called="trees"),
     only_key("places", called="stores"),
     only_key("text", called="arch"),
     only_key("number", called="connections"),

@@ -211,11 +211,13 @@ class SiteFile(Model, SiteKeys):
     accelerator: Literal["auto", "rocm", "cuda", "none"] = "auto"
     runtime: Annotated[Line, _RUNTIME] = "auto"
     prefix: BindPath | None = None
+    user_prefix: BindPath | None = None
     robot_paths: tuple[SearchDirectory, ...] = ()
     binds: Annotated[tuple[tuple[str, tuple[BindSpec, ...]], ...], Items(Name, tuple[BindItem, ...])] = ()
     mpi_profile: Name | None = None
     module_syntax: Literal["auto", "lua", "tcl", "both"] = "auto"
     umask: Umask | None = None
+    trees: tuple[BindPath, ...] | None = None
     stores: tuple[BindPath, ...] | None = None
     arch: Literal["auto", "amd64", "arm64"] = "auto"
     hooks: HookKeys = HookKeys()
@@ -236,6 +238,7 @@ class Site(SiteKeys):
     mpi_profile: str  # the host's profile; "" for none
     module_syntax: tuple[Syntax, ...]
     umask: int | None
+    trees: tuple[Path, ...]  # other prefixes whose modules this user loads, in the order of MODULEPATH
     stores: tuple[Path, ...]  # prefixes to search for images by digest, before fetching
     arch: Arch
     hooks: tuple[Hook, ...] = ()  # programs that run before and after actions
