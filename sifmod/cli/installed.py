@@ -71,9 +71,10 @@ def list_command(given: ListOptions) -> None:
     if not found:
         pattern = given.pattern
         echo(f"no installed module matches {pattern!r}" if pattern else "no modules are installed here", err=True)
-    if left := set(leftovers(layout)) - {str(listed.module) for listed in found}:
-        told = f"earlier runs were killed and left files of {', '.join(sorted(left)[:3])}"
-        say(f"{told}: the next install or `sifmod gc --yes` removes them")
+    mine = {str(listed.module) for listed in found if listed.prefix == layout.prefix}
+    if left := set(leftovers(layout)) - mine:
+        what = f"earlier runs were killed and left files of {', '.join(sorted(left)[:3])}"
+        say(f"{what}: the next install or `sifmod gc --yes` removes them")
 
 
 class LogOptions(TreeOptions):

@@ -107,9 +107,9 @@ def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
     else:
         form = f"one file of {size_text(layer.size)}" if layer.packed else f"a directory of {size_text(layer.size)}"
         say(f"layer {layer.name}: {layer.files} files, {form}; its lock is in {layer.root}")
-    for told in (*_shells(module, layer, what, site.runtime_kind), outcome.note):
-        if told:
-            say(told)
+    for text in (*_shells(module, layer, what, site.runtime_kind), outcome.note):
+        if text:
+            say(text)
     if given.directory and what == "made":
         say(f"to use it, set SIFMOD_LAYERS={layer.top}")
 

@@ -107,7 +107,7 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
         ("stable path", str(layout.switch(installation.module))),
         ("modulefiles", " ".join(str(layout.modules / stub.path) for stub in installation.stubs)),
         *of_image,
-        *([("mpi", made.image.mpi.told)] if made.image.mpi and made.image.mpi.told else []),
+        *([("mpi", made.image.mpi.text)] if made.image.mpi and made.image.mpi.text else []),
         ("easyconfig", f"{made.easyconfig}{f', variant {made.variant}' if made.variant else ''}"),
         ("site", f"{made.site}, accelerator {made.accelerator}"),
         *([("your own files", str(layout.user_software(installation.module)))] if image else []),

@@ -212,8 +212,8 @@ def jupyter_command(given: JupyterOptions) -> None:
     if given.as_json:
         print_json(Kernel(spec, kernels / spec.kernel, state))
     else:
-        told = {"made": f"Jupyter, Open OnDemand and VS Code list it; {kernels}/{spec.kernel}", "removed": "removed"}
-        say(f"kernel {spec.display_name}: {told.get(state, 'nothing to do')}")
+        words = {"made": f"Jupyter, Open OnDemand and VS Code list it; {kernels}/{spec.kernel}", "removed": "removed"}
+        say(f"kernel {spec.display_name}: {words.get(state, 'nothing to do')}")
 
 
 def _module(name: str, modules: "Set[ModuleName]", kernels: "Sequence[Kernelspec]", layer: str) -> "ModuleName":

@@ -148,8 +148,8 @@ def lint_binds(tree: Node) -> tuple[Problem, ...]:
     found: list[Problem] = []
     for key, item in bind_items(tree):
         source, target = ends(item)
-        told = (_colon(item), _missing(item, source), _hiding(source, target), _left_out(source))
-        messages = [message for message in told if message]
+        problems = (_colon(item), _missing(item, source), _hiding(source, target), _left_out(source))
+        messages = [message for message in problems if message]
         if (other := first.setdefault(target.rstrip("/"), key)) != key:
             messages.append(f"its target {target} is also the target of {other}; the first one is used")
         found += [problem_at(item.mark, key, message) for message in messages]

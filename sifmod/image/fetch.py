@@ -106,10 +106,10 @@ def _none_worked(image: ImagePlan, failures: Sequence[Failure]) -> FetchError:
     reasons = "\n".join(f"  {reference.shown}: {error.message}" for reference, error in failures)
     hints = dict.fromkeys(error.hint for _, error in failures if error.hint)
     where = f"\nwhere it is: {' '.join(image.available.split())}" if image.available else ""
-    told = f"no source of the image {image.filename} worked"
+    what = f"no source of the image {image.filename} worked"
     if image.build and image.build.base:
-        told = f"the image {image.filename} could not be built"
-    return FetchError(f"{told}; nothing was stored\n{reasons}{where}", "\n".join(hints))
+        what = f"the image {image.filename} could not be built"
+    return FetchError(f"{what}; nothing was stored\n{reasons}{where}", "\n".join(hints))
 
 
 def _promised(request: FetchRequest) -> Artifact | None:

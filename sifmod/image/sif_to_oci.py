@@ -200,8 +200,10 @@ def _difference(path: Path, base: Path) -> Content:
 def _same(reader: SquashfsReader, stat: Stat, below: SquashfsReader, old: Stat | None) -> bool:
     if old is None:
         return False
-    told = ("kind", "mode", "uid", "gid", "mtime", "target", "device", *(("size",) if stat.kind == "f" else ()))
-    if any(getattr(stat, name) != getattr(old, name) for name in told) or reader.xattrs(stat) != below.xattrs(old):
+    attributes = ("kind", "mode", "uid", "gid", "mtime", "target", "device", *(("size",) if stat.kind == "f" else ()))
+    if any(getattr(stat, name) != getattr(old, name) for name in attributes) or reader.xattrs(stat) != below.xattrs(
+        old
+    ):
         return False
     return stat.kind != "f" or _digest(reader, stat) == _digest(below, old)
 

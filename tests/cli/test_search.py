@@ -117,6 +117,7 @@ def test_json_has_the_matching_variants_of_each_file(capfd: pytest.CaptureFixtur
                         "available": None,
                     }
                 ],
+                "installed": [],
             }
         ],
         "",

@@ -278,7 +278,7 @@ def page(title: str, entries: tuple[Entry, ...]) -> File:
         accelerators=[(key, name) for key, name in ACCELERATORS.items() if key in {one.accelerator for one in entries}],
         names=ACCELERATORS,
         choices=[(key, label, values) for key, label, values in choices if values],
-        told=any(key == "status" and values for key, _, values in choices),
+        has_statuses=any(key == "status" and values for key, _, values in choices),
         sets={packages_of: number for number, packages_of in enumerate(packages)},
         packages=_data(packages),
         style=Markup(style),  # noqa: S704 (ours)

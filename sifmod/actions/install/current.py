@@ -65,9 +65,9 @@ def check_installed_from(before: Installation | None, decision: Decision) -> Non
     """Raise InstallError if a later sifmod made the installation, unless `rebuild`."""
     made = before.provenance.sifmod if before else ""
     if made and not decision.options.rebuild and version_key(made) > version_key(__version__):
-        told = f"sifmod {made} has installed {decision.plan.module}, and this is {__version__}"
+        which = f"sifmod {made} has installed {decision.plan.module}, and this is {__version__}"
         raise InstallError(
-            f"{told}, which would render different files",
+            f"{which}, which would render different files",
             "update this sifmod; --rebuild installs the module with this one",
         )
 

@@ -106,9 +106,9 @@ def _place(library: str) -> str:
 
 def _add_distribution(reader: SquashfsReader, stat: Stat, path: bytes, found: Found) -> None:
     above, _, name = path.rpartition(b"/")
-    told = distribution(name.decode("utf-8", "replace")) or ("", "")
+    named = distribution(name.decode("utf-8", "replace")) or ("", "")
     said = _fields(_metadata(reader, stat))
-    package, version = said("Name:") or told[0], said("Version:") or told[1]
+    package, version = said("Name:") or named[0], said("Version:") or named[1]
     found.add(Package("python", package, version, _place(_text(above)), _licence(said)))
 
 

@@ -69,8 +69,8 @@ def resolve(
     work, place, kept = uv.directory, uv.place, python.protected
     in_image = python.distributions.values()
     all_as_metadata = not {"--no-index", "--only-binary"}.isdisjoint(wanted.words)
-    told = [one for one in in_image if all_as_metadata or one.key in kept or "+" in one.version]
-    _write_metadata_wheels(told, work / "in_image")
+    visible = [one for one in in_image if all_as_metadata or one.key in kept or "+" in one.version]
+    _write_metadata_wheels(visible, work / "in_image")
     (work / LOCK).write_text(_preferences(python, earlier))
     (work / "kept.txt").write_text("".join(f"{key}=={one.version}\n" for key, one in kept.items()))
     (work / "constraints.txt").write_text("".join(f"{line}\n" for line in wanted.constraints or ()))
@@ -149,8 +149,8 @@ def _without(python: ImagePython, lock: str, wanted: PackageRequest, sources: Ma
             added[key] = versions.get(key, "")
             left.append(block)
     portable = (_portable(text, versions) for text in wanted.requirements)
-    told = "".join(f"    {json.dumps(text)},\n" for text in portable if text)
-    tail = f"\n[tool.sifmod]\nrequirements = [\n{told}]\n"
+    array = "".join(f"    {json.dumps(text)},\n" for text in portable if text)
+    tail = f"\n[tool.sifmod]\nrequirements = [\n{array}]\n"
     lock = "".join((head, *left)).rstrip("\n") + "\n" + tail
     return Resolved(lock, added, wanted.requirements, tuple(sources.items()))
 
@@ -197,11 +197,11 @@ def followed(python: ImagePython, lock: str) -> Resolved:
                 "resolve the requirements again: with `sifmod add --onto` for a layer, with `pip` for a recipe",
             )
     try:
-        told = [name_of(text) and text for text in tomllib.loads(lock)["tool"]["sifmod"]["requirements"]]
+        wanted = [name_of(text) and text for text in tomllib.loads(lock)["tool"]["sifmod"]["requirements"]]
     except (KeyError, TypeError):
-        told = [f"{key}=={version}" for key, version in versions.items()]
-        told += [f"{key} @ {source.spelled}" for key, source in sources.items()]
-    resolved = _without(python, lock, PackageRequest(tuple(told)), sources)
+        wanted = [f"{key}=={version}" for key, version in versions.items()]
+        wanted += [f"{key} @ {source.spelled}" for key, source in sources.items()]
+    resolved = _without(python, lock, PackageRequest(tuple(wanted)), sources)
     check_digests(resolved.lock)
     return resolved
 
@@ -233,13 +233,13 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
                 f"{own.name}{asked[1]} is required; the image has {own.name} {own.version}, which stays",
                 "remove the requirement, or use an image with this version",
             )
-    told = "\n".join(lines[-12:])
+    output = "\n".join(lines[-12:])
     if missing := _NO_PAGE.search(text):
-        return NoPageError(f"uv could not resolve this:\n{told}", missing[1])
+        return NoPageError(f"uv could not resolve this:\n{output}", missing[1])
     if "No solution found" in text:
-        return OptionError(f"no versions are compatible:\n{told}")
+        return OptionError(f"no versions are compatible:\n{output}")
     hint = "for a certificate of your site's own authority set SSL_CERT_FILE to its file, or UV_SYSTEM_CERTS=1"
-    return FetchError(f"uv could not resolve this:\n{told}", hint if "certificate" in text else "")
+    return FetchError(f"uv could not resolve this:\n{output}", hint if "certificate" in text else "")
 
 
 def _spoken(bound: str) -> str:

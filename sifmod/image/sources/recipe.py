@@ -172,13 +172,13 @@ def _fetch(request: Fetching) -> Fetched:
         warnings = extend(base.path, made.addition, target, settings.processors, settings.memory)
         # a digest that pins the base would be one of the new image in its easyconfig
         notes = (note for note in base.notes if base.sha256 not in note)
-        told = (*notes, *made.notes, *warnings)
+        all_notes = (*notes, *made.notes, *warnings)
         if made.way and workspace:
             definition = definition_upon(build, made.post)
             fetched = build_upon(request, made.way, workspace, definition, glibc(rootfs, base.arch))
-            fetched = replace(fetched, notes=(*told, f"the recipe's commands ran {made.way.said}"))
+            fetched = replace(fetched, notes=(*all_notes, f"the recipe's commands ran {made.way.said}"))
         else:
-            fetched = hashed(request.incoming, request, told)
+            fetched = hashed(request.incoming, request, all_notes)
     if _recipe(request, base) != recipe:  # the image may have some files as they were, and some as they are
         raise FetchError("a file of the recipe was changed while the image was built", "repeat the command")
     return replace(fetched, origin=ImageOrigin(manifest=_key(request, recipe), layers=(f"sha256:{base.sha256}",)))
