@@ -264,8 +264,8 @@ def _trees(site: Site) -> Iterator[Finding]:
 
 def _stale_layers(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Report the size of layers that match no installed image."""
-    trees = layouts_of(site, environ)
     try:
+        trees = layouts_of(site, environ)
         modules = known(trees)
         stale = [layer for layer in found_layers(trees, environ) if is_stale(layer, modules)]
     except (SifmodError, OSError):  # a tree that this user cannot read, which another line reports

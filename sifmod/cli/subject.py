@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import load_context, load_facts, reporter, resolve, tree
+from sifmod.cli.context import load_context, load_facts, reporter, resolve
 from sifmod.cli.output import counted, echo, print_json, quiet, say
 from sifmod.cli.shared_options import SiteOptions, TreeOptions
 from sifmod.errors import OptionError
@@ -47,10 +47,8 @@ def subject(text: str, trees: "tuple[Layout, ...]") -> "Subject":
 
 
 def _trees(site: "Site") -> "tuple[Layout, ...]":
-    """The trees whose modules this user can load. Raises PermissionsError if the first one cannot be read."""
     from sifmod.actions.layer.places import layouts_of
 
-    tree(site.prefix)
     return layouts_of(site, os.environ)
 
 

@@ -53,14 +53,14 @@ def test_command(given: TestOptions) -> int:
     installation = installed(resolve(given.module, known(trees)), trees)
     say_life(installation)
     if given.job:
-        from sifmod.actions.slurm import Resources
+        from sifmod.actions.slurm import Resources, at_site
         from sifmod.actions.test.test import run_job
 
         gpus = 0 if installation.provenance.accelerator == "none" else site.gpus_per_node
         words = (str(installation.module), *typed_again("test", given), f"--prefix={installation.prefix}")
         nodes = given.nodes or 1
         asked = Resources(nodes=nodes, gpus_per_node=gpus, account=given.account, partition=given.partition)
-        tested = run_job(asked, words, say)
+        tested = run_job(at_site(asked, site.slurm), words, say)
     else:
         from sifmod.actions.test.collective import nodes_of
         from sifmod.actions.test.test import Wanted, record_test, test
@@ -131,7 +131,7 @@ class JobscriptOptions(TreeOptions):
 
 @command("jobscript", JobscriptOptions)
 def jobscript_command(given: JobscriptOptions) -> None:
-    """Print a Slurm job script with this site's GPUs, processors and binding.
+    """Print a Slurm job script with this site's account, partition, GPUs, processors and binding (key `slurm`).
 
     srun: one task per GPU. torchrun: one launcher per node. lightning: like srun, for a script with a Trainer.
     nccl-tests: the image's all_reduce_perf, which measures the network.
@@ -140,25 +140,26 @@ def jobscript_command(given: JobscriptOptions) -> None:
 
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.jobscript import JobScript, jobscript
-    from sifmod.actions.layer.places import installed, known, layouts
+    from sifmod.actions.layer.places import installed, known, layouts_of
     from sifmod.module.jobscript import JobOptions
     from sifmod.module.quote import shell
 
     target = Path(given.output) if given.output and given.output != "-" else None
     if target:
         check_target(target)
-    trees = layouts(trees_for(given.prefix), os.environ)
+    site = load_facts(given.settings).site
+    trees = layouts_of(site, os.environ)
     installation = installed(resolve(given.module, known(trees)), trees)
     say_life(installation)
     options = JobOptions(
         given.style,
         given.nodes or JobOptions.nodes,
         given.time or JobOptions.time,
-        given.account or JobOptions.account,
+        given.account or site.slurm.account or JobOptions.account,
         given.partition or JobOptions.partition,
         given.bcast,
     )
-    text = jobscript(installation, options, trees)
+    text = jobscript(installation, options, site.slurm, trees)
     if target:
         write_text(text, target)
     if given.as_json:
@@ -166,7 +167,7 @@ def jobscript_command(given: JobscriptOptions) -> None:
     elif not target:
         echo(text, nl=False)
     else:
-        marks = [mark for mark, value in (("PROJECT", given.account), ("PARTITION", given.partition)) if value is None]
+        marks = [mark for mark in (JobOptions.account, JobOptions.partition) if f"={mark}\n" in text]
         say(f"{'fill in ' + ' and '.join(marks) + ', then ' if marks else ''}`sbatch {shell(str(target))}`")
 
 

@@ -14,6 +14,7 @@ from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelecti
 from sifmod.config.hook import Hook, HookKeys
 from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, StaleLayer, Syntax
 from sifmod.config.limits import Limits
+from sifmod.config.partition import CpuBind, CpusPerGpu, SlurmKeys
 from sifmod.config.text import (
     BindPath,
     Items,
@@ -140,9 +141,6 @@ def _host(text: str) -> str:
 
 
 _RUNTIME = expecting(f"auto|{'|'.join(RUNTIMES)}|/.*", f"auto, {', '.join(RUNTIMES)} or an absolute path")
-_CPU_BIND = expecting(
-    "([A-Za-z0-9_]+(:[A-Za-z0-9_,]+)?)?", "what srun takes after --cpu-bind=, such as mask_cpu:0xfe,0xfe00"
-)
 _CACHE = expecting("(/[^$]*)?", "an absolute path without variables")
 _SCRATCH = expecting(r"(/(\$USER|[^/$,:\"\\]+))+", "an absolute path, in which $USER may stand")
 _COMPRESSION = expecting("auto|(zstd|gzip)(:[0-9]{1,2})?|lz4", "auto, zstd:LEVEL, gzip:LEVEL or lz4")
@@ -171,8 +169,9 @@ class SiteKeys:
     """Versions of CUDA and ROCm in images that the GPUs' driver here runs; what is not named runs."""
     gpus_per_node: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole_number)] = 4
     mpi: MpiUse = "image"  # the MPI of a module, unless its easyconfig decides
-    cpus_per_gpu: Annotated[int, Field(ge=0, le=1024), BeforeValidator(whole_number)] = 0  # 0: unknown
-    cpu_bind: Annotated[Line, _CPU_BIND] = ""  # for srun, one task for each GPU of a node; "" for Slurm's own choice
+    cpus_per_gpu: CpusPerGpu = 0  # 0: unknown
+    cpu_bind: CpuBind = ""  # for srun, one task for each GPU of a node; "" for Slurm's own choice
+    slurm: SlurmKeys = SlurmKeys()  # noqa: RUF009
     cache_directory: Annotated[Line, _CACHE] = ""  # of compilers and kernels, on the node; "": decided at run time
     scratch: tuple[Annotated[Line, _SCRATCH], ...] = ()  # directories of the user, with `$USER`
     link: Link = "copy"
