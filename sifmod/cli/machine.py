@@ -64,9 +64,9 @@ def _keys() -> Iterator[tuple[str, object]]:
 
     for key, field in keys_in_order().items():
         default = field.get_default()
-        if isinstance(default, Model) and key != "detect":
+        if isinstance(default, Model) and key not in ("detect", "extends"):
             yield from ((f"{key}.{name}", getattr(default, name)) for name in type(default).model_fields)
-        elif key != "detect":
+        elif key not in ("detect", "extends"):
             yield key, default
 
 

@@ -33,6 +33,7 @@ from sifmod.config.yaml.validate import build
 from sifmod.errors import ConfigError, OptionError, Problem
 
 DECIDED = "settings/decided.yaml"  # in a bundle
+_NOT_OF_SETTINGS = "only a site file extends another; here `site: NAME` says over which site these settings are"
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,9 @@ def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple
             node, read = read_site_file(path, environ)
         except ConfigError as error:
             problems += error.problems
+            continue
+        if extends := node.entries.get("extends"):
+            problems.append(problem_at(extends.key, "extends", _NOT_OF_SETTINGS))
         else:
             nodes.append(node)
             inputs.append(read)
@@ -220,7 +224,7 @@ def _origins(merged: Node, robot_paths: tuple[Node, ...], resolved: Resolved, ba
     entries = merged.entries
     origins = [Origin("site", resolved.site.name, base.how)]
     for key, field in keys_in_order().items():
-        if key in ("site", "detect"):
+        if key in ("site", "extends", "detect"):
             continue
         if key == "robot_paths":
             origins += [Origin(key, str(node.value), str(node.mark)) for node in robot_paths]

@@ -207,6 +207,7 @@ class SiteFile(Model, SiteKeys):
     """The keys of a site file, a settings file, the environment and the command line."""
 
     site: Line | None = None
+    extends: Line | None = None
     accelerator: Literal["auto", "rocm", "cuda", "none"] = "auto"
     runtime: Annotated[Line, _RUNTIME] = "auto"
     prefix: BindPath | None = None
