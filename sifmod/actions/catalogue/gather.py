@@ -19,6 +19,7 @@ from sifmod.actions.stack.stack_plan import StackPlan
 from sifmod.config.find import is_path, name_of, own_path
 from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
 from sifmod.config.load_site import LoadedSite
+from sifmod.config.partition import SlurmKeys
 from sifmod.config.site import Site
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, ModuleError, SifmodError
@@ -91,7 +92,7 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
         return _view(installation, say)
     try:
         about = about_from_json(read(Path(installation.root, JOB)))
-        job = jobscript(installation, JobOptions(), (layout,))
+        job = jobscript(installation, JobOptions(), SlurmKeys(), (layout,))
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ModuleError):
         about, job = _NOTHING, ""
         say(f"warning: {module} has no description: {JOB} of its generation cannot be read; {_AGAIN}")
