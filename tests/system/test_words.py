@@ -1,4 +1,4 @@
-"""Messages, help texts, docstrings and pages have none of the words that an engineer of the field would not use for them."""
+"""Messages, help texts, docstrings and pages have no words that an engineer of the field would not use for them."""
 
 import ast
 import re
