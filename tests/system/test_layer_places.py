@@ -227,7 +227,7 @@ def test_a_command_says_it_where_no_load_has(
 def test_a_layer_that_is_nowhere_is_named(site: Site, bound: Bound) -> None:
     found, said = bound(site, site.variables({"SIFMOD_LAYER": "none"}))
     assert (found, said) == (
-        [], f"{NAME}: there is no layer none\n\nhint: sifmod layers lists the existing ones\n"
+        [], f"{NAME}: there is no layer none\n\nhint: `sifmod layer list` lists the existing ones\n"
     )  # fmt: skip
     variables = {"PATH": "/usr/bin:/bin", **site.variables({"SIFMOD_LAYER": "none"})}
     assert run((site.published.root / "bin/python",), env=variables, cwd=site.top).code == NO_LAYER

@@ -14,7 +14,7 @@ from support.chromium import Page, browser
 from support.command import ROOT
 from support.documents import BLOCK
 
-PAGES = ("index.html", "troubleshooting.html")
+PAGES = ("index.html", "guide.html", "design.html")
 
 
 @pytest.fixture(scope="module")

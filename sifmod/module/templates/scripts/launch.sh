@@ -241,7 +241,7 @@ sifmod_find_layer() {
   unset IFS
   if [ -z "$sifmod_layer$sifmod_other" ] && [ -n "${SIFMOD_LAYER-}" ]; then
     # module/scripts.py, NO_LAYER
-    sifmod_fail "there is no layer $sifmod_name" 'sifmod layers lists the existing ones' 24
+    sifmod_fail "there is no layer $sifmod_name" "\`sifmod layer list\` lists the existing ones" 24
   fi
   if [ -z "$sifmod_layer" ] && [ -n "$sifmod_other" ]; then sifmod_tell_stale; fi
 }
