@@ -4,12 +4,12 @@ One name has one meaning and one type in every command. Unknown values are null;
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 
 class Described:
@@ -28,8 +28,7 @@ class Described:
         return handler(schema) | {"description": self._description}
 
 
-@dataclass(frozen=True)
-class Named:
+class Named(NamedTuple):
     """The name of a field in JSON, if it differs."""
 
     name: str

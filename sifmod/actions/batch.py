@@ -1,6 +1,5 @@
-"""A batch: the same for several things, one after the other, whatever becomes of one of them."""
+"""A batch: the same for several things, one after the other, even if one of them fails."""
 
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -68,4 +67,6 @@ def _failed(problem: BaseException) -> Failed:
         return Failed(with_code(f"terminated{_AGAIN}", "", int(str(problem.code))), ends=True)
     if isinstance(problem, OSError) and (known := explained(problem)):
         return Failed(known)
+    import traceback  # rarely needed
+
     return Failed(with_code(BUG_REPORT, "", BUG), bug="".join(traceback.format_exception(problem)))

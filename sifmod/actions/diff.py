@@ -122,8 +122,9 @@ def diff(old: Subject, new: Subject) -> Difference:
     same = old.sha256 == new.sha256 and (old.sha256 or (old.view and new.view))
     packages = () if same else _packages(old, new, notes)
     sources, modules = changes(*_sources(old, new)), changes(_modules(old), _modules(new))
-    told = tuple(dict.fromkeys(notes))
-    return Difference(old.name, new.name, sources, modules, packages, variables, inside, binds, commands, told)
+    return Difference(
+        old.name, new.name, sources, modules, packages, variables, inside, binds, commands, tuple(dict.fromkeys(notes))
+    )
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
@@ -155,7 +156,7 @@ def _of_module(installation: Installation | None) -> dict[str, str]:
         "variant": made.variant or "",
         "site": made.site,
         "accelerator": made.accelerator,
-        "mpi": made.image.mpi.told if made.image.mpi else "",
+        "mpi": made.image.mpi.text if made.image.mpi else "",
         "sifmod": made.sifmod,
     }
 

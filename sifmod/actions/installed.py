@@ -69,7 +69,7 @@ def installed_from(found: Installation) -> Installed:
         made.variant,
         made.site,
         made.accelerator,
-        mpi=made.image.mpi.told if made.image.mpi else "",
+        mpi=made.image.mpi.text if made.image.mpi else "",
         facts=made.facts,
         options=made.asked.options,
         checked=made.asked.checked,

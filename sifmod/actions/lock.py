@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sifmod import __version__
-from sifmod.config.bounded_file import read_bounded
 from sifmod.config.find import SUFFIXES, shipped
 from sifmod.config.input import Input
+from sifmod.config.limits import read_bounded
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import settings_directories
 from sifmod.digest import sha256_bytes, sha256_file
@@ -72,7 +72,7 @@ def locked_module(
 ) -> LockedModule:
     """The lock entry of a module installed from this plan, with inputs from `spelled_inputs`."""
     image, choice = installation.image, installation.provenance.image
-    mpi = choice.mpi and choice.mpi._replace(told="")
+    mpi = choice.mpi and choice.mpi._replace(text="")
     return LockedModule(
         installation.module,
         installation.provenance.sifmod,
@@ -234,7 +234,7 @@ def _module(row: dict[str, Any]) -> LockedModule:
     texts = (row["sifmod"], row["words"], *((image["source"], image["sha256"]) if image else ()))
     texts += (*row["inputs"].keys(), *row["inputs"].values(), *row["files"].keys(), *row["files"].values())
     texts += (*row["layers"].keys(), *row["layers"].values(), *row["contents"].values())
-    texts += (*(commands or ()), *((mpi.question, mpi.told, mpi.used, *mpi.found) if mpi else ()))
+    texts += (*(commands or ()), *((mpi.question, mpi.text, mpi.used, *mpi.found) if mpi else ()))
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("expected a text")
     digests = (*row["inputs"].values(), *row["files"].values(), *((image["sha256"],) if image else ()))

@@ -91,8 +91,8 @@ def push(path: Path, target: str, site: Site, options: PushOptions, reporter: Re
         )
     size, sent, done = sum(blob.descriptor.size for blob in image.blobs), 0, 0
     for blob in image.blobs if before != top else ():
-        told = partial(_tell, reporter.progress, f"pushing {place}", done, size)
-        sent += upload(repository, blob, told)
+        report = partial(_tell, reporter.progress, f"pushing {place}", done, size)
+        sent += upload(repository, blob, report)
         done += blob.descriptor.size
     manifests = ((digest, image.manifest), (tag, top)) if options.add_to_index else ((tag, top),)
     for name, raw in manifests if before != top else ():

@@ -73,7 +73,7 @@ class OrderedWorkers:
 
     def __init__(self, do: Do, count: int, jobs: int) -> None:
         self.finished: dict[int, FinishedEvent] = {}
-        self._told: dict[int, list[str]] = {}
+        self._texts: dict[int, list[str]] = {}
         self._events = run_workers(do, deque(range(count)), jobs)
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class OrderedWorkers:
     def result(self, number: int, say: Callable[[str], None] = lambda _: None) -> Any:
         """Wait for the result of this task, or raise its error; `say` gets its messages."""
         while True:
-            for text in self._told.pop(number, ()):
+            for text in self._texts.pop(number, ()):
                 say(text)
             if number in self.finished:
                 break
@@ -100,7 +100,7 @@ class OrderedWorkers:
         if isinstance(event, FinishedEvent):
             self.finished[event.task] = event
         elif isinstance(event, TextEvent):
-            self._told.setdefault(event.task, []).append(event.text)
+            self._texts.setdefault(event.task, []).append(event.text)
 
 
 def run_workers(do: Do, tasks: deque[int], jobs: int) -> Generator[Event, None, None]:
@@ -194,7 +194,7 @@ def _died(process: ForkProcess) -> SifmodError:
 
 def _end(workers: dict[Connection, ForkProcess]) -> list[Event]:
     """Stop all workers; returns their unread events."""
-    told: list[Event] = []
+    events: list[Event] = []
     for connection, process in workers.items():
         process.terminate()
         # a signal during a destructor is lost: the closed pipe ends the worker too
@@ -205,6 +205,6 @@ def _end(workers: dict[Connection, ForkProcess]) -> list[Event]:
         process.join()
         with suppress(EOFError, OSError):
             while connection.poll():
-                told.append(connection.recv())
+                events.append(connection.recv())
         connection.close()
-    return told
+    return events

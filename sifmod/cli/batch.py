@@ -10,7 +10,7 @@ from sifmod.errors import as_result
 Thing = TypeVar("Thing")
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """The outcome of one item: its text in the summary, and its result."""
 
     state: str
@@ -18,38 +18,38 @@ class Told(NamedTuple):
     missing: bool = False  # in a preview: the module is not installed yet
 
 
-class Teller:
+class FailureReporter:
     """Reports failures as they occur, the same one only once."""
 
     def __init__(self) -> None:
         """Start without reported failures."""
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def __call__(self, ended: Ended[Any]) -> None:
         """Report the outcome if it is a failure."""
-        if isinstance(ended, Failed) and not isinstance(ended, NotTried) and ended.error.message not in self._told:
-            self._told.add(ended.error.message)
+        if isinstance(ended, Failed) and not isinstance(ended, NotTried) and ended.error.message not in self._reported:
+            self._reported.add(ended.error.message)
             echo(ended.bug, nl=False, err=True)
             show_error(ended.error.text, ended.error.hint)
 
 
-def told_batch(
-    things: Sequence[Thing], do: Callable[[Thing], Told], *, fail_fast: bool = False
-) -> list[tuple[Thing, Ended[Told]]]:
+def reported_batch(
+    things: Sequence[Thing], do: Callable[[Thing], Reported], *, fail_fast: bool = False
+) -> list[tuple[Thing, Ended[Reported]]]:
     """Process each item, like `run_batch`, and report failures."""
-    tell, found = Teller(), []
+    tell, found = FailureReporter(), []
     for thing, ended in run_batch(things, do, fail_fast=fail_fast):
         tell(ended)
         found.append((thing, ended))
     return found
 
 
-def result_of(ended: Ended[Told]) -> Any:
+def result_of(ended: Ended[Reported]) -> Any:
     """Its JSON output."""
     return as_result(ended.error) if isinstance(ended, Failed) else ended.result.result
 
 
-def summary(ended: Sequence[tuple[object, Ended[Told]]]) -> Iterator[str]:
+def summary(ended: Sequence[tuple[object, Ended[Reported]]]) -> Iterator[str]:
     """The number of successes, then a line for each."""
     code = worst([one for _, one in ended])
     good = sum(isinstance(one, Done) for _, one in ended)
@@ -58,7 +58,7 @@ def summary(ended: Sequence[tuple[object, Ended[Told]]]) -> Iterator[str]:
         yield f"  {thing}: {_state(one)}"
 
 
-def _state(ended: Ended[Told]) -> str:
+def _state(ended: Ended[Reported]) -> str:
     if isinstance(ended, Done):
         return ended.result.state
     if isinstance(ended, NotTried):

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from sifmod.actions.batch import worst
-from sifmod.cli.batch import Told, result_of, summary, told_batch
+from sifmod.cli.batch import Reported, reported_batch, result_of, summary
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_context, reporter
 from sifmod.cli.output import echo, print_json, quiet, say
@@ -40,11 +40,11 @@ def fetch_command(given: FetchCommand) -> int:
         raise OptionError("-o -: a SIF cannot be written to standard output", "name a file: -o FILE.sif")
     fetch = _fetch(given)
     if len(references) == 1:
-        told = fetch(references[0])
+        reported = fetch(references[0])
         if given.as_json:
-            print_json(told.result)
+            print_json(reported.result)
         return 0
-    batch = told_batch(references, fetch, fail_fast=given.fail_fast)
+    batch = reported_batch(references, fetch, fail_fast=given.fail_fast)
     ended = [(shown(reference), one) for reference, one in batch]
     code = worst([one for _, one in ended])
     for line in summary(ended) if code or not given.quiet else ():
@@ -56,7 +56,7 @@ def fetch_command(given: FetchCommand) -> int:
     return code
 
 
-def _fetch(given: FetchCommand) -> Callable[[str], Told]:
+def _fetch(given: FetchCommand) -> Callable[[str], Reported]:
     """Fetches an image by its reference and prints its path."""
     from sifmod.actions.fetch import FetchOptions, fetch, with_promise
     from sifmod.cli.progress import NOTHING_KEPT, progress
@@ -73,13 +73,13 @@ def _fetch(given: FetchCommand) -> Callable[[str], Told]:
     )
     speak = quiet if given.quiet else say
 
-    def fetched(reference: str) -> Told:
+    def fetched(reference: str) -> Reported:
         speak(f"fetching {shown(reference)}")
         with progress(speak is say) as update:
             artifact = fetch(reference, site, options, reporter(speak, update))
         state = "fetched" if update.used else "already in the store"
         if given.as_json:
-            return Told(state, with_promise(artifact))
+            return Reported(state, with_promise(artifact))
         if not update.used:
             speak("the image is already in the store")
         if options.keep_blobs and not update.used:
@@ -90,7 +90,7 @@ def _fetch(given: FetchCommand) -> Callable[[str], Told]:
         if not any(artifact.sha256 in text for text in (*artifact.notes, str(artifact.path))):
             speak(f"SHA-256 {artifact.sha256}")
         echo(artifact.path)
-        return Told(state)
+        return Reported(state)
 
     return fetched
 

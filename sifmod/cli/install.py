@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from sifmod.actions.batch import Done, worst
-from sifmod.cli.batch import Told, result_of, summary, told_batch
+from sifmod.cli.batch import Reported, reported_batch, result_of, summary
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_context, reporter
 from sifmod.cli.output import choose, counted, echo, print_json, quiet, say
@@ -87,12 +87,12 @@ def install_command(given: InstallCommand) -> int:
     do = dry_run if given.only_shows else _fetch if given.fetch else _check if given.sanity_check_only else install
     asked = [one for name in given.easyconfigs for one in _asked(installer, name, given)]
 
-    def each(one: "_Asked") -> Told:
+    def each(one: "_Asked") -> Reported:
         if one.problem:
             raise one.problem
         return do(installer, one.target, given)
 
-    ended = told_batch(asked, each, fail_fast=given.fail_fast)
+    ended = reported_batch(asked, each, fail_fast=given.fail_fast)
     code = worst([one for _, one in ended])
     if given.missing_modules:
         gone = sum(isinstance(one, Done) and one.result.missing for _, one in ended)
@@ -159,18 +159,18 @@ def _search(given: InstallCommand) -> int:
     return 0
 
 
-def _check(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
+def _check(installer: "Installer", target: "Target", given: InstallCommand) -> Reported:
     """Check an installed module again."""
     installation = installer.check_again(target, reporter(quiet if given.quiet else say))
-    told = f"{installation.module}: generation {installation.generation} passed the sanity check"
+    reported = f"{installation.module}: generation {installation.generation} passed the sanity check"
     if given.as_json:
         from sifmod.actions.install.row import InstallDone
         from sifmod.actions.installed import installed_from
 
-        return Told(told, InstallDone(**vars(installed_from(installation)), changed=False, outgoing_layers=()))
+        return Reported(reported, InstallDone(**vars(installed_from(installation)), changed=False, outgoing_layers=()))
     if not given.quiet:
-        say(told)
-    return Told(told)
+        say(reported)
+    return Reported(reported)
 
 
 def _options(given: InstallCommand) -> "InstallOptions":
@@ -191,7 +191,7 @@ def _options(given: InstallCommand) -> "InstallOptions":
     )
 
 
-def _fetch(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
+def _fetch(installer: "Installer", target: "Target", given: InstallCommand) -> Reported:
     """Fetch the image of an easyconfig into the store, and print its path."""
     from sifmod.actions.install.row import FetchedFor
     from sifmod.cli.progress import NOTHING_KEPT, progress
@@ -205,26 +205,27 @@ def _fetch(installer: "Installer", target: "Target", given: InstallCommand) -> T
         if given.keep_blobs and not update.used:
             speak(NOTHING_KEPT)
         echo(artifact.path)
-    return Told(f"{module}: the image {state}", FetchedFor(module, artifact.path, artifact.sha256))
+    return Reported(f"{module}: the image {state}", FetchedFor(module, artifact.path, artifact.sha256))
 
 
-def install(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
+def install(installer: "Installer", target: "Target", given: InstallCommand) -> Reported:
     """Install an easyconfig, or find it installed and unchanged, and print the commands that load its module."""
     found = installer.unchanged(target)
     installation, state, layers = (found, "unchanged", ()) if found else _installed(installer, target, given)
     words = _STATES[state].format(installation.generation)
-    told = f"{installation.module} {words}"
+    reported = f"{installation.module} {words}"
     if given.as_json:
         from sifmod.actions.install.row import InstallDone
         from sifmod.actions.installed import installed_from
 
         fields = vars(installed_from(installation))
-        return Told(told, InstallDone(**fields, changed=state != "unchanged", outgoing_layers=layers))
+        return Reported(reported, InstallDone(**fields, changed=state != "unchanged", outgoing_layers=layers))
     _report(installation, words, layers, quiet=given.quiet)
-    return Told(told)
+    return Reported(reported)
 
 
 def _installed(installer: "Installer", target: "Target", given: InstallCommand) -> "InstallOutcome":
+    from sifmod.actions.layer.places import also_in
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
     speak = quiet if given.quiet else say
@@ -234,6 +235,9 @@ def _installed(installer: "Installer", target: "Target", given: InstallCommand) 
             speak(note)
         variant = f", variant {decision.loaded.variant}" if decision.loaded.variant else ""
         speak(f"{decision.plan.module}: installing from {decision.loaded.path}{variant}")
+        if given.prefix is None:
+            for place in also_in(decision.plan.module, decision.site.site):
+                speak(f"{decision.plan.module}: it is in {place} too; `sifmod init` puts yours before it")
 
     with progress(not given.quiet) as update:
         outcome = installer.install(target, reporter(speak, update), begin)
@@ -259,24 +263,24 @@ def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLay
         echo(line)
 
 
-def dry_run(installer: "Installer", target: "Target", given: InstallCommand) -> Told:
+def dry_run(installer: "Installer", target: "Target", given: InstallCommand) -> Reported:
     """Show what an install would do."""
     quick = (given.dry_run_short or given.missing_modules) and not given.extended_dry_run
     found = installer.preview(target, quick=quick)
-    told = Told(f"{found.module} [{found.mark}]", missing=found.missing)
+    reported = Reported(f"{found.module} [{found.mark}]", missing=found.missing)
     if given.missing_modules and not found.missing and not given.as_json:
-        return told
+        return reported
     if given.as_json:
         from sifmod.actions.install.row import DryRun
 
-        return told._replace(result=DryRun(found.easyconfig, found.module, found.mark, found.outgoing))
+        return reported._replace(result=DryRun(found.easyconfig, found.module, found.mark, found.outgoing))
     echo(one_line(f" * [{found.mark}] {found.easyconfig} (module: {found.module})"))
     if found.decision is None:
-        return told
+        return reported
     from sifmod.actions.install.current import overview, texts
 
     for line in () if given.dry_run_short or quick else overview(found.decision):
         echo(one_line(f"       {line}"))
     for path, text in texts(found.decision) if given.extended_dry_run else ():
         echo(f"\n--- {path}\n{text}")
-    return told
+    return reported

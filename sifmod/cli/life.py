@@ -38,8 +38,8 @@ def say_life(installation: "Installation") -> None:
         return
     from sifmod.tree.life import notice, read_life, today
 
-    if told := notice(module, read_life(layout, module.name).of(module.version), today()):
-        say(f"warning: {told}")
+    if text := notice(module, read_life(layout, module.name).of(module.version), today()):
+        say(f"warning: {text}")
 
 
 class DefaultOptions(TreeOptions):

@@ -12,7 +12,7 @@ from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 if TYPE_CHECKING:
     from sifmod.actions.install.upgrade import Upgrade
     from sifmod.actions.outdated import Outdated
-    from sifmod.cli.batch import Told
+    from sifmod.cli.batch import Reported
     from sifmod.config.name import ModuleName
     from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import Installation
@@ -72,7 +72,7 @@ def upgrade_command(given: UpgradeCommand) -> int:
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.install.upgrade import upgrades
     from sifmod.actions.outdated import outdated
-    from sifmod.cli.batch import result_of, summary, told_batch
+    from sifmod.cli.batch import reported_batch, result_of, summary
     from sifmod.config.redact import shown
 
     site = load_facts(given.settings)
@@ -82,7 +82,7 @@ def upgrade_command(given: UpgradeCommand) -> int:
     todo = tuple(upgrades(there, found.newer, site, given.settings, options))
     if not given.quiet and not todo:
         say_outdated(found, "")
-    ended = told_batch(todo, lambda one: _upgrade(one, given))
+    ended = reported_batch(todo, lambda one: _upgrade(one, given))
     code = worst([one for _, one in ended])
     if len(ended) > 1 and (code or not (given.dry_run_short or given.quiet)):
         for line in summary(ended):
@@ -94,7 +94,7 @@ def upgrade_command(given: UpgradeCommand) -> int:
     return code
 
 
-def _upgrade(one: "Upgrade", given: UpgradeCommand) -> "Told":
+def _upgrade(one: "Upgrade", given: UpgradeCommand) -> "Reported":
     """Install it, as `sifmod install` does, or show that."""
     from sifmod.cli.install import InstallCommand, dry_run, install
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.actions.batch import Done, Ended, Failed, worst
-from sifmod.cli.batch import Teller, Told, summary
+from sifmod.cli.batch import FailureReporter, Reported, summary
 from sifmod.cli.context import layout_for, reporter
 from sifmod.cli.output import echo, print_json, quiet, say, show_error
 from sifmod.config.name import ModuleName
@@ -31,8 +31,8 @@ def rerender_command(given: "InstallCommand") -> int:
     speak, as_json = quiet if given.quiet else say, given.as_json
     asks = sys.stdin.isatty() and not (given.yes or as_json or given.only_shows)
     shown: list[Rerendered] = []
-    ended: dict[ModuleName, Ended[Told]] = {}
-    tell, refusal = Teller(), False
+    ended: dict[ModuleName, Ended[Reported]] = {}
+    tell, refusal = FailureReporter(), False
 
     def show(one: "Rerendered") -> None:
         if as_json:
@@ -48,7 +48,7 @@ def rerender_command(given: "InstallCommand") -> int:
             generation, changed = end.result
             state = f"{'installed' if changed else 'another run changed it meanwhile'}, generation {generation}"
             speak(f"{module}: {state}")
-            ended[module] = Done(Told(state))
+            ended[module] = Done(Reported(state))
 
     def agree(found: "Found") -> bool:
         """The diff has just been read."""
@@ -71,7 +71,7 @@ def rerender_command(given: "InstallCommand") -> int:
             speak(line)
     if as_json:
         print_json([_row(one, ended) for one in shown])
-    for message, hint in _told(found):
+    for message, hint in _errors(found):
         show_error(message, hint)
     return max((int(refusal), failed, *(one.error.exit_code for one in found if one.error)))
 
@@ -95,11 +95,11 @@ def _summarise(found: "Found", speak: Callable[[str], None]) -> None:
     speak(f"{sum(one.changes for one in found)} of {len(found)} installed modules change{more}")
 
 
-def _told(found: "Sequence[Rerendered]") -> list[tuple[str, str]]:
+def _errors(found: "Sequence[Rerendered]") -> list[tuple[str, str]]:
     """The errors, each once with its modules."""
     hints = {one.error.message: one.error.hint for one in found if one.error}
-    told = _together((one.error.message, one.module) for one in found if one.error)
-    return [(message if modules in message else f"{modules}: {message}", hints[message]) for message, modules in told]
+    errors = _together((one.error.message, one.module) for one in found if one.error)
+    return [(message if modules in message else f"{modules}: {message}", hints[message]) for message, modules in errors]
 
 
 def _together(about: "Iterable[tuple[str, ModuleName]]") -> list[tuple[str, str]]:
@@ -111,7 +111,7 @@ def _together(about: "Iterable[tuple[str, ModuleName]]") -> list[tuple[str, str]
     return [(text, ", ".join(names)) for text, names in modules.items()]
 
 
-def _row(one: "Rerendered", ended: "Mapping[ModuleName, Ended[Told]]") -> "ReappliedRow":
+def _row(one: "Rerendered", ended: "Mapping[ModuleName, Ended[Reported]]") -> "ReappliedRow":
     from sifmod.actions.install.row import ReappliedRow
 
     failed = Failed(one.error) if one.error else ended.get(one.module)

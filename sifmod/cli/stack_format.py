@@ -39,9 +39,9 @@ def counts(made: "StackPlan") -> Iterable[str]:
         "!": "cannot be installed",
     }
     counts = {mark: sum(step.mark == mark for step in made.steps) for mark in words}
-    told = [f"{counts[mark]} {words[mark]}" for mark in words if counts[mark]]
+    counts_by_mark = [f"{counts[mark]} {words[mark]}" for mark in words if counts[mark]]
     gone = [f"{len(made.unnamed)} no longer named"] if made.unnamed else []
-    yield f"{made.stack.name}, {counted(len(made.steps), 'module')}: {', '.join((*told, *gone)) or 'none'}"
+    yield f"{made.stack.name}, {counted(len(made.steps), 'module')}: {', '.join((*counts_by_mark, *gone)) or 'none'}"
 
 
 def disk_needed(found: "Preview") -> Iterable[str]:

@@ -45,8 +45,8 @@ def verify_command(given: VerifyOptions) -> int:
     if given.keys:
         raise click.UsageError("--keys needs --signature")
     if file := next((name for name in given.names if name.endswith(".sif")), None):
-        told = f"{shown(file)} has no receipt to compare with; use --signature to see who signed it"
-        raise click.UsageError(told)
+        problem = f"{shown(file)} has no receipt to compare with; use --signature to see who signed it"
+        raise click.UsageError(problem)
     code = _verify_files(given, layout)
     return max(code, _verify_sharing(given.settings, layout))
 

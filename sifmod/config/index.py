@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from sifmod.config.input import read_input
 from sifmod.config.redact import LOCAL
 from sifmod.config.version import within
 from sifmod.digest import sha256_bytes
@@ -51,7 +52,7 @@ class IndexEntry:
 
     def not_run_by(self, driver: DriverRuns) -> str:
         """Why the driver of a machine does not run it, by its versions of CUDA and ROCm; "" where nothing says so."""
-        return unsupported(((self.name.lower(), self.version), *self.components), driver)
+        return unsupported(self.accelerator, ((self.name.lower(), self.version), *self.components), driver)
 
     @property
     def public(self) -> Annotated[bool, Described("whether a source is on a network")]:
@@ -104,11 +105,11 @@ def components(contents: Iterable[tuple[str, str]], versionsuffix: str) -> tuple
     return tuple((name.lower(), version) for name, version in said)
 
 
-def unsupported(found: Iterable[tuple[str, str]], driver: DriverRuns) -> str:
-    """Why a driver does not run an image with these components; "" where nothing says so."""
-    runs = dict(driver)
+def unsupported(accelerator: str, found: Iterable[tuple[str, str]], driver: DriverRuns) -> str:
+    """Why a driver does not run an image for this accelerator with these components; "" where nothing says so."""
+    runs: dict[str, tuple[str, ...]] = {**dict(driver)}
     for name, version in found:
-        if name in runs and not within(version, runs[name]):
+        if name == accelerator and name in runs and not within(version, runs[name]):
             return f"{name} {version}, and the driver here runs {name} {' '.join(runs[name])}"
     return ""
 
@@ -120,7 +121,7 @@ def read_index(robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> dic
         data = json.loads((root / INDEX).read_bytes())
         files, easyconfigs = data["files"], data["easyconfigs"]
         changed = {f"${name}" for name in environ}
-        changed |= {file for file, digest in files.items() if _digest(root / file) != digest}
+        changed |= {file for file, digest in files.items() if read_input(f"{root}/{file}", environ).sha256 != digest}
         changed |= set(_hidden(files, robot_paths))
         return {
             root / file: tuple(_offered(each) for each in entry["offers"])
@@ -147,13 +148,6 @@ def index_text(root: Path, offers: Mapping[str, tuple[IndexEntry, ...]], reads: 
 
 def _text(data: object) -> str:
     return json.dumps(data, ensure_ascii=False)
-
-
-def _digest(path: Path) -> str | None:
-    try:
-        return sha256_bytes(path.read_bytes())
-    except OSError:
-        return None
 
 
 def _hidden(files: Iterable[str], robot_paths: tuple[Path, ...]) -> Iterable[str]:

@@ -2,27 +2,28 @@
 
 import re
 
+# Only the first two are compiled here: most runs need no others, and compiling them takes milliseconds.
 _SCHEME = re.compile(r"[^\w./~]*([A-Za-z][A-Za-z0-9+.-]*):")  # also after a blank, which is rejected later
 _FORGOTTEN = re.compile(r"(?i)[^\w./~]*(https?|docker|oras|library|file|oci)//")
 LOCAL = ("file", "oci", "oci-archive", "docker-archive")
 REGISTRIES = ("docker", "oras", "library")
 # an @ in a registry reference that does not end credentials: before a digest, or after a repository
-_NO_CREDENTIALS = re.compile(r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)?@[^/:@]*)$")
-_HEAD = re.compile(r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}")  # a path has only one slash
-_HOST = re.compile(r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)")
+_NO_CREDENTIALS = r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)?@[^/:@]*)$"
+_HEAD = r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}"  # a path has only one slash
+_HOST = r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)"
 
 # of any URL in a text the part before the host; with an ssh key a name alone is not a login. For the web's schemes
 # parsers take any number of slashes, either way round (https://url.spec.whatwg.org/#special-authority-slashes-state)
 # The scheme's length is limited: otherwise a long text of `a.a.a.` takes minutes.
 _START = r"\b((?:[a-z][a-z0-9.-]{0,40}\+)?(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]{0,40}://)"
-_LOGIN = re.compile(rf"(?i){_START}([^\s/?#]*@|[^\s/?#@:]*:(?![0-9]*(?:[/?#\s]|$))\S*@)")
-_OF_SSH = re.compile(r"(?i)(git\+)?ssh://[^:@/]+@")
+_LOGIN = rf"(?i){_START}([^\s/?#]*@|[^\s/?#@:]*:(?![0-9]*(?:[/?#\s]|$))\S*@)"
+_OF_SSH = r"(?i)(git\+)?ssh://[^:@/]+@"
 
 
 def has_login(text: str) -> bool:
     """Whether a URL in the text has a user or password before its host, except the user that ssh needs."""
     words = (_until_login(word)[0] for word in text.split())
-    return any(not _OF_SSH.fullmatch(found[0]) for word in words for found in _LOGIN.finditer(word))
+    return any(not re.fullmatch(_OF_SSH, found[0]) for word in words for found in re.finditer(_LOGIN, word))
 
 
 def without_logins(text: str) -> str:
@@ -32,7 +33,7 @@ def without_logins(text: str) -> str:
 
 def _without(word: re.Match[str]) -> str:
     start, rest = _until_login(word[0])
-    return _LOGIN.sub(lambda found: found[0] if _OF_SSH.fullmatch(found[0]) else found[1], start) + rest
+    return re.sub(_LOGIN, lambda found: found[0] if re.fullmatch(_OF_SSH, found[0]) else found[1], start) + rest
 
 
 def _until_login(word: str) -> tuple[str, str]:
@@ -51,15 +52,15 @@ def shown(source: str) -> str:
         return source
     if kind not in REGISTRIES:
         return _of_url(source)
-    kept = _NO_CREDENTIALS.search(source)
+    kept = re.search(_NO_CREDENTIALS, source)
     end = kept.start() if kept else len(source)
     return re.sub(r"^([^:]*:(?://)?).*@", r"\1", source[:end]) + source[end:]
 
 
 def _of_url(source: str) -> str:
-    head = _HEAD.match(source)
+    head = re.match(_HEAD, source)
     start = source[: head.end() if head else 0]
     rest = re.sub(r"^[^/?#]*@", "", source[len(start) :])
-    if "@" in rest and not _HOST.match(rest):  # a password with a `/`, `?` or `#` in it
+    if "@" in rest and not re.match(_HOST, rest):  # a password with a `/`, `?` or `#` in it
         rest = rest.rpartition("@")[2]
     return start + re.split("[?#]", rest, maxsplit=1)[0]

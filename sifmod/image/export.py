@@ -102,16 +102,14 @@ def _as_imported(root: Directory) -> None:
         node.uid = node.gid = 0
         if isinstance(node, Directory):
             node.mode |= 0o700
-            todo.extend(below for below in node.entries.values() if not isinstance(below, Plain))
-            plain = [(name, below) for name, below in node.entries.items() if isinstance(below, Plain)]
-            node.entries.update((name, _readable(below)) for name, below in plain)
+            for name, below in node.entries.items():
+                if isinstance(below, Plain):
+                    mode, _, _, mtime = OWNER.unpack_from(below)
+                    node.entries[name] = OWNER.pack(_mode(mode), 0, 0, mtime) + below[OWNER.size :]
+                else:
+                    todo.append(below)
         elif isinstance(node, File):
             node.mode = _mode(node.mode)
-
-
-def _readable(plain: Plain) -> Plain:
-    mode, _, _, mtime = OWNER.unpack_from(plain)
-    return OWNER.pack(_mode(mode), 0, 0, mtime) + plain[OWNER.size :]
 
 
 def _mode(mode: int) -> int:
@@ -157,7 +155,7 @@ def _words(given: object) -> str:
     return " ".join("'{}'".format(str(word).replace("'", "'\\''")) for word in words)
 
 
-def write_archive(path: Path, target: Path, form: str, runtime: Runtime, told: Progress) -> tuple[str, ...]:
+def write_archive(path: Path, target: Path, form: str, runtime: Runtime, progress: Progress) -> tuple[str, ...]:
     """The SIF at `path` as an OCI image in a tar: a layout (`oci-archive`), or as `docker save` has it. Returns notes.
 
     Its single layer is written in one pass. Raises as `write_sqsh` does.
@@ -171,7 +169,7 @@ def write_archive(path: Path, target: Path, form: str, runtime: Runtime, told: P
 
         def take(piece: bytes, size: int) -> None:
             file.write(piece)
-            told(f"packing {path.name}", size, None)
+            progress(f"packing {path.name}", size, None)
 
         made = convert(path, None, runtime, take)
         file.write(bytes(-made.layer.size % tarfile.BLOCKSIZE))
@@ -205,7 +203,7 @@ def _header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
     return info.tobuf(tarfile.GNU_FORMAT)  # one block at a time, for a file of any size
 
 
-def write_directory(path: Path, target: Path, told: Progress) -> tuple[str, ...]:
+def write_directory(path: Path, target: Path, progress: Progress) -> tuple[str, ...]:
     """Unpack the SIF at `path` into the new directory `target`, as Apptainer's unsquashfs does. Returns notes.
 
     For root, owners, devices and all attributes are kept. Another user owns all files, no program is setuid, and only
@@ -215,10 +213,10 @@ def write_directory(path: Path, target: Path, told: Progress) -> tuple[str, ...]
         files = {reference: stat.size for _, stat, reference in reader.walk() if stat.kind == "f"}
         check_space(target.parent, sum(-(-size // _UNIT) * _UNIT for size in files.values()))
         target.mkdir(mode=0o700)
-        return _unpack(reader, os.fsencode(target), lambda done: told(f"unpacking {path.name}", done, None))
+        return _unpack(reader, os.fsencode(target), lambda done: progress(f"unpacking {path.name}", done, None))
 
 
-def _unpack(reader: SquashfsReader, top: bytes, told: Callable[[int], None]) -> tuple[str, ...]:
+def _unpack(reader: SquashfsReader, top: bytes, progress: Callable[[int], None]) -> tuple[str, ...]:
     directories, names, left, done = [(top, reader.root)], dict[int, bytes](), dict[str, list[bytes]](), 0
     for path, stat, reference in reader.walk():
         place = top + b"/" + path
@@ -233,7 +231,7 @@ def _unpack(reader: SquashfsReader, top: bytes, told: Callable[[int], None]) -> 
             if stat.links > 1:
                 names[reference] = place
             done += stat.size
-            told(done)
+            progress(done)
         else:
             left.setdefault("device nodes", []).append(path)
     for place, stat in reversed(directories):

@@ -8,9 +8,15 @@ from typing import NamedTuple
 from sifmod.errors import FetchError
 from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.gpu import Gpu, find_gpu
-from sifmod.image.inspect.python_environments import PythonEnvironment, find_environments, normalized
+from sifmod.image.inspect.python_environments import (
+    FRAMEWORKS,
+    PythonEnvironment,
+    find_environments,
+    is_bare,
+    normalized,
+    software_environment,
+)
 from sifmod.image.inspect.rootfs import PYTHON_COMMANDS, Rootfs, find_command, search_path
-from sifmod.image.inspect.software import FRAMEWORKS, is_bare, software_environment
 from sifmod.image.reference import Reference
 from sifmod.image.sources.source_kinds import parse
 
@@ -96,8 +102,7 @@ def _framework(packages: Mapping[str, str], words: Set[str], origin: str) -> Nam
     for keys, names, name in FRAMEWORKS:
         package = next((one for one in names if one in packages), None)
         if package and words & set(keys):
-            version = _clean(packages[package].partition("+")[0])
-            return Named(name, origin, version, f"the package {package}", True, _MODULES.get(name, ""))
+            return Named(name, origin, *_of_package(package, packages), True, _MODULES.get(name, ""))
     return None
 
 
@@ -196,7 +201,11 @@ def _guess(reference: Reference, described: ImageDescription, rootfs: Rootfs) ->
     environment, labels = dict(described.config.environment), own_labels(dict(described.config.labels))
     directories = search_path(environment.get("PATH", ""))
     environments = find_environments(rootfs, environment)
-    python = _chosen(rootfs, environments, directories, called(reference))
+    first = find_command(rootfs, "python3", directories) or find_command(rootfs, "python", directories)
+    known = {f"{one.directory}/bin": one for one in environments}
+    python = software_environment(environments, known.get(first.rpartition("/")[0]))
+    if python and is_bare(python) and "python" not in called(reference).lower():
+        python = None  # a bare system Python counts only if the image is named after Python
     packages = python.packages if python else {}
     named = find_name(reference, packages, labels)
     if python and named.name == "Python" and not named.is_known:
@@ -216,16 +225,6 @@ def _guess(reference: Reference, described: ImageDescription, rootfs: Rootfs) ->
         wrappers=wrappers,
         path=path,
     )
-
-
-def _chosen(
-    rootfs: Rootfs, environments: tuple[PythonEnvironment, ...], directories: tuple[str, ...], text: str
-) -> PythonEnvironment | None:
-    """The environment of the image's software; a bare system Python only if the image is named after Python."""
-    first = find_command(rootfs, "python3", directories) or find_command(rootfs, "python", directories)
-    known = {f"{one.directory}/bin": one for one in environments}
-    chosen = software_environment(environments, known.get(first.rpartition("/")[0]))
-    return chosen if not (chosen and is_bare(chosen)) or "python" in text.lower() else None
 
 
 def _commands(

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 
 from sifmod.config.bind import BindSpec
 from sifmod.config.easyconfig import Accelerator, Easyconfig
+from sifmod.config.index import components, unsupported
 from sifmod.config.kinds import SYNTAXES, Syntax
 from sifmod.config.mpi_profile import IMAGES_OWN, WantedMpi
 from sifmod.config.quirk import Quirk, Variables
@@ -76,6 +77,7 @@ def make_plan(
         site = replace(site, binds=(), env=(), host_env=())
     activation, activation_env, activation_path = _activation(easyconfig)
     found, wrappers = choices.found, _wrappers(easyconfig, choices.found)
+    run = (wrapper.name for wrapper in wrappers if wrapper.name in SCRIPT_WRAPPERS)
     gpu_flags, gpu_binds = _accelerator(easyconfig.accelerator, site) if image else ((), ())
     return Plan(
         module=easyconfig.module,
@@ -93,7 +95,7 @@ def make_plan(
         host_env=_merged(_without(site.host_env, quirks, "host_env"), easyconfig.host_env),
         path=(*easyconfig.path, *activation_path),
         wrappers=wrappers,
-        runscripts=_runscripts(easyconfig, wrappers),
+        runscripts=tuple(dict.fromkeys((*easyconfig.runscripts, *run))),
         runscript_env=_merged(_without(site.runscript_env, quirks, "runscript_env"), easyconfig.runscript_env),
         conflict=easyconfig.conflict,
         family=easyconfig.family,
@@ -192,11 +194,6 @@ def wrapper_of(name: str, command: str = "") -> Wrapper:
     return Wrapper(name, (f"{RUNSCRIPTS_TARGET}/{name}",) if name in SCRIPT_WRAPPERS else (name,))
 
 
-def _runscripts(easyconfig: Easyconfig, wrappers: tuple[Wrapper, ...]) -> tuple[str, ...]:
-    run = (wrapper.name for wrapper in wrappers if wrapper.name in SCRIPT_WRAPPERS)
-    return tuple(dict.fromkeys((*easyconfig.runscripts, *run)))
-
-
 def _image(easyconfigs: tuple[Easyconfig, ...], site: Site, choices: Choices) -> ImagePlan:
     """The image of the first; each one is built on the image of the next."""
     easyconfig, *bases = easyconfigs
@@ -237,10 +234,8 @@ def _image(easyconfigs: tuple[Easyconfig, ...], site: Site, choices: Choices) ->
 
 def _whatis(easyconfig: Easyconfig) -> tuple[str, ...]:
     """Its own lines, then other keys under Lmod's keywords; EasyBuild's default class is omitted."""
-    said = {"Category": easyconfig.moduleclass, "License": easyconfig.license}
-    if said["Category"] == "base":
-        del said["Category"]
-    own = easyconfig.whatis
+    category = "" if easyconfig.moduleclass == "base" else easyconfig.moduleclass
+    said, own = {"Category": category, "License": easyconfig.license}, easyconfig.whatis
     more = (
         f"{key}: {value}" for key, value in said.items() if value and not any(one.startswith(f"{key}:") for one in own)
     )
@@ -248,8 +243,11 @@ def _whatis(easyconfig: Easyconfig) -> tuple[str, ...]:
 
 
 def _help(easyconfig: Easyconfig, image: ImagePlan | None, site: Site, quirks: tuple[Quirk, ...], mpi: str) -> Help:
-    origin = ""
+    origin = driver = ""
     if image:
+        itself = (easyconfig.name.lower(), easyconfig.version)
+        held = (itself, *components(easyconfig.contents, easyconfig.versionsuffix))
+        driver = unsupported(easyconfig.accelerator, held, site.driver_runs)
         if image.sources:
             origin = shown(image.sources[0])
         elif (build := image.build) and build.base is None:  # independent of where the easyconfigs are installed
@@ -271,4 +269,5 @@ def _help(easyconfig: Easyconfig, image: ImagePlan | None, site: Site, quirks: t
         origin=origin,
         quirks=tuple((str(quirk), f"{quirk.file.reason} ({quirk.file.link})") for quirk in quirks),
         mpi=mpi,
+        driver=driver,
     )

@@ -213,8 +213,8 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> 
     root = place / str(layer.number)
     switch = layers.switch(layer.module)
     fields = asdict(layer) | {"format": _FORMAT}
-    for told_by_place in ("module", "name", "number", "root"):
-        del fields[told_by_place]
+    for in_the_path in ("module", "name", "number", "root"):
+        del fields[in_the_path]
     with held.changing(f"cannot publish the layer {layer.name} of {layer.module}"):
         text = json.dumps(fields, ensure_ascii=False, indent=1) + "\n"
         write(directory / RECEIPT, text.encode(), layers.prefix)

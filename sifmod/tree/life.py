@@ -149,8 +149,8 @@ def deprecation(module: ModuleName, life: Life) -> str:
 def retirement(module: ModuleName, life: Life) -> str:
     """The message instead of a load."""
     said = (life.retired and life.retired.message) or (life.deprecated and life.deprecated.message) or ""
-    told = [text for text in (_instead(life), said) if text]
-    why = f": {'; '.join(told)}" if told else ""
+    reasons = [text for text in (_instead(life), said) if text]
+    why = f": {'; '.join(reasons)}" if reasons else ""
     return f"{module} was retired on {life.refused_from}{why}"
 
 

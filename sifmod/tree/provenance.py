@@ -50,7 +50,7 @@ class FoundMpi(NamedTuple):
 
     question: str  # the image's digest, and the searched places
     found: tuple[str, ...] = ()  # the fields of image/inspect's Mpi; () if none was recognised
-    told: str = ""  # the text in the module
+    text: str = ""  # the text in the module
     used: MpiInUse = ""
 
 
@@ -112,13 +112,13 @@ def texts(made: Provenance) -> list[str]:
     found = [made.sifmod, made.easyconfig, made.version, variant, made.site, made.accelerator, made.plan_digest]
     found += [asked.name, image.request, *image.directories, *(image.commands or ())]
     if image.mpi:
-        found += [image.mpi.question, *image.mpi.found, image.mpi.told, image.mpi.used]
+        found += [image.mpi.question, *image.mpi.found, image.mpi.text, image.mpi.used]
     found += [text for pair in (*made.facts, *asked.options, *image.states) for text in pair]
     return found + [text for seen in made.inputs for text in (seen.path, "" if seen.sha256 is None else seen.sha256)]
 
 
-def _found_mpi(question: str, found: Any, told: str, used: Any) -> FoundMpi:
-    return FoundMpi(question, tuple(found), told, used)
+def _found_mpi(question: str, found: Any, text: str, used: Any) -> FoundMpi:
+    return FoundMpi(question, tuple(found), text, used)
 
 
 def _pairs(found: Any) -> Pairs:

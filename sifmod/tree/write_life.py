@@ -189,9 +189,9 @@ def _compared(layout: Layout, name: str, life: NameLife) -> tuple[list[LifeFile]
 def _files(layout: Layout, name: str, life: NameLife) -> Iterator[LifeFile]:
     """All files of the lifecycle, before and after, starting with the one that the others derive from."""
     yield LifeFile(layout.life(name), to_json(life))
-    told = dict(notices(name, life))
-    for version in sorted({*told, *filter(is_part, names(layout.lives(name), layout.prefix))}):
-        yield LifeFile(layout.lives(name) / version, told.get(version, ""))
+    by_version = dict(notices(name, life))
+    for version in sorted({*by_version, *filter(is_part, names(layout.lives(name), layout.prefix))}):
+        yield LifeFile(layout.lives(name) / version, by_version.get(version, ""))
     places = {file: layout.modules / name / file for file in (LUA, TCL)}
     there = [file for file, path in places.items() if is_ours(_content(path, layout.prefix) or b"")]
     for file, text in modulercs(name, life, _syntaxes(layout, name), there).items():

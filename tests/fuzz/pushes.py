@@ -20,12 +20,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from extend import COMPRESSIONS, FLAGS, random_tree
-from umoci import explained, found_by_sifmod, found_by_umoci, layers, layout_of, named
+from umoci import LINK_INSIDE, explained, found_by_sifmod, found_by_umoci, has_link_inside, layers, layout_of, named
 
 from sifmod.cli.main import run as sifmod
 from sifmod.digest import sha256_file
@@ -55,23 +56,31 @@ def stored(prefix: Prefix, layout: Path, registry: Registry, name: str) -> Path:
     return next(iter(set(prefix.layout.images.glob("*.sif")) - before))
 
 
-def pushed_image(way: str, source: random.Random, here: Path, registry: Registry) -> tuple[Path, set[str]] | None:
-    """A SIF to push, and the directories that an entry of its layers names; None where the image is refused."""
+class Pushed(NamedTuple):
+    """A SIF to push, the directories that an entry of its layers names, and whether umoci refuses these layers."""
+
+    sif: Path
+    entries: set[str]
+    link_inside: bool = False
+
+
+def pushed_image(way: str, source: random.Random, here: Path, registry: Registry) -> Pushed | None:
+    """One made in this way; None if the image is refused."""
     if way == "by mksquashfs":
         random_tree(here / "tree", source)
         options = [flag for flag in FLAGS if source.random() < 0.2]
         compressed = source.choice([one for one in COMPRESSIONS if one != "lz4"])  # mksquashfs 4.5.1 writes it damaged
         sif = base_of(here / "tree", here / "tree.sif", *options, "-comp", compressed)
-        return sif, {path for path, one in listing(sif).items() if one.kind == "directory"}
+        return Pushed(sif, {path for path, one in listing(sif).items() if one.kind == "directory"})
     stack: list[list[Entry]] = list(layers(source))
     layout = layout_of(source, stack, here / "layout")
     sif, prefix = here / "x.sif", Prefix(here / "prefix")
     if found_by_sifmod(layout, sif) is None:
         return None
     if way == "alone":
-        return sif, set(listing(sif))
+        return Pushed(sif, set(listing(sif)))
     if way == "of a registry":
-        return stored(prefix, layout, registry, f"{here.name}/original:1"), named(stack)
+        return Pushed(stored(prefix, layout, registry, f"{here.name}/original:1"), named(stack), has_link_inside(stack))
     below = stack[: source.randrange(len(stack))] or [next(layers(source))]
     base_layout = layout_of(source, below, here / "below")
     if found_by_sifmod(base_layout, here / "below.sif") is None:
@@ -81,7 +90,8 @@ def pushed_image(way: str, source: random.Random, here: Path, registry: Registry
     with prefix.store() as store, store.incoming() as incoming:
         shutil.copyfile(sif, incoming)
         origin = ImageOrigin(manifest="sha256:" + "0" * 64, layers=(f"sha256:{base.stem}",))
-        return store.add(incoming, sha256_file(sif), origin, "recipe:"), named(below) | changed
+        path = store.add(incoming, sha256_file(sif), origin, "recipe:")
+        return Pushed(path, named(below) | changed, has_link_inside(below))
 
 
 def read_back(reference: str, here: Path) -> Iterator[tuple[str, Listing | str]]:
@@ -132,18 +142,19 @@ def main() -> int:
                 counts[f"{way}{'' if made else ', refused'}"] += 1
                 if made is None:
                     continue
-                sif, entries = made
-                right, reference = of_the_image(sif), f"docker://{registry.address}/pushed/{here.name}:1"
+                right, reference = of_the_image(made.sif), f"docker://{registry.address}/pushed/{here.name}:1"
                 odd = list[str]()
-                if quietly("push", "-q", str(sif), reference) != 0:
+                if quietly("push", "-q", str(made.sif), reference) != 0:
                     odd.append("the push is refused")
                 for tool, found in read_back(reference, here) if not odd else ():
                     if isinstance(found, str):
-                        odd.append(f"{tool}: {found}")
+                        named_there = tool == "umoci" and made.link_inside and " link: no such" in found
+                        counts[LINK_INSIDE] += named_there
+                        odd += [] if named_there else [f"{tool}: {found}"]
                         continue
                     counts[f"files by {tool}"] += len(found)
                     for one in differences(right, found):
-                        reason = why(tool, one, right, found, entries, since)
+                        reason = why(tool, one, right, found, made.entries, since)
                         counts[reason] += bool(reason)
                         odd += [] if reason else [f"{tool}: {one}"]
                 if odd:

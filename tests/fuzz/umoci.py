@@ -182,13 +182,20 @@ def explained(one: Difference, ours: Listing, theirs: Listing, entries: set[str]
     return ""
 
 
+LINK_INSIDE = "a hard link in the place of the directory above its target"
+
+
 def _refused(ours: Listing | None, theirs: Listing | str, stack: Sequence[Sequence[Entry]]) -> str:
     """Which line of docs/differences.md this is where one refuses an image; "" for none."""
     if ours is None or not isinstance(theirs, str):
         return ""
+    return LINK_INSIDE if " link: no such" in theirs and has_link_inside(stack) else ""
+
+
+def has_link_inside(stack: Sequence[Sequence[Entry]]) -> bool:
+    """Whether a hard link in these layers takes the place of the directory above its target, which umoci refuses."""
     links = [one for entries in stack for one in entries if one.kind == tarfile.LNKTYPE]
-    inside = any(one.target.startswith(f"{one.name.removeprefix('./')}/") for one in links)
-    return "a hard link in the place of the directory above its target" if inside and " link: no such" in theirs else ""
+    return any(one.target.startswith(f"{one.name.removeprefix('./')}/") for one in links)
 
 
 def _told(stack: Sequence[Sequence[Entry]]) -> Iterator[str]:

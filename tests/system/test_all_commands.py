@@ -1,9 +1,8 @@
-"""What holds for every command: who may type it, what the others can do after it, and what a crash leaves.
+"""What holds for every command: who may type it, what the others can do after it, and what it has made durable.
 
 A new command is in all of these tests as soon as it is in COMMANDS of tests/support/writing_commands.py.
 """
 
-import json
 import os
 from collections.abc import Iterator
 
@@ -75,37 +74,3 @@ def test_data_is_synced_before_names(world: World, command: Command, traced: Tra
     assert outcome.code == 0, outcome.stderr
     assert lines
     assert mistakes(lines, world.area, [world.home("publisher") / ".cache"]) == []
-
-
-def images_in(world: World) -> set[str]:
-    return {image.stem for image in world.prefix.glob("images/sha256/*.sif")}
-
-
-def logged(world: World) -> set[str]:
-    """The images that the logs name: what was fetched alone in the store's, another one in its module's."""
-    logs = [*world.prefix.glob("log/store.log"), *world.prefix.glob("log/modules/*/*.log")]
-    return {json.loads(line)["image"] for log in logs for line in log.read_text().splitlines()}
-
-
-def test_a_killed_command_is_repeated(world: World) -> None:
-    """Killed at one of its steps: the same command then does what it would have done, and nothing is left.
-
-    Undisturbed, it says in the log which images have come and gone.
-    """
-    wrong = []
-    for number, command in enumerate(IN_THE_TREE):
-        world.reset(command.start, PLAIN, 0o022)
-        stored = images_in(world)
-        whole = world.run("publisher", 0o022, command.words)
-        wrong += [f"{command}: {digest} is not in the log" for digest in (stored ^ images_in(world)) - logged(world)]
-        repeated = world.run("publisher", 0o022, command.words)
-        steps = whole.steps
-        world.reset(command.start, PLAIN, 0o022)
-        step = max(1, steps * (number % 4 + 1) // 5)
-        world.run("publisher", 0o022, command.words, "killed", step)
-        again = world.run("publisher", 0o022, command.words)
-        checked = world.run("publisher", 0o022, "verify")
-        left = [path.name for path in (world.prefix / ".staging").glob("*")]
-        if again.code not in (whole.code, repeated.code) or checked.code != 0 or left:
-            wrong.append(f"{command}, step {step} of {steps}: {again} {checked} {left}")
-    assert wrong == []

@@ -1,4 +1,6 @@
-"""Every command that writes beside a second one of the same kind, among what an attacker has planted, and with logins.
+"""Every command that writes: killed, beside a second one of the same kind, among what an attacker has planted.
+
+And with logins, none of which it keeps.
 
 A new command is in all of these tests as soon as it is in COMMANDS of tests/support/writing_commands.py.
 """
@@ -64,7 +66,9 @@ class Undisturbed:
     """What a command does when it is alone, in a tree of the group."""
 
     codes: tuple[int | None, ...]  # of the command, and of the same once more
+    steps: int  # of the first
     made: tuple[Path, ...]  # the first makes them in the prefix
+    unlogged: frozenset[str]  # images that the first brought or removed, and that no log names
     result: tuple[str, ...]  # of both
 
 
@@ -73,16 +77,47 @@ def undisturbed(world: World) -> dict[Command, Undisturbed]:
     found = {}
     for command in IN_THE_TREE:
         world.reset(command.start, "group", UMASK)
-        before = set(files(world.prefix))
+        before, stored = set(files(world.prefix)), images_in(world)
         first = by_publisher(world, command)
+        unlogged = (stored ^ images_in(world)) - logged(world)
         made = tuple(path for path in sorted({*files(world.prefix)} - before) if ".locks" not in path.parts)
         codes = (first.code, by_publisher(world, command).code)
-        found[command] = Undisturbed(codes, made, result(world))
+        found[command] = Undisturbed(codes, first.steps, made, unlogged, result(world))
     return found
 
 
-def by_publisher(world: World, command: Command) -> Outcome:
-    return world.run("publisher", UMASK, command.words)
+def by_publisher(world: World, command: Command, how: str = "whole", step: int = 0) -> Outcome:
+    return world.run("publisher", UMASK, command.words, how, step)
+
+
+def images_in(world: World) -> frozenset[str]:
+    return frozenset(image.stem for image in world.prefix.glob("images/sha256/*.sif"))
+
+
+def logged(world: World) -> frozenset[str]:
+    """The images that the logs name: what was fetched alone in the store's, another one in its module's."""
+    logs = [*world.prefix.glob("log/store.log"), *world.prefix.glob("log/modules/*/*.log")]
+    return frozenset(json.loads(line)["image"] for log in logs for line in log.read_text().splitlines())
+
+
+def test_what_comes_into_the_store_and_goes_is_in_a_log(undisturbed: dict[Command, Undisturbed]) -> None:
+    assert {str(command): alone.unlogged for command, alone in undisturbed.items() if alone.unlogged} == {}
+
+
+def test_a_killed_command_is_repeated(world: World, undisturbed: dict[Command, Undisturbed]) -> None:
+    """Killed at one of its steps: the same command then does what it would have done, and nothing is left."""
+    wrong = []
+    for number, command in enumerate(IN_THE_TREE):
+        alone = undisturbed[command]
+        world.reset(command.start, "group", UMASK)
+        step = max(1, alone.steps * (number % 4 + 1) // 5)
+        by_publisher(world, command, "killed", step)
+        again = by_publisher(world, command)
+        checked = world.run("publisher", UMASK, "verify")
+        left = [path.name for path in world.prefix.glob(".staging/*")]
+        if again.code not in alone.codes or checked.code != 0 or left:
+            wrong.append(f"{command}, step {step} of {alone.steps}: {again} {checked} {left}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_two_of_each_at_once(world: World, undisturbed: dict[Command, Undisturbed]) -> None:

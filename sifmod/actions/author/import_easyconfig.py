@@ -125,8 +125,8 @@ def convert(sources: tuple[Path, ...], site: LoadedSite, naming: Naming) -> Iter
             yield Converted(source, problem=error.message, line=error.line)
             continue
         except ConfigError as error:
-            told = (f"{one.key}: {one.message}" if one.key else one.message for one in error.problems)
-            yield Converted(source, problem="; ".join(told))
+            problems = (f"{one.key}: {one.message}" if one.key else one.message for one in error.problems)
+            yield Converted(source, problem="; ".join(problems))
             continue
         taken[converted.module] = converted
         made.setdefault(module, []).append((imported.keys, converted))

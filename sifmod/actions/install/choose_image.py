@@ -145,9 +145,9 @@ def fetch_image_for(decision: Decision, tree: Tree, store: Store, reporter: Repo
         artifact = replace(artifact, source=locked.source, origin=locked.origin, notes=())
     for note in artifact.notes:
         reporter.say(note)
-    told = decision.hooked.copy()
-    told["image"] = of_image(plan.required_image, artifact)
-    run_hooks(site, "after_fetch", told, reporter.say)
+    facts = decision.hooked.copy()
+    facts["image"] = of_image(plan.required_image, artifact)
+    run_hooks(site, "after_fetch", facts, reporter.say)
     return ChosenImage(artifact, choice)
 
 

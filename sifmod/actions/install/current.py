@@ -11,7 +11,6 @@ from sifmod.actions import sharing
 from sifmod.actions.install.decision import Decision
 from sifmod.actions.install.found_in_image import recorded, recorded_commands
 from sifmod.actions.layer.outgoing import OutgoingLayer, outgoing, warnings
-from sifmod.config.index import components, unsupported
 from sifmod.config.redact import shown
 from sifmod.config.version import version_key
 from sifmod.errors import InstallError
@@ -65,9 +64,9 @@ def check_installed_from(before: Installation | None, decision: Decision) -> Non
     """Raise InstallError if a later sifmod made the installation, unless `rebuild`."""
     made = before.provenance.sifmod if before else ""
     if made and not decision.options.rebuild and version_key(made) > version_key(__version__):
-        told = f"sifmod {made} has installed {decision.plan.module}, and this is {__version__}"
+        which = f"sifmod {made} has installed {decision.plan.module}, and this is {__version__}"
         raise InstallError(
-            f"{told}, which would render different files",
+            f"{which}, which would render different files",
             "update this sifmod; --rebuild installs the module with this one",
         )
 
@@ -91,9 +90,7 @@ def plan_warnings(before: Installation | None, decision: Decision) -> Iterator[s
     if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(decision.loaded.path):
         yield f"{plan.module} was installed from a different easyconfig before: {before.provenance.easyconfig}"
     yield from warnings(outgoing_layers(before, decision))
-    made = decision.loaded.easyconfig
-    held = ((made.name.lower(), made.version), *components(made.contents, made.versionsuffix))
-    if plan.image and (why := unsupported(held, decision.site.site.driver_runs)):
+    if why := plan.help.driver:
         yield f"warning: {plan.module} has {why}: expect it to fail on a GPU"
     if not plan.runtime.path:
         yield (

@@ -55,7 +55,7 @@ def find_in_image(
     found, used = _in_image(plan, commands, mpi)
     if found.mpi:
         notes.append(f"MPI: {found.mpi}")
-    choice = image.choice._replace(commands=commands, mpi=mpi._replace(told=found.mpi, used=used))
+    choice = image.choice._replace(commands=commands, mpi=mpi._replace(text=found.mpi, used=used))
     return found, image._replace(choice=choice), notes
 
 

@@ -190,12 +190,12 @@ def _publish(
     mine: HeldModule, before: Installation | None, installation: Installation, decision: Decision, reporter: Reporter
 ) -> None:
     number, module_only = live_number(mine.layout, mine.module), decision.options.module_only
-    site, told = decision.site.site, decision.hooked.copy()
-    told["generation"], told["path"] = installation.generation, installation.root
+    site, facts = decision.site.site, decision.hooked.copy()
+    facts["generation"], facts["path"] = installation.generation, installation.root
     if decision.plan.image:
-        told["image"] = of_image(decision.plan.image, installation.image)
-    run_hooks(site, "after_install", told, reporter.say)
-    run_hooks(site, "before_publish", told, reporter.say)
+        facts["image"] = of_image(decision.plan.image, installation.image)
+    run_hooks(site, "after_install", facts, reporter.say)
+    run_hooks(site, "before_publish", facts, reporter.say)
     same = before is not None
     if before and not module_only:
         was, now = before.provenance, installation.provenance
@@ -205,7 +205,7 @@ def _publish(
     what = "rendered" if module_only else "installed"
     done = Done(what, mine.module, number, installation.generation, installation.image_sha256 or None)
     record(mine.layout, done, mine.held, reporter)
-    run_hooks(site, "after_publish", told, reporter.say)
+    run_hooks(site, "after_publish", facts, reporter.say)
 
 
 def own_files(plan: Plan, decision: Decision, sha256: str) -> tuple[File, ...]:

@@ -76,7 +76,7 @@ def rerender_all(asked: RerenderContext) -> Iterator[Rerendered]:
     def shown(number: int) -> Rerendered:
         try:
             installation, decision = _decided(*modules[number], asked)
-            return _told(installation, decision, asked)._replace(decided=_digest(decision))
+            return _rerendered(installation, decision, asked)._replace(decided=_digest(decision))
         except SifmodError as error:
             return Rerendered(*modules[number], error=error)
 
@@ -95,7 +95,7 @@ def rerender(
     one: Rerendered | None = None
     try:
         installation, decision = _decided(module, number, asked)
-        one = None if decided else _told(installation, decision, asked)
+        one = None if decided else _rerendered(installation, decision, asked)
     except SifmodError as error:
         if decided:
             raise
@@ -155,7 +155,7 @@ def _decided(module: ModuleName, number: int, asked: RerenderContext) -> tuple[I
     return installation, _decision(installation, asked)
 
 
-def _told(installation: Installation, decision: Decision, asked: RerenderContext) -> Rerendered:
+def _rerendered(installation: Installation, decision: Decision, asked: RerenderContext) -> Rerendered:
     made, diff = installation.provenance, difference(installation, _plan(installation, decision))
     changes = bool(diff) or made.site != decision.site.site.name
     try:

@@ -63,11 +63,11 @@ def _apply(
 
     All are reported in order. With `fail_fast` each one starts after the one before it has finished.
     """
-    warned: set[str] = set()  # what holds for all is told once by each worker
+    warned: set[str] = set()  # what holds for all is own_reporter once by each worker
 
     def in_worker(number: int, tell: SendEvent) -> object:
-        told = replace(reporter_in_worker(number, tell, reporter.command), warned=warned)
-        return rerender(*modules[number], run.asked, told)
+        own_reporter = replace(reporter_in_worker(number, tell, reporter.command), warned=warned)
+        return rerender(*modules[number], run.asked, own_reporter)
 
     def done(number: int) -> Generation:
         one: Rerendered | None

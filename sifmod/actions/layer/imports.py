@@ -40,17 +40,17 @@ def modules(name):
             found.append(top)
     return [each for each in dict.fromkeys(found) if each.isidentifier()]
 signal.alarm(int(seconds))
-told = {}
+failures = {}
 for name in names:
-    told[name] = ""
-    json.dump(told, open(answer, "w"))
+    failures[name] = ""
+    json.dump(failures, open(answer, "w"))
     try:
         for module in modules(name):
             importlib.import_module(module)
-        del told[name]
+        del failures[name]
     except BaseException as error:
-        told[name] = "%s: %s" % (type(error).__name__, error)
-    json.dump(told, open(answer, "w"))
+        failures[name] = "%s: %s" % (type(error).__name__, error)
+    json.dump(failures, open(answer, "w"))
 os._exit(0)
 """
 # errors of packages compiled against another version of an image's package
@@ -70,12 +70,12 @@ def tried_imports(
     place = f"{inside.target}/work/{answer.name}"
     ended = inside.python("-c", _CODE, str(_SECONDS), f"{inside.target}/lib", place, *names)
     try:
-        told = {str(name): str(why) for name, why in json.loads(answer.read_text()).items()}
+        failures = {str(name): str(why) for name, why in json.loads(answer.read_text()).items()}
     except (ValueError, AttributeError):
-        told = {}
-    if not told and ended.code != 0:
+        failures = {}
+    if not failures and ended.code != 0:
         yield f"warning: the imports could not be tried: {' '.join(ended.lines[-1:])}"
-    for name, why in told.items():
+    for name, why in failures.items():
         late = ended.code in (-signal.SIGALRM, 128 + signal.SIGALRM)
         ends = f"it takes longer than {_SECONDS} seconds" if late else f"Python exited with code {ended.code}"
         reason = " ".join(why.split())[:300] or ends

@@ -127,8 +127,8 @@ class _Apply:
         plan = only(whole, self.run.options.only)
         if planned.lock and (refused := next((step.error for step in plan.steps if step.error), None)):
             if differing:
-                told = f"these settings differ: {'; '.join(differing)}"
-                refused.hint = f"{told}. Without --local-settings the bundle's settings are used"
+                settings = f"these settings differ: {'; '.join(differing)}"
+                refused.hint = f"{settings}. Without --local-settings the bundle's settings are used"
             raise refused  # exactly that, or nothing
         needed = fetches(plan, planned.jobs) if any(step.todo for step in plan.steps) else None
         decided = None if self.run.options.only else lifecycle_changes(plan)

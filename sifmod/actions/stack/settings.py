@@ -45,9 +45,9 @@ def deciding_settings(site: LoadedSite, lock: Lock, directory: Path, environ: Ma
     settings = {key: _plain(node) for key, node in site.said.entries.items()}
     for key in ("env", "host_env", "runscript_env"):
         if secret := next((name for name, _ in getattr(site.site, key) if _SECRET.search(name)), None):
-            told = f"{key} of the site or the settings sets {secret}, which a bundle must not contain"
+            problem = f"{key} of the site or the settings sets {secret}, which a bundle must not contain"
             hint = "set it where the module is used, because others can read bundles and modules"
-            raise InstallError(f"{told}: its name looks like a secret", hint)
+            raise InstallError(f"{problem}: its name looks like a secret", hint)
     found = {"accelerator": site.site.accelerator, "arch": site.site.arch}
     syntax = "both" if len(site.site.module_syntax) > 1 else site.site.module_syntax[0]
     return DecidingSettings(

@@ -141,7 +141,7 @@ def _of_member(member: Member, planned: Planned, around: HostFacts, sites: Sites
         here = variants_here(member.easyconfig, sites.of(_given(member, planned))) if wanted == "all" else wanted
         return [_step(member, variant, planned, around, sites) for variant in here or (None,)]
     except (SifmodError, OSError) as error:
-        return _made_before(Step(member, None, "!", error=_told(error)), planned.layout, None)
+        return _made_before(Step(member, None, "!", error=_error_of(error)), planned.layout, None)
 
 
 def _given(member: Member, planned: Planned) -> dict[str, str]:
@@ -203,7 +203,7 @@ def _step(member: Member, variant: str | None, planned: Planned, around: HostFac
     except HeldError as held:
         return Step(member, variant, "H", module, (f"{held.message}; {held.hint}",), generation=number)
     except (SifmodError, OSError) as error:
-        step = Step(member, variant, "!", module, error=_told(error))
+        step = Step(member, variant, "!", module, error=_error_of(error))
         return step if module else _made_before(step, layout, options.asked.options)[0]
 
 
@@ -269,5 +269,5 @@ def refuse_twice(steps: Iterable[tuple[object, Step]], message: Callable[[Step, 
         raise ConfigError(tuple(problems))
 
 
-def _told(error: SifmodError | OSError) -> SifmodError:
+def _error_of(error: SifmodError | OSError) -> SifmodError:
     return error if isinstance(error, SifmodError) else SifmodError(str(error))

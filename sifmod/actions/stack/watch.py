@@ -56,15 +56,15 @@ class JobWatch:
 
     def run(self) -> Iterator[int | JobsStand]:
         """Wait until all jobs have ended. Yields the index of each finished module, and the state of the jobs."""
-        pause, told = _POLLS[0], JobsStand((), ())
+        pause, last = _POLLS[0], JobsStand((), ())
         while True:
             known = states([job.job for job in self._jobs])
             before = len(self._left)
             yield from self._seen()
-            if (stand := _stand(known)) != told:
+            if (stand := _stand(known)) != last:
                 yield stand
-            pause = _POLLS[0] if stand != told or len(self._left) != before else min(1.2 * pause, _POLLS[1])
-            told = stand
+            pause = _POLLS[0] if stand != last or len(self._left) != before else min(1.2 * pause, _POLLS[1])
+            last = stand
             self._ended |= {number: state for number, state in (known or {}).items() if state.over}
             tests = any(job.what == "test" for job in self._jobs)
             if all(state.over for state in known.values()) if known is not None else not (self._left or tests):

@@ -164,12 +164,12 @@ def look(place: Place, accelerator: str) -> Found:
     """Start the image on each node. Raises SanityCheckError if it does not start or its Python fails."""
     ended = place.run("/bin/sh", "-c", _START, "sh", _LOOK, accelerator)
     check_ended(ended, place.limit)
-    told = _told(ended, place.nodes or 1)
+    answers = _answers(ended, place.nodes or 1)
     return Found(
-        tuple(sorted(str(one["node"]) for one in told)),
-        all(one["torch"] for one in told),
-        min(one["gpus"] for one in told),
-        all(one["all_reduce_perf"] for one in told),
+        tuple(sorted(str(one["node"]) for one in answers)),
+        all(one["torch"] for one in answers),
+        min(one["gpus"] for one in answers),
+        all(one["all_reduce_perf"] for one in answers),
     )
 
 
@@ -183,7 +183,7 @@ def run_collective(place: Place, backend: str, tasks: int, launcher: str, env: d
 
 def measured(ended: Ended, backend: str, ranks: int) -> Bandwidth:
     """The result of a successful collective. Raises SanityCheckError if ranks are missing."""
-    seconds = max(float(one["seconds"]) for one in _told(ended, ranks))
+    seconds = max(float(one["seconds"]) for one in _answers(ended, ranks))
     rate = _SIZES[backend] / seconds / 1e9
     return Bandwidth("torch", ranks, _SIZES[backend], rate, rate * 2 * (ranks - 1) / ranks)
 
@@ -204,12 +204,12 @@ def read_perf(lines: Sequence[str], ranks: int) -> Bandwidth:
     return Bandwidth("all_reduce_perf", ranks, int(rows[-1][1]), float(rows[-1][2]), float(rows[-1][3]))
 
 
-def _told(ended: Ended, number: int) -> list[dict[str, Any]]:
-    told = []
+def _answers(ended: Ended, number: int) -> list[dict[str, Any]]:
+    answers = []
     for line in ended.lines:
         _, mark, text = line.partition(_MARK)
         with suppress(ValueError):  # a line garbled by another process
-            told += [json.loads(text)] if mark else []
-    if len(told) != number:
-        raise SanityCheckError(f"{len(told)} of {number} processes answered", output=ended.lines[-20:])
-    return told
+            answers += [json.loads(text)] if mark else []
+    if len(answers) != number:
+        raise SanityCheckError(f"{len(answers)} of {number} processes answered", output=ended.lines[-20:])
+    return answers

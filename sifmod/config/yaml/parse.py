@@ -217,7 +217,19 @@ class Document:
 
 def load_yaml(path: Path, most: Bounds = OF_A_FILE) -> Document:
     """Read a file with one YAML mapping; raises only ConfigError."""
-    data = _read(path, most)
+    start = Mark(str(path), 1, 1)
+    try:
+        if path.is_dir():
+            raise _failure(start, "is a directory, expected a YAML file")
+        if path.exists() and not path.is_file():
+            raise _failure(start, "is not a regular file, expected a YAML file")
+        with path.open("rb") as file:
+            data = file.read(most.bytes + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise _failure(start, f"cannot be read: {reason[:1].lower()}{reason[1:]}") from error
+    if len(data) > most.bytes:
+        raise _failure(start, f"has more than {most.bytes} bytes, the limit for a configuration file{most.raised}")
     node, problems = parse_yaml(data, str(path), most)
     return Document(node, problems, Input(os.path.abspath(path), sha256_bytes(data)))  # noqa: PTH100 (keeps symlinks)
 
@@ -243,23 +255,6 @@ def parse_yaml(data: bytes, file: str, most: Bounds = OF_A_FILE) -> tuple[Node, 
     return composer.result()
 
 
-def _read(path: Path, most: Bounds) -> bytes:
-    start = Mark(str(path), 1, 1)
-    try:
-        if path.is_dir():
-            raise _failure(start, "is a directory, expected a YAML file")
-        if path.exists() and not path.is_file():
-            raise _failure(start, "is not a regular file, expected a YAML file")
-        with path.open("rb") as file:
-            data = file.read(most.bytes + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise _failure(start, f"cannot be read: {reason[:1].lower()}{reason[1:]}") from error
-    if len(data) > most.bytes:
-        raise _failure(start, f"has more than {most.bytes} bytes, the limit for a configuration file{most.raised}")
-    return data
-
-
 def _failure(mark: Mark, message: str) -> ConfigError:
     return ConfigError((problem_at(mark, "", message),))
 
@@ -274,22 +269,19 @@ def _syntax_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     if line > text.count("\n") + 1:  # libyaml counts the end of the file as one more line
         line, column = _place(text, len(text))
-    return Problem(file, line, column, "", _syntax_message(error, text, line, column))
-
-
-def _syntax_message(error: yaml.YAMLError, text: str, line: int, column: int) -> str:
     what = str(getattr(error, "problem", "") or error).splitlines()[0]
     lines = text.split("\n")
     letter = lines[line - 1][column - 1 : column] if line <= len(lines) else ""
-    if "cannot start any token" in what:
-        if letter == "\t":
-            return "a tab cannot be used here: indent with spaces"
-        return f"a text that starts with {letter} must be quoted"
-    if "mapping values are not allowed" in what:
-        return "a second ': ' in one value: quote the text, or check the indentation"
-    if "maximum nesting depth" in what:  # libyaml has its own limit and reads ahead, before any event
-        return f"nested more than {MAX_DEPTH} deep"
-    if "<document start>" in what:
-        return "a second document starts here: a file must have only one"
     context = getattr(error, "context", None)
-    return f"not YAML: {what}{f' {context}' if context else ''}"
+    message = f"not YAML: {what}{f' {context}' if context else ''}"
+    if "cannot start any token" in what and letter == "\t":
+        message = "a tab cannot be used here: indent with spaces"
+    elif "cannot start any token" in what:
+        message = f"a text that starts with {letter} must be quoted"
+    elif "mapping values are not allowed" in what:
+        message = "a second ': ' in one value: quote the text, or check the indentation"
+    elif "maximum nesting depth" in what:  # libyaml has its own limit and reads ahead, before any event
+        message = f"nested more than {MAX_DEPTH} deep"
+    elif "<document start>" in what:
+        message = "a second document starts here: a file must have only one"
+    return Problem(file, line, column, "", message)

@@ -102,7 +102,7 @@ class ImagePython:
 
     def broken_by(self, added: dict[str, str]) -> tuple[str, ...]:
         """Requirements of the image's distributions that these (name → version) do not meet, but the image did."""
-        told = []
+        unmet = []
         for one in self.distributions.values():
             for need in filter(None, map(read_requirement, one.requires)):
                 key = normalized(need.name)
@@ -112,8 +112,8 @@ class ImagePython:
                 if need.specifier.contains(added[key], prereleases=True):
                     continue
                 if before and need.specifier.contains(before.version, prereleases=True):
-                    told.append(f"{one.name} {one.version} of the image needs {need.name}{need.specifier}")
-        return tuple(told)
+                    unmet.append(f"{one.name} {one.version} of the image needs {need.name}{need.specifier}")
+        return tuple(unmet)
 
 
 def is_among(key: str, names: tuple[str, ...]) -> bool:

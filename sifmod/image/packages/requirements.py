@@ -65,11 +65,11 @@ class _Requests:
         try:
             yield
         except OptionError as error:
-            self.problems.append(_told(where, error))
+            self.problems.append(_problem(where, error))
         except RecursionError:
-            self.problems.append(_told(where, OptionError("a marker is nested too deep")))
+            self.problems.append(_problem(where, OptionError("a marker is nested too deep")))
         except OSError as error:  # a path that is too long
-            self.problems.append(_told(where, OptionError(f"{str(error.filename)[:60]}…: {error.strerror}")))
+            self.problems.append(_problem(where, OptionError(f"{str(error.filename)[:60]}…: {error.strerror}")))
 
     def _take(self, line: Line) -> None:
         if line.problem:
@@ -157,8 +157,10 @@ class _Requests:
     def checked(self) -> PackageRequest:
         """The result. Raises OptionError with all problems."""
         for where, text in self.bare if self.hashed else ():
-            told = f"{text} has no digest, but others have" if any(self.digests.values()) else f"{text} has no digest"
-            self.problems.append(f"{where}: {told}; {_AGAIN}" if where != text else f"{told}; add it separately")
+            problem = (
+                f"{text} has no digest, but others have" if any(self.digests.values()) else f"{text} has no digest"
+            )
+            self.problems.append(f"{where}: {problem}; {_AGAIN}" if where != text else f"{problem}; add it separately")
         if len(self.problems) == 1:
             raise OptionError(self.problems[0])
         if self.problems:
@@ -210,7 +212,7 @@ def parse_recipe_requests(path: Path) -> tuple[PackageRequest, tuple[Path, ...]]
     return found.checked(), tuple(found.files)
 
 
-def _told(where: str, error: OptionError) -> str:
+def _problem(where: str, error: OptionError) -> str:
     return "; ".join(filter(None, (f"{where}: {error.message}" if where else error.message, error.hint)))
 
 

@@ -69,8 +69,8 @@ def resolve(
     work, place, kept = uv.directory, uv.place, python.protected
     in_image = python.distributions.values()
     all_as_metadata = not {"--no-index", "--only-binary"}.isdisjoint(wanted.words)
-    told = [one for one in in_image if all_as_metadata or one.key in kept or "+" in one.version]
-    _write_metadata_wheels(told, work / "in_image")
+    visible = [one for one in in_image if all_as_metadata or one.key in kept or "+" in one.version]
+    _write_metadata_wheels(visible, work / "in_image")
     (work / LOCK).write_text(_preferences(python, earlier))
     (work / "kept.txt").write_text("".join(f"{key}=={one.version}\n" for key, one in kept.items()))
     (work / "constraints.txt").write_text("".join(f"{line}\n" for line in wanted.constraints or ()))
@@ -145,12 +145,12 @@ def _without(python: ImagePython, lock: str, wanted: PackageRequest, sources: Ma
                 left.append(block_of({"name": package["name"], "vcs": vcs_of(source)}))
             if source or key in projects:
                 added[key] = ""
-        elif not (own and key in versions and _same(own.version, versions[key])):
+        elif not (own and key in versions and Version(own.version) == Version(versions[key])):
             added[key] = versions.get(key, "")
             left.append(block)
     portable = (_portable(text, versions) for text in wanted.requirements)
-    told = "".join(f"    {json.dumps(text)},\n" for text in portable if text)
-    tail = f"\n[tool.sifmod]\nrequirements = [\n{told}]\n"
+    array = "".join(f"    {json.dumps(text)},\n" for text in portable if text)
+    tail = f"\n[tool.sifmod]\nrequirements = [\n{array}]\n"
     lock = "".join((head, *left)).rstrip("\n") + "\n" + tail
     return Resolved(lock, added, wanted.requirements, tuple(sources.items()))
 
@@ -191,32 +191,29 @@ def followed(python: ImagePython, lock: str) -> Resolved:
             "only lock packages from an index; `sifmod add -e` adds a directory to a layer",
         )
     for key, version in versions.items():
-        if (own := kept.get(key)) and not _same(own.version, version):
+        if (own := kept.get(key)) and Version(own.version) != Version(version):
             raise OptionError(
                 f"the lock has {own.name} {version}; the image has {own.name} {own.version}, which stays",
                 "resolve the requirements again: with `sifmod add --onto` for a layer, with `pip` for a recipe",
             )
     try:
-        told = [name_of(text) and text for text in tomllib.loads(lock)["tool"]["sifmod"]["requirements"]]
+        wanted = [name_of(text) and text for text in tomllib.loads(lock)["tool"]["sifmod"]["requirements"]]
     except (KeyError, TypeError):
-        told = [f"{key}=={version}" for key, version in versions.items()]
-        told += [f"{key} @ {source.spelled}" for key, source in sources.items()]
-    resolved = _without(python, lock, PackageRequest(tuple(told)), sources)
+        wanted = [f"{key}=={version}" for key, version in versions.items()]
+        wanted += [f"{key} @ {source.spelled}" for key, source in sources.items()]
+    resolved = _without(python, lock, PackageRequest(tuple(wanted)), sources)
     check_digests(resolved.lock)
     return resolved
-
-
-def _same(one: str, other: str) -> bool:
-    return Version(one) == Version(other)
 
 
 def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> OptionError | FetchError:
     text = " ".join(line.strip() for line in lines)
     for found in _NEEDS.finditer(text):
         if own := kept.get(normalized(found["needs"])):
-            who = f"{found['who']} {_spoken(found['version'] or '')}".strip()
+            who = f"{found['who']} {(found['version'] or '').removeprefix('==')}".strip()
+            bound = found["bound"].removeprefix("==")
             return OptionError(
-                f"{who} needs {found['needs']} {_spoken(found['bound'])}; the image has {own.name} {own.version}",
+                f"{who} needs {found['needs']} {bound}; the image has {own.name} {own.version}",
                 f"remove the version to get the newest one that is compatible with {own.name} {own.version}, if "
                 "there is any",
             )
@@ -233,14 +230,10 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
                 f"{own.name}{asked[1]} is required; the image has {own.name} {own.version}, which stays",
                 "remove the requirement, or use an image with this version",
             )
-    told = "\n".join(lines[-12:])
+    output = "\n".join(lines[-12:])
     if missing := _NO_PAGE.search(text):
-        return NoPageError(f"uv could not resolve this:\n{told}", missing[1])
+        return NoPageError(f"uv could not resolve this:\n{output}", missing[1])
     if "No solution found" in text:
-        return OptionError(f"no versions are compatible:\n{told}")
+        return OptionError(f"no versions are compatible:\n{output}")
     hint = "for a certificate of your site's own authority set SSL_CERT_FILE to its file, or UV_SYSTEM_CERTS=1"
-    return FetchError(f"uv could not resolve this:\n{told}", hint if "certificate" in text else "")
-
-
-def _spoken(bound: str) -> str:
-    return bound.removeprefix("==") if bound.startswith("==") else bound
+    return FetchError(f"uv could not resolve this:\n{output}", hint if "certificate" in text else "")

@@ -51,12 +51,12 @@ def find_links() -> tuple[str, ...]:
 def write_config(directory: Path) -> None:
     """Write `uv.toml` there, from the user's and the system's files. Raises OptionError for an invalid one."""
     # an option hides the variable; and with a login in it, it is no word of a command, which all users see
-    told: dict[str, Any] = {"find-links": list(places)} if (places := find_links()) else {}
+    settings: dict[str, Any] = {"find-links": list(places)} if (places := find_links()) else {}
     for path in _files():
-        _merge(told, _read(path))
+        _merge(settings, _read(path))
     (directory / _NAME).unlink(missing_ok=True)
     with open(os.open(directory / _NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
-        file.writelines(f"{key} = {toml_value(value)}\n" for key, value in told.items())
+        file.writelines(f"{key} = {toml_value(value)}\n" for key, value in settings.items())
 
 
 def config_words(place: str) -> tuple[str, ...]:
@@ -92,14 +92,14 @@ def _read(path: Path) -> dict[str, Any]:
     return chosen
 
 
-def _merge(told: dict[str, Any], later: Mapping[str, Any]) -> None:
+def _merge(settings: dict[str, Any], later: Mapping[str, Any]) -> None:
     """Add a file of lower precedence: lists are appended, other values only fill gaps."""
     for key, value in later.items():
-        before = told.setdefault(key, value)
+        before = settings.setdefault(key, value)
         if isinstance(before, dict) and isinstance(value, dict):
             _merge(before, value)
         elif before is not value and isinstance(before, list) and isinstance(value, list):
-            told[key] = [*before, *value]
+            settings[key] = [*before, *value]
 
 
 def toml_value(value: object) -> str:

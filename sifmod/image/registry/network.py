@@ -172,7 +172,7 @@ def network_errors(host: str) -> Iterator[None]:
     try:
         yield
     except BROKEN as error:
-        raise _told(host, error) from error
+        raise _explained(host, error) from error
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -192,7 +192,7 @@ def connection_closed(error: BaseException) -> bool:
     )
 
 
-def _told(host: str, error: Exception) -> FetchError:
+def _explained(host: str, error: Exception) -> FetchError:
     cause = _cause(error)
     if any(isinstance(seen, TooSlowError) for seen in causes(error)):
         return SlowError(f"{host} is too slow: {cause}", "try again later, or use a mirror or a copy of the image")

@@ -44,13 +44,13 @@ def has_blob(repository: Repository, blob: Descriptor) -> bool:
         return response.status_code == 200
 
 
-def upload(repository: Repository, blob: Blob, told: Callable[[int], None]) -> int:
+def upload(repository: Repository, blob: Blob, report: Callable[[int], None]) -> int:
     """Upload `blob`; returns the number of bytes sent, 0 if the repository had or mounted it.
 
-    `told` is called with the number of bytes at the registry. Raises FetchError after too many attempts without
+    `report` is called with the number of bytes at the registry. Raises FetchError after too many attempts without
     progress.
     """
-    transfer = _Upload(repository, blob, told)
+    transfer = _Upload(repository, blob, report)
     attempts, furthest = Attempts(_PATIENCE), 0
     while True:
         try:
@@ -67,10 +67,10 @@ def upload(repository: Repository, blob: Blob, told: Callable[[int], None]) -> i
 class _Upload:
     """The upload of one blob. `offset`: bytes that the registry has by its own count; `sent`: bytes sent."""
 
-    def __init__(self, repository: Repository, blob: Blob, told: Callable[[int], None]) -> None:
+    def __init__(self, repository: Repository, blob: Blob, report: Callable[[int], None]) -> None:
         self._repository = repository
         self._blob = blob
-        self._told = told
+        self._report = report
         self._location: Url | None = None
         self._chunk = _CHUNK
         self._least = 0
@@ -82,7 +82,7 @@ class _Upload:
         """Send the missing bytes. Raises TransientError if it can be called again, else FetchError."""
         digest, size = self._blob.descriptor.digest, self._blob.descriptor.size
         if has_blob(self._repository, self._blob.descriptor) or not (self._resumed() or self._begun()):
-            self._told(size)
+            self._report(size)
             return
         while (before := self.offset) < size:
             with closing(_chunks(self._blob.read(self.offset), self._chunk)) as chunks:
@@ -155,7 +155,7 @@ class _Upload:
                 )
         if self.offset <= before:
             raise TransientError(f"{self._repository.place.host} accepted none of {len(data)} bytes")
-        self._told(self.offset)
+        self._report(self.offset)
 
     def _heard(self, response: requests.Response) -> None:
         """Set the URL and the position to continue from."""

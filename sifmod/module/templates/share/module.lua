@@ -24,8 +24,8 @@ end
 
 local function on(name)
    for _, prefix in ipairs({ "SINGULARITY_", "APPTAINER_" }) do
-      local told = (os.getenv(prefix .. name) or ""):lower()
-      if told ~= "" and told ~= "0" and told ~= "f" and told ~= "false" then return true end
+      local value = (os.getenv(prefix .. name) or ""):lower()
+      if value ~= "" and value ~= "0" and value ~= "f" and value ~= "false" then return true end
    end
 end
 
@@ -159,12 +159,12 @@ local function with_layer(module)
       local name, full = os.getenv("SIFMOD_LAYER"), myModuleFullName()
       local again = ("`sifmod add %s --onto %s%s` makes it for this one"):format(
          full, full, name and name ~= "default" and " --layer " .. name or "")
-      local told = ("%s: the layer %s was made for another image"):format(full, name or "default")
+      local problem = ("%s: the layer %s was made for another image"):format(full, name or "default")
       if stale ~= "warn" and stale ~= "quiet" and stale ~= "refuse" then
          LmodError(("SIFMOD_STALE_LAYER is %s: expected warn, quiet or refuse; nothing was changed"):format(stale))
       end
-      if name or stale == "refuse" then LmodError(told .. "; nothing was changed; " .. again) end
-      LmodMessage(told .. ", and is not used; " .. again)
+      if name or stale == "refuse" then LmodError(problem .. "; nothing was changed; " .. again) end
+      LmodMessage(problem .. ", and is not used; " .. again)
    end
    if not live then return module end
    local made = { layer = live, binds = {}, path_inside = { module.layer_target .. "/bin" }, env_inside = {}, env = {} }
@@ -267,6 +267,9 @@ local function load(module)
    if module.layer then prepend_path("PATH", module.layer .. "/bin") end
    if module.warn_without_version and myModuleUsrName() ~= myModuleFullName() and on_terminal() then
       LmodMessage(("loaded %s, the default; name the version in job scripts"):format(myModuleFullName()))
+   end
+   if module.driver and lfs.attributes(module.driver[1], "mode") then
+      LmodMessage(("%s has %s: expect it to fail on a GPU"):format(myModuleFullName(), module.driver[2]))
    end
    if image then prepend_path("PATH", module.root .. "/bin") end
 end
