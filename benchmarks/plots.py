@@ -11,7 +11,21 @@ from pathlib import Path
 
 PEERS = ("python", "apptainer", "curl", "hand-written")
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-LABEL, BARS, LINE, MARGIN = 480, 380, 24, 12  # px: room for the labels, longest bar, height of a row
+BARS, LINE, MARGIN = 400, 42, 12  # px: longest bar, height of a row with its label above the bar
+STYLE = """
+text { font: 14px system-ui, "DejaVu Sans", sans-serif; fill: #33404a }
+.unit { fill: #5a6670 }
+.page { fill: #ffffff }
+.ours { fill: #2f6f8f }
+.peer { fill: #aab7c0 }
+@media (prefers-color-scheme: dark) {
+text { fill: #d5dde3 }
+.unit { fill: #a3b0b9 }
+.page { fill: #16191d }
+.ours { fill: #5fb0d6 }
+.peer { fill: #66737c }
+}
+"""
 
 
 def plots(page: str) -> dict[str, str]:
@@ -29,26 +43,25 @@ def plots(page: str) -> dict[str, str]:
 def picture(values: list[tuple[str, float]], unit: str) -> str:
     """A bar for each value, sifmod's own in another colour."""
     longest = max(value for _, value in values)
-    height = LINE * (len(values) + 1) + 2 * MARGIN
-    width = LABEL + BARS + 90
+    height = LINE * len(values) + 22 + 2 * MARGIN
+    width = BARS + 80 + 2 * MARGIN
     parts = []
     for number, (label, value) in enumerate(values):
         top = MARGIN + LINE * number
-        colour = "#b8c4cc" if label.startswith(PEERS) else "#2f6f8f"
+        kind = "peer" if label.startswith(PEERS) else "ours"
         length = max(2.0, BARS * value / longest)
-        parts.append(f'<text x="{LABEL - 10}" y="{top + 16}" text-anchor="end">{escape(_short(label))}</text>')
-        parts.append(f'<rect x="{LABEL}" y="{top + 3}" width="{length:.1f}" height="{LINE - 7}" fill="{colour}"/>')
-        parts.append(f'<text x="{LABEL + length + 6:.1f}" y="{top + 16}">{value:g}</text>')
-    parts.append(f'<text x="{LABEL}" y="{height - MARGIN}" class="unit">{escape(unit)}; shorter is better</text>')
-    style = "text { font: 13px system-ui, 'DejaVu Sans', sans-serif; fill: #4a5560 } .unit { fill: #7a8791 }"
+        parts.append(f'<text x="{MARGIN}" y="{top + 13}">{escape(_short(label))}</text>')
+        parts.append(f'<rect x="{MARGIN}" y="{top + 19}" width="{length:.1f}" height="15" class="{kind}"/>')
+        parts.append(f'<text x="{MARGIN + length + 6:.1f}" y="{top + 31}">{value:g}</text>')
+    parts.append(f'<text x="{MARGIN}" y="{height - MARGIN}" class="unit">{escape(unit)}; shorter is better</text>')
     size = f'viewBox="0 0 {width} {height}" width="{width}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">\n<style>{style}</style>\n' + "\n".join(
-        (f'<rect width="{width}" height="{height}" fill="#ffffff"/>', *parts, "</svg>\n")
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">\n<style>{STYLE}</style>\n' + "\n".join(
+        (f'<rect width="{width}" height="{height}" class="page"/>', *parts, "</svg>\n")
     )
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= 72 else f"{label[:71]}…"
+    return label if len(label) <= 64 else f"{label[:63]}…"
 
 
 if __name__ == "__main__":

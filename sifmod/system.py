@@ -71,12 +71,18 @@ def abbreviated(names: Sequence[str], most: int) -> str:
     return f"{', '.join(names[:most])}{more}"
 
 
-def user_name(uid: int) -> str:
-    """The name of a user, or a text with the number if the machine does not know it."""
+def login_name(uid: int) -> str:
+    """The name of a user, or the number if the machine does not know it."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"user {uid}"
+        return str(uid)
+
+
+def user_name(uid: int) -> str:
+    """The same for messages: `user 1234` for a number."""
+    name = login_name(uid)
+    return f"user {name}" if name == str(uid) else name
 
 
 def cache_home() -> Path:
@@ -87,17 +93,13 @@ def cache_home() -> Path:
 
 def subordinate_ids(file: str = "/etc/subuid") -> tuple[range, ...]:
     """The number of subordinate ids of this user (subuid(5)) in `file`."""
-    user = str(os.geteuid())
-    try:
-        name = pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        name = user
+    users = (str(os.geteuid()), login_name(os.geteuid()))
     try:
         text = Path(file).read_text(errors="replace")
     except OSError:
         return ()
     found = re.findall(r"^([^:\n]+):([0-9]{1,10}):([0-9]{1,10})\s*$", text, re.MULTILINE)
-    return tuple(range(int(first), int(first) + int(count)) for who, first, count in found if who in (user, name))
+    return tuple(range(int(first), int(first) + int(count)) for who, first, count in found if who in users)
 
 
 def not_own(place: Path) -> str:

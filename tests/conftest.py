@@ -1,5 +1,6 @@
 """Fixtures: real tools, started once, and an environment in which no test can reach the real home."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -67,6 +68,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
+def pytest_collection_finish() -> None:
+    """The garbage collector need not look at the tests again."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the longest files first; the others stay as they are, and so do the tests of each file."""
     places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
@@ -100,9 +107,13 @@ def needs_root() -> None:
 
 
 @pytest.fixture
-def shared_tmp() -> Iterator[Path]:
-    """A temporary directory that every user can reach, which tmp_path is not."""
-    directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="sifmod-test-"))
+def shared_tmp(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A temporary directory that every user can reach, which tmp_path is not.
+
+    In memory, but for tests of what a runtime binds: SHARED_TMP of their module says where.
+    """
+    top = getattr(request.module, "SHARED_TMP", temporary())
+    directory = Path(tempfile.mkdtemp(dir=top, prefix="sifmod-test-"))
     directory.chmod(0o755)
     yield directory
     _remove(directory)

@@ -216,7 +216,7 @@ def _slurm() -> Iterator[Finding]:
     srun = shutil.which("srun")
     version = _first_line(srun, "--version") if srun else "not on PATH"
     if srun and "error" in version:
-        hint = "on a machine that belongs to no cluster that is as it should be; else ask for its slurm.conf"
+        hint = "normal on a machine outside a cluster; on a cluster, ask for its slurm.conf"
         yield Finding("Slurm", "note", f"installed, but not configured here ({version})", hint)
     else:
         yield Finding("Slurm", "ok" if srun else "note", version)

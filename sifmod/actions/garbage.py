@@ -16,14 +16,14 @@ from sifmod.tree.history import held_since, previous, read_history, superseded
 from sifmod.tree.layer import OldLayer, old_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import begins, read_life
-from sifmod.tree.locking import closed_remains, is_held
+from sifmod.tree.locking import closed_remains, is_held, left_over
 from sifmod.tree.mark import in_force
 from sifmod.tree.partial import Partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
 from sifmod.tree.removal import removable
 from sifmod.tree.stack_record import locked_images
 from sifmod.tree.state import changes, only_in
-from sifmod.tree.store import foreign_files, in_work, used_images
+from sifmod.tree.store import foreign_files, pinned, used_images
 from sifmod.tree.stored_image import StoredImage, entries
 
 DAYS = 14.0
@@ -234,7 +234,7 @@ def _old_images(
     layout: Layout, users: Container[str], named: Container[str], rules: Rules, mark_days: float
 ) -> Iterator[OldImage]:
     jobs, days, _ = rules
-    busy = in_work(layout)
+    busy = pinned(layout, left_over(layout))
     unused = [image for image in entries(layout) if image.sha256 not in users]
     elsewhere = _used_elsewhere(layout, {image.sha256 for image in unused}, mark_days)
     for image in unused:

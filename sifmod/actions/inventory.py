@@ -14,10 +14,11 @@ from sifmod.errors import ModuleError, OptionError, SifmodError
 from sifmod.image.inspect.inventory import read_inventory
 from sifmod.image.inspect.package import Inventory
 from sifmod.module.quote import shell
+from sifmod.tree.durable import content
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import is_held, lock
 from sifmod.tree.receipt import Installation
-from sifmod.tree.store import GC, keep, read_kept
+from sifmod.tree.store import GC, keep_inventory
 from sifmod.tree.stored_image import read_stored
 
 FORMAT = 2
@@ -38,7 +39,7 @@ def inventory_of(layout: Layout, sha256: str) -> Inventory:
     made = read_inventory(path)
     if made.complete and os.access(layout.images, os.W_OK) and not is_held(layout, GC):
         with suppress(SifmodError, OSError), lock(layout, GC, _LEASE, lambda who: None) as held:  # noqa: ARG005
-            keep(layout, sha256, to_json(made, sha256), held)
+            keep_inventory(layout, sha256, to_json(made, sha256), held)
     return made
 
 
@@ -68,7 +69,7 @@ def kept_inventory(layout: Layout, sha256: str) -> Inventory | None:
     """The stored inventory; None if it is missing, has another format, or belongs to another image."""
     from pydantic import TypeAdapter
 
-    text = read_kept(layout, sha256)
+    text = content(layout.inventory(sha256))
     try:
         fields = json.loads(text) if text else {}
         if (fields["format"], fields["sha256"]) == (FORMAT, sha256):

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sifmod import __version__
-from sifmod.config.bounded_file import read_bounded
 from sifmod.config.find import SUFFIXES, shipped
 from sifmod.config.input import Input
+from sifmod.config.limits import read_bounded
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import settings_directories
 from sifmod.digest import sha256_bytes, sha256_file

@@ -38,10 +38,10 @@ class Outdated(NamedTuple):
     notes: Notes
 
 
-def outdated(installations: Sequence[Installation], site: LoadedSite) -> Outdated:
-    """Tags of installed images that moved, and easyconfigs with later versions."""
+def outdated(installations: Sequence[Installation], site: LoadedSite, *, offline: bool = False) -> Outdated:
+    """Tags of installed images that moved, and easyconfigs with later versions; `offline`: no server is asked."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        moved = tuple(threads.map(lambda one: _moved(one, site), installations))
+        moved = tuple(threads.map(lambda one: _moved(one, site), () if offline else installations))
     found = find_all(site.site.robot_paths, lambda: site, os.environ)
     newer = [one for one in moved if isinstance(one, Newer)]
     there = {str(one.module) for one in installations}

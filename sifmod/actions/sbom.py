@@ -31,7 +31,7 @@ from sifmod.actions.view_modules import loaded_by
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import OptionError
-from sifmod.image.holes import check_holes
+from sifmod.image.disk import check_holes
 from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.package import Package
 from sifmod.image.inspect.python_environments import normalized

@@ -189,8 +189,8 @@ def _site(name: str, known: list[Path]) -> Path | None:
     """
     if name:
         return Path(name) if "/" in name else next((path for path in known if path.stem == name), None)
-    from sifmod.config.bounded_pattern import matches
     from sifmod.config.expand import texts
+    from sifmod.config.limits import matches
     from sifmod.config.yaml.parse import load_yaml
 
     best: tuple[int, Path | None] = (0, None)

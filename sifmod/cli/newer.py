@@ -77,7 +77,7 @@ def upgrade_command(given: UpgradeCommand) -> int:
 
     site = load_facts(given.settings)
     there = _installed(tree(site.site.prefix), given.modules)
-    found = outdated(there, site)
+    found = outdated(there, site, offline=given.offline)
     options = InstallOptions(offline=given.offline, into_home=given.yes)
     todo = tuple(upgrades(there, found.newer, site, given.settings, options))
     if not given.quiet and not todo:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema, model_validator
 
 from sifmod.config.bind_paths import tops_of_links, within
-from sifmod.config.bounded_pattern import matches
 from sifmod.config.input import Input, read_input
+from sifmod.config.limits import matches
 from sifmod.config.pattern import is_pattern
 from sifmod.config.text import BindPath, can_be_bound, is_root
 from sifmod.config.yaml.node import Node, join_key, printable_text, problem_at
@@ -148,8 +148,9 @@ def lint_binds(tree: Node) -> tuple[Problem, ...]:
     found: list[Problem] = []
     for key, item in bind_items(tree):
         source, target = ends(item)
-        problems = (_colon(item), _missing(item, source), _hiding(source, target), _left_out(source))
-        messages = [message for message in problems if message]
+        found_here = matches(source) if is_pattern(source) else None
+        problems = (_colon(item), _missing(item, source, found_here), _hiding(source, target, found_here))
+        messages = [message for message in (*problems, _left_out(found_here or ())) if message]
         if (other := first.setdefault(target.rstrip("/"), key)) != key:
             messages.append(f"its target {target} is also the target of {other}; the first one is used")
         found += [problem_at(item.mark, key, message) for message in messages]
@@ -183,37 +184,24 @@ def _colon(item: Node) -> str:
     )
 
 
-def _missing(item: Node, source: str) -> str:
-    if item.at("optional").value is True:
+def _missing(item: Node, source: str, found: tuple[str, ...] | None) -> str:
+    if item.at("optional").value is True or found or (found is None and Path(source).exists()):
         return ""
-    if is_pattern(source):
-        return (
-            ""
-            if matches(source)
-            else f"nothing on this machine matches {source}, and it is not optional: no module can be loaded"
-        )
-    return (
-        ""
-        if Path(source).exists()
-        else f"{source} does not exist on this machine and is not optional: no module can be loaded"
-    )
+    if found is None:
+        return f"{source} does not exist on this machine and is not optional: no module can be loaded"
+    return f"nothing on this machine matches {source}, and it is not optional: no module can be loaded"
 
 
-def _hiding(source: str, target: str) -> str:
+def _hiding(source: str, target: str, found: tuple[str, ...] | None) -> str:
     """A warning for a target that the image's own programs need; for a pattern, the targets of its matches."""
     targets = [target]
-    if is_pattern(source):
-        found = matches(source)
+    if found is not None:
         targets = [path if target == source else f"{target}/{Path(path).name}" for path in found]
     hidden = [place for place in targets if _OF_THE_IMAGE.fullmatch(normpath(place))]
     return f"hides the image's own {abbreviated(hidden, _SHOWN)}: the image's programs may not start" if hidden else ""
 
 
-def _left_out(source: str) -> str:
+def _left_out(found: tuple[str, ...]) -> str:
     """A warning for matches of a pattern that cannot be written as a bind path."""
-    bad = [path for path in matches(source) if not can_be_bound(path)] if is_pattern(source) else []
-    return (
-        f"skipped, because a bind path cannot contain such a name: {abbreviated([repr(path) for path in bad], _SHOWN)}"
-        if bad
-        else ""
-    )
+    bad = [repr(path) for path in found if not can_be_bound(path)]
+    return f"skipped, because a bind path cannot contain such a name: {abbreviated(bad, _SHOWN)}" if bad else ""

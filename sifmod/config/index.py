@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from sifmod.config.input import read_input
 from sifmod.config.redact import LOCAL
 from sifmod.config.version import within
 from sifmod.digest import sha256_bytes
@@ -120,7 +121,7 @@ def read_index(robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> dic
         data = json.loads((root / INDEX).read_bytes())
         files, easyconfigs = data["files"], data["easyconfigs"]
         changed = {f"${name}" for name in environ}
-        changed |= {file for file, digest in files.items() if _digest(root / file) != digest}
+        changed |= {file for file, digest in files.items() if read_input(f"{root}/{file}", environ).sha256 != digest}
         changed |= set(_hidden(files, robot_paths))
         return {
             root / file: tuple(_offered(each) for each in entry["offers"])
@@ -147,13 +148,6 @@ def index_text(root: Path, offers: Mapping[str, tuple[IndexEntry, ...]], reads: 
 
 def _text(data: object) -> str:
     return json.dumps(data, ensure_ascii=False)
-
-
-def _digest(path: Path) -> str | None:
-    try:
-        return sha256_bytes(path.read_bytes())
-    except OSError:
-        return None
 
 
 def _hidden(files: Iterable[str], robot_paths: tuple[Path, ...]) -> Iterable[str]:

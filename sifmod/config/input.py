@@ -57,10 +57,10 @@ def read_input(path: str, environ: Mapping[str, str]) -> Input:
         return Input(path, None if value is None else sha256_bytes(os.fsencode(value)))
     if path.startswith(("*", "@")):
         try:
-            found = _matches(path[1:]) if path.startswith("*") else tops_of_links(path[1:])
+            found = found_by(path[1:], path[1:], Most()) if path.startswith("*") else tops_of_links(path[1:])
         except TooMuchError:
             return Input(path, None)  # never unchanged: decided again, within the limits of the settings
-        return Input(path, sha256_bytes(os.fsencode("\n".join(found))))
+        return Input(path, sha256_bytes(os.fsencode("\n".join(sorted(found)))))
     try:
         if path.endswith("/"):
             return Input(path, sha256_bytes(os.fsencode("\n".join(sorted(os.listdir(path))))))  # noqa: PTH208 (plain names)
@@ -69,10 +69,6 @@ def read_input(path: str, environ: Mapping[str, str]) -> Input:
         return Input(path, sha256_file(Path(path)) if Path(path).is_file() else None)
     except OSError:
         return Input(path, None)
-
-
-def _matches(pattern: str) -> tuple[str, ...]:
-    return tuple(sorted(found_by(pattern, pattern, Most())))
 
 
 class HostFacts:

@@ -1,15 +1,20 @@
-"""Limits on the work that other users' files can cause; a site can raise them.
+"""Limits on the work that other users' files can cause, which a site can raise; and reading within them.
 
 They are this process's: a command reads its settings first (actions/start.py), and code that reads another user's file
 is far from them.
 """
 
+import os
+import stat
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from sifmod.config.pattern import Most, TooMuchError, found_by
 from sifmod.config.text import size_in_bytes, whole_number
 from sifmod.config.yaml.validate import Model
+from sifmod.errors import PatternError
 
 Count = Annotated[int, Field(ge=1, le=1 << 40), BeforeValidator(whole_number)]
 Size = Annotated[int, Field(ge=1 << 10, le=1 << 50), BeforeValidator(size_in_bytes)]
@@ -104,3 +109,38 @@ def bound(name: LimitName) -> str:
 def raised(name: LimitName) -> str:
     """How to raise a limit, for a message that has named it."""
     return f" (`limits: {{{name}: N}}` in the settings raises the limit)"
+
+
+class NotReadError(ValueError):
+    """The file is larger than its limit, or is a pipe, a device or a directory."""
+
+
+def read_bounded(path: Path, name: LimitName) -> bytes:
+    """The content; never waits for a pipe. Raises OSError and NotReadError."""
+    most: int = getattr(limits(), name)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotReadError(f"{path} cannot be read: it is not a regular file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise NotReadError(f"{path} has more bytes than {bound(name)}")
+    return content
+
+
+def matches(pattern: str) -> tuple[str, ...]:
+    """The matches of a pattern, sorted. Raises PatternError for too many."""
+    try:
+        return tuple(sorted(found_within_limits(pattern, pattern)))
+    except TooMuchError as error:
+        raise PatternError(str(error), "name the paths, or use a narrower pattern") from error
+
+
+def found_within_limits(pattern: str, word: str, *, recursive: bool = False, hidden: bool = False) -> tuple[str, ...]:
+    """Like `found_by`; the message of its TooMuchError says how to raise the limit."""
+    most = Most(limits().pattern_directories, limits().pattern_files)
+    try:
+        return found_by(pattern, word, most, recursive=recursive, hidden=hidden)
+    except TooMuchError as error:
+        key = raised("pattern_files" if error.files else "pattern_directories")
+        raise TooMuchError(f"{error}{key}", files=error.files) from error

@@ -12,10 +12,9 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 from pydantic_core import PydanticCustomError
 
 from sifmod import __version__
-from sifmod.config.bounded_pattern import found_within_limits
 from sifmod.config.find import SUFFIXES
 from sifmod.config.input import Input, read_input
-from sifmod.config.limits import bound, limits, raised
+from sifmod.config.limits import bound, found_within_limits, limits, raised
 from sifmod.config.text import Items, Line, ModuleSpec, Name, NotEmpty, Pairs
 from sifmod.config.version import is_range, within
 from sifmod.config.yaml.node import Mark, Node, Number, join_key, problem_at

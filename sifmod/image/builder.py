@@ -1,7 +1,6 @@
 """How this user can run commands in an image during a build on this machine."""
 
 import os
-import pwd
 import re
 import shutil
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from sifmod.errors import FetchError, RuntimeMissingError
 from sifmod.image.program import Program
-from sifmod.system import subordinate_ids
+from sifmod.system import login_name, subordinate_ids
 
 ELSEWHERE = (
     "build it on a machine that has it, for example your own, and bring the SIF here: `sifmod push` it to a "
@@ -71,15 +70,8 @@ def why_no_ranges() -> str:
     """Why this user has no subordinate ids for builds; "" if there are some."""
     for file in ("/etc/subuid", "/etc/subgid"):
         if not subordinate_ids(file):
-            return f"{file} has no line for the user {_user()}"
+            return f"{file} has no line for the user {login_name(os.geteuid())}"
     return "" if _found("newuidmap") and _found("newgidmap") else "newuidmap or newgidmap is not on PATH"
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 def why_no_namespace() -> str:

@@ -5,8 +5,9 @@ import errno
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -109,6 +110,21 @@ def reserve(file: int, path: Path, size: int, parts: str = "", done: str = "") -
     elif number:
         with writing(path):
             raise OSError(number, os.strerror(number))
+
+
+def check_holes(paths: Iterable[Path], place: Path, hint: str) -> None:
+    """Raise FetchError for a sparse file that is larger than the free space at `place`.
+
+    Reading one takes hours, making one costs nothing.
+    """
+    free = shutil.disk_usage(place).free
+    for path in paths:
+        with reading(path):
+            status = path.lstat()
+        there = status.st_blocks * 512
+        if stat.S_ISREG(status.st_mode) and status.st_size > free and there < status.st_size // 2:
+            sizes = f"{size_text(status.st_size)}, of which {size_text(there)} are allocated"
+            raise FetchError(f"{path} has {sizes}, and {size_text(free)} are free for the image", hint)
 
 
 def _no_space(directory: Path, needed: int, limit: str, parts: str, done: str) -> NoSpaceError:

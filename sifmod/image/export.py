@@ -102,16 +102,14 @@ def _as_imported(root: Directory) -> None:
         node.uid = node.gid = 0
         if isinstance(node, Directory):
             node.mode |= 0o700
-            todo.extend(below for below in node.entries.values() if not isinstance(below, Plain))
-            plain = [(name, below) for name, below in node.entries.items() if isinstance(below, Plain)]
-            node.entries.update((name, _readable(below)) for name, below in plain)
+            for name, below in node.entries.items():
+                if isinstance(below, Plain):
+                    mode, _, _, mtime = OWNER.unpack_from(below)
+                    node.entries[name] = OWNER.pack(_mode(mode), 0, 0, mtime) + below[OWNER.size :]
+                else:
+                    todo.append(below)
         elif isinstance(node, File):
             node.mode = _mode(node.mode)
-
-
-def _readable(plain: Plain) -> Plain:
-    mode, _, _, mtime = OWNER.unpack_from(plain)
-    return OWNER.pack(_mode(mode), 0, 0, mtime) + plain[OWNER.size :]
 
 
 def _mode(mode: int) -> int:

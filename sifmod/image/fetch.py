@@ -26,7 +26,7 @@ from sifmod.image.sources.file import take
 from sifmod.image.sources.source_kinds import references
 from sifmod.image.startable import check_startable
 from sifmod.image.stored import bytes_to_copy, from_other_store
-from sifmod.module.plan import ConversionPlan, ImagePlan, Runtime
+from sifmod.module.plan import ImagePlan, Runtime
 
 Failure = tuple[Reference, FetchError | RuntimeMissingError | PermissionsError]
 
@@ -213,10 +213,6 @@ def _check_promise(reference: Reference, image: ImagePlan, fetched: Fetched) -> 
         raise _broken(image, fetched, "the file was replaced at its source or damaged in transit")
     if promised is None:
         raise _broken(image, fetched, "a SIF made elsewhere has other bytes; `sifmod fetch` prints the digest to pin")
-    return _compare(image, promised, fetched)
-
-
-def _compare(image: ImagePlan, promised: ConversionPlan, fetched: Fetched) -> tuple[str, ...]:
     found = tree_digest(fetched.path)
     if found != promised.tree:
         raise ImageError(

@@ -8,9 +8,15 @@ from typing import NamedTuple
 from sifmod.errors import FetchError
 from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.gpu import Gpu, find_gpu
-from sifmod.image.inspect.python_environments import PythonEnvironment, find_environments, normalized
+from sifmod.image.inspect.python_environments import (
+    FRAMEWORKS,
+    PythonEnvironment,
+    find_environments,
+    is_bare,
+    normalized,
+    software_environment,
+)
 from sifmod.image.inspect.rootfs import PYTHON_COMMANDS, Rootfs, find_command, search_path
-from sifmod.image.inspect.software import FRAMEWORKS, is_bare, software_environment
 from sifmod.image.reference import Reference
 from sifmod.image.sources.source_kinds import parse
 
@@ -96,8 +102,7 @@ def _framework(packages: Mapping[str, str], words: Set[str], origin: str) -> Nam
     for keys, names, name in FRAMEWORKS:
         package = next((one for one in names if one in packages), None)
         if package and words & set(keys):
-            version = _clean(packages[package].partition("+")[0])
-            return Named(name, origin, version, f"the package {package}", True, _MODULES.get(name, ""))
+            return Named(name, origin, *_of_package(package, packages), True, _MODULES.get(name, ""))
     return None
 
 

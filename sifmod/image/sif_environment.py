@@ -30,6 +30,7 @@ _OF_THE_RUNTIME = re.compile(
 )
 _PROMPT = re.compile("(Apptainer|Singularity)> ")
 _LIBRARIES = "/.singularity.d/libs"  # where --nv puts them
+_HALF = re.compile("[\ud800-\udfff]")  # a byte that is not UTF-8
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,10 @@ def _agreed(
     if "HOME" in differ:  # the caller's, in spite of what an OCI image says
         differ.remove("HOME")
         found |= {"HOME": config["HOME"]} if "HOME" in config else {}
-    odd = [name for name, value in found.items() if len(value) > LONGEST or not _is_text(f"{name}{value}")]
+    odd = [name for name, value in found.items() if len(value) > LONGEST or _HALF.search(f"{name}{value}")]
     found = {name: value for name, value in found.items() if name not in odd}
     computed = sorted(scripted.computed & found.keys())
-    notes = (
-        ("differs from user to user or from host to host", differ),
-        ("not UTF-8, or too long", odd),
-    )
+    notes = (("differs from user to user or from host to host", differ), ("not UTF-8, or too long", odd))
     left = tuple(f"left out of the environment: {_named(named)} ({why})" for why, named in notes if named)
     kept = f"computed by commands of the image, once and here: {_named(computed)}"
     return SifEnvironment(found, (*left, kept) if computed else left)
@@ -87,14 +85,6 @@ def _named(names: list[str]) -> str:
 
 def _is_the_base_s(name: str, value: str) -> bool:
     return (name == "PS1" and bool(_PROMPT.fullmatch(value))) or (name == "LD_LIBRARY_PATH" and value == _LIBRARIES)
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _of_two_starts(path: Path, runtime: Runtime) -> tuple[dict[str, str], dict[str, str]]:

@@ -155,10 +155,7 @@ def opened(path: Path) -> Iterator[SquashfsReader]:
     info = read_sif(path)
     (system,) = struct.unpack_from("<i", info.primary.extra)
     if system != SQUASHFS:
-        raise ImageError(
-            f"the files of {path} cannot be read: they are not in a squashfs, or encrypted",
-            _AS_SIF,
-        )
+        raise ImageError(f"the files of {path} cannot be read: they are not in a squashfs, or encrypted", _AS_SIF)
     with open_rootfs(path, info) as rootfs:
         yield rootfs.reader
 
@@ -189,7 +186,7 @@ def _difference(path: Path, base: Path) -> Content:
                 directories.add(name)
             elif stat.links > 1:
                 names.setdefault(reference, []).append(name)
-            if not _same(reader, stat, below, before.pop(name, None)):
+            if not _is_unchanged(reader, stat, below, before.pop(name, None)):
                 changed.add(name)
         for group in names.values():
             if changed.intersection(group):
@@ -197,13 +194,13 @@ def _difference(path: Path, base: Path) -> Content:
     return Content(path, frozenset(changed), tuple(name for name in before if name.rpartition(b"/")[0] in directories))
 
 
-def _same(reader: SquashfsReader, stat: Stat, below: SquashfsReader, old: Stat | None) -> bool:
+def _is_unchanged(reader: SquashfsReader, stat: Stat, below: SquashfsReader, old: Stat | None) -> bool:
     if old is None:
         return False
     attributes = ("kind", "mode", "uid", "gid", "mtime", "target", "device", *(("size",) if stat.kind == "f" else ()))
-    if any(getattr(stat, name) != getattr(old, name) for name in attributes) or reader.xattrs(stat) != below.xattrs(
-        old
-    ):
+    if any(getattr(stat, name) != getattr(old, name) for name in attributes):
+        return False
+    if reader.xattrs(stat) != below.xattrs(old):
         return False
     return stat.kind != "f" or _digest(reader, stat) == _digest(below, old)
 
@@ -243,24 +240,16 @@ def _tar(content: Content) -> Iterator[bytes]:
             info.type, info.linkname = _KINDS[stat.kind], os.fsdecode(stat.target)
             info.size = stat.size if stat.kind == "f" else 0
             info.devmajor, info.devminor = os.major(stat.device), os.minor(stat.device)
-            if any(not _is_text(name) for name, _ in reader.xattrs(stat)):
-                raise _unsaid(path, "the name of one of its attributes is not UTF-8")
-            info.pax_headers = {
-                f"SCHILY.xattr.{os.fsdecode(name)}": os.fsdecode(value) for name, value in reader.xattrs(stat)
-            }
+            info.pax_headers = {}
+            for name, value in reader.xattrs(stat):
+                if name.decode(errors="ignore").encode() != name:
+                    raise _unsaid(path, "the name of one of its attributes is not UTF-8")
+                info.pax_headers[f"SCHILY.xattr.{os.fsdecode(name)}"] = os.fsdecode(value)
             yield _header(info)
             if info.size:
                 yield from _data(reader, stat)
                 yield bytes(-info.size % tarfile.BLOCKSIZE)
     yield bytes(2 * tarfile.BLOCKSIZE)
-
-
-def _is_text(name: bytes) -> bool:
-    try:
-        name.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _header(info: tarfile.TarInfo) -> bytes:
@@ -309,9 +298,8 @@ def _entrypoint(script: str) -> tuple[list[str] | None, tuple[str, ...]]:
     """A runscript as an entrypoint: its text, run by the shell that it names."""
     if not script.strip():
         return None, ()
-    shell = _SHELL.match(f"{script}\n")
     if not script.startswith("#!"):
         return ["/bin/sh", "-c", script, "runscript"], ()
-    if shell is None:
+    if (shell := _SHELL.match(f"{script}\n")) is None:
         return None, ("the runscript is left out: its interpreter is not a shell",)
     return [shell["shell"], "-c", script, "runscript"], ()

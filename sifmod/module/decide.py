@@ -76,6 +76,7 @@ def make_plan(
         site = replace(site, binds=(), env=(), host_env=())
     activation, activation_env, activation_path = _activation(easyconfig)
     found, wrappers = choices.found, _wrappers(easyconfig, choices.found)
+    run = (wrapper.name for wrapper in wrappers if wrapper.name in SCRIPT_WRAPPERS)
     gpu_flags, gpu_binds = _accelerator(easyconfig.accelerator, site) if image else ((), ())
     return Plan(
         module=easyconfig.module,
@@ -93,7 +94,7 @@ def make_plan(
         host_env=_merged(_without(site.host_env, quirks, "host_env"), easyconfig.host_env),
         path=(*easyconfig.path, *activation_path),
         wrappers=wrappers,
-        runscripts=_runscripts(easyconfig, wrappers),
+        runscripts=tuple(dict.fromkeys((*easyconfig.runscripts, *run))),
         runscript_env=_merged(_without(site.runscript_env, quirks, "runscript_env"), easyconfig.runscript_env),
         conflict=easyconfig.conflict,
         family=easyconfig.family,
@@ -192,11 +193,6 @@ def wrapper_of(name: str, command: str = "") -> Wrapper:
     return Wrapper(name, (f"{RUNSCRIPTS_TARGET}/{name}",) if name in SCRIPT_WRAPPERS else (name,))
 
 
-def _runscripts(easyconfig: Easyconfig, wrappers: tuple[Wrapper, ...]) -> tuple[str, ...]:
-    run = (wrapper.name for wrapper in wrappers if wrapper.name in SCRIPT_WRAPPERS)
-    return tuple(dict.fromkeys((*easyconfig.runscripts, *run)))
-
-
 def _image(easyconfigs: tuple[Easyconfig, ...], site: Site, choices: Choices) -> ImagePlan:
     """The image of the first; each one is built on the image of the next."""
     easyconfig, *bases = easyconfigs
@@ -237,10 +233,8 @@ def _image(easyconfigs: tuple[Easyconfig, ...], site: Site, choices: Choices) ->
 
 def _whatis(easyconfig: Easyconfig) -> tuple[str, ...]:
     """Its own lines, then other keys under Lmod's keywords; EasyBuild's default class is omitted."""
-    said = {"Category": easyconfig.moduleclass, "License": easyconfig.license}
-    if said["Category"] == "base":
-        del said["Category"]
-    own = easyconfig.whatis
+    category = "" if easyconfig.moduleclass == "base" else easyconfig.moduleclass
+    said, own = {"Category": category, "License": easyconfig.license}, easyconfig.whatis
     more = (
         f"{key}: {value}" for key, value in said.items() if value and not any(one.startswith(f"{key}:") for one in own)
     )

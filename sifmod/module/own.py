@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from sifmod.config.kinds import Syntax
-from sifmod.module.render import own_module
+from sifmod.module.render import templates
 
 # what click generates for bash, as the body of a function; it starts sifmod at TAB only
 COMPLETION = """\
@@ -27,4 +27,4 @@ class Own(NamedTuple):
 
 def modulefile(own: Own, syntax: Syntax) -> str:
     """The modulefile, for Lmod (`lua`) or for either module tool (`tcl`). Raises ModuleError for a path with NUL."""
-    return own_module(syntax, {"own": own, "bash": COMPLETION})
+    return templates(syntax).get_template(f"own.{syntax}.j2").render(own=own, bash=COMPLETION)

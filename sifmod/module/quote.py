@@ -24,11 +24,8 @@ def lua(text: str) -> str:
         while f"]{'=' * level}]" in f"{text}]{'=' * level}":
             level += 1
         return f"[{'=' * level}[\n{text}]{'=' * level}]"
-    return (
-        '"'
-        + re.sub(r'[\x00-\x1f\x7f"\\]', lambda found: _LUA_ESCAPES.get(found[0], f"\\{ord(found[0]):03d}"), text)
-        + '"'
-    )
+    escaped = re.sub(r'[\x00-\x1f\x7f"\\]', lambda sign: _LUA_ESCAPES.get(sign[0], f"\\{ord(sign[0]):03d}"), text)
+    return f'"{escaped}"'
 
 
 def tcl(text: str) -> str:
@@ -38,13 +35,9 @@ def tcl(text: str) -> str:
         return text
     if text != "*" and not re.search(r"[\x00-\x09\x0b-\x1f\x7f\\]", text) and _balanced(text):  # {*} is an operator
         return "{" + text + "}"
-    return (
-        '"'
-        + re.sub(
-            r'[\x00-\x1f\x7f"\\$\[\]{}]', lambda found: _TCL_ESCAPES.get(found[0], f"\\u{ord(found[0]):04x}"), text
-        )
-        + '"'
-    )
+    signs = r'[\x00-\x1f\x7f"\\$\[\]{}]'
+    escaped = re.sub(signs, lambda sign: _TCL_ESCAPES.get(sign[0], f"\\u{ord(sign[0]):04x}"), text)
+    return f'"{escaped}"'
 
 
 def shell(text: str) -> str:

@@ -1,7 +1,6 @@
 """Render a plan to the files of a generation and the stub in the module tree: the same plan gives the same text."""
 
 import re
-from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -47,7 +46,34 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
 
 @lru_cache(maxsize=2)
 def _modulefile(syntax: Syntax, plan: Plan, number: int) -> str:
-    return _templates(syntax).get_template(f"modulefile.{syntax}.j2").render(_values(plan, number, syntax))
+    # Environment Modules loads two versions of one module unless each conflicts with its own name
+    conflict = (plan.module.name, *plan.conflict) if syntax == "tcl" else plan.conflict
+    return (
+        templates(syntax)
+        .get_template(f"modulefile.{syntax}.j2")
+        .render(
+            plan=plan,
+            generation=plan.place_of(number),
+            help=_text(_help(plan), syntax),
+            whatis=tuple(_text(" ".join(line.split()), syntax) for line in _whatis(plan)),
+            extensions=", ".join(
+                f"{name}/{version}"
+                for name, version in (plan.help.contents if plan.help.extensions is None else plan.help.extensions)
+                if _EXTENSION.fullmatch(name) and _EXTENSION.fullmatch(version)
+            ),
+            conflicts=tuple(conflict[i : i + CONFLICTS_A_CALL] for i in range(0, len(conflict), CONFLICTS_A_CALL)),
+            key=record_key(plan),
+            reinstall=plan.reinstall(PREFIX),
+            image_variables=image_variables(plan.module) if plan.image else (),
+            python_key=python_key(plan),
+            images=plan.images_of(ROOT),
+            binds=plan.binds_of(ROOT),
+            user_software=plan.user_software_of(ROOT),
+            layer_target=LAYER_TARGET,
+            flags=tuple(flag.upper() for flag in plan.gpu_flags),
+            env=host_variables(plan, ROOT),
+        )
+    )
 
 
 @lru_cache(maxsize=2)  # like `_help`, the same in every generation
@@ -65,45 +91,13 @@ def render_stub(plan: Plan) -> tuple[File, ...]:
         path, modulefile = stub_path(plan.module, syntax), f"{plan.switch}/modulefile.{syntax}"
         values = {"module": str(plan.module), "stub": f"/modules/{path}", "modulefile": modulefile}
         values["generation"] = f"_SIFMOD_GENERATION_{record_key(plan)}"
-        files.append(File(path, _templates(syntax).get_template(f"stub.{syntax}.j2").render(values)))
+        files.append(File(path, templates(syntax).get_template(f"stub.{syntax}.j2").render(values)))
     return tuple(files)
-
-
-def own_module(syntax: Syntax, values: Mapping[str, object]) -> str:
-    """The modulefile of sifmod itself; see module/own.py."""
-    return _templates(syntax).get_template(f"own.{syntax}.j2").render(values)
 
 
 @cache
 def _constant(path: str) -> str:
     return (_TEMPLATES / path).read_text("utf-8")
-
-
-def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
-    # Environment Modules loads two versions of one module unless each conflicts with its own name
-    conflict = (plan.module.name, *plan.conflict) if syntax == "tcl" else plan.conflict
-    return {
-        "plan": plan,
-        "generation": plan.place_of(number),
-        "help": _text(_help(plan), syntax),
-        "whatis": tuple(_text(" ".join(line.split()), syntax) for line in _whatis(plan)),
-        "extensions": ", ".join(
-            f"{name}/{version}"
-            for name, version in (plan.help.contents if plan.help.extensions is None else plan.help.extensions)
-            if _EXTENSION.fullmatch(name) and _EXTENSION.fullmatch(version)
-        ),
-        "conflicts": tuple(conflict[i : i + CONFLICTS_A_CALL] for i in range(0, len(conflict), CONFLICTS_A_CALL)),
-        "key": record_key(plan),
-        "reinstall": plan.reinstall(PREFIX),
-        "image_variables": image_variables(plan.module) if plan.image else (),
-        "python_key": python_key(plan),
-        "images": plan.images_of(ROOT),
-        "binds": plan.binds_of(ROOT),
-        "user_software": plan.user_software_of(ROOT),
-        "layer_target": LAYER_TARGET,
-        "flags": tuple(flag.upper() for flag in plan.gpu_flags),
-        "env": host_variables(plan, ROOT),
-    }
 
 
 def _whatis(plan: Plan) -> tuple[str, ...]:
@@ -159,9 +153,9 @@ def _match(pattern: str, name: str, what: str) -> None:
 
 
 @cache  # compiling them takes longer than rendering
-def _templates(syntax: Syntax) -> Environment:
+def templates(syntax: Syntax) -> Environment:
     """Templates that only print quoted literals: a value without a filter is an error."""
-    templates = environment(finalize=_only_literals, keep_trailing_newline=True)
+    made = environment(finalize=_only_literals, keep_trailing_newline=True)
     literal, comma = quote.SPELLED[syntax], quote.BETWEEN[syntax]
 
     def quote_all(texts: tuple[str, ...]) -> Literal:
@@ -174,7 +168,7 @@ def _templates(syntax: Syntax) -> Environment:
             case "tcl":
                 return Literal(f"[list {quote_all(texts)}]")
 
-    templates.filters |= {
+    made.filters |= {
         "quote": lambda text: Literal(literal(text)),
         "quote_all": quote_all,
         "table": table,
@@ -183,7 +177,7 @@ def _templates(syntax: Syntax) -> Environment:
         "comment": lambda text: Literal(re.sub(r"[^ -\[\]^-z|~]", "?", text)),
         "here": lambda text: Literal(_here(text, syntax)),
     }
-    return templates
+    return made
 
 
 def _only_literals(value: object) -> Literal:

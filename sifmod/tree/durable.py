@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -87,9 +87,10 @@ def opened(directory: Path, top: Path, *, make: bool = False) -> Iterator[int]:
 
     Other users may be able to write to a prefix and replace any directory by a link. `make`: missing directories are
     created, subject to the umask; other runs may remove them meanwhile, because they are empty. Raises OSError, with
-    its own message for a link.
+    its own message for a link, and ValueError for a path that is not below.
     """
-    names = _parts_below(directory, top)
+    path, above = str(directory), f"{top}/"  # texts for speed
+    names = path[len(above) :].split("/") if path.startswith(above) else directory.relative_to(top).parts
     if ".." in names:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
     for attempt in range(_ATTEMPTS):
@@ -106,14 +107,6 @@ def opened(directory: Path, top: Path, *, make: bool = False) -> Iterator[int]:
         finally:
             os.close(descriptor)
         return
-
-
-def _parts_below(directory: Path, top: Path) -> Sequence[str]:
-    """The names between the two paths, as texts for speed. Raises ValueError for a path that is not below."""
-    path, above = str(directory), str(top)
-    if path.startswith(f"{above}/"):
-        return path[len(above) + 1 :].split("/")
-    return directory.relative_to(top).parts
 
 
 def make_directory(path: Path, top: Path) -> None:
@@ -156,32 +149,22 @@ def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> 
     With `top`, its directory is also opened without following links. Raises OSError, also for more than `most` bytes
     and for a file that is not regular.
     """
+    with _naming(path), regular(path, top, most) as descriptor:
+        return os.read(descriptor, min(most, os.fstat(descriptor).st_size))
+
+
+@contextmanager
+def regular(path: Path | str, top: Path | None, most: int | None = None) -> Iterator[int]:
+    """A descriptor of such a file, with the same errors."""
     if top is None:
         descriptor = os.open(path, _READ)
     else:
         with opened(Path(path).parent, top) as directory:
             descriptor = os.open(Path(path).name, _READ, dir_fd=directory)
-    with _naming(path):
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-                raise OSError(f"{path} is not a regular file of at most {most} bytes")
-            return os.read(descriptor, status.st_size)
-        finally:
-            os.close(descriptor)
-
-
-@contextmanager
-def regular(path: Path, top: Path) -> Iterator[int]:
-    """A descriptor of a file that other users may have created, opened from `top` without following links.
-
-    Raises OSError.
-    """
-    with opened(path.parent, top) as directory:
-        descriptor = os.open(path.name, _READ, dir_fd=directory)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(f"{path} is not a regular file")
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or (most is not None and status.st_size > most):
+            raise OSError(f"{path} is not a regular file{'' if most is None else f' of at most {most} bytes'}")
         yield descriptor
     finally:
         os.close(descriptor)
@@ -192,9 +175,9 @@ def content(path: Path | str, *, top: Path | None = None) -> bytes | None:
     try:
         return read(path, top=top)
     except OSError as error:
-        if not is_refused(error):
-            raise
-    return None
+        if is_refused(error):
+            return None
+        raise
 
 
 def parsed(path: Path | str, parse: Callable[[bytes], Parsed], *, top: Path | None = None) -> Parsed | None:
@@ -312,14 +295,10 @@ def is_there(path: Path) -> bool:
 def names(directory: Path, top: Path | None = None) -> list[str]:
     """The names in a directory, sorted; none if it is missing. Like `read`, it follows no symlink below `top`."""
     try:
-        if top is None:
-            return sorted(os.listdir(directory))  # noqa: PTH208 (plain names)
-        with opened(directory, top) as place:
-            return sorted(os.listdir(place))  # noqa: PTH208 (a descriptor)
-    except FileNotFoundError:
-        return []
-    except NotADirectoryError:
-        if top is None:
+        with nullcontext(directory) if top is None else opened(directory, top) as place:
+            return sorted(os.listdir(place))  # noqa: PTH208 (plain names)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if top is None or isinstance(error, FileNotFoundError):
             return []
         raise
 

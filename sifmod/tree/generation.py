@@ -12,7 +12,7 @@ from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.change import Change, change
 from sifmod.tree.durable import READ_ONLY, is_directory, is_full, is_there, make_directory, names, read, write
-from sifmod.tree.history import read_history, recorded, released, with_event
+from sifmod.tree.history import read_history, recorded, with_event, without_holds
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.locking import Held, Tree, left_over
 from sifmod.tree.provenance import Provenance
@@ -137,7 +137,7 @@ def _publication(mine: HeldModule, installation: Installation, same_content: boo
 def release_hold(mine: HeldModule) -> None:
     """Allow held generations to become live again. Idempotent."""
     with change(mine.held, f"cannot write the history of {mine.module}") as steps:
-        steps.file(mine.layout.history(mine.module), released(read_history(mine.layout, mine.module)))
+        steps.file(mine.layout.history(mine.module), without_holds(read_history(mine.layout, mine.module)))
 
 
 def restore(mine: HeldModule, installation: Installation) -> None:
@@ -147,10 +147,10 @@ def restore(mine: HeldModule, installation: Installation) -> None:
     """
     root = Path(installation.root)
     image = installation.image
-    gone = image.filename if image and not Path(image.path).exists() else None
+    missing_image = image.filename if image and not Path(image.path).exists() else None
     with change(mine.held, f"cannot restore {installation.module}") as steps:
         for link in installation.links:
-            if link.path != gone and not os.path.lexists(root / link.path):
+            if link.path != missing_image and not os.path.lexists(root / link.path):
                 steps.link(root / link.path, link.target)
     publish(mine, installation)
 

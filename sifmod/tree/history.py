@@ -85,12 +85,12 @@ def with_event(events: tuple[Event, ...], generation: int | None, *, same_conten
     if not events or events[-1].generation != generation:
         held = _held_after(events, generation, same_content=same_content)
         events = (*events, Event(generation, round(time.time(), 3), held))
-    return _text(events)
+    return json.dumps(events) + "\n"
 
 
-def released(events: tuple[Event, ...]) -> str:
+def without_holds(events: tuple[Event, ...]) -> str:
     """The history's text without holds."""
-    return _text((*events[:-1], events[-1]._replace(held=())))
+    return json.dumps((*events[:-1], events[-1]._replace(held=()))) + "\n"
 
 
 def held_since(events: tuple[Event, ...]) -> dict[int, float]:
@@ -115,10 +115,6 @@ def in_utc(seconds: float) -> str:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
         return ""
-
-
-def _text(events: tuple[Event, ...]) -> str:
-    return json.dumps(events) + "\n"
 
 
 def superseded(events: tuple[Event, ...], generation: int) -> float | None:

@@ -187,12 +187,7 @@ def holds(directory: Path, number: int) -> bool:
 
 def beat(directory: Path, number: int, count: int) -> None:
     """Show that the holder is alive. Written in place: other nodes see the change when they open the file."""
-    try:
-        _overwrite(_beat_path(directory, number), f"{count:012}".encode())
-    except OSError as error:
-        if not is_full(error):
-            raise
-        _overwrite(_beat_path(directory, number), b"", 1 + count % (_BEAT - 1))
+    _write_beat(_beat_path(directory, number), f"{count:012}".encode(), 1 + count % (_BEAT - 1))
 
 
 def skip_beat(directory: Path, number: int) -> None:
@@ -201,12 +196,7 @@ def skip_beat(directory: Path, number: int) -> None:
 
 
 def free(directory: Path, number: int) -> None:
-    try:
-        _overwrite(_beat_path(directory, number), _FREE)
-    except OSError as error:
-        if not is_full(error):
-            raise
-        _overwrite(_beat_path(directory, number), b"", _BEAT)
+    _write_beat(_beat_path(directory, number), _FREE, _BEAT)
 
 
 def forget(directory: Path) -> None:
@@ -252,16 +242,20 @@ def _numbers(directory: Path) -> Iterator[int]:
             yield int(stem)
 
 
-def _overwrite(path: Path, data: bytes, size: int = 0) -> None:
-    """Write exactly this; `size`: extended with a hole to this many bytes."""
+def _write_beat(path: Path, data: bytes, hole: int) -> None:
+    """Write exactly this; on a full disk a hole of so many bytes."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
-        if data:
+        try:
             os.pwrite(descriptor, data, 0)
-        else:
+            os.ftruncate(descriptor, len(data))
+            os.fsync(descriptor)
+        except OSError as error:
+            if not is_full(error):
+                raise
             os.ftruncate(descriptor, 0)
-        os.ftruncate(descriptor, size or len(data))
-        os.fsync(descriptor)
+            os.ftruncate(descriptor, hole)
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

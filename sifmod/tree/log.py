@@ -8,7 +8,6 @@ alone loses lines if two nodes write over NFS. Files are append-only, and outsid
 import errno
 import json
 import os
-import pwd
 import re
 import stat
 from collections.abc import Iterator
@@ -20,7 +19,8 @@ from typing import Annotated, Any, NamedTuple
 from sifmod import __version__
 from sifmod.config.name import ModuleName, is_part
 from sifmod.result import Beside, Described, Number, Sha256, Size, Time
-from sifmod.tree.durable import names, opened, sync_directory
+from sifmod.system import login_name
+from sifmod.tree.durable import names, opened, regular, sync_directory
 from sifmod.tree.layout import LOG, Layout
 
 STORE = "log"  # the lock for the store's file
@@ -34,7 +34,6 @@ _TIME = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0
 _SHA256 = re.compile("[0-9a-f]{64}")
 _NO_LOGIN = (1 << 32) - 1  # audit(7): the process has no login
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Done(NamedTuple):
@@ -167,15 +166,9 @@ def as_data(made: Entry) -> dict[str, object]:
 
 def _lines(path: Path, top: Path) -> tuple[list[bytes], bool]:
     """The lines in at most the last LARGEST bytes of the file, and whether there are more; raises OSError."""
-    with opened(path.parent, top) as directory:
-        descriptor = os.open(path.name, _READ, dir_fd=directory)
-    with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 (a descriptor)
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{path} is not a regular file")
-        start = max(0, status.st_size - LARGEST)
-        file.seek(start)
-        lines = file.read(LARGEST).split(b"\n")
+    with regular(path, top) as descriptor:
+        start = max(0, os.fstat(descriptor).st_size - LARGEST)
+        lines = os.pread(descriptor, LARGEST, start).split(b"\n")
     return [line for line in (lines[1:] if start else lines) if line], start > 0
 
 
@@ -213,10 +206,7 @@ def _unread(path: Path, error: OSError) -> str:
 
 
 def _user(uid: int) -> str:
-    try:
-        return _printable(pwd.getpwuid(uid).pw_name)[:_NAME]
-    except KeyError:
-        return str(uid)
+    return _printable(login_name(uid))[:_NAME]
 
 
 def _login() -> int | None:

@@ -119,7 +119,7 @@ def _of_module(layout: Layout, module: ModuleName) -> Iterator[Path]:
             if (known := read_receipt(root)) is None:
                 continue
             for path in known.paths:
-                yield from (parent for parent in (root / path).parents if root in parent.parents)
+                yield from (root / parent for parent in Path(path).parents if parent.name)
                 yield root / path
             stubs = {layout.modules / stub.path: stub.sha256 for stub in known.stubs}
             yield from (file for file, sha256 in stubs.items() if _holds(file, partial(_is, sha256)))

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.tree.durable import read, sync_directory, sync_file
 from sifmod.tree.layout import Layout
@@ -31,7 +30,7 @@ def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
         lacks.append(f"the image {image.path} is missing")
     if live_number(layout, installation.module) != installation.generation:
         lacks.append(f"generation {installation.generation} is not the live one")
-    if _died(layout, installation.module):
+    if str(installation.module) in leftovers(layout):
         lacks.append("an earlier run for it died and left files behind; `sifmod gc --yes` removes them")
     return tuple(lacks)
 
@@ -66,11 +65,6 @@ def _is(path: str, record: FileRecord) -> bool:
         return sha256_bytes(read(path)) == record.sha256 and (not record.mode & 0o111 or os.access(path, os.X_OK))
     except OSError:
         return False
-
-
-def _died(layout: Layout, module: ModuleName) -> bool:
-    """Whether a run for this module died on this node and left files behind."""
-    return str(module) in leftovers(layout)
 
 
 def leftovers(layout: Layout) -> tuple[str, ...]:
@@ -122,7 +116,9 @@ def only_in(installation: Installation, other: Installation | None) -> tuple[str
     if other is None or other.root == installation.root:
         return additions(installation)
     return tuple(
-        path for path in additions(installation) if not _same(Path(installation.root, path), Path(other.root, path))
+        path
+        for path in additions(installation)
+        if not _same_content(Path(installation.root, path), Path(other.root, path))
     )
 
 
@@ -154,7 +150,7 @@ def _copy(source: Path, target: Path) -> bool:
     return True
 
 
-def _same(one: Path, other: Path) -> bool:
+def _same_content(one: Path, other: Path) -> bool:
     if not os.path.lexists(other):
         return False
     first, second = one.lstat(), other.lstat()

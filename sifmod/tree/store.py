@@ -8,7 +8,7 @@ pin, an empty file in its own directory, so that a concurrent gc keeps the image
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -17,9 +17,9 @@ from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, PermissionsError
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree import lease as leases
-from sifmod.tree.durable import READ_ONLY, content, is_there, move, sync_directory, take, write
+from sifmod.tree.durable import READ_ONLY, is_there, move, sync_directory, take, write
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import FENCED, Held, left_over, lock
+from sifmod.tree.locking import FENCED, Held, lock
 from sifmod.tree.mark import in_force
 from sifmod.tree.partial import Incoming, lock_name, open_partial, own_key
 from sifmod.tree.receipt import known_modules, numbers
@@ -36,12 +36,7 @@ from sifmod.tree.stored_image import (
 )
 
 
-def read_kept(layout: Layout, sha256: str) -> bytes | None:
-    """The inventory of an image; None if there is no readable one. Raises OSError if the disk fails."""
-    return content(layout.inventory(sha256))
-
-
-def keep(layout: Layout, sha256: str, text: bytes, held: Held) -> None:
+def keep_inventory(layout: Layout, sha256: str, text: bytes, held: Held) -> None:
     """Write it beside its image, with the image's permissions; does nothing if the image was removed meanwhile.
 
     `held`: the lock for removing images.
@@ -251,15 +246,8 @@ def _needed(layout: Layout, sha256: str, mark_days: float) -> bool:
         return True
 
 
-def pinned(layout: Layout) -> frozenset[str]:
-    """The digests of images that runs use now; a run that lost its lock uses none."""
-    pins = layout.staging.glob(f"*/*{_PIN}")
-    return frozenset(path.name.removesuffix(_PIN) for path in pins if path.parent.suffix != FENCED)
-
-
-def in_work(layout: Layout) -> frozenset[str]:
-    """The same, without runs that died on this node."""
-    dead = left_over(layout)
+def pinned(layout: Layout, dead: Collection[str] = ()) -> frozenset[str]:
+    """The digests of images that runs use now; a run that lost its lock, one of the `dead`, uses none."""
     pins = (path for path in layout.staging.glob(f"*/*{_PIN}") if path.parent.suffix != FENCED)
     alive = (path for path in pins if path.parent.name.rsplit(".", 2)[0].replace("@", "/") not in dead)
     return frozenset(path.name.removesuffix(_PIN) for path in alive)

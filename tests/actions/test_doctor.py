@@ -24,7 +24,7 @@ from support.runtime import RUNTIME
 
 APPTAINER = Program("apptainer", (1, 4), "apptainer version 1.4.2", setuid=True, kernel_zstd=True)
 GB = 10**9
-NO_CLUSTER = "on a machine that belongs to no cluster that is as it should be; else ask for its slurm.conf"
+NO_CLUSTER = "normal on a machine outside a cluster; on a cluster, ask for its slurm.conf"
 
 
 class Machine:

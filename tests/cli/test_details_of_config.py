@@ -12,6 +12,7 @@ from sifmod.errors import ConfigError, OptionError, SifmodError
 from sifmod.system import abbreviated
 from support.config import Configuration, lines, write
 
+SHARED_TMP = "/tmp"  # not below /dev, which is the operating system's
 EASYCONFIG = "name: App\nversion: '1'\nimage: {sources: [a.sif]}\n"
 
 

@@ -21,7 +21,6 @@ from support.disk_state import disk_state
 from support.images import Images
 from support.tree import install
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
 TINY = "name: Tiny\nversion: '1.0'\nimage: {{sources: ['{}']}}\nwrappers: [sh]\n"
 SHPC = (
     f"docker: quay.io/x/samtools\nurl: u\nmaintainer: m\ndescription: d\nlatest: {{'1.10': 'sha256:{'d' * 64}'}}\n"
@@ -306,23 +305,3 @@ def test_a_name_has_one_type_in_every_verb() -> None:
             for field, kind in definition["properties"].items():
                 types.setdefault(field, set()).add("|".join(sorted(kinds(kind) - {"null"})))
     assert {field: found for field, found in types.items() if len(found) > 1} == {}
-
-
-def guide_row(verb: str) -> str:
-    """What the guide's table says of a verb: each kind of answer with its fields."""
-    schema = schemas()[verb]
-    answers = []
-    for one in schema["anyOf"]:
-        listed = one.get("items", one)
-        for choice in listed.get("anyOf", [listed]):
-            definition = schema["$defs"][choice["$ref"].rpartition("/")[2]]
-            if "error" not in definition["properties"]:
-                names = ", ".join(f"`{name}`" for name in definition["properties"])
-                answers.append(f"{'list of ' if 'items' in one else ''}{names}")
-    return f"| `{verb}` | {'<br>or '.join(answers)} |"
-
-
-def test_the_guide_has_every_field() -> None:
-    table = GUIDE.read_text().partition("\n## JSON")[2].partition("\n## ")[0]
-    rows = [line for line in table.splitlines() if re.match(r"\| `[a-z ]+` \| (list of )?`", line)]
-    assert rows == [guide_row(verb) for verb in OUTPUTS]

@@ -3,14 +3,16 @@
 The rows E2, E3 and E6 to E9: what was wrong ended with exit code 0.
 """
 
+import os
 import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from support import identity
+from support.command import Result
 from support.config import write
 from support.extending import sif_of
 
@@ -73,13 +75,11 @@ def held(library: Path, name: str, version: str, *files: str) -> None:
     write(library / info / "RECORD", "".join(f"{each},,\n" for each in names))
 
 
-def sifmod(here: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        (sys.executable, "-m", "sifmod", *words), cwd=here, capture_output=True, text=True, check=False
-    )
+def sifmod(here: Path, *words: str) -> Result:
+    return identity.sifmod(words, os.environ, here)
 
 
-def install(here: Path, build: str, more: str = "") -> subprocess.CompletedProcess[str]:
+def install(here: Path, build: str, more: str = "") -> Result:
     """Install a recipe upon the base."""
     squashfs = here / "base.squashfs"
     subprocess.run(("mksquashfs", here / "top", squashfs, "-all-root", "-noappend", "-quiet"), check=True)
@@ -93,7 +93,7 @@ def changed(here: Path) -> tuple[set[str], set[str]]:
     """The paths that the installed image has besides those of its base, and those that it has not."""
     shutil.rmtree(here / "files", ignore_errors=True)
     told = sifmod(here, "export", "App/1", "--to", "sandbox", "-o", str(here / "files"))
-    assert told.returncode == 0, told.stderr
+    assert told.code == 0, told.stderr
     before, after = (_paths(here / name) for name in ("top", "files"))
     return after - before, before - after
 
@@ -108,7 +108,7 @@ def test_of_two_pythons_in_one_directory_it_is_the_one_that_python3_is(here: Pat
     library = python(here, "usr", "3.11", DEBIAN).relative_to(here / "top")
     python(here, "usr", "3.12", DEBIAN, name=False)
     told = install(here, "pip: [helper]")
-    assert told.returncode == 0, told.stderr
+    assert told.code == 0, told.stderr
     new, gone = changed(here)
     assert (new, gone) == ({f"/{library}/helper/__init__.py", "/usr/local/bin/helper-says"}, set())
     assert (here / "files/usr/local/bin/helper-says").read_text().startswith("#!/usr/bin/python3.11\n")
@@ -122,11 +122,11 @@ def test_what_a_venv_has_of_the_system_stays(here: Path) -> None:
     write(here / "top/opt/venv/lib/python3.11/site-packages/_virtualenv.pth", "")
     write(here / "top/opt/venv/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = true\n")
     told = install(here, "pip: [torch==2.1]", "venv: /opt/venv\n")
-    assert told.returncode == 10, told.stderr
+    assert told.code == 10, told.stderr
     assert "torch==2.1 is required; the image has torch 2.0, which stays" in told.stderr
     assert not list((here / "pre fix").rglob("*.sif"))
     told = install(here, "pip: [helper]", "venv: /opt/venv\n")
-    assert told.returncode == 0, told.stderr
+    assert told.code == 0, told.stderr
     assert "torch is not in the image" not in told.stderr
     library = "/opt/venv/lib/python3.11/site-packages"
     assert changed(here) == ({f"{library}/helper/__init__.py", "/opt/venv/bin/helper-says"}, set())
@@ -138,7 +138,7 @@ def test_a_file_over_another_takes_its_bytecode_along(here: Path) -> None:
         write(here / "top/opt/app" / name, "old\n")
     write(here / "x.py", "new\n")
     told = install(here, "files: {x.py: /opt/app/x.py}")
-    assert told.returncode == 0, told.stderr
+    assert told.code == 0, told.stderr
     assert changed(here) == (set(), {"/opt/app/__pycache__/x.cpython-311.pyc"})
     assert (here / "files/opt/app/x.py").read_text() == "new\n"
 
@@ -151,7 +151,7 @@ def test_wheels_are_for_the_c_library_of_the_python(here: Path, program: str, ve
     library = python(here, "usr/local", "3.12", UPSTREAM, program=program).relative_to(here / "top")
     write(here / "top/lib/ld-musl-x86_64.so.1", "")
     told = install(here, "pip: [native]")
-    assert told.returncode == 0, told.stderr
+    assert told.code == 0, told.stderr
     changed(here)
     assert (here / "files" / library / "native/__init__.py").read_text() == f"# native {version}\n"
 
@@ -162,7 +162,7 @@ def test_a_file_that_another_package_has_too_stays(here: Path) -> None:
     held(library, "helper", "1.0", "old.py", "../shared/both.py")
     held(library, "other", "1.0", "__init__.py", "../shared/both.py")
     told = install(here, "pip: [helper==2.0]")
-    assert told.returncode == 0, told.stderr
+    assert told.code == 0, told.stderr
     _, gone = changed(here)
     assert gone == {f"/{library.relative_to(here / 'top')}/helper/old.py"}
 
@@ -173,7 +173,7 @@ def test_what_pythonpath_of_the_image_names_is_replaced(here: Path) -> None:
     write(here / "top/.singularity.d/env/10-docker2singularity.sh", "#!/bin/sh\nexport PYTHONPATH=/opt/more\n")
     held(here / "top/opt/more", "helper", "1.0")
     told = install(here, "pip: [helper==2.0]")
-    assert told.returncode == 0, told.stderr
+    assert told.code == 0, told.stderr
     new, gone = changed(here)
     assert f"/{library}/helper/__init__.py" in new
     assert gone == {"/opt/more/helper/__init__.py"}

@@ -160,6 +160,17 @@ def test_easyconfigs_of_a_site_are_read_as_they_are(tmp_path: Path, capfd: pytes
     assert (found["variants"], found["problems"][0]["key"]) == ([], "image.sources[0]")
 
 
+@pytest.mark.parametrize("version", ["2", "2.0", "2.0.0"])
+def test_zeros_at_the_end_of_a_version_make_no_other_one(
+    version: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    easyconfig = "name: Mine\nversion: '{}'\naccelerator: none\nimage: {{sources: [x.sif]}}\n"
+    for each in ("2.0", "20", "2.0.1" if version == "2.0.0" else "3"):
+        write(tmp_path / f"Mine-{each}.yaml", easyconfig.format(each))
+    assert run(["search", "--robot-paths", str(tmp_path), "--json", f"mine {version}"]) == 0
+    assert [Path(found["path"]).stem for found in json.loads(capfd.readouterr().out)] == ["Mine-2.0"]
+
+
 def test_an_accelerator_is_one_word_more(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["search", "--accelerator", "none", "pytorch"]) == 0
     assert [line.split()[0] for line in capfd.readouterr().out.splitlines()] == [

@@ -26,6 +26,7 @@ from support.images import Images
 from support.oci import Entry, layer, write_layout
 from support.registry import Registry
 from support.steps import some
+from support.user import ONLY_ROOT
 from support.victim import Victim
 
 STACK = """\
@@ -276,7 +277,7 @@ def test_the_log_of_a_stack_is_no_other_name_of_a_file(here: Path) -> None:
     assert mine.read_text() == "of years"
 
 
-@pytest.mark.parametrize("planted", ["a link", "a file"])
+@pytest.mark.parametrize("planted", ["a link", "a file", pytest.param("their own file", marks=ONLY_ROOT)])
 def test_a_bundle_is_written_into_no_file_of_a_neighbour(
     here: Path, capfd: pytest.CaptureFixture[str], planted: str
 ) -> None:
@@ -287,8 +288,11 @@ def test_a_bundle_is_written_into_no_file_of_a_neighbour(
     mine.write_text("of years")
     if planted == "a link":
         part.symlink_to(mine)
-    else:
+    elif planted == "a file":
         os.link(mine, part)
+    else:  # which they can go on writing into
+        part.touch(0o666)
+        os.chown(part, 65534, 65534)
     capfd.readouterr()
     before = disk_state(here)
     assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "a b.tar"]) == 2
@@ -346,6 +350,10 @@ def test_a_bundle_brings_it_all_without_a_network(
         place = other / "stacks/our-cluster/robot"
         assert list(map(texts, first)) == [texts(made, f" --robot-paths {place}") for made in second]
         assert len(second) == 5
+        logged = [json.loads(line) for line in (other / "log/store.log").read_text().splitlines()]
+        assert {(one["what"], one["image"]) for one in logged} == {
+            ("fetched", image.stem) for image in other.glob("images/sha256/*.sif")
+        }
         there = disk_state(other / "software", other / "images", other / "stacks")
         assert run(["stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other)]) == 0
         assert disk_state(other / "software", other / "images", other / "stacks") == there

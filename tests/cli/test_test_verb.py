@@ -128,6 +128,13 @@ def test_all_is_well(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
     assert written == [("installed", 1, None), ("test passed", 1, 1), ("test passed", 1, 1)]
 
 
+def test_one_connection_without_gpu_direct_is_enough(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    node.prints("log", f"{IB}a1:924:1153 [1] NCCL INFO Channel 01/0 : 7[7] -> 8[0] [receive] via NET/IB/1\n")
+    assert answer(capfd, ("test", "Gpu", "--network"))["network"]["gpu_direct"] is False
+    assert run(["test", "Gpu", "--network"]) == 0
+    assert "; without GPU Direct RDMA" in capfd.readouterr().out
+
+
 def state_but_log(directory: Path) -> State:
     return disk_state(*(directory / name for name in ("prefix/modules", "prefix/software", "work")))
 

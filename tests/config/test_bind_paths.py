@@ -9,10 +9,11 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.config.bind_paths import tops_of_links, within
-from sifmod.config.bounded_pattern import matches
-from sifmod.config.limits import Limits
+from sifmod.config.limits import Limits, matches
 from sifmod.config.pattern import Most, is_pattern
 from support.config import Configuration, write
+
+SHARED_TMP = "/tmp"  # not below /dev, which is the operating system's
 
 
 @pytest.fixture

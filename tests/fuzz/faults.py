@@ -82,10 +82,12 @@ class Scratch:
         to = self.directory / name
         shutil.rmtree(to, ignore_errors=True)
         command = ("git", "ls-files", "-coz", "--exclude-standard")
-        for path in subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0"):
+        listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+        compiled = (path for top in ("sifmod", "tests") for path in (ROOT / top).rglob("__pycache__/*.pyc"))
+        for path in (*map(Path, listed), *(path.relative_to(ROOT) for path in compiled)):
             if (ROOT / path).is_file():
                 (to / path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / path, to / path)
+                shutil.copy2(ROOT / path, to / path)  # with its time, without which what is compiled is not used
         (to / "build").symlink_to(self.directory / "build")
         packages, venv = Path(sysconfig.get_path("purelib")), to / ".venv"
         subprocess.run((os.path.realpath(sys.executable), "-m", "venv", "--without-pip", venv), check=True)

@@ -267,6 +267,17 @@ def test_a_form_with_a_refresh_token_follows_no_redirect(
     assert other.asked == []
 
 
+def test_a_server_of_tokens_that_leads_to_another_port_keeps_the_login(
+    web: Misbehaving, other: Web, own_home: Path, tmp_path: Path
+) -> None:
+    """Behind another port of one host there may be another user's server."""
+    log_in(own_home, address(web))
+    wants_token(web, f'Bearer realm="{web.url("/token", "127.0.0.1")}"')
+    web.answers["/token"] = answer(302, b"", {"Location": other.url("/token", "127.0.0.1")})
+    run(["fetch", f"oras://{address(web)}/group/name:1.0", "-o", str(tmp_path / "x.sif")])
+    assert (sent(web, "/token"), sent(other, "/token")) == ([LOGIN], [""])
+
+
 def test_a_login_is_sent_to_this_machine_itself(web: Misbehaving, own_home: Path) -> None:
     log_in(own_home, address(web))
     web.put("manifests/1.0", guarded(LOGIN, answer(200, MANIFEST), challenge("Basic")))

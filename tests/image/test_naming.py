@@ -4,7 +4,7 @@ import pytest
 
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.image.guess import CALLED, Named, find_name, own_labels
-from sifmod.image.inspect.software import is_framework
+from sifmod.image.inspect.python_environments import is_framework
 from sifmod.image.sources.source_kinds import parse
 
 TORCH = {"torch": "2.7.1+cu126", "numpy": "2.0.0"}

@@ -13,10 +13,13 @@ from sifmod.image.artifact import Artifact
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.module.plan import Plan
 from support.command import run as call
+from support.config import write
 from support.fetching import Prefix, plan
 from support.images import Images
 from support.oci_index import entry, put_index, write_multi
+from support.options import options_of_commands
 from support.registry import Registry
+from support.web import Web
 
 
 @pytest.fixture
@@ -175,3 +178,51 @@ def test_a_damaged_or_removed_image_is_not_taken(images: Images, mortal: Registr
     first = prefix.fetch(plan(source))
     first.path.unlink()
     assert "skipped: it needs the network" in refused(prefix, plan(f"{source}@{first.origin.manifest}", offline=True))
+
+
+COMMANDS = {  # how each command with the option is typed, and what it ends with
+    "install Far-1.yaml": 10,
+    "fetch {far}": 10,
+    "new {far}": 10,
+    "stack plan far.yaml": 0,
+    "stack apply far.yaml": 10,
+}
+
+
+def test_each_command_with_the_option_is_listed() -> None:
+    have = {" ".join(verb) for verb, spellings in options_of_commands() if "--offline" in spellings}
+    assert have == {*(verb for verb in have if any(words.startswith(verb) for words in COMMANDS)), "upgrade"}
+
+
+def test_an_upgrade_looks_at_easyconfigs_alone(
+    images: Images, mortal: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = push(mortal, images.tiny_layout(), "tiny:1.0")
+    write(tmp_path / "Tiny-1.0.yaml", json.dumps({"name": "Tiny", "version": "1.0", "image": {"sources": [source]}}))
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "tree"))
+    assert run(["install", str(tmp_path / "Tiny-1.0.yaml"), "--skip-sanity-check", "--compression", "gzip:1"]) == 0
+    mortal.stop()
+    capfd.readouterr()
+    assert run(["upgrade", "--all", "--offline"]) == 0
+    assert capfd.readouterr().err == "== nothing newer was found for 1 module\n"
+    assert run(["upgrade", "--all"]) == 0
+    assert f"{source} could not be asked" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_no_command_asks_a_server(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Web()
+    server.start()
+    far = f"docker://127.0.0.1:{server.server_address[1]}/group/far:1"
+    write(tmp_path / "Far-1.yaml", f"name: Far\nversion: '1'\nimage: {{sources: ['{far}']}}\n")
+    write(tmp_path / "far.yaml", "easyconfigs: [Far-1.yaml]\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "tree"))
+    command = words.format(far=far).split()
+    try:
+        assert run([*command, "--offline"]) == COMMANDS[words]
+        assert server.asked == []
+        run(command)
+        assert server.asked != []
+    finally:
+        server.stop()

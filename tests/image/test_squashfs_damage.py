@@ -287,7 +287,7 @@ def test_inodes_in_many_blocks(tmp_path: Path) -> None:
 
 def test_an_inode_outside_its_table(tmp_path: Path) -> None:
     image, _ = one(tmp_path / "image", Fifo(*PLAIN))
-    superblock = image._blocks.superblock
+    superblock = image.superblock
     size = superblock.directory_table - superblock.inode_table
     at = superblock.directory_table
     assert refusal(image.stat, size << 16) == f"damaged squashfs: an inode at {at}, outside the table of inodes"

@@ -236,3 +236,13 @@ def test_what_is_signed_arrives_as_it_was_written() -> None:
 def test_one_host_in_one_spelling(text: str, host: str, port: int) -> None:
     url = Url.parse(text)
     assert (url.host, url.port) == (host, port)
+
+
+@pytest.mark.parametrize("url", ["https://127.9.9.9:80/x.sif", "http://127.9.9.9:443/x.sif"])
+def test_the_usual_port_of_the_other_scheme_is_not_its_own(
+    url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody listens at that address; the error names the server that was asked."""
+    assert sifmod(["fetch", url, "-o", str(tmp_path / "x.sif")]) == 10
+    assert f"{urlsplit(url).netloc} cannot be reached" in capfd.readouterr().err
+    assert not list(tmp_path.glob("*x.sif*"))

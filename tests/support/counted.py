@@ -4,8 +4,9 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from support.command import SIFMOD, Result, run
+from support.command import Result
 from support.disk_state import State, disk_state
+from support.identity import sifmod
 from support.runtime import RUNTIME
 
 COUNTING = """#!/bin/sh
@@ -70,7 +71,7 @@ class CountedMachine:
         return {**{name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}, **self.env}
 
     def sifmod(self, *words: str | Path, **env: str) -> Result:
-        return run((*SIFMOD, *words), env={**self.environment, **env})
+        return sifmod(words, {**self.environment, **env}, Path.cwd())
 
     def install(self, *words: str, **env: str) -> Result:
         return self.sifmod("install", self.top / "Tiny-1.yaml", *words, **env)

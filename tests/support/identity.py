@@ -1,6 +1,7 @@
 """A copy of this process that is somebody else, has a disk of its own, or is sifmod."""
 
 import ctypes
+import gc
 import os
 import pickle
 import sys
@@ -12,6 +13,7 @@ from typing import TypeVar
 
 from sifmod.cli.main import run
 from support.command import Result, User
+from support.victim import import_all
 
 T = TypeVar("T")
 
@@ -60,13 +62,14 @@ def call_with_etc(directory: Path, function: Callable[[], T]) -> T:
 
 def sifmod(words: Sequence[str | Path], env: Mapping[str, str], cwd: Path) -> Result:
     """The command with this environment, without an interpreter's start: what it imports is there already."""
-    arguments = [str(word) for word in words]
+    import_all()
+    arguments, given = [str(word) for word in words], dict(env)
     out, errors = (os.memfd_create(name) for name in ("stdout", "stderr"))
 
     def redirect() -> None:
         os.chdir(cwd)
         os.environ.clear()
-        os.environ.update(env)
+        os.environ.update(given)
         tempfile.tempdir = None  # the environment may say another
         for stream, number in ((os.open(os.devnull, os.O_RDONLY), 0), (out, 1), (errors, 2)):
             os.dup2(stream, number)
@@ -110,6 +113,7 @@ def _call_in_copy(prepare: Callable[[], None], function: Callable[[], T]) -> T:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
+        gc.freeze()  # else a collection copies every page of what the tests have loaded
         os.close(reader)
         try:
             prepare()

@@ -90,6 +90,14 @@ def write_layout(
     return directory
 
 
+def layers_of(layout: Path) -> list[bytes]:
+    """The layers of the first image of a layout, as they are."""
+    blobs = layout / "blobs"
+    index = json.loads((layout / "index.json").read_text())
+    manifest = json.loads((blobs / index["manifests"][0]["digest"].replace(":", "/")).read_text())
+    return [(blobs / one["digest"].replace(":", "/")).read_bytes() for one in manifest["layers"]]
+
+
 def digest_of(content: bytes) -> str:
     """The content's digest as OCI writes it."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"

@@ -22,6 +22,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 CHANGES = {"os.rename", "os.link", "os.symlink", "os.mkdir", "os.rmdir", "os.remove", "os.chmod", "os.truncate"}
@@ -32,6 +33,8 @@ LATE = (
     "requests",
     "subprocess",
     "fnmatch",
+    "filelock",
+    "cyclonedx.output.json",
     "multiprocessing.popen_fork",
     "encodings.cp437",
     "encodings.idna",
@@ -105,12 +108,18 @@ class Victim:
         return Outcome(**json.loads(self._process.stdout.readline()))
 
 
-def _serve() -> None:
+@cache
+def import_all() -> None:
+    """All that a command may import, so that a copy of this process finds it loaded."""
     for module in pkgutil.walk_packages(importlib.import_module("sifmod").__path__, "sifmod."):
         if module.name != "sifmod.__main__":
             importlib.import_module(module.name)
     for late in LATE:  # another user may not be able to read what Python has
         importlib.import_module(late)
+
+
+def _serve() -> None:
+    import_all()
     count = mmap.mmap(-1, 8)
     running: dict[int, tuple[mmap.mmap, int, int]] = {}
     for line in sys.stdin:

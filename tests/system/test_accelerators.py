@@ -20,6 +20,8 @@ from support.wrappers import loaded, tiny_plan
 
 pytest_plugins = ("support.wrapper_fixtures",)
 
+SHARED_TMP = "/tmp"  # of the host, which a container has, or has not
+
 ROCM, NV, CLI = "rocm", "legacy binds for nv", "nvidia-container-cli for"
 
 

@@ -1,4 +1,4 @@
-"""What holds for every command: who may type it, what the others can do after it, and what a crash leaves.
+"""What holds for every command: who may type it, what the others can do after it, and what it has made durable.
 
 A new command is in all of these tests as soon as it is in COMMANDS of tests/support/writing_commands.py.
 """
@@ -74,21 +74,3 @@ def test_data_is_synced_before_names(world: World, command: Command, traced: Tra
     assert outcome.code == 0, outcome.stderr
     assert lines
     assert mistakes(lines, world.area, [world.home("publisher") / ".cache"]) == []
-
-
-def test_a_killed_command_is_repeated(world: World) -> None:
-    """Killed at one of its steps: the same command then does what it would have done, and nothing is left."""
-    wrong = []
-    for number, command in enumerate(IN_THE_TREE):
-        world.reset(command.start, PLAIN, 0o022)
-        whole, repeated = (world.run("publisher", 0o022, command.words) for _ in range(2))
-        steps = whole.steps
-        world.reset(command.start, PLAIN, 0o022)
-        step = max(1, steps * (number % 4 + 1) // 5)
-        world.run("publisher", 0o022, command.words, "killed", step)
-        again = world.run("publisher", 0o022, command.words)
-        checked = world.run("publisher", 0o022, "verify")
-        left = [path.name for path in (world.prefix / ".staging").glob("*")]
-        if again.code not in (whole.code, repeated.code) or checked.code != 0 or left:
-            wrong.append(f"{command}, step {step} of {steps}: {again} {checked} {left}")
-    assert wrong == []

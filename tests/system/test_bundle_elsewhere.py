@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sifmod.actions.stack.own_wheels import write_own_wheels
-from support.command import SIFMOD
 from support.config import write
 from support.disk_state import disk_state
+from support.identity import sifmod
 from support.images import Images
 from support.user import ordinary_user
 
@@ -32,9 +32,7 @@ env: {FOREIGN: here}
 
 
 def _sifmod(*words: object, env: Mapping[str, str], cwd: Path) -> str:
-    done = subprocess.run((*SIFMOD, *map(str, words)), env=env, cwd=cwd, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+    return sifmod([str(word) for word in words], env, cwd).ok().stderr
 
 
 def _python(place: Path) -> Path:
@@ -107,8 +105,8 @@ def test_elsewhere_the_bundle_gives_the_same_bytes(shared_tmp: Path, images: Ima
     bundle.chmod(0o644)
     prefix = their_home / "tree"
     their = {"LD_LIBRARY_PATH": str(elsewhere / "a python/lib")}  # of a Python that was copied
-    sifmod = (*NO_NETWORK, str(elsewhere / "venv/bin/sifmod"))
-    apply = (*sifmod, "stack", "apply", "--bundle", str(bundle), SKIP, "--prefix")
+    theirs = (*NO_NETWORK, str(elsewhere / "venv/bin/sifmod"))
+    apply = (*theirs, "stack", "apply", "--bundle", str(bundle), SKIP, "--prefix")
     done = user.run((*apply, str(prefix)), their)
     assert done.code == 0, done.stderr
     for said in ("warn_without_version: True in the bundle, False here", "gpus_per_node: 7 in the bundle, 2 here"):

@@ -1,4 +1,6 @@
-"""Every command that writes beside a second one of the same kind, among what an attacker has planted, and with logins.
+"""Every command that writes: killed, beside a second one of the same kind, among what an attacker has planted.
+
+And with logins, none of which it keeps.
 
 A new command is in all of these tests as soon as it is in COMMANDS of tests/support/writing_commands.py.
 """
@@ -64,6 +66,7 @@ class Undisturbed:
     """What a command does when it is alone, in a tree of the group."""
 
     codes: tuple[int | None, ...]  # of the command, and of the same once more
+    steps: int  # of the first
     made: tuple[Path, ...]  # the first makes them in the prefix
     result: tuple[str, ...]  # of both
 
@@ -77,12 +80,28 @@ def undisturbed(world: World) -> dict[Command, Undisturbed]:
         first = by_publisher(world, command)
         made = tuple(path for path in sorted({*files(world.prefix)} - before) if ".locks" not in path.parts)
         codes = (first.code, by_publisher(world, command).code)
-        found[command] = Undisturbed(codes, made, result(world))
+        found[command] = Undisturbed(codes, first.steps, made, result(world))
     return found
 
 
-def by_publisher(world: World, command: Command) -> Outcome:
-    return world.run("publisher", UMASK, command.words)
+def by_publisher(world: World, command: Command, how: str = "whole", step: int = 0) -> Outcome:
+    return world.run("publisher", UMASK, command.words, how, step)
+
+
+def test_a_killed_command_is_repeated(world: World, undisturbed: dict[Command, Undisturbed]) -> None:
+    """Killed at one of its steps: the same command then does what it would have done, and nothing is left."""
+    wrong = []
+    for number, command in enumerate(IN_THE_TREE):
+        alone = undisturbed[command]
+        world.reset(command.start, "group", UMASK)
+        step = max(1, alone.steps * (number % 4 + 1) // 5)
+        by_publisher(world, command, "killed", step)
+        again = by_publisher(world, command)
+        checked = world.run("publisher", UMASK, "verify")
+        left = [path.name for path in world.prefix.glob(".staging/*")]
+        if again.code not in alone.codes or checked.code != 0 or left:
+            wrong.append(f"{command}, step {step} of {alone.steps}: {again} {checked} {left}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_two_of_each_at_once(world: World, undisturbed: dict[Command, Undisturbed]) -> None:

@@ -1,19 +1,21 @@
 """README and docs: every shell block is run as it stands there, or says before it why it is an illustration."""
 
-import json
 import os
+import re
 import shlex
 from functools import partial
 from pathlib import Path
 
+import click
 import pytest
 
+from sifmod.cli.main import cli
 from sifmod.cli.main import run as run_sifmod
 from support.command import BUILD, ROOT, run
-from support.documents import BLOCK, blocks
+from support.documents import BLOCK, blocks, typed
 from support.images import Images, made
 from support.module_tool import ModuleTool
-from support.oci import Entry, layer, write_layout
+from support.oci import Entry, layer, layers_of, write_layout
 from support.registry import Registry
 from support.wheels import wheel
 
@@ -21,6 +23,9 @@ PAGES = sorted(path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
 HOWTO = sorted(ROOT.glob("docs/howto/*.md"))  # run by test_howto.py and test_publish.py
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 INSTALL = ROOT / "docs" / "install.md"  # run by test_install_page.py
+MIGRATION = sorted(ROOT.glob("docs/from-*.md"))  # run by test_migration.py
+HINTED = ROOT / "docs" / "internals" / "commands.md"  # what is typed and answered by a hint
+EXAMPLE = ROOT / "CONTRIBUTING.md"  # it adds a command
 
 
 def test_every_block_has_a_language() -> None:
@@ -28,6 +33,22 @@ def test_every_block_has_a_language() -> None:
     blocks = ((page.name, match) for page in (*PAGES, *HOWTO) for match in BLOCK.finditer(page.read_text()))
     known = ("sh", "text", "yaml", "python", "json")
     assert [(name, match["text"]) for name, match in blocks if match["language"] not in known] == []
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *sorted(ROOT.glob("docs/*/*.md"))], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_each_command_of_a_page_is_there_with_its_options(page: Path) -> None:
+    for command in typed(page) if page not in (HINTED, EXAMPLE) else ():
+        words = command.split()[1:]
+        found: click.Command = cli
+        while isinstance(found, click.Group) and words and re.fullmatch("[a-z][a-z-]+", words[0]):
+            below = found.get_command(click.Context(found), words.pop(0))
+            assert below is not None and not below.hidden, command
+            found = below
+        known = {option for each in found.params for option in (*each.opts, *each.secondary_opts)}
+        options = [re.split("[=|/]", word)[0] for word in words if re.match("--?[a-zA-Z]", word)]
+        assert [one for one in options if one not in {*known, "-h", "--help", "-V"}] == [], command
 
 
 @pytest.fixture
@@ -53,7 +74,7 @@ def test_the_commands_of_the_documents(
     for page in PAGES:
         (tmp_path / page.stem).mkdir()
         monkeypatch.chdir(tmp_path / page.stem)
-        for line in "".join(blocks(page)).splitlines() if page not in (TUTORIAL, INSTALL) else ():
+        for line in "".join(blocks(page)).splitlines() if page not in (TUTORIAL, INSTALL, *MIGRATION) else ():
             assert line.startswith("sifmod "), f"{page}: {line}"
             if "|" in line:  # to another program
                 run(("bash", "-o", "pipefail", "-c", line)).ok()
@@ -87,9 +108,5 @@ def test_the_tutorial(lmod: ModuleTool, images: Images, shared_tmp: Path) -> Non
 
 
 def _layout(images: Images, to: Path) -> Path:
-    blobs = images.python_layout / "blobs"
-    index = json.loads((images.python_layout / "index.json").read_text())
-    manifest = json.loads((blobs / index["manifests"][0]["digest"].replace(":", "/")).read_text())
-    layers = [(blobs / one["digest"].replace(":", "/")).read_bytes() for one in manifest["layers"]]
     torch = "opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch.py"
-    return write_layout(to, [*layers, layer([Entry(torch, b"")])])
+    return write_layout(to, [*layers_of(images.python_layout), layer([Entry(torch, b"")])])

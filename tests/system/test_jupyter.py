@@ -17,6 +17,8 @@ from support.images import Images, ipykernel_wheels
 from support.layered import NAME, Machine
 from support.wheels import wheel
 
+SHARED_TMP = "/tmp"  # of the host, which a container has, or has not
+
 
 @pytest.fixture
 def machine(shared_tmp: Path, images: Images) -> Machine:

@@ -20,6 +20,8 @@ from support.runtime import RUNTIME
 from support.user import OrdinaryUser
 from support.wrappers import tiny_plan
 
+SHARED_TMP = "/tmp"  # of the host, which a container has, or has not
+
 
 @dataclass
 class Linked:

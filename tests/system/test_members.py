@@ -13,6 +13,7 @@ from support.command import User
 from support.disk_state import disk_state
 from support.images import Images
 from support.members import make_members
+from support.memory import temporary
 from support.steps import some
 from support.trial import Command, Place, make_place
 from support.user import OrdinaryUser
@@ -65,7 +66,7 @@ def started(images: Images) -> Iterator[tuple[Place, Victim]]:
     """sifmod, in a directory that is emptied before each test."""
     if os.geteuid() != 0:
         pytest.skip("only root can run commands as three different users")
-    with TemporaryDirectory(dir="/tmp", prefix="sifmod-test-") as directory:
+    with TemporaryDirectory(dir=temporary(), prefix="sifmod-test-") as directory:
         place = make_place(images, Path(directory))
         with Victim(place.env) as victim:
             assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0

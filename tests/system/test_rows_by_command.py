@@ -6,8 +6,6 @@ So the file runs in a checkout of an earlier sifmod as it is, where each test gi
 import json
 import os
 import re
-import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Callable
@@ -15,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from support import identity
+from support.command import Result
 from support.config import write
 from support.images import Images
 from support.layered import NAME, make_machine
@@ -36,14 +36,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-def sifmod(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-m", "sifmod", *words)
-    return subprocess.run(command, env=os.environ | env, capture_output=True, text=True, check=False)
+def sifmod(*words: str, **env: str) -> Result:
+    return identity.sifmod(words, os.environ | env, Path.cwd())
 
 
 def good(*words: str, **env: str) -> str:
     told = sifmod(*words, **env)
-    assert told.returncode == 0, told.stderr
+    assert told.code == 0, told.stderr
     return told.stdout + told.stderr
 
 
@@ -119,6 +118,6 @@ def test_a_bundle_is_applied_where_its_variables_are_not_set(images: Images, her
         assert any(name.startswith("images/sha256/") for name in bundle.getnames())
     (here / "images/tiny.sif").unlink()
     told = sifmod("stack", "apply", "--bundle", "it.tar", SKIP, SIFMOD_PREFIX=str(here / "else where"))
-    assert told.returncode == 0, told.stderr
+    assert told.code == 0, told.stderr
     modulefile = here / "else where/software/App/1/modulefile.lua"
     assert modulefile.exists(), told.stderr

@@ -17,6 +17,7 @@ from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
 from support.layered import make_machine
+from support.memory import temporary
 from support.steps import some
 from support.trial import Place, make_place
 from support.victim import Outcome, Victim
@@ -91,7 +92,7 @@ def started(images: Images) -> Iterator[tuple[Place, Victim]]:
     """Three easyconfigs of one module, and sifmod."""
     if os.geteuid() != 0:
         pytest.skip("only root can run commands as users of two groups")
-    with TemporaryDirectory(dir="/tmp", prefix="sifmod-test-", ignore_cleanup_errors=True) as directory:
+    with TemporaryDirectory(dir=temporary(), prefix="sifmod-test-", ignore_cleanup_errors=True) as directory:
         place = make_place(images, Path(directory))
         for tag in "abc":
             sif = place.directory / f"{tag}.sif"

@@ -105,6 +105,19 @@ def test_an_import_too(place: Place, sifmod: Traced) -> None:
     assert sifmod.mistakes("import", source, "-o", place.directory) == []
 
 
+def test_a_mark_in_the_store_of_another_tree_too(place: Place, sifmod: Traced, images: Images) -> None:
+    """Without it a gc there removes the image of the module."""
+    site = place.directory / "site"
+    sifmod.lines("fetch", images.tiny_sif, "--prefix", site)
+    marks = site / "images" / "marks"
+    marks.mkdir()
+    marks.chmod(0o1777)
+    (stored,) = site.glob("images/sha256/*.sif")
+    place.write("far", stored)
+    assert sifmod.mistakes(*place.install("far"), "--link", "reference") == []
+    assert len(list(marks.iterdir())) == 1
+
+
 def test_the_stores_receipt_is_there_before_its_image(place: Place, sifmod: Traced) -> None:
     """An image without one is nobody's, and is never removed."""
     lines = sifmod.lines(*place.install("a"))

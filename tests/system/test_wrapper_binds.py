@@ -16,6 +16,7 @@ from support.wrappers import Somebody, loaded, tiny_plan
 
 pytest_plugins = ("support.wrapper_fixtures",)
 
+SHARED_TMP = "/tmp"  # of the host, which a container has, or has not
 NAMES = ("SINGULARITY_BIND", "APPTAINER_BIND", "SINGULARITY_BINDPATH", "APPTAINER_BINDPATH")
 
 

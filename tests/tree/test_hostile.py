@@ -270,7 +270,7 @@ def test_templates_print_literals_only() -> None:
     """The guard behind all this: what no quoting filter has seen is an error, not text."""
     from sifmod.module import render as module
 
-    environment = module._templates("lua")
+    environment = module.templates("lua")
     assert environment.from_string("{{ x | quote }}").render(x="a") == '"a"'
     with pytest.raises(ModuleError, match="unquoted"):
         environment.from_string("{{ x }}").render(x="a")

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from sifmod.actions.author.new_file import quoted, write_text
 from sifmod.config.bind import bind_items, ends, lint_binds
-from sifmod.config.bounded_pattern import matches
 from sifmod.config.detect import BaseSite, detected_site, site_directories
+from sifmod.config.limits import matches
 from sifmod.config.load_site import LoadedSite, load_site
 from sifmod.config.option_layers import refuse_unknown
 from sifmod.config.origin import Origin

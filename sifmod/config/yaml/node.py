@@ -137,9 +137,8 @@ def _over(base: Node, layer: Node) -> Node:
             continue  # reported by check_layer
         elif key.endswith("+"):
             under = entries.get(base_key(key))
-            before = (
-                () if under is None else (under,) if under.text else under.items
-            )  # `wrappers: auto` is a list with it
+            # `wrappers: auto` is a list with it
+            before = () if under is None else (under,) if under.text else under.items
             entries[base_key(key)] = replace(value, value=(*before, *value.items))
         else:
             entries[key] = _over(entries.get(key, Node({}, value.mark, value.key)), value)

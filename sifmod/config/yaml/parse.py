@@ -274,22 +274,19 @@ def _syntax_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     if line > text.count("\n") + 1:  # libyaml counts the end of the file as one more line
         line, column = _place(text, len(text))
-    return Problem(file, line, column, "", _syntax_message(error, text, line, column))
-
-
-def _syntax_message(error: yaml.YAMLError, text: str, line: int, column: int) -> str:
     what = str(getattr(error, "problem", "") or error).splitlines()[0]
     lines = text.split("\n")
     letter = lines[line - 1][column - 1 : column] if line <= len(lines) else ""
-    if "cannot start any token" in what:
-        if letter == "\t":
-            return "a tab cannot be used here: indent with spaces"
-        return f"a text that starts with {letter} must be quoted"
-    if "mapping values are not allowed" in what:
-        return "a second ': ' in one value: quote the text, or check the indentation"
-    if "maximum nesting depth" in what:  # libyaml has its own limit and reads ahead, before any event
-        return f"nested more than {MAX_DEPTH} deep"
-    if "<document start>" in what:
-        return "a second document starts here: a file must have only one"
     context = getattr(error, "context", None)
-    return f"not YAML: {what}{f' {context}' if context else ''}"
+    message = f"not YAML: {what}{f' {context}' if context else ''}"
+    if "cannot start any token" in what and letter == "\t":
+        message = "a tab cannot be used here: indent with spaces"
+    elif "cannot start any token" in what:
+        message = f"a text that starts with {letter} must be quoted"
+    elif "mapping values are not allowed" in what:
+        message = "a second ': ' in one value: quote the text, or check the indentation"
+    elif "maximum nesting depth" in what:  # libyaml has its own limit and reads ahead, before any event
+        message = f"nested more than {MAX_DEPTH} deep"
+    elif "<document start>" in what:
+        message = "a second document starts here: a file must have only one"
+    return Problem(file, line, column, "", message)

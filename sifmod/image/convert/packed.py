@@ -54,29 +54,17 @@ def _directory(writer: DataWriter, directory: Path | None, more: _Tree, count: l
     here = {entry.name: entry for entry in os.scandir(directory)} if directory else {}
     for name in sorted(here.keys() | more.keys(), key=os.fsencode):
         entry, added = here.get(name), more.get(name, {})
-        made.entries[os.fsencode(name)] = (
-            _file(writer, added, count)
-            if callable(added)
-            else _directory(writer, None, added, count)
-            if entry is None
-            else _node(writer, entry, added, count)
-        )
+        if callable(added):
+            writer.start()
+            writer.write(added())
+            node: Node = File(0o644, 0, 0, _EPOCH, (), writer.finish())
+        elif entry is None or entry.is_dir(follow_symlinks=False):
+            node = _directory(writer, Path(entry.path) if entry else None, added, count)
+        else:
+            node = packed_node(writer, entry.path, _EPOCH)
+        made.entries[os.fsencode(name)] = node
+        count[0] += isinstance(node, File)
     return made
-
-
-def _file(writer: DataWriter, read: Read, count: list[int]) -> File:
-    count[0] += 1
-    writer.start()
-    writer.write(read())
-    return File(0o644, 0, 0, _EPOCH, (), writer.finish())
-
-
-def _node(writer: DataWriter, entry: "os.DirEntry[str]", more: _Tree, count: list[int]) -> Node:
-    if entry.is_dir(follow_symlinks=False):
-        return _directory(writer, Path(entry.path), more, count)
-    node = packed_node(writer, entry.path, _EPOCH)
-    count[0] += isinstance(node, File)
-    return node
 
 
 def packed_node(writer: DataWriter, path: str | Path, epoch: int) -> Node:

@@ -32,7 +32,7 @@ def find_gpu(
     `none` if nothing indicates a GPU. Raises ImageError for a damaged image.
     """
     packages = python.packages if python else {}
-    found = [*_of_packages(rootfs, python), *_of_variables(environment), *_of_labels(labels), *_of_files(rootfs)]
+    found = [*_evidence(rootfs, python, environment, labels)]
     if not found:
         built = (f"the package {name} {version}" for name, version in packages.items() if version.endswith("+cpu"))
         return Gpu("none", "", next(built, "nothing in the image indicates CUDA or ROCm"))
@@ -45,35 +45,27 @@ def find_gpu(
     return Gpu(first.accelerator, version, first.why)
 
 
-def _of_packages(rootfs: Rootfs, python: PythonEnvironment | None) -> Iterator[Gpu]:
-    if python is None:
-        return
-    for library in python.libraries:
+def _evidence(
+    rootfs: Rootfs, python: PythonEnvironment | None, environment: Mapping[str, str], labels: Mapping[str, str]
+) -> Iterator[Gpu]:
+    """All that indicates a GPU, the most reliable first: packages, variables, labels, directories."""
+    packages = python.packages if python else {}
+    for library in python.libraries if python else ():
         for kind, version in _TORCH.findall(rootfs.read(f"{library}/torch/version.py", 1 << 16)):
             yield Gpu(_kind(kind), _short(version), f"torch/version.py has {kind} {version}")
-    for name, version in python.packages.items():
+    for name, version in packages.items():
         if local := _LOCAL.search(version):
             yield Gpu(_kind(local[1]), _pip_version(local[1], local[2]), f"the package {name} {version}")
         elif plugin := _PLUGIN.fullmatch(name):
             yield Gpu(_kind(plugin[1]), "", f"the package {name} {version}")
-    if "tensorflow-rocm" in python.packages:
+    if "tensorflow-rocm" in packages:
         yield Gpu("rocm", "", "the package tensorflow-rocm")
-
-
-def _of_variables(environment: Mapping[str, str]) -> Iterator[Gpu]:
-    for kind, names in (("rocm", ("ROCM_VERSION", "ROCM_PATH")), ("cuda", ("CUDA_VERSION", "NVIDIA_REQUIRE_CUDA"))):
-        for name in names:
-            if value := environment.get(name, ""):
-                yield Gpu(_kind(kind), _short(value), f"the variable {name}={value[:60]}")
-
-
-def _of_labels(labels: Mapping[str, str]) -> Iterator[Gpu]:
+    for name in ("ROCM_VERSION", "ROCM_PATH", "CUDA_VERSION", "NVIDIA_REQUIRE_CUDA"):
+        if value := environment.get(name, ""):
+            yield Gpu("rocm" if name.startswith("ROCM") else "cuda", _short(value), f"the variable {name}={value[:60]}")
     for name, value in labels.items():
         if re.search(r"(^|[._-])(cuda|rocm)([._-]version)?$", name.lower()):
             yield Gpu("rocm" if "rocm" in name.lower() else "cuda", _short(value), f"the label {name}: {value[:60]}")
-
-
-def _of_files(rootfs: Rootfs) -> Iterator[Gpu]:
     for parent, pattern, name in (("/opt", _ROCM_DIRECTORY, "rocm"), ("/usr/local", _CUDA_DIRECTORY, "cuda")):
         versions = [match[1] for entry in rootfs.entries(parent) if (match := pattern.fullmatch(entry))]
         if versions:

@@ -16,14 +16,13 @@ from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.convert.squashfs.blocks import Stat
 from sifmod.image.convert.squashfs.reader import SquashfsReader
 from sifmod.image.inspect.package import Found, Inventory, Package, TooMuchError
-from sifmod.image.inspect.python_environments import distribution
+from sifmod.image.inspect.python_environments import distribution, library_prefix
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.rpm import DATABASES, add_rpms
 
 _HEADER = 1 << 16  # bytes of a METADATA, in which its header ends
 _CONDA = 8 << 20  # bytes of one JSON
 _STATUS = 32 << 20  # bytes of dpkg's list
-_LIBRARY = re.compile(r"/lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages$")
 _LICENCE = re.compile(rb'"license"\s*:\s*("(?:[^"\\]|\\.){0,400}")')
 _HELD = re.compile(rb'"([^"\\]{1,400}/site-packages/[^"/\\]{1,200}\.(?:dist|egg)-info)[/"]')
 _NOT_ENTERED = (b"_vendor", b".cache")
@@ -99,17 +98,12 @@ def _text(path: bytes) -> str:
     return "/" + path.decode("utf-8", "replace")
 
 
-def _place(library: str) -> str:
-    """The directory of the Python whose packages are in `library`; `library` itself if it belongs to no Python."""
-    return _LIBRARY.sub("", library) or "/"
-
-
 def _add_distribution(reader: SquashfsReader, stat: Stat, path: bytes, found: Found) -> None:
     above, _, name = path.rpartition(b"/")
     named = distribution(name.decode("utf-8", "replace")) or ("", "")
     said = _fields(_metadata(reader, stat))
     package, version = said("Name:") or named[0], said("Version:") or named[1]
-    found.add(Package("python", package, version, _place(_text(above)), _licence(said)))
+    found.add(Package("python", package, version, library_prefix(_text(above)) or "/", _licence(said)))
 
 
 def _metadata(reader: SquashfsReader, stat: Stat) -> bytes:

@@ -15,9 +15,28 @@ _USUAL_VENV = ("/opt/venv", "/venv", "/.venv", "/app/.venv", "/app/venv", "/work
 _DIST = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>[0-9][A-Za-z0-9.!+_-]*?)(?:-py[0-9.]+)?\.(?:dist|egg)-info"
 )
+_LIBRARY = re.compile(r"/lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages$")
 _NAMEABLE = re.compile(r"/[A-Za-z0-9_@+./-]{0,200}")  # a directory that an easyconfig may name
 _ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _ACTIVATE = re.compile(r"(?:source|\.)\s+(/[^\s;&|]*)/bin/activate(?:\s+([A-Za-z0-9._+-]+))?")
+# words in a reference, the distributions that they mean, and the name that modules have for it
+FRAMEWORKS = (
+    (("pytorch", "torch"), ("torch",), "PyTorch"),
+    (("tensorflow", "tf"), ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-rocm"), "TensorFlow"),
+    (("jax",), ("jax",), "jax"),
+    (("vllm",), ("vllm",), "vLLM"),
+    (("sglang",), ("sglang",), "SGLang"),
+    (("megatron",), ("megatron-core",), "Megatron-LM"),
+    (("nemo",), ("nemo-toolkit",), "NeMo"),
+    (("deepspeed",), ("deepspeed",), "DeepSpeed"),
+    (("alphafold",), ("alphafold", "alphafold3"), "AlphaFold"),
+    (("mpi4py",), ("mpi4py",), "mpi4py"),
+    (("cupy",), ("cupy", "cupy-cuda12x", "cupy-cuda11x", "cupy-rocm-5-0"), "CuPy"),
+    (("rapids", "rapidsai"), ("cudf", "cudf-cu12"), "RAPIDS"),
+    (("paddle", "paddlepaddle"), ("paddlepaddle-gpu", "paddlepaddle"), "PaddlePaddle"),
+    (("horovod",), ("horovod",), "Horovod"),
+)
+_PLAIN = {"pip", "setuptools", "wheel", "distlib", "packaging", "six", "distro-info", "python-apt", "dbus-python"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +67,11 @@ def distribution(entry: str) -> tuple[str, str] | None:
     """Name and version from the name of a `.dist-info` or `.egg-info`; None for any other name."""
     match = _DIST.fullmatch(entry)
     return (match["name"], match["version"]) if match else None
+
+
+def library_prefix(library: str) -> str:
+    """The prefix of the Python with this package directory: for its commands and data. Any other path is unchanged."""
+    return _LIBRARY.sub("", library)
 
 
 def activated_environment(command: str) -> str:
@@ -125,7 +149,11 @@ def environment_of(rootfs: Rootfs, program: str, environment: Mapping[str, str])
 
 
 def _made(kind: Kind, rootfs: Rootfs, python: Interpreter, prefix: str = "", env: str = "") -> PythonEnvironment:
-    packages = _packages(rootfs, python.libraries)
+    packages: dict[str, str] = {}
+    for library in python.libraries:
+        for name in rootfs.entries(library):
+            if named := distribution(name):
+                packages.setdefault(normalized(named[0]), named[1])
     return PythonEnvironment(
         kind, python.prefix, python.version, packages, prefix, env, python.libraries, python.library
     )
@@ -135,10 +163,26 @@ def _is_conda(rootfs: Rootfs, directory: str) -> bool:
     return rootfs.is_directory(f"{directory}/conda-meta")
 
 
-def _packages(rootfs: Rootfs, libraries: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for library in libraries:
-        for name in rootfs.entries(library):
-            if named := distribution(name):
-                found.setdefault(normalized(named[0]), named[1])
-    return found
+def is_framework(package: str) -> bool:
+    """Whether this normalized distribution name is a framework's: images are built for it."""
+    return any(package in names for _, names, _ in FRAMEWORKS)
+
+
+def is_bare(environment: PythonEnvironment) -> bool:
+    """Whether it is a system's own Python without other packages."""
+    return environment.kind == "system" and not set(environment.packages) - _PLAIN
+
+
+def software_environment(
+    environments: tuple[PythonEnvironment, ...], first: PythonEnvironment | None
+) -> PythonEnvironment | None:
+    """The environment of an image's software: with a framework in it, else the `first` in PATH, else the first of all.
+
+    A system's own Python without other packages comes last.
+    """
+    if found := next((one for one in environments if any(map(is_framework, one.packages))), None):
+        return found
+    chosen = first or next(iter(environments), None)
+    if chosen is None or not is_bare(chosen):
+        return chosen
+    return next((one for one in environments if one.kind != "system"), chosen)

@@ -14,9 +14,8 @@ from urllib.parse import quote
 from sifmod.image.inspect.package import Found, Package
 
 _PLACES = (b"var/lib/rpm", b"usr/lib/sysimage/rpm")
-DATABASES = frozenset(
-    place + name for place in _PLACES for name in (b"/rpmdb.sqlite", b"/Packages.db", b"/Packages")
-)  # paths in an image
+_FILES = (b"/rpmdb.sqlite", b"/Packages.db", b"/Packages")
+DATABASES = frozenset(place + name for place in _PLACES for name in _FILES)  # paths in an image
 
 _LARGEST = 512 << 20  # bytes of a database
 _LARGEST_HEADER = 16 << 20

@@ -59,29 +59,7 @@ def describe_sif(path: Path, name: str = "") -> ImageDescription:
     in it gives a note.
     """
     info = read_sif(path, name)
-    return _description(path, info, read_documents(path, info))
-
-
-def read_documents(path: Path, info: SifInfo) -> Documents:
-    """The metadata in the documents of the SIF at `path`, whose checked header is `info`.
-
-    Raises like `describe_sif`.
-    """
-    found = Documents()
-    with reading(path), path.open("rb") as file:
-        for entry in info.descriptors[: _MOST_DOCUMENTS * 4]:
-            if entry.type in (DEFFILE, LABELS, JSON) and entry.size <= _LARGEST:
-                file.seek(entry.offset)
-                _take(found, entry.type, file.read(entry.size))
-    try:
-        with open_rootfs(path, info) as rootfs:
-            _take_files(found, rootfs)
-    except ImageError as error:
-        found.notes.append(f"its files cannot be read: {error.message}")
-    return found
-
-
-def _description(path: Path, info: SifInfo, found: Documents) -> ImageDescription:
+    found = read_documents(path, info)
     config = of_config(found.config) if found.config else Config()
     labels = {**dict(config.labels), **dict(pairs(found.labels.items()))}
     scripted = found.environment
@@ -102,6 +80,25 @@ def _description(path: Path, info: SifInfo, found: Documents) -> ImageDescriptio
         signers=tuple(one.fingerprint or f"a signature of the form {one.form}" for one in signatures(path, info)),
         notes=tuple(line(note) for note in (*found.notes, *scripted.notes)),
     )
+
+
+def read_documents(path: Path, info: SifInfo) -> Documents:
+    """The metadata in the documents of the SIF at `path`, whose checked header is `info`.
+
+    Raises like `describe_sif`.
+    """
+    found = Documents()
+    with reading(path), path.open("rb") as file:
+        for entry in info.descriptors[: _MOST_DOCUMENTS * 4]:
+            if entry.type in (DEFFILE, LABELS, JSON) and entry.size <= _LARGEST:
+                file.seek(entry.offset)
+                _take(found, entry.type, file.read(entry.size))
+    try:
+        with open_rootfs(path, info) as rootfs:
+            _take_files(found, rootfs)
+    except ImageError as error:
+        found.notes.append(f"its files cannot be read: {error.message}")
+    return found
 
 
 def _take(found: Documents, kind: int, raw: bytes) -> None:

@@ -44,6 +44,12 @@ class Files:
     name: str
     find: Callable[[str], Stored | None]  # the regular file of this relative name, or None
 
+    def get(self, name: str, missing: str) -> Stored:
+        """The file of this name. Raises ImageError, which says what is `missing`."""
+        if (stored := self.find(name)) is None:
+            raise ImageError(f"{self.name} is not complete: {missing}")
+        return stored
+
 
 def files_below(path: Path) -> Files:
     """The files below a directory. Symbolic links are followed: the directory is the user's own."""
@@ -58,9 +64,7 @@ def files_below(path: Path) -> Files:
 
 def read_json(files: Files, name: str) -> bytes:
     """A manifest, an index or a config among `files`. Raises ImageError if it is missing or longer than 4 MiB."""
-    stored = files.find(name)
-    if stored is None:
-        raise ImageError(f"{files.name} is not complete: it has no {plain(name)}")
+    stored = files.get(name, f"it has no {plain(name)}")
     if stored.size > LARGEST:
         raise ImageError(f"{files.name}: {plain(name)} has {stored.size} bytes, too many for a manifest or config")
     return stored.read(LARGEST)
@@ -144,9 +148,7 @@ def _path(digest: str) -> str:
 
 
 def _blob(files: Files, descriptor: Descriptor) -> Stored:
-    stored = files.find(_path(descriptor.digest))
-    if stored is None:
-        raise ImageError(f"{files.name} is not complete: the layer {descriptor.digest} is missing")
+    stored = files.get(_path(descriptor.digest), f"the layer {descriptor.digest} is missing")
     if stored.size != descriptor.size:
         raise ImageError(
             f"{files.name}: the layer {descriptor.digest} has {stored.size} bytes, expected {descriptor.size}"

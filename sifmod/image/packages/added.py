@@ -55,13 +55,18 @@ def add_packages(
     package that would replace a part of a protected one, or with paths outside of its directory.
     """
     python = base.python
-    wanted, index = replace(wanted, words=(*wanted.words, *_host(), *base.words)), torch_index(python, indexes)
+    # uv needs a Python of this machine for any installation
+    host = ("--python", sys.executable, *(("--no-index",) if os.environ.get("UV_NO_INDEX") else ()))
+    wanted, index = replace(wanted, words=(*wanted.words, *host, *base.words)), torch_index(python, indexes)
 
     def resolve_with(more: tuple[str, ...]) -> Resolved:
         return resolve(python, replace(wanted, words=(*wanted.words, *more)), "", uv)
 
     resolved = followed(python, given) if given else index.resolved(python, wanted, resolve_with)
-    _check_no_repository(resolved)
+    for name, _ in resolved.repositories:  # it must be built, but nothing of a base is started
+        raise OptionError(
+            f"the lock has {name} in a git repository", "a recipe takes packages from an index; build it with `post`"
+        )
     lock = _LOCAL.sub('path = "', resolved.lock)  # the same wherever the files are
     linked = ", ".join(sorted(index.names & resolved.added.keys()))
     of = (f"{linked}: from {index.url}, for the image's torch +{index.local}",) if linked else ()
@@ -78,20 +83,6 @@ def add_packages(
     removed = files_of(base, replaced)
     over = _over(base.rootfs, files, set(removed), kept)
     return Added(lock, tuple(sorted(files.items())), removed, (*notes, *over))
-
-
-def _check_no_repository(resolved: Resolved) -> None:
-    """Raise OptionError for a package in a repository: it must be built, but nothing of a base is started."""
-    if resolved.repositories:
-        name = resolved.repositories[0][0]
-        raise OptionError(
-            f"the lock has {name} in a git repository", "a recipe takes packages from an index; build it with `post`"
-        )
-
-
-def _host() -> tuple[str, ...]:
-    """A Python of this machine, which uv needs for any installation."""
-    return ("--python", sys.executable, *(("--no-index",) if os.environ.get("UV_NO_INDEX") else ()))
 
 
 def _install(uv: Uv, resolved: Resolved, wanted: PackageRequest, uv_prefix: Path) -> None:
@@ -168,17 +159,13 @@ def check_hides_nothing(lib: Path, python: ImagePython) -> None:
         held = python.kept_modules.get(name := place.name.partition(".")[0])
         is_module = (place / "__init__.py").exists() or place.suffix in (".py", ".so")
         if held and is_module and not place.name.endswith("-info"):
-            begin = (f"{place.name}/", f"{place.name},")
-            found = (one.parent.name for one in lib.glob("*/RECORD") if _begins(one, begin))
+            begin = re.compile(rf"^{re.escape(place.name)}[/,]", re.MULTILINE)
+            found = (one.parent.name for one in lib.glob("*/RECORD") if begin.search(one.read_text("utf-8")))
             who = " ".join(next(found, "one of them").removesuffix(".dist-info").split("-")[:2])
             raise OptionError(
                 f"{who} brings its own {name}; the image has {held.name} {held.version}, which stays",
                 f"look for a variant of it that uses the existing {name}",
             )
-
-
-def _begins(record: Path, begin: tuple[str, ...]) -> bool:
-    return any(line.startswith(begin) for line in record.read_text("utf-8").splitlines())
 
 
 def _over(rootfs: Rootfs, files: dict[str, Path], removed: set[str], kept: set[str]) -> tuple[str, ...]:

@@ -12,9 +12,14 @@ from pathlib import Path
 from posixpath import basename, dirname, join, normpath
 
 from sifmod.errors import ImageError
-from sifmod.image.inspect.python_environments import PythonEnvironment, environment_of, find_environments
+from sifmod.image.inspect.python_environments import (
+    PythonEnvironment,
+    environment_of,
+    find_environments,
+    library_prefix,
+    software_environment,
+)
 from sifmod.image.inspect.rootfs import Rootfs, find_command, search_path
-from sifmod.image.inspect.software import software_environment
 from sifmod.image.packages.image_python import Distribution, ImagePython, has_valid_name, is_among
 
 _ACTIVE = ("WITH_CONDA", "VIRTUAL_ENV", "CONDA_PREFIX")
@@ -24,7 +29,6 @@ _LIBC = ("/lib/{0}-linux-gnu", "/usr/lib/{0}-linux-gnu", "/lib64", "/usr/lib64",
 _GLIBC = re.compile(rb"GNU C Library [^\n]*version 2\.([0-9]{1,3})")
 _KNOWN = (17, 28, *range(31, 41))  # of the glibc 2.x that uv knows platforms of
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-_LIBRARY = re.compile(r"/lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages$")
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ def read_base_python(
     chosen = _chosen(rootfs, environment, path, names)
     if not chosen.library or not chosen.version:
         raise ImageError(f"the Python in {chosen.directory} of the base has no directory for packages")
-    later = _later(chosen)
+    later = frozenset(chosen.libraries[chosen.libraries.index(chosen.library) + 1 :])
     found: dict[str, Distribution] = {}
     fixed: dict[str, str] = {}  # place → name
     for each in _distributions(rootfs, chosen):
@@ -132,16 +136,6 @@ def _key_of(environment: PythonEnvironment) -> str:
     if environment.kind == "venv":
         return f"venv: {environment.directory}"
     return f"path: [{environment.directory}/bin]"
-
-
-def _later(chosen: PythonEnvironment) -> frozenset[str]:
-    """The directories after the one where packages are installed."""
-    return frozenset(chosen.libraries[chosen.libraries.index(chosen.library) + 1 :])
-
-
-def library_prefix(library: str) -> str:
-    """The directory for commands and data of a distribution in this package directory."""
-    return _LIBRARY.sub("", library)
 
 
 def _distributions(rootfs: Rootfs, chosen: PythonEnvironment) -> Iterator[_Metadata]:

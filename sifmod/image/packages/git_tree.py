@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote
@@ -14,7 +13,8 @@ from sifmod.image.child import Ended, run_child
 
 _URL = re.compile(r"(?:https?|ssh|git|file)://[^\s\0-\x1f]+")
 _COMMIT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_KEPT_OUT = re.compile("GIT_(?:DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|COMMON_DIR|NAMESPACE|PREFIX)")
+# variables that select another repository
+_OF_ANOTHER = re.compile("GIT_(?:DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|COMMON_DIR|NAMESPACE|PREFIX)")
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,6 @@ def _run(directory: Path, *words: str) -> Ended:
     program = shutil.which("git")
     if program is None:
         raise OptionError("a package is in a git repository, but this machine has no git", "load a module with git")
-    return run_child((program, *words), cwd=directory, env=_environment(os.environ))
-
-
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The user's environment, without variables that select another repository; git never prompts on the terminal."""
-    kept = {name: value for name, value in environ.items() if not _KEPT_OUT.fullmatch(name)}
-    return {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", **kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
+    kept = {name: value for name, value in os.environ.items() if not _OF_ANOTHER.fullmatch(name)}
+    silent = {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", **kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
+    return run_child((program, *words), cwd=directory, env=silent)

@@ -12,8 +12,7 @@ from optparse import OptionParser, OptionValueError, Values
 from pathlib import Path
 from typing import NoReturn
 
-from sifmod.config.bounded_file import NotReadError, read_bounded
-from sifmod.config.limits import LimitName, bound, limits
+from sifmod.config.limits import LimitName, NotReadError, bound, limits, read_bounded
 from sifmod.errors import OptionError
 
 _COMMENT = re.compile(r"(^|\s)#.*$")  # `\s+`, as pip has it, takes quadratic time for many blanks
@@ -44,16 +43,11 @@ class _Parser(OptionParser):
         raise _RefusedError(msg)
 
 
-def _parser() -> OptionParser:
-    parser = _Parser(add_help_option=False, usage="")
-    for short, long in _TEXTS:
-        parser.add_option(*filter(None, (short, long)), dest=long, action="append", default=[])
-    for name in _FLAGS:
-        parser.add_option(name, dest=name, action="store_true", default=False)
-    return parser
-
-
-_PARSER = _parser()
+_PARSER = _Parser(add_help_option=False, usage="")
+for _short, _long in _TEXTS:
+    _PARSER.add_option(*filter(None, (_short, _long)), dest=_long, action="append")
+for _flag in _FLAGS:
+    _PARSER.add_option(_flag, dest=_flag, action="store_true")
 
 
 @dataclass(frozen=True)
@@ -171,20 +165,14 @@ def _taken_apart(path: Path, number: int, text: str, constrains: bool) -> Line:
     if not said:
         return Line(path, number, requirement, (), constrains, problem)
     try:
-        values, rest = _PARSER.parse_args(shlex.split(said), Values(_defaults()))
+        values, rest = _PARSER.parse_args(shlex.split(said))
         if rest:
             problem = problem or f"{rest[0]!r} is neither an option nor the value of one; give it its own line"
         options = tuple(_options(values))
     except (_RefusedError, OptionValueError, ValueError) as error:
-        options, problem = (
-            (),
-            problem or f"{said.split()[0]} is not an option of a requirements.txt ({error}); remove it",
-        )
+        options = ()
+        problem = problem or f"{said.split()[0]} is not an option of a requirements.txt ({error}); remove it"
     return Line(path, number, requirement, options, constrains, problem)
-
-
-def _defaults() -> dict[str, object]:
-    return {long: [] for _, long in _TEXTS} | dict.fromkeys(_FLAGS, False)
 
 
 def _options(values: Values) -> Iterator[tuple[str, str]]:

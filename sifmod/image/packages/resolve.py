@@ -145,7 +145,7 @@ def _without(python: ImagePython, lock: str, wanted: PackageRequest, sources: Ma
                 left.append(block_of({"name": package["name"], "vcs": vcs_of(source)}))
             if source or key in projects:
                 added[key] = ""
-        elif not (own and key in versions and _same(own.version, versions[key])):
+        elif not (own and key in versions and Version(own.version) == Version(versions[key])):
             added[key] = versions.get(key, "")
             left.append(block)
     portable = (_portable(text, versions) for text in wanted.requirements)
@@ -191,7 +191,7 @@ def followed(python: ImagePython, lock: str) -> Resolved:
             "only lock packages from an index; `sifmod add -e` adds a directory to a layer",
         )
     for key, version in versions.items():
-        if (own := kept.get(key)) and not _same(own.version, version):
+        if (own := kept.get(key)) and Version(own.version) != Version(version):
             raise OptionError(
                 f"the lock has {own.name} {version}; the image has {own.name} {own.version}, which stays",
                 "resolve the requirements again: with `sifmod add --onto` for a layer, with `pip` for a recipe",
@@ -206,17 +206,14 @@ def followed(python: ImagePython, lock: str) -> Resolved:
     return resolved
 
 
-def _same(one: str, other: str) -> bool:
-    return Version(one) == Version(other)
-
-
 def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> OptionError | FetchError:
     text = " ".join(line.strip() for line in lines)
     for found in _NEEDS.finditer(text):
         if own := kept.get(normalized(found["needs"])):
-            who = f"{found['who']} {_spoken(found['version'] or '')}".strip()
+            who = f"{found['who']} {(found['version'] or '').removeprefix('==')}".strip()
+            bound = found["bound"].removeprefix("==")
             return OptionError(
-                f"{who} needs {found['needs']} {_spoken(found['bound'])}; the image has {own.name} {own.version}",
+                f"{who} needs {found['needs']} {bound}; the image has {own.name} {own.version}",
                 f"remove the version to get the newest one that is compatible with {own.name} {own.version}, if "
                 "there is any",
             )
@@ -240,7 +237,3 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
         return OptionError(f"no versions are compatible:\n{output}")
     hint = "for a certificate of your site's own authority set SSL_CERT_FILE to its file, or UV_SYSTEM_CERTS=1"
     return FetchError(f"uv could not resolve this:\n{output}", hint if "certificate" in text else "")
-
-
-def _spoken(bound: str) -> str:
-    return bound.removeprefix("==") if bound.startswith("==") else bound

@@ -114,9 +114,8 @@ class Http:
                     renewals += 1
                 else:
                     raise authority.refused(response)
-                read_beginning(
-                    response
-                )  # a body that is read to its end leaves the connection open for the next request
+                # a body that is read to its end leaves the connection open for the next request
+                read_beginning(response)
 
     def _answer(self, url: Url, headers: Mapping[str, str], asked: RequestSpec) -> requests.Response:
         try:

@@ -18,12 +18,7 @@ from urllib3.poolmanager import ProxyManager
 from sifmod import __version__
 from sifmod.image.reference import is_loopback
 from sifmod.image.registry.certificates import has_own, make_context
-from sifmod.image.registry.network import (
-    SLOWEST,
-    PlainSocket,
-    Timeouts,
-    within,
-)
+from sifmod.image.registry.network import SLOWEST, PlainSocket, Timeouts, within
 from sifmod.image.registry.url import Url
 
 _CONNECTIONS = 32  # kept per host
@@ -112,12 +107,7 @@ class Session(requests.Session):
         self._by_host: dict[str, _Adapter] = {}
 
     def ask(
-        self,
-        method: str,
-        url: Url,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-        more: float = 0.0,
+        self, method: str, url: Url, headers: Mapping[str, str], body: bytes | None = None, more: float = 0.0
     ) -> requests.Response:
         """The head of a response, within `more` additional seconds; its body is not read yet.
 

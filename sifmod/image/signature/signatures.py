@@ -294,7 +294,7 @@ def _check_list(
     """
     made, signer = signed
     changed = f"{path} was changed after {signer} signed it: "
-    if not _same(made.header, info.header):
+    if not _is_digest_of(made.header, info.header):
         raise SignatureError(f"{changed}its header differs", _FETCH_AGAIN)
     objects = {entry.id: entry for entry in info.descriptors if entry.group == group}
     first = min(objects, default=0)  # signatures count from the lowest number
@@ -302,14 +302,14 @@ def _check_list(
         entry = objects.get(first + row.relative)
         if entry is None:
             raise SignatureError(f"{changed}object {first + row.relative} is missing", _FETCH_AGAIN)
-        if not _same(row.descriptor, entry.covered(row.relative)):
+        if not _is_digest_of(row.descriptor, entry.covered(row.relative)):
             raise SignatureError(f"{changed}the descriptor of the {entry.title} differs", _FETCH_AGAIN)
         if not hmac.compare_digest(digest(entry, _algorithm(row.content)), row.content.lower()):
             raise SignatureError(f"{changed}the content of the {entry.title} differs", _FETCH_AGAIN)
     return {first + row.relative for row in made.objects}
 
 
-def _same(expected: str, content: bytes) -> bool:
+def _is_digest_of(expected: str, content: bytes) -> bool:
     found = hashlib.new(_algorithm(expected), content).hexdigest()
     return hmac.compare_digest(f"{_algorithm(expected)}:{found}", expected.lower())
 

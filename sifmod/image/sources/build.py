@@ -13,15 +13,14 @@ from glob import escape
 from itertools import islice
 from pathlib import Path
 
-from sifmod.config.bounded_pattern import found_within_limits
+from sifmod.config.limits import found_within_limits
 from sifmod.config.pattern import TooMuchError
 from sifmod.config.text import Pairs
 from sifmod.digest import sha256_bytes
 from sifmod.errors import FetchError, SifmodError
 from sifmod.image.artifact import Fetched, Fetching, FetchRequest
 from sifmod.image.builder import BuildMethod, build_method
-from sifmod.image.disk import reading, writing
-from sifmod.image.holes import check_holes
+from sifmod.image.disk import check_holes, reading, writing
 from sifmod.image.program import probe_runtime
 from sifmod.image.reference import Reference, SourceKind, nothing, says_nothing
 from sifmod.image.registry.registry import Registry
@@ -51,7 +50,7 @@ def inputs(definition: Path, arguments: Pairs = ()) -> tuple[Path, ...]:
     For a pattern its directory is included, where another file may match later. A file may be missing.
     """
     found = {definition}
-    for named in _named(definition, dict(arguments)):
+    for named in (text for what, text in _read(definition, dict(arguments)) if what == "file"):
         own = os.path.expanduser(named)  # noqa: PTH111 (which leaves the home of nobody as it is)
         for word in islice(_expanded(os.path.expandvars(own)), _MOST):
             pattern = Path(definition.parent, word)
@@ -111,17 +110,17 @@ def inputs_digest(definition: Path, arguments: Pairs = ()) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _named(definition: Path, arguments: Mapping[str, str]) -> Iterator[str]:
-    """Each source of `%files` and `%appfiles` that is not from another stage, and the `From` of a local base."""
-    return (text for what, text in _read(definition, arguments) if what == "file")
-
-
 def bases(definition: Path, arguments: Pairs = ()) -> tuple[str, ...]:
     """The images in registries that its stages start from, as sources: docker://…, oras://…"""
     return tuple(text for what, text in _read(definition, dict(arguments)) if what == "base")
 
 
 def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The inputs that a definition names, each with what it is.
+
+    A `file` is a source of `%files` and `%appfiles` that is not from another stage, or a local base; a `base` an image
+    in a registry; `unknown` an agent of another kind.
+    """
     try:
         text = definition.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:

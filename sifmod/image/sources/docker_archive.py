@@ -37,7 +37,7 @@ def read_docker_archive(reference: Reference, files: Files) -> OciImage:
     if promised := _HEX.search(name):
         check_digest(raw, f"{files.name}: {plain(name)}", f"sha256:{promised[1]}")
     config = parse_config(raw, f"{files.name}: {plain(name)}")
-    blobs = tuple(_blob(files, layer) for layer in image.texts("Layers"))
+    blobs = tuple(files.get(layer, f"the layer {plain(layer)} is missing") for layer in image.texts("Layers"))
     if len(blobs) != len(config.diff_ids):
         raise ImageError(f"{files.name} has {len(blobs)} layers, but its config has {len(config.diff_ids)}")
     layers = tuple(
@@ -77,13 +77,6 @@ def _chosen(reference: Reference, files: Files, images: tuple[Content, ...]) -> 
         f"{files.name} contains {len(images)} images ({have}), and the source does not select one",
         f"add its name: docker-archive:{files.name}:NAME:TAG",
     )
-
-
-def _blob(files: Files, path: str) -> Stored:
-    stored = files.find(path)
-    if stored is None:
-        raise ImageError(f"{files.name} is not complete: the layer {plain(path)} is missing")
-    return stored
 
 
 def _descriptor(path: str, stored: Stored, diff_id: str) -> Descriptor:

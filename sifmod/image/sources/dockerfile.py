@@ -7,21 +7,18 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from sifmod.config.bounded_file import NotReadError, read_bounded
-from sifmod.config.limits import bound, limits
+from sifmod.config.limits import NotReadError, bound, limits, read_bounded
 from sifmod.digest import sha256_file
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Fetched, Fetching, FetchRequest
 from sifmod.image.builder import dockerfile_builder
 from sifmod.image.child import run_child
 from sifmod.image.convert.oci_to_sif import convert
-from sifmod.image.disk import reading, writing
-from sifmod.image.holes import check_holes
+from sifmod.image.disk import check_holes, reading, writing
 from sifmod.image.reference import Reference, SourceKind, is_loopback, nothing, says_nothing
 from sifmod.image.sources.build import built_before, key_of, remote_digests, size_of
 from sifmod.image.sources.docker import DOCKER
@@ -39,6 +36,7 @@ _LINE = re.compile(
     r"|ARG[ \t]+(?P<name>\w+)(?:=(?P<value>\S*))?|(?:COPY|ADD)[ \t][^\n]*?--from=(?P<other>\S+))",
     re.IGNORECASE | re.MULTILINE,
 )
+_EXPANDED = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 
 def context_files(build: BuildPlan) -> tuple[Path, ...]:
@@ -116,20 +114,14 @@ def base_images(build: BuildPlan) -> tuple[str, ...]:
     for line in _LINE.finditer(text):
         if name := line["name"]:
             arguments[name] = given.get(name, (line["value"] or "").strip("\"'"))
-        elif image := _filled(line["base"] or line["other"] or "", arguments):
+        elif image := _EXPANDED.sub(
+            lambda each: arguments.get(each[1] or each[3], "") or each[2] or "", line["base"] or line["other"] or ""
+        ):
             if image.lower() not in stages and not (line["other"] and image.isdigit()):
                 found.append(image if image.startswith("docker://") else f"docker://{image}")
             if line["stage"]:
                 stages.add(line["stage"].lower())
     return tuple(dict.fromkeys(found))
-
-
-def _filled(text: str, arguments: Mapping[str, str]) -> str:
-    return re.sub(
-        r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))",
-        lambda each: arguments.get(each[1] or each[3], "") or each[2] or "",
-        text,
-    )
 
 
 def _known(request: FetchRequest) -> tuple[str, str]:
@@ -162,11 +154,10 @@ def _fetch(request: Fetching) -> Fetched:
             _run(request, program, workspace)
             converted = convert(replace(request, reference=OCI.reference(f"oci:{workspace}/layout")))
         finally:
-            # files of other users of the namespace are theirs here, and only inside it can they be removed
+            # files of other users of the namespace are theirs here, and only inside it can they be removed; podman's
+            # second command ends the process that it leaves behind
             ends = (("unshare", "rm", "-rf", "root"), *((("system", "migrate"),) if "podman" in program else ()))
-            for words in (
-                ends if os.geteuid() != 0 else ()
-            ):  # podman's second one ends the process that it leaves behind
+            for words in ends if os.geteuid() != 0 else ():
                 run_child((program, *words), cwd=workspace, env=_environment(workspace))
     origin = key_of(*known)
     made = replace(converted.origin, index=origin.index, manifest=origin.manifest)

@@ -24,8 +24,7 @@ from sifmod.image.artifact import Artifact, Fetched, Fetching, FetchRequest
 from sifmod.image.builder import BuildMethod, build_method
 from sifmod.image.convert.extend import Addition, extend
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.disk import reading
-from sifmod.image.holes import check_holes
+from sifmod.image.disk import check_holes, reading
 from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.packages.added import Added, add_packages
@@ -87,12 +86,6 @@ def _below(place: Path) -> Iterator[Path]:
             yield from (Path(top, name) for name in sorted((*directories, *names)))
 
 
-def _check_room(request: FetchRequest) -> None:
-    """Raise FetchError for sparse files that are larger than the free space, because reading them would take hours."""
-    with request.store.workspace() as place:
-        check_holes((path for _, path in _files(request.build)), place, "remove it from `image.build`")
-
-
 def _described(path: Path) -> str:
     """The properties of a file or link that matter for the image; a directory has none."""
     with reading(path):
@@ -111,7 +104,8 @@ def _recipe(request: FetchRequest, base: Artifact) -> str:
     It contains no path of this machine. Raises FetchError for an unreadable file.
     """
     build = request.build
-    _check_room(request)
+    with request.store.workspace() as place:
+        check_holes((path for _, path in _files(build)), place, "remove it from `image.build`")
     wanted, lock = packages_of(build)
     sources = build.base.sources if build.base else ()
     said = {
@@ -193,7 +187,8 @@ def _prepared(request: Fetching, base: Artifact, rootfs: Rootfs, recipe: str, st
     wanted, lock = packages_of(build)
     added = Added("", (), (), ())
     if wanted.requirements or lock:
-        base_python = _base_python(request, base, rootfs)
+        environment = dict(describe_sif(base.path).config.environment)
+        base_python = read_base_python(rootfs, environment, build.path, base.arch, build.protected)
         try:
             added = _packages(request, base_python, (wanted, lock), stack)
         except NoWheelError as error:
@@ -221,12 +216,6 @@ def _prepared(request: Fetching, base: Artifact, rootfs: Rootfs, recipe: str, st
         one_user=way is not None and way.one_user,
     )
     return _Prepared(addition, post, way, added.notes)
-
-
-def _base_python(request: FetchRequest, base: Artifact, rootfs: Rootfs) -> BasePython:
-    build = request.build
-    environment = dict(describe_sif(base.path).config.environment)
-    return read_base_python(rootfs, environment, build.path, base.arch, build.protected)
 
 
 def _packages(

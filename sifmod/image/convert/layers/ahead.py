@@ -58,12 +58,12 @@ class ReadAhead:
             yield certified
         except Malformed:
             with suppress(Malformed):
-                _read(certified)
+                deque(certified, maxlen=0)
             raise
         except NeedsFullMerge:
-            _read(certified)
+            deque(certified, maxlen=0)
             raise
-        _read(certified)
+        deque(certified, maxlen=0)
         self._under_way.popleft()
         self._begin()
 
@@ -140,8 +140,3 @@ def _hashed(uncompressed: Iterable[bytes], diff_id: str) -> Iterator[bytes]:
     found = f"sha256:{digest.hexdigest()}"
     if diff_id not in ("", found):
         raise Malformed(f"does not match the image's config: expected the diff_id {diff_id}, got {found}")
-
-
-def _read(left: Iterable[bytes]) -> None:
-    for _ in left:
-        pass

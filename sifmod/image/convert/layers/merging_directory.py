@@ -3,9 +3,7 @@
 from dataclasses import InitVar, dataclass, field
 
 from sifmod.image.convert.inode import Directory, Entries
-from sifmod.image.convert.layers.member import (
-    Attributes,
-)
+from sifmod.image.convert.layers.member import Attributes
 
 _NONE: set[bytes] = set()  # shared: most directories have none
 

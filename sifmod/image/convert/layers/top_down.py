@@ -262,9 +262,8 @@ class TopDown:
         above = child.layer != self._layer
         if leads and (child.through or (above and name in directory.fresh)):
             raise NeedsFullMerge
-        if (
-            not child.real or name in directory.fresh
-        ):  # it is removed, and entries of lower layers below it do not matter, but
+        if not child.real or name in directory.fresh:
+            # it is removed, and entries of lower layers below it do not matter, but
             self._suspect(parts, child)
             if above:
                 self._suspects.add(mark(parts))

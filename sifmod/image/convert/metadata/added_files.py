@@ -108,11 +108,15 @@ def make_metadata(config: ImageConfig, manifest: bytes, bootstrap: str, source: 
     }
     labels_text = json.dumps(labels, ensure_ascii=False, indent="\t").encode()
     entries = _entries(variables, run, labels_text, deffile)
+    section = json.dumps(json.loads(config.raw).get("config") or {}, separators=(",", ":"))
     objects = (
         DataObject("deffile", "", deffile.encode()),
         DataObject("labels", "", labels_text),
         DataObject("json", "inspect-metadata.json", inspect_text(labels, deffile, shown)),
-        *_oci_objects(config.raw, manifest),
+        # for the runtimes' OCI mode, with the image's own documents byte for byte
+        DataObject("json", "oci-config.json", section.encode()),
+        DataObject("json", "oci-image-config.json", config.raw),
+        *((DataObject("json", "oci-manifest.json", manifest),) if manifest else ()),
     )
     return Metadata(entries, objects, warnings)
 
@@ -142,18 +146,6 @@ def _entries(variables: str, run: str, labels: bytes, deffile: str) -> tuple[Ent
         *(Entry(f".{name}", 0o777, link=f"{_HOME}/actions/{name}") for name in ("run", "exec", "test", "shell")),
         Entry("environment", 0o777, link=f"{_HOME}/env/90-environment.sh"),
     )
-
-
-def _oci_objects(raw: bytes, manifest: bytes) -> Sequence[DataObject]:
-    """The objects for the runtimes' OCI mode, with the image's own documents byte for byte."""
-    section = json.loads(raw).get("config") or {}
-    made = [
-        DataObject("json", "oci-config.json", json.dumps(section, separators=(",", ":")).encode()),
-        DataObject("json", "oci-image-config.json", raw),
-    ]
-    if manifest:
-        made.append(DataObject("json", "oci-manifest.json", manifest))
-    return made
 
 
 _MOST_LINKS = 40  # as Linux

@@ -106,7 +106,7 @@ class _Tree:
 
     def _fragment(self, index: int) -> int:
         if index not in self._fragments:
-            start, word = self._reader.fragment_place(index)
+            start, word = self._reader.blocks.fragment_place(index)
             self._check(start, start + self._length(word))
             self._fragments[index] = len(self.written.fragment_starts)
             self.written.fragment_starts.append(start)

@@ -42,9 +42,9 @@ class SquashfsReader:
     """
 
     def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
-        self._blocks = Blocks(file, offset, size)
-        self.superblock = superblock = self._blocks.superblock
-        ids = b"".join(self._blocks.indexed(superblock.id_table, index, 4) for index in range(superblock.ids))
+        self.blocks = Blocks(file, offset, size)
+        self.superblock = superblock = self.blocks.superblock
+        ids = b"".join(self.blocks.indexed(superblock.id_table, index, 4) for index in range(superblock.ids))
         self._ids = struct.unpack(f"<{superblock.ids}I", ids)
         self.root = self.stat(superblock.root)
         if self.root.kind != "d":
@@ -52,7 +52,7 @@ class SquashfsReader:
 
     def stat(self, reference: int) -> Stat:
         """The inode at a reference from `entries`."""
-        return read_stat(self._blocks, self._ids, reference)
+        return read_stat(self.blocks, self._ids, reference)
 
     def lookup(self, path: Path, follow: bool = True) -> Stat | None:
         """The inode at a path, or None. Symbolic links are followed inside the image.
@@ -104,7 +104,7 @@ class SquashfsReader:
         """Names in a directory, sorted, each with the reference of its inode."""
         if directory.size > _MOST_LISTING:
             raise ImageError(f"a directory of {directory.size} bytes is too large")
-        cursor = Cursor(self._blocks, self._blocks.superblock.directory_table + directory.start, directory.offset)
+        cursor = Cursor(self.blocks, self.blocks.superblock.directory_table + directory.start, directory.offset)
         left, before, total = directory.size, b"", 0
         while left > 0:
             count, start, _ = struct.unpack("<III", cursor.take(12))
@@ -137,7 +137,7 @@ class SquashfsReader:
 
         A file with two names is listed twice, with one reference. Directories rejected by `enter` are not entered.
         """
-        seen = {self._blocks.superblock.root}
+        seen = {self.blocks.superblock.root}
         stack = [(b"", self.entries(self.root))]
         while stack:
             above, entries = stack[-1]
@@ -156,7 +156,7 @@ class SquashfsReader:
 
     def data(self, file: Stat) -> Iterator[bytes | int]:
         """A file's data in pieces: bytes, or the size of a hole."""
-        block_size = self._blocks.superblock.block_size
+        block_size = self.blocks.superblock.block_size
         left, position = file.size, file.start
         tail = left % block_size if file.fragment != NONE else 0
         for words in self.words(file):
@@ -167,11 +167,11 @@ class SquashfsReader:
                 continue
             for word in words:
                 size = min(block_size, left)
-                yield self._blocks.data(position, word, size) if word else size
+                yield self.blocks.data(position, word, size) if word else size
                 position += word & 0xFFFFFF
                 left -= size
         if tail:
-            piece = self._blocks.fragment(file.fragment)[file.offset : file.offset + tail]
+            piece = self.blocks.fragment(file.fragment)[file.offset : file.offset + tail]
             if len(piece) != tail:
                 raise ImageError(f"damaged squashfs: {tail} bytes at {file.offset} lie outside their fragment")
             yield piece
@@ -180,7 +180,7 @@ class SquashfsReader:
         """The words with the sizes of a file's blocks, in batches; data in a fragment is in no block."""
         blocks, rest = divmod(file.size, self.superblock.block_size)
         count = blocks + (rest > 0 and file.fragment == NONE)
-        cursor = Cursor(self._blocks, file.list_start, file.list_offset)
+        cursor = Cursor(self.blocks, file.list_start, file.list_offset)
         while count:
             words = struct.unpack(f"<{min(count, _WORDS)}I", cursor.take(4 * min(count, _WORDS)))
             count -= len(words)
@@ -189,19 +189,15 @@ class SquashfsReader:
     def compression(self) -> Compression:
         """The compression for adding blocks to this squashfs."""
         block = self.superblock
-        options = self._blocks.metadata(SIZE)[0] if block.flags & OPTIONS else b""
+        options = self.blocks.metadata(SIZE)[0] if block.flags & OPTIONS else b""
         return of_squashfs(block.compression, options, block.block_size)
-
-    def fragment_place(self, index: int) -> tuple[int, int]:
-        """Where a fragment block lies, and the word that tells its size."""
-        return self._blocks.fragment_place(index)
 
     def xattrs(self, inode: Stat) -> Xattrs:
         """Its extended attributes, sorted by name."""
-        table = self._blocks.superblock.xattr_table
+        table = self.blocks.superblock.xattr_table
         if inode.xattrs == NONE or table == NOWHERE:
             return ()
-        return read_xattrs(self._blocks, inode.xattrs)
+        return read_xattrs(self.blocks, inode.xattrs)
 
 
 def _parts(path: Path) -> list[bytes]:
