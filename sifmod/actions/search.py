@@ -11,7 +11,7 @@ from sifmod.config.find import easyconfigs
 from sifmod.config.index import IndexEntry, read_index
 from sifmod.config.name import ModuleName, fits
 from sifmod.config.redact import shown
-from sifmod.config.version import matches_version, version_key
+from sifmod.config.version import matches_version, release_key, version_key
 from sifmod.errors import ConfigError, Problem
 from sifmod.result import IfAny, Internal, Named
 from sifmod.tree.layout import Layout
@@ -182,7 +182,7 @@ def parse(words: Iterable[str]) -> tuple[Term, ...]:
 
 def order(module: IndexEntry) -> tuple[object, ...]:
     """The sort key of a module: name, version, versionsuffix."""
-    return module.name.casefold(), version_key(module.version), version_key(module.versionsuffix), module.module
+    return module.name.casefold(), release_key(module.version), version_key(module.versionsuffix), module.module
 
 
 def _answering(everything: Iterable[Found], terms: tuple[Term, ...]) -> tuple[Found, ...]:

@@ -118,7 +118,7 @@ TABLE = (
     what("-U --upgrade", "flag", "Upgrade all packages of the layer."),
     what("--all", "flag", "The whole layer.", "everything"),
     what("--all", "flag", "All installed modules.", "everything", "upgrade"),
-    what("--all", "flag", "Also list easyconfigs that can be installed.", "everything", "stack catalogue"),
+    what("--all", "flag", "Also list what easyconfigs can install here.", "everything", "stack catalogue"),
     what("--stale", "flag", "Layers for images that are no longer installed."),
     what("--layer LAYER", "text", "A layer other than `default`."),
     what("--lab", "flag", "Start JupyterLab in the module's container, and print how to connect."),

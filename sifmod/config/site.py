@@ -16,6 +16,7 @@ from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, StaleLayer, Synta
 from sifmod.config.limits import Limits
 from sifmod.config.partition import CpuBind, CpusPerGpu, SlurmKeys
 from sifmod.config.text import (
+    Absolute,
     BindPath,
     Items,
     Line,
@@ -51,6 +52,9 @@ PROTECTED = (
     *("torch", "torchvision", "torchaudio", "triton", "pytorch-triton*", "apex", "flash-attn*", "nvidia-*", "jaxlib"),
     *("jax-cuda*", "jax-rocm*", "tensorflow*", "transformer-engine*", "mpi4py", "cupy*"),
 )
+
+
+_HOME = expecting(r"(https?://[^\s@]+)?", "a web address")
 
 
 class Accelerators(Model):
@@ -90,6 +94,19 @@ class SpiderCache(Model):
     """The file whose time Lmod checks (`timestamp`)."""
     modulepath: tuple[SearchDirectory, ...] = ()
     """The module directories in the cache, if they are more than the prefix's own."""
+
+
+class CatalogueKeys(Model):
+    """What the catalogue says of the site."""
+
+    text: Text = ""
+    """Above the modules; an empty line begins a paragraph."""
+    contact: Line = ""
+    """A mail address, a web address, or words."""
+    home: Annotated[Line, _HOME] = ""
+    """The site's web page."""
+    logo: Absolute = ""
+    """A file: .svg, .png, .jpg or .webp, of at most 256 kiB."""
 
 
 class Detect(Model):
@@ -201,6 +218,7 @@ class SiteKeys:
     warn_without_version: bool = False  # at a load without a version, on a terminal
     spider_cache: SpiderCache | None = None
     limits: Limits = Limits()  # noqa: RUF009
+    catalogue: CatalogueKeys = CatalogueKeys()  # noqa: RUF009
 
 
 class SiteFile(Model, SiteKeys):

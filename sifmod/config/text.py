@@ -141,22 +141,19 @@ def wrapper_item(value: object) -> tuple[str, str]:
         name, command = next(iter(value.items()))
         if not isinstance(command, str):
             raise ValueError(f"expected {printable_text(str(name))}: COMMAND, with the command as text")
-        _command_line(command)
+        _line(command)
+        try:
+            words = shlex.split(command)
+        except ValueError:
+            raise ValueError(f"unclosed quotation mark in {printable_text(command)}") from None
+        if not words or not words[0] or words[0].startswith("-"):
+            said = printable_text(command)
+            raise ValueError(f"expected a command, perhaps with its first arguments, got {said}")
     if not isinstance(name, str):
         raise PydanticCustomError("wrapper", "expected a name, or one name: command")
     if _match(_NAME, _NAME_RULE)(name) in RUNTIMES:
         raise ValueError(f"a wrapper cannot be named {name}: it would hide the runtime that it starts")
     return name, command
-
-
-def _command_line(text: str) -> None:
-    _line(text)
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        raise ValueError(f"unclosed quotation mark in {printable_text(text)}") from None
-    if not words or not words[0] or words[0].startswith("-"):
-        raise ValueError(f"expected a command, perhaps with its first arguments, got {printable_text(text)}")
 
 
 _NAME_RULE = "use letters, digits and . _ + -, starting with a letter or digit, without '..'"

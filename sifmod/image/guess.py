@@ -201,7 +201,11 @@ def _guess(reference: Reference, described: ImageDescription, rootfs: Rootfs) ->
     environment, labels = dict(described.config.environment), own_labels(dict(described.config.labels))
     directories = search_path(environment.get("PATH", ""))
     environments = find_environments(rootfs, environment)
-    python = _chosen(rootfs, environments, directories, called(reference))
+    first = find_command(rootfs, "python3", directories) or find_command(rootfs, "python", directories)
+    known = {f"{one.directory}/bin": one for one in environments}
+    python = software_environment(environments, known.get(first.rpartition("/")[0]))
+    if python and is_bare(python) and "python" not in called(reference).lower():
+        python = None  # a bare system Python counts only if the image is named after Python
     packages = python.packages if python else {}
     named = find_name(reference, packages, labels)
     if python and named.name == "Python" and not named.is_known:
@@ -221,16 +225,6 @@ def _guess(reference: Reference, described: ImageDescription, rootfs: Rootfs) ->
         wrappers=wrappers,
         path=path,
     )
-
-
-def _chosen(
-    rootfs: Rootfs, environments: tuple[PythonEnvironment, ...], directories: tuple[str, ...], text: str
-) -> PythonEnvironment | None:
-    """The environment of the image's software; a bare system Python only if the image is named after Python."""
-    first = find_command(rootfs, "python3", directories) or find_command(rootfs, "python", directories)
-    known = {f"{one.directory}/bin": one for one in environments}
-    chosen = software_environment(environments, known.get(first.rpartition("/")[0]))
-    return chosen if not (chosen and is_bare(chosen)) or "python" in text.lower() else None
 
 
 def _commands(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from jinja2 import Environment
 
+from sifmod.config.input import DEVICES
 from sifmod.config.kinds import Syntax, stub_path
 from sifmod.errors import ModuleError
 from sifmod.module import quote
@@ -33,7 +34,19 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
 
     They do not contain the prefix, but find it relative to themselves. Raises ModuleError for an invalid name or value.
     """
-    _check(plan)
+    # module tools and scripts print names unquoted: they are checked against the rules of the configuration
+    for name in (plan.module.name, plan.module.version, *plan.conflict, *plan.depends_on):
+        _match("[A-Za-z0-9][A-Za-z0-9._+/-]*", name, "a module's name")
+    for wrapper in plan.wrappers:
+        _match("[A-Za-z0-9][A-Za-z0-9._+-]*", wrapper.name, "a wrapper's name")
+    for name, _ in plan.runscript_env:
+        _match("[A-Za-z_][A-Za-z0-9_]*", name, "a variable's name")
+    if plan.family is not None:
+        _match("[A-Za-z0-9][A-Za-z0-9_]*", plan.family, "the name of a family")
+    for name, value in (*host_variables(plan, "/"), *plan.default_env, *plan.container_env):
+        _match("[A-Za-z_][A-Za-z0-9_]*", name, "a variable's name")
+        if re.search(r"[\x00-\x1f\x7f]", value):
+            raise ModuleError(f"the value of {name} contains a line break or another control character: {value!r}")
     files: list[File] = []
     for syntax in plan.syntaxes:
         files.append(File(f"modulefile.{syntax}", numbered(plan, _modulefile(syntax, plan, ANY), number)))
@@ -70,6 +83,7 @@ def _modulefile(syntax: Syntax, plan: Plan, number: int) -> str:
             binds=plan.binds_of(ROOT),
             user_software=plan.user_software_of(ROOT),
             layer_target=LAYER_TARGET,
+            gpu=dict(DEVICES).get(plan.accelerator, ""),
             flags=tuple(flag.upper() for flag in plan.gpu_flags),
             env=host_variables(plan, ROOT),
         )
@@ -129,22 +143,6 @@ def _help(plan: Plan) -> str:
 def _text(text: str, syntax: Syntax) -> str:
     """Lmod puts the texts of a Tcl modulefile between `[===[` and `]===]` and evaluates that: avoid the end bracket."""
     return text.replace("]=", "] =") if syntax == "tcl" else text
-
-
-def _check(plan: Plan) -> None:
-    """Module tools and scripts print names unquoted: check them against the rules of the configuration."""
-    for name in (plan.module.name, plan.module.version, *plan.conflict, *plan.depends_on):
-        _match("[A-Za-z0-9][A-Za-z0-9._+/-]*", name, "a module's name")
-    for wrapper in plan.wrappers:
-        _match("[A-Za-z0-9][A-Za-z0-9._+-]*", wrapper.name, "a wrapper's name")
-    for name, _ in plan.runscript_env:
-        _match("[A-Za-z_][A-Za-z0-9_]*", name, "a variable's name")
-    if plan.family is not None:
-        _match("[A-Za-z0-9][A-Za-z0-9_]*", plan.family, "the name of a family")
-    for name, value in (*host_variables(plan, "/"), *plan.default_env, *plan.container_env):
-        _match("[A-Za-z_][A-Za-z0-9_]*", name, "a variable's name")
-        if re.search(r"[\x00-\x1f\x7f]", value):
-            raise ModuleError(f"the value of {name} contains a line break or another control character: {value!r}")
 
 
 def _match(pattern: str, name: str, what: str) -> None:

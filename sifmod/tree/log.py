@@ -126,17 +126,20 @@ def read_log(layout: Layout, module: ModuleName | None) -> Log:
     """
     path = layout.log(module)
     try:
-        lines, cut = _lines(path, layout.prefix)
+        with regular(path, layout.prefix) as descriptor:
+            start = max(0, os.fstat(descriptor).st_size - LARGEST)
+            lines = os.pread(descriptor, LARGEST, start).split(b"\n")
     except FileNotFoundError:
         return Log((), ())
     except OSError as error:
         return Log((), (_unread(path, error),))
+    lines = [line for line in (lines[1:] if start else lines) if line]
     entries = []
     for line in lines:
         with suppress(ValueError, KeyError, TypeError, RecursionError):
             entries.append(_checked(line, module))
     damaged = len(lines) - len(entries)
-    problems = [f"the log {path} is large: only its end was read"] if cut else []
+    problems = [f"the log {path} is large: only its end was read"] if start else []
     if damaged:
         problems.append(f"{damaged} line{'s' if damaged > 1 else ''} of the log {path} cannot be read")
     return Log(tuple(entries), tuple(problems))
@@ -162,14 +165,6 @@ def as_data(made: Entry) -> dict[str, object]:
     fields: dict[str, object] = made._asdict()
     del fields["done"]
     return {**fields, "what": done.what, **changed, "image": done.sha256, "size": done.size, "layer": done.layer}
-
-
-def _lines(path: Path, top: Path) -> tuple[list[bytes], bool]:
-    """The lines in at most the last LARGEST bytes of the file, and whether there are more; raises OSError."""
-    with regular(path, top) as descriptor:
-        start = max(0, os.fstat(descriptor).st_size - LARGEST)
-        lines = os.pread(descriptor, LARGEST, start).split(b"\n")
-    return [line for line in (lines[1:] if start else lines) if line], start > 0
 
 
 def _checked(line: bytes, module: ModuleName | None) -> Entry:

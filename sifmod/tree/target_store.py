@@ -37,7 +37,14 @@ def target_store(target: Path, tree: Tree, *, replace: bool = False) -> Iterator
     waited for as in the `tree`: the next run resumes a failed download, and removes leftovers of a killed run.
     Raises FetchError or PermissionsError before anything is written if the target is not writable.
     """
-    _check(target)
+    if target.is_dir():
+        raise FetchError(f"{target} is a directory", "name the file: -o DIRECTORY/NAME")
+    if target.exists() and not target.is_file():
+        raise FetchError(f"{target} is a device, a pipe or a socket, which a file would replace", "name a file")
+    if not target.parent.is_dir():
+        raise FetchError(f"there is no directory {target.parent}", "create it first, or choose another")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise PermissionsError(f"cannot write into {target.parent}", "choose another place with -o")
     _check_way(target, replace)
     hidden = _Hidden(_own_directory(target))
     try:
@@ -106,17 +113,6 @@ class TargetStore(Store):
                     incoming.rename(self._target)
             sync_directory(self._target.parent)
         return self._target
-
-
-def _check(target: Path) -> None:
-    if target.is_dir():
-        raise FetchError(f"{target} is a directory", "name the file: -o DIRECTORY/NAME")
-    if target.exists() and not target.is_file():
-        raise FetchError(f"{target} is a device, a pipe or a socket, which a file would replace", "name a file")
-    if not target.parent.is_dir():
-        raise FetchError(f"there is no directory {target.parent}", "create it first, or choose another")
-    if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise PermissionsError(f"cannot write into {target.parent}", "choose another place with -o")
 
 
 def _check_way(target: Path, replace: bool) -> None:

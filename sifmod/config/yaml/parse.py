@@ -217,7 +217,19 @@ class Document:
 
 def load_yaml(path: Path, most: Bounds = OF_A_FILE) -> Document:
     """Read a file with one YAML mapping; raises only ConfigError."""
-    data = _read(path, most)
+    start = Mark(str(path), 1, 1)
+    try:
+        if path.is_dir():
+            raise _failure(start, "is a directory, expected a YAML file")
+        if path.exists() and not path.is_file():
+            raise _failure(start, "is not a regular file, expected a YAML file")
+        with path.open("rb") as file:
+            data = file.read(most.bytes + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise _failure(start, f"cannot be read: {reason[:1].lower()}{reason[1:]}") from error
+    if len(data) > most.bytes:
+        raise _failure(start, f"has more than {most.bytes} bytes, the limit for a configuration file{most.raised}")
     node, problems = parse_yaml(data, str(path), most)
     return Document(node, problems, Input(os.path.abspath(path), sha256_bytes(data)))  # noqa: PTH100 (keeps symlinks)
 
@@ -241,23 +253,6 @@ def parse_yaml(data: bytes, file: str, most: Bounds = OF_A_FILE) -> tuple[Node, 
     except (ValueError, OverflowError) as error:  # PyYAML without libyaml: an escape beyond Unicode
         raise ConfigError((*composer.problems, Problem(file, 1, 1, "", f"not YAML: {error}"))) from error
     return composer.result()
-
-
-def _read(path: Path, most: Bounds) -> bytes:
-    start = Mark(str(path), 1, 1)
-    try:
-        if path.is_dir():
-            raise _failure(start, "is a directory, expected a YAML file")
-        if path.exists() and not path.is_file():
-            raise _failure(start, "is not a regular file, expected a YAML file")
-        with path.open("rb") as file:
-            data = file.read(most.bytes + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise _failure(start, f"cannot be read: {reason[:1].lower()}{reason[1:]}") from error
-    if len(data) > most.bytes:
-        raise _failure(start, f"has more than {most.bytes} bytes, the limit for a configuration file{most.raised}")
-    return data
 
 
 def _failure(mark: Mark, message: str) -> ConfigError:

@@ -86,14 +86,7 @@ def _only_partial(detail: ErrorDetails) -> bool:
 def _reworded(detail: ErrorDetails, model: type[BaseModel], tree: Node) -> Problem:
     location = tuple(step for step in detail["loc"] if step != "[key]")
     is_key = detail["type"] == "extra_forbidden" or detail["loc"][-1:] == ("[key]",)
-    node = _node_at(tree, location)
-    path = reduce(join_key, location, "")
-    return problem_at(node.key if is_key else node.mark, path, _message(detail, model, node, location))
-
-
-def _node_at(tree: Node, location: Location) -> Node:
-    """The node at a location, or the nearest one that holds it."""
-    node = tree
+    node = tree  # the one at the location, or the nearest one that holds it
     for step in location:
         if isinstance(node.value, dict) and step in node.value:
             node = node.value[str(step)]
@@ -101,7 +94,8 @@ def _node_at(tree: Node, location: Location) -> Node:
             node = node.value[step]
         else:
             break
-    return node
+    path = reduce(join_key, location, "")
+    return problem_at(node.key if is_key else node.mark, path, _message(detail, model, node, location))
 
 
 def _message(detail: ErrorDetails, model: type[BaseModel], node: Node, location: Location) -> str:

@@ -81,7 +81,14 @@ def extend(base: Path, addition: Addition, target: Path, processors: int, memory
     that is damaged or cannot be extended and for invalid additions, and errors of reading and writing.
     """
     info = read_sif(base)
-    _check_squashfs(base, info)
+    (system,) = struct.unpack_from("<i", info.primary.extra)
+    if system == _ENCRYPTED:
+        raise ImageError(f"{base} is encrypted: nothing can be added to it", "use the image that it was made from")
+    if system != SQUASHFS:
+        raise ImageError(
+            f"the file system of {base} is not a squashfs: nothing can be added to it",
+            f"make a SIF with a squashfs: apptainer build new.sif {base}",
+        )
     beside = target.with_name(f".{target.name}.extending")
     try:
         with reading(base), base.open("rb") as source, writing(target), beside.open("w+b") as file:
@@ -94,17 +101,6 @@ def extend(base: Path, addition: Addition, target: Path, processors: int, memory
     finally:
         beside.unlink(missing_ok=True)
     return warnings
-
-
-def _check_squashfs(base: Path, info: SifInfo) -> None:
-    (system,) = struct.unpack_from("<i", info.primary.extra)
-    if system == _ENCRYPTED:
-        raise ImageError(f"{base} is encrypted: nothing can be added to it", "use the image that it was made from")
-    if system != SQUASHFS:
-        raise ImageError(
-            f"the file system of {base} is not a squashfs: nothing can be added to it",
-            f"make a SIF with a squashfs: apptainer build new.sif {base}",
-        )
 
 
 def _write(source: BinaryIO, info: SifInfo, addition: Addition, file: BinaryIO, budget: Budget) -> tuple[str, ...]:

@@ -48,7 +48,8 @@ def read_interpreter(rootfs: Rootfs, program: str, first: Iterable[str] = ()) ->
     version = _version(rootfs, real, prefix, settings)
     places = [f"{prefix}/{lib}/python{version}/site-packages" for lib in ("lib", "lib64")]
     if settings:
-        base = read_interpreter(rootfs, _base(rootfs, real, settings))
+        creators = (f"{settings.get('home', '')}/{name}" for name in (basename(real), "python3", "python"))
+        base = read_interpreter(rootfs, next(filter(rootfs.is_program, creators), real))
         if settings.get("include-system-site-packages", "").lower() == "true":
             places += base.libraries
         version = version or base.version
@@ -70,13 +71,6 @@ def _venv(rootfs: Rootfs, program: str) -> tuple[dict[str, str], str]:
         if text := rootfs.read(f"{directory}/pyvenv.cfg", 1 << 16):
             return {key.lower(): value for key, value in _SETTING.findall(text)}, directory
     return {}, ""
-
-
-def _base(rootfs: Rootfs, real: str, settings: dict[str, str]) -> str:
-    """The program that created a venv."""
-    home = settings.get("home", "")
-    names = (basename(real), "python3", "python")
-    return next((path for name in names if rootfs.is_program(path := f"{home}/{name}")), real)
 
 
 def _stdlibs(rootfs: Rootfs, prefix: str) -> dict[str, str]:

@@ -75,7 +75,8 @@ def read_base_python(
     later = frozenset(chosen.libraries[chosen.libraries.index(chosen.library) + 1 :])
     found: dict[str, Distribution] = {}
     fixed: dict[str, str] = {}  # place → name
-    for each in _distributions(rootfs, chosen):
+    places = (f"{library}/{name}" for library in chosen.libraries for name in rootfs.entries(library))
+    for each in (_Metadata(rootfs, place) for place in places if place.endswith((".dist-info", ".egg-info"))):
         if (made := _distribution(each)) and made.key not in found:
             found[made.key] = made
             if not each.read_text("RECORD") and dirname(each.place) not in later:
@@ -136,13 +137,6 @@ def _key_of(environment: PythonEnvironment) -> str:
     if environment.kind == "venv":
         return f"venv: {environment.directory}"
     return f"path: [{environment.directory}/bin]"
-
-
-def _distributions(rootfs: Rootfs, chosen: PythonEnvironment) -> Iterator[_Metadata]:
-    for library in chosen.libraries:
-        for name in rootfs.entries(library):
-            if name.endswith((".dist-info", ".egg-info")):
-                yield _Metadata(rootfs, f"{library}/{name}")
 
 
 def _distribution(each: _Metadata) -> Distribution | None:

@@ -36,7 +36,16 @@ def make_context(host: str, environ: Mapping[str, str]) -> ssl.SSLContext:
     if name := next((name for name in _NAMED if environ.get(name)), ""):
         _load(context, environ[name], f"correct or unset {name}")
     else:
-        _load_system(context, environ)
+        context.set_default_verify_paths()  # OpenSSL's own, which the two variables replace
+        if file := environ.get("SSL_CERT_FILE"):
+            _load(context, file, "correct or unset SSL_CERT_FILE")
+        else:  # a Python with an OpenSSL of its own looks elsewhere
+            bundle = next((path for path in _BUNDLES if os.access(path, os.R_OK)), certifi.where())
+            _load(context, bundle, "reinstall the package ca-certificates")
+        for given in environ.get("SSL_CERT_DIR", "").split(":"):
+            for found in sorted(Path(given).iterdir()) if given and os.access(given, os.R_OK) else ():
+                with suppress(ssl.SSLError, OSError):  # a list of revocations, a README
+                    context.load_verify_locations(cafile=found)  # OpenSSL wants names by a hash; Go's programs read all
     for directory in _directories(host, environ):
         for path in sorted(directory.glob("*.crt")):
             _load(context, str(path), "replace or remove the file")
@@ -53,19 +62,6 @@ def _directories(host: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
     config = Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or "/nonexistent") / ".config")
     places = (config / "containers", Path("/etc/containers"), Path("/etc/docker"))
     return tuple(place / "certs.d" / host for place in places)
-
-
-def _load_system(context: ssl.SSLContext, environ: Mapping[str, str]) -> None:
-    context.set_default_verify_paths()  # OpenSSL's own, which the two variables replace
-    if file := environ.get("SSL_CERT_FILE"):
-        _load(context, file, "correct or unset SSL_CERT_FILE")
-    else:  # a Python with an OpenSSL of its own looks elsewhere
-        bundle = next((path for path in _BUNDLES if os.access(path, os.R_OK)), certifi.where())
-        _load(context, bundle, "reinstall the package ca-certificates")
-    for directory in environ.get("SSL_CERT_DIR", "").split(":"):
-        for found in sorted(Path(directory).iterdir()) if directory and os.access(directory, os.R_OK) else ():
-            with suppress(ssl.SSLError, OSError):  # a list of revocations, a README
-                context.load_verify_locations(cafile=found)  # OpenSSL wants names by a hash; Go's programs read all
 
 
 def _load(context: ssl.SSLContext, path: str, hint: str) -> None:

@@ -30,7 +30,11 @@ def refused_by(
         return refusal(response, advice, said, final=response.status_code == 507)
     match response.status_code:
         case 401 | 403 if _ECR.search(host):
-            advice = _ecr(host, login)
+            old = f"ECR's passwords are valid for 12 hours, and the one in {login} may be older"
+            advice = (
+                f"{old if login else 'ECR needs a login'}: `aws ecr get-login-password | apptainer registry login "
+                f"--username AWS --password-stdin docker://{host}`, or the credential helper ecr-login"
+            )
         case 401:
             advice = _log_in(host, login, pushing=pushing)
         case 403:
@@ -88,16 +92,6 @@ def _log_in(host: str, login: str, *, pushing: bool) -> str:
     if pushing:
         return f"{refused}{_command(host)}"
     return f"{refused}correct the name, because a missing repository often gives this error, or {_command(host)}"
-
-
-def _ecr(host: str, login: str) -> str:
-    old = (
-        f"ECR's passwords are valid for 12 hours, and the one in {login} may be older" if login else "ECR needs a login"
-    )
-    return (
-        f"{old}: `aws ecr get-login-password | apptainer registry login --username AWS --password-stdin"
-        f" docker://{host}`, or the credential helper ecr-login"
-    )
 
 
 def _no_access(place: Place, login: str) -> str:

@@ -63,11 +63,7 @@ def compiled_from(wanted: PackageRequest, lock: str, kept: dict[str, Distributio
     pins = (*(f"{key}=={one.version}" for key, one in kept.items()), *(wanted.constraints or ()))
     yield "kept.txt", "".join(f"{line}\n" for line in pins).encode()
     words = ("--pre" if word == "--prerelease=allow" else word for word in wanted.lasting)
-    lines = "".join(f"{line}\n" for line in (*words, *_with_digests(wanted)))
+    hashes = {name: "".join(f" --hash=sha256:{one}" for one in digests) for name, digests in wanted.digests}
+    requirements = (f"{text}{hashes.get(name_of(text), '')}" for text in wanted.requirements)
+    lines = "".join(f"{line}\n" for line in (*words, *requirements))
     yield "requirements.txt", (pinned(lock) if lock else lines).encode()
-
-
-def _with_digests(wanted: PackageRequest) -> Iterator[str]:
-    digests = dict(wanted.digests)
-    for text in wanted.requirements:
-        yield " ".join((text, *(f"--hash=sha256:{digest}" for digest in digests.get(name_of(text), ()))))

@@ -45,7 +45,10 @@ def chunks(blob: Blob, count: Callable[[int], None], threads: int = 1) -> Iterat
     The blob is read to its end, even if damaged. `threads` is the limit for decompression. Raises Malformed for a
     damaged or truncated stream, and errors of `blob`, above all for a wrong digest.
     """
-    if threads == 1 or not _is_gzip(blob):
+    if threads > 1:
+        with blob.seekable() as file:
+            threads = threads if file.read(len(_GZIP)) == _GZIP else 1
+    if threads == 1:
         with blob.open() as file:
             yield from uncompressed(file, count)
         return
@@ -56,11 +59,6 @@ def chunks(blob: Blob, count: Callable[[int], None], threads: int = 1) -> Iterat
                 if rest := chunk[done:]:
                     yield rest
                 done = max(0, done - len(chunk))
-
-
-def _is_gzip(blob: Blob) -> bool:
-    with blob.seekable() as file:
-        return file.read(len(_GZIP)) == _GZIP
 
 
 def _in_threads(blob: Blob, count: Callable[[int], None], threads: int) -> Generator[bytes, None, int | None]:

@@ -154,7 +154,12 @@ def read_sif(path: Path, name: str = "") -> SifInfo:
         info = _describe(name, size, header, file.read(table))
         if _PARTITION.unpack_from(info.primary.extra)[0] == SQUASHFS:
             file.seek(info.primary.offset)
-            _check_squashfs(name, info.primary, file.read(_SUPERBLOCK.size))
+            superblock = file.read(_SUPERBLOCK.size)
+            if len(superblock) < _SUPERBLOCK.size or superblock[:4] != b"hsqs":
+                raise ImageError(f"{name} is a damaged SIF: its primary partition is not a squashfs")
+            if (used := int(_SUPERBLOCK.unpack(superblock)[1])) > info.primary.size:
+                of = f"a squashfs of {used} bytes in a partition of {info.primary.size}"
+                raise ImageError(f"{name} is a damaged SIF: {of}")
         return info
 
 
@@ -227,11 +232,3 @@ def _describe(name: str, size: int, header: tuple[Any, ...], table: bytes) -> Si
 def _check_within(name: str, size: int, end: int) -> None:
     if end > size:
         raise ImageError(f"{name} is truncated: {size} bytes ({size_text(size)}) of at least {end} ({size_text(end)})")
-
-
-def _check_squashfs(name: str, primary: SifObject, start: bytes) -> None:
-    if len(start) < _SUPERBLOCK.size or start[:4] != b"hsqs":
-        raise ImageError(f"{name} is a damaged SIF: its primary partition is not a squashfs")
-    used = int(_SUPERBLOCK.unpack(start)[1])
-    if used > primary.size:
-        raise ImageError(f"{name} is a damaged SIF: a squashfs of {used} bytes in a partition of {primary.size}")

@@ -27,10 +27,6 @@ _KEPT = 128  # metadata blocks in memory: 1 MiB
 _KEPT_FRAGMENTS = 4
 
 
-_Head = tuple[str, int, int, int, int, int]
-_Fields = tuple[int, ...]
-
-
 class Blocks:
     """Random access to a squashfs at `offset` of a file, with at most `size` bytes.
 
@@ -168,38 +164,26 @@ def read_stat(blocks: Blocks, ids: tuple[int, ...], reference: int) -> Stat:
     head = (letter, mode & 0o7777, ids[uid], ids[gid], mtime, number)
     fields = layout.unpack(cursor.take(layout.size))
     if letter == "f":
-        return _file(head, fields, cursor)
+        if len(fields) == 4:
+            start, fragment, offset, size = fields
+            links, xattrs = 1, NONE
+        else:
+            start, size, _, links, fragment, offset, xattrs = fields
+        return Stat(*head, links, size, start, offset, fragment, cursor.start, cursor.offset, xattrs=xattrs)
     if letter == "d":
-        return _directory(head, fields)
+        if len(fields) == 5:
+            start, links, size, offset, _ = fields
+            xattrs = NONE
+        else:
+            links, size, start, _, _, offset, xattrs = fields
+        return Stat(*head, links, max(size - 3, 0), start, offset, xattrs=xattrs)
     if letter == "l":
-        return _symlink(head, fields, cursor, kind)
+        links, size = fields
+        if not 0 < size <= _MOST_TARGET:
+            raise ImageError(f"damaged squashfs: a symbolic link of {size} bytes")
+        target = cursor.take(size)
+        xattrs = int.from_bytes(cursor.take(4), "little") if kind > EXTENDED else NONE
+        return Stat(*head, links, size, target=target, xattrs=xattrs)
     if letter in "bc":
         return Stat(*head, links=fields[0], device=fields[1], xattrs=fields[2] if kind > EXTENDED else NONE)
     return Stat(*head, links=fields[0], xattrs=fields[1] if kind > EXTENDED else NONE)
-
-
-def _file(head: _Head, fields: _Fields, cursor: Cursor) -> Stat:
-    if len(fields) == 4:
-        start, fragment, offset, size = fields
-        links, xattrs = 1, NONE
-    else:
-        start, size, _, links, fragment, offset, xattrs = fields
-    return Stat(*head, links, size, start, offset, fragment, cursor.start, cursor.offset, xattrs=xattrs)
-
-
-def _directory(head: _Head, fields: _Fields) -> Stat:
-    if len(fields) == 5:
-        start, links, size, offset, _ = fields
-        xattrs = NONE
-    else:
-        links, size, start, _, _, offset, xattrs = fields
-    return Stat(*head, links, max(size - 3, 0), start, offset, xattrs=xattrs)
-
-
-def _symlink(head: _Head, fields: _Fields, cursor: Cursor, kind: int) -> Stat:
-    links, size = fields
-    if not 0 < size <= _MOST_TARGET:
-        raise ImageError(f"damaged squashfs: a symbolic link of {size} bytes")
-    target = cursor.take(size)
-    xattrs = int.from_bytes(cursor.take(4), "little") if kind > EXTENDED else NONE
-    return Stat(*head, links, size, target=target, xattrs=xattrs)
