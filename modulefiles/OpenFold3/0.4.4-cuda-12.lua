@@ -10,7 +10,7 @@ help([==[
 OpenFold3, structures of proteins, nucleic acids and ligands, in the OpenFold consortium's container.
 
 Commands, which run inside the container image:
-  python, run_openfold, setup_openfold, start-shell
+  run_openfold, setup_openfold, start-shell
 and any other one:
   apptainer exec "$SIF" COMMAND
 
@@ -28,7 +28,7 @@ A job script:
 
   module load OpenFold3/0.4.4-cuda-12 || exit
   export SRUN_CPUS_PER_TASK=$((SLURM_CPUS_ON_NODE / SLURM_NTASKS_PER_NODE))
-  srun python train.py
+  srun run_openfold
 
 More directories inside:
   export APPTAINER_BIND=SOURCE:TARGET
@@ -70,8 +70,6 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },
-      layers = "OpenFold3/0.4.4-cuda-12", -- below a directory of layers, which `sifmod add` makes
-      layer_target = "/user-layer",
       flags = { "NV" },
       path_inside = {
          "/runscripts",
@@ -80,7 +78,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          LD_PRELOAD = "",
          PIP_USER = "0",
          PYTHONNOUSERSITE = "1",
-         PYTHONPATH = "/runscripts/.pip",
+         PYTHONPATH = "",
          WITH_CONDA = "source /opt/activate.sh",
       },
       env = {

@@ -86,11 +86,9 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       env_inside = {
          LD_PRELOAD = "",
+         LLAMA_ARG_HOST = "127.0.0.1",
          PYTHONPATH = "",
          WITH_CONDA = "true",
-      },
-      default_env = { -- where the user has none
-         LLAMA_ARG_HOST = "127.0.0.1",
       },
       env = {
          RUNSCRIPTS = root .. "/runscripts",
