@@ -11,7 +11,7 @@ from sifmod.actions.hooks import run_hooks
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.spider_cache import refresh_spider_cache
-from sifmod.actions.start import live, resolve, tree
+from sifmod.actions.start import live, resolve, resolve_own, tree
 from sifmod.config.hook import Moment
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
@@ -103,7 +103,8 @@ def decide_lives(
     if isinstance(request, Retire) and request.successor:
         request = replace(request, successor=str(resolve(request.successor, known)))
     undo = not isinstance(request, Default) and request.undo
-    modules = [resolve(name, (*known, *(_not_installed(layout) if undo else ()))) for name in names]
+    decidable = (*known, *(_not_installed(layout) if undo else ()))
+    modules = [resolve_own(name, decidable, site) for name in names]
     rows = []
     with changing_prefix(site):
         for module in modules:

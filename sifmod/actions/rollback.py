@@ -9,7 +9,7 @@ from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.log import record
 from sifmod.actions.references import release, renew
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.start import installed, resolve
+from sifmod.actions.start import installed, resolve_own
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import InstallError, ModuleError
@@ -42,7 +42,7 @@ class RolledBack(NamedTuple):
 def change_live(request: RollbackRequest, site: Site, reporter: Reporter) -> RolledBack:
     """Roll a module back, or release what a rollback holds. Raises what `rollback` and `release_held` raise."""
     layout = Layout(site.prefix)
-    module = resolve(request.name, known_modules(layout))
+    module = resolve_own(request.name, known_modules(layout), site)
     with changing_prefix(site):
         if request.release:
             released = release_held(reporter.tree(site), module, reporter)

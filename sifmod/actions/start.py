@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from sifmod.tree.layout import RECEIPT, Layout
 
 if TYPE_CHECKING:
     from sifmod.config.load_site import LoadedSite
+    from sifmod.config.site import Site
     from sifmod.tree.receipt import Installation
 
 
@@ -101,6 +103,22 @@ def installed(layout: Layout, module: ModuleName) -> "Installation":
             "`sifmod install --rebuild` with its easyconfig creates a new generation",
         )
     return installation
+
+
+def resolve_own(name: str, known: Iterable[ModuleName], site: "Site") -> ModuleName:
+    """Like `resolve`, for a command that changes the site's prefix; the error says if another of its trees is meant."""
+    try:
+        return resolve(name, known)
+    except ModuleError as error:
+        raise _elsewhere(name, site) or error from None
+
+
+def _elsewhere(name: str, site: "Site") -> ModuleError | None:
+    for other in filter(is_readable, map(Layout, site.trees)):
+        with suppress(ModuleError):
+            message = f"{resolve(name, live(other))} is in {other.prefix}, and this command changes {site.prefix}"
+            return ModuleError(message, f"`--prefix {other.prefix}` names the other tree")
+    return None
 
 
 def resolve(name: str, known: Iterable[ModuleName], look: str = "`sifmod list` shows what is installed") -> ModuleName:

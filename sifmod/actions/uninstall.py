@@ -13,7 +13,7 @@ from sifmod.actions.life import forget_life
 from sifmod.actions.log import record
 from sifmod.actions.references import release
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.start import resolve
+from sifmod.actions.start import resolve_own
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import Error, InstallError, ModuleError, SifmodError, as_result
@@ -82,7 +82,7 @@ def uninstall_modules(
     layout = Layout(site.prefix)
     known = known_modules(layout)
     rows: list[Uninstalled | NotUninstalled] = []
-    for module in [resolve(name, known) for name in request.names]:
+    for module in [resolve_own(name, known, site) for name in request.names]:
         try:
             rows.append(_uninstalled(module, site, reporter))
         except SifmodError as error:
@@ -98,7 +98,7 @@ def uninstall_modules(
 
 def uninstall_module(name: str, site: Site, reporter: Reporter) -> Uninstalled:
     """Uninstall one module, named in full or by its beginning. Raises what `uninstall` raises."""
-    return _uninstalled(resolve(name, known_modules(Layout(site.prefix))), site, reporter)
+    return _uninstalled(resolve_own(name, known_modules(Layout(site.prefix)), site), site, reporter)
 
 
 def _uninstalled(module: ModuleName, site: Site, reporter: Reporter) -> Uninstalled:

@@ -2,14 +2,15 @@
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING
 
 import click
 
 from sifmod.actions.batch import Done, Ended, Failed, worst
 from sifmod.cli.batch import FailureReporter, Reported, summary
 from sifmod.cli.context import layout_for, reporter
-from sifmod.cli.output import echo, print_json, quiet, say, show_error
+from sifmod.cli.output import counted, echo, print_json, quiet, say, show_error
 from sifmod.config.name import ModuleName
 from sifmod.errors import as_result
 
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 def rerender_command(given: "InstallCommand") -> int:
     """Show the effect of a changed site, preset or quirk on the installed modules as a diff, then apply it."""
+    with TemporaryFile("w+", encoding="utf-8", errors="surrogateescape") as diffs:
+        return _rerender(given, diffs)
+
+
+def _rerender(given: "InstallCommand", diffs: IO[str]) -> int:
     from sifmod.actions.install.reapply import RerenderContext
     from sifmod.actions.install.reapply_all import ReapplyRun, reapply_all
     from sifmod.config.option import in_full
@@ -33,12 +39,15 @@ def rerender_command(given: "InstallCommand") -> int:
     shown: list[Rerendered] = []
     ended: dict[ModuleName, Ended[Reported]] = {}
     tell, refusal = FailureReporter(), False
+    first = asks or given.only_shows or given.fail_fast
 
     def show(one: "Rerendered") -> None:
         if as_json:
             shown.append(one)
-        elif one.changes:
-            echo(one.diff, nl=bool(one.diff))
+        elif one.diff and first:  # until all are counted; on disk, as there may be thousands
+            diffs.write(f"{one.diff}\n")
+        elif one.diff:
+            echo(one.diff)
 
     def done(module: ModuleName, end: "Ended[Generation]") -> None:
         tell(end)
@@ -51,8 +60,9 @@ def rerender_command(given: "InstallCommand") -> int:
             ended[module] = Done(Reported(state))
 
     def agree(found: "Found") -> bool:
-        """The diff has just been read."""
         nonlocal refusal
+        if not as_json:
+            _show_all(found, diffs, speak)
         _summarise(found, speak)
         changes = any(one.changes for one in found)
         refusal = asks and changes and not click.confirm("Apply the changes", default=True, err=True)
@@ -60,7 +70,6 @@ def rerender_command(given: "InstallCommand") -> int:
             speak("nothing was changed, as you chose")
         return not refusal
 
-    first = asks or given.only_shows or given.fail_fast
     run = ReapplyRun(asked, show, done, agree if first else None, given.only_shows, given.fail_fast)
     found = reapply_all(run, reporter(speak))
     if not first:
@@ -74,6 +83,18 @@ def rerender_command(given: "InstallCommand") -> int:
     for message, hint in _errors(found):
         show_error(message, hint)
     return max((int(refusal), failed, *(one.error.exit_code for one in found if one.error)))
+
+
+def _show_all(found: "Found", diffs: IO[str], speak: Callable[[str], None]) -> None:
+    """Print the counts of a diff of several modules, then the diff."""
+    differing = [one.counts for one in found if any(one.counts)]
+    if len(differing) > 1:
+        files, added, removed = map(sum, zip(*differing, strict=True))
+        modules = counted(len(differing), "module")
+        speak(f"{modules} differ: {counted(files, 'file')}, {added} lines added, {removed} removed")
+    diffs.seek(0)
+    while text := diffs.read(1 << 20):
+        echo(text, nl=False)
 
 
 def _refuse_others(given: "InstallCommand") -> None:

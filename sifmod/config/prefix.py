@@ -96,10 +96,11 @@ def may_install(prefix: str, group: str) -> bool:
 
 def quick_trees(environ: Mapping[str, str]) -> tuple[str, ...] | None:
     """The `trees` beside the prefix if a variable alone decides them; None if files must be read."""
-    given = environ.get("SIFMOD_TREES", "")
-    if misspelt(environ) or environ.get("SIFMOD_SITE") or has_settings(environ) or "$" in given:
+    given = tuple(filter(None, environ.get("SIFMOD_TREES", "").split(":")))
+    plain = all(place.startswith("/") and "$" not in place for place in given)
+    if not plain or misspelt(environ) or environ.get("SIFMOD_SITE") or has_settings(environ):
         return None
-    return tuple(filter(None, given.split(":")))
+    return given
 
 
 def misspelt(environ: Mapping[str, str]) -> bool:

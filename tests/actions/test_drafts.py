@@ -9,7 +9,8 @@ import pytest
 from sifmod.actions.author.draft import Source, draft
 from sifmod.actions.author.import_easyconfig import easyconfig_text
 from sifmod.actions.author.new_file import quoted
-from sifmod.actions.author.site import Survey, draft_site
+from sifmod.actions.author.site import draft_site
+from sifmod.actions.author.survey import Survey
 from sifmod.config.site import SiteFile
 from sifmod.config.yaml.parse import parse_yaml
 from sifmod.config.yaml.validate import check_layer

@@ -176,6 +176,14 @@ def test_what_cannot_be_done_is_told(
     assert disk_state(tmp_path) == before
 
 
+def test_of_several_none_is_shown_with_its_login(prefix: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for words in ((), ("--json",), ("--quiet",)):
+        assert fetch(prefix, "https://me:hunter2@127.0.0.1:9/x.sif", "nowhere.sif", *words) == 10
+        said = "".join(capfd.readouterr())
+        assert "127.0.0.1:9/x.sif" in said
+        assert "hunter2" not in said
+
+
 def test_only_a_regular_file_is_replaced(
     images: Images, prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,6 +83,32 @@ def test_a_changed_site_goes_into_every_module(
     assert generations(prefix) == ["2", "2"]
 
 
+def test_a_diff_of_several_modules_begins_with_its_counts(
+    prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    preset = write(tmp_path / "etc-sifmod.d/own.yaml", "env: {FROM_SITE: new}\n")
+    before = disk_state(prefix)
+    capfd.readouterr()
+    assert again("--dry-run") == 0
+    out, err = capfd.readouterr()
+    lines = out.splitlines()
+    files = sum(line.startswith("+++ ") for line in lines)
+    added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
+    removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
+    assert files > 4
+    assert added > 4
+    first, last = (
+        f"2 modules differ: {files} files, {added} lines added, {removed} removed",
+        "2 of 2 installed modules change",
+    )
+    assert err == f"== {first}\n== {last}\n"
+    assert disk_state(prefix) == before
+    preset.unlink()
+    write(tmp_path / "ec/presets/p.yaml", "env: {FROM_PRESET: 2}\nwrappers: [sh, cat]\n")
+    assert again("--dry-run") == 0  # one module
+    assert "modules differ" not in capfd.readouterr().err
+
+
 def test_a_changed_preset_goes_into_its_modules(
     prefix: Path, tmp_path: Path, module_tool: ModuleTool, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,15 +5,19 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sifmod.actions.author.site import FABRIC, Survey, draft_site, survey
+from sifmod.actions.author.site import draft_site
+from sifmod.actions.author.survey import FABRIC, Partition, Survey, read_partitions, survey
 from sifmod.cli.main import run
 from sifmod.config.bind import lint_binds
 from sifmod.config.easyconfig import EasyconfigFile
+from sifmod.config.kinds import Syntax
 from sifmod.config.site import SiteFile
+from sifmod.config.yaml.node import Number
 from sifmod.config.yaml.parse import parse_yaml
 from sifmod.config.yaml.validate import check_layer
 from support.config import write
@@ -321,10 +325,11 @@ def test_what_is_found_is_in_the_draft() -> None:
         ("/var/spool/slurmd",), ("/opt/cray",), ("/usr/lib64/libcxi.so*",), ("/pfs", "/yes"), ("hsn0", "hsn1")
     )
     text = draft_site("yes", ("rocm", "/dev/kfd is there"), found)
-    text = text.replace("# group: ", "group: ").replace("# umask: ", "umask: ")
+    for key in ("sharing", "group"):
+        text = text.replace(f"# {key}: ", f"{key}: ")
     node, problems = parse_yaml(text.encode(), "s.yaml")
     assert (problems, check_layer(SiteFile, node)) == ((), ())
-    assert (node.entries["group"].text, node.entries["umask"].text) == ("software", "0002")
+    assert (node.entries["sharing"].text, node.entries["group"].text) == ("site", "software")
     binds = {
         name: [item.entries["source"].text for item in group.items]
         for name, group in node.entries["binds"].entries.items()
@@ -361,3 +366,94 @@ def test_file_systems_of_the_whole_machine(tmp_path: Path) -> None:
     assert survey(str(mounts)).filesystems == ("/appl", "/pfs/lustrep1")
     assert survey(os.devnull).filesystems == ()
     assert survey("/no/such").filesystems == ()
+
+
+SINFO = """
+small*|(null)|128
+accel|gpu:a100:4(S:0-3)|64
+accel|gpu:a100:8,shard:4|64
+mig|gpu:1g.5gb:7(S:0)|32
+mixed|(null)|128
+mixed|gpu:4|64
+odd name|gpu:2|4
+"""
+
+
+def test_partitions_as_sinfo_prints_them() -> None:
+    assert read_partitions(SINFO) == (
+        Partition("small", (0,), (), (128,), default=True),
+        Partition("accel", (4, 8), ("a100",), (64,), default=False),
+        Partition("mig", (7,), ("1g.5gb",), (32,), default=False),
+        Partition("mixed", (0, 4), (), (64, 128), default=False),
+    )
+    assert read_partitions("") == ()
+
+
+@pytest.mark.parametrize(
+    ("sinfo", "accelerator", "said"),
+    [
+        ("a|gpu:a100:4|64", "accelerator: cuda", "Slurm calls its GPUs a100:"),
+        ("a|gpu:mi250:8|64", "accelerator: rocm", "Slurm calls its GPUs mi250:"),
+        ("a|gpu:gh200:4|64", "accelerator: cuda", "gh200"),
+        ("a|gpu:a100:4|64\nb|gpu:mi300a:4|96", "# accelerator: cuda", "GPUs of an unknown kind"),
+        ("a|gpu:4|64", "# accelerator: cuda", "GPUs of an unknown kind"),
+        ("a|(null)|64", "accelerator: none", "nothing is here: auto"),
+    ],
+)
+def test_the_accelerator_of_a_login_node_is_that_of_the_partitions(sinfo: str, accelerator: str, said: str) -> None:
+    text = draft_site("x", ("none", "nothing is here"), Survey((), (), (), (), (), partitions=read_partitions(sinfo)))
+    assert f"\n{accelerator}\n" in text
+    assert said in text
+    here = draft_site("x", ("rocm", "/dev/kfd exists"), Survey((), (), (), (), (), partitions=read_partitions(sinfo)))
+    assert "\naccelerator: rocm\n" in here
+
+
+def test_what_a_draft_says_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runtime, module tools, scratch directories and partitions; a partition takes the fewest GPUs of its nodes."""
+    for place in ("lus/me", "pfs/users/me", "pfs/other", "home/me"):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "link").symlink_to("lus")
+    write(tmp_path / "mounts", f"s:/a {tmp_path}/pfs lustre rw 0 0\n")
+    places = {"SCRATCH": f"{tmp_path}/lus/me/", "WORK": f"{tmp_path}/link/me", "LOCAL_SCRATCH": f"{tmp_path}/none/me"}
+    environ = {"USER": "me", "HOME": f"{tmp_path}/home/me", "LMOD_CMD": "x", **places}
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = survey(f"{tmp_path}/mounts", environ)
+    assert found.scratch == (f"{tmp_path}/pfs/users/$USER", f"{tmp_path}/lus/$USER")
+    assert (found.partitions, found.no_partitions) == ((), "there is no sinfo on PATH")
+    assert found.tools[0] == "lua"
+    found = replace(found, partitions=read_partitions(SINFO), tools=("tcl",))
+    text = draft_site("x", ("none", "none"), found, ("/usr/bin/apptainer", "/usr/bin/apptainer is on PATH"))
+    node, problems = parse_yaml(text.encode(), "s.yaml")
+    assert (problems, check_layer(SiteFile, node)) == ((), ())
+    said = node.entries
+    assert (said["runtime"].text, said["module_syntax"].text) == ("apptainer", "tcl")
+    assert [item.text for item in said["scratch"].items] == list(found.scratch)
+    partitions = said["slurm"].at("partitions").entries
+    assert said["slurm"].at("partition").text == "small"
+    gpus = {name: one.at("gpus_per_node").value for name, one in partitions.items()}
+    assert gpus == {"small": Number("0"), "accel": Number("4"), "mig": Number("7"), "mixed": Number("4")}
+    assert "  # nodes with 4 and 8 GPUs; 64 processors; a100\n" in text
+
+
+@pytest.mark.parametrize("tools", [(), ("lua", "tcl")])
+def test_what_could_not_be_found_out_is_a_comment(tools: tuple[Syntax, ...], tmp_path: Path) -> None:
+    found = Survey((), (), (), (), (), no_partitions="sinfo failed:\nno\nserver", tools=tools)
+    text = draft_site("x", ("none", "nothing"), found, ("", "no apptainer or singularity on PATH"))
+    node, problems = parse_yaml(text.encode(), "s.yaml")
+    assert (problems, check_layer(SiteFile, node)) == ((), ())
+    keys = {"name", "description", "accelerator", "binds", "detect"}
+    assert node.entries.keys() == keys | ({"module_syntax"} if tools else set())
+    assert "# Partitions are unknown: sinfo failed: no server\n# slurm: {" in text
+    assert "# runtime: apptainer  # no apptainer or singularity on PATH\n" in text
+    for line in (
+        "# slurm: ",
+        "# scratch: ",
+        "# sharing: ",
+        "# group: ",
+        "# user_prefix: ",
+        "# prefix: ",
+        "# runtime: ",
+    ):
+        assert line in text
+        text = text.replace(line, line.removeprefix("# "))
+    assert run(["check", str(write(tmp_path / "sites/s.yaml", text))]) == 0  # each can be taken as it is

@@ -48,3 +48,23 @@ def test_other_modules_are_as_they_were(
             assert "died" not in "".join(capfd.readouterr())
     assert told
     assert all("`sifmod gc --yes` removes them" in text or "or `sifmod gc --yes`" in text for text in told)
+
+
+def test_a_fetch_removes_what_a_killed_install_left(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be what the disk is full of."""
+    prefix = tmp_path / "pre fix"
+    monkeypatch.setenv("SIFMOD_PREFIX", str(prefix))
+    write(tmp_path / "App-1.yaml", f"name: App\nversion: '1'\nimage: {{sources: ['{images.tiny_sif}']}}\n")
+    env = {"HOME": str(tmp_path), "SIFMOD_SITE": "generic", "PATH": "/none", "SIFMOD_CONFIG_DIR": "/none"}
+    words = ("install", tmp_path / "App-1.yaml", "--prefix", prefix, "--skip-sanity-check", "--rebuild")
+    left = 0
+    with Victim(env) as victim:
+        steps = victim.run(words).steps
+        for step in some(1, steps, 5):
+            victim.run(words, "killed", step)
+            left += len(list(prefix.glob(".staging/*")))
+            assert run(["fetch", str(images.tiny("another"))]) == 0
+            assert list(prefix.glob(".staging/*")) == []
+    assert left

@@ -103,6 +103,19 @@ def test_a_bundle_whose_stack_has_no_such_name_is_refused(
     assert not prefix.exists()
 
 
+def test_what_a_link_in_a_bundle_leads_to_is_not_taken(tmp_path: Path) -> None:
+    """It may be a file that only the one who applies the bundle can read."""
+    folder, prefix = tmp_path / "a bundle", tmp_path / "a prefix"
+    private = write(tmp_path / "private.yaml", "of years\n")
+    write(folder / "bundle.json", json.dumps(HEAD))
+    write(folder / "stack.yaml", "easyconfigs: []\n")
+    write(folder / "stack.lock", json.dumps({"format": 1, "modules": []}))
+    write(folder / "robot/Good-1.yaml", "name: Good\n")
+    (folder / "robot/Private-1.yaml").symlink_to(private)
+    run(["stack", "apply", "--bundle", str(folder), "--prefix", str(prefix)])
+    assert [path.name for path in (prefix / "stacks/ours/robot").iterdir()] == ["Good-1.yaml"]
+
+
 def test_a_head_that_is_nested_too_deeply_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     prefix = tmp_path / "a prefix"
     write(tmp_path / "bundle.json", "[" * 200_000)

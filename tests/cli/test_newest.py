@@ -7,7 +7,10 @@ import pytest
 
 from sifmod.cli.main import run
 from support.answer import answer
+from support.command import SIFMOD
+from support.command import run as run_program
 from support.config import write
+from support.devices import with_devices
 from support.disk_state import disk_state
 from support.images import Images
 
@@ -69,6 +72,16 @@ def test_the_newest_that_fits_is_installed(word: str, robot: Path, capfd: pytest
 def test_which_one(words: tuple[str, ...], module: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["install", "tool", *words, "-D"]) == 0
     assert f"(module: {module})" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("device", "module"), [("nvidiactl", "Tool/1.10-cuda"), ("kfd", "Tool/1.11-rocm")])
+@pytest.mark.parametrize("words", [(), ("--accelerator", "auto")])
+@pytest.mark.usefixtures("robot")
+def test_a_gpu_of_this_machine_decides(device: str, module: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    scratch = tmp_path / "dev"
+    scratch.mkdir()
+    done = run_program((*with_devices(scratch, device), *SIFMOD, "install", "tool", "-D", *words))
+    assert f"(module: {module})" in done.ok().stdout
 
 
 @pytest.mark.usefixtures("robot")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.config import prefix
-from sifmod.config.prefix import config_home, default_prefix, home, quick_prefix
+from sifmod.config.prefix import config_home, default_prefix, home, quick_prefix, quick_trees
 from sifmod.errors import OptionError
 
 
@@ -103,3 +103,17 @@ def test_settings_have_to_be_read_where_a_variable_names_some(environ: dict[str,
 def test_a_misspelled_variable_is_left_to_those_who_refuse_it(environ: dict[str, str]) -> None:
     assert quick_prefix("/a", {**environ, "SIFMOD_PREFXI": "/x"}) is None
     assert quick_prefix("/a", {**environ, "SIFMODE": "x", "OTHER": "x", "SIFMOD_LINK": "copy"}) == "/a"
+
+
+@pytest.mark.parametrize(
+    ("text", "trees"),
+    [("", ()), ("/a:/b:", ("/a", "/b")), ("/a:$HOME/b", None), ("~/a", None), ("a", None)],
+)
+def test_the_trees_of_a_variable_alone(tmp_path: Path, text: str, trees: tuple[str, ...] | None) -> None:
+    """Anything else is read with the settings, which expand or refuse it."""
+    environ = {"HOME": str(tmp_path), "SIFMOD_CONFIG_DIR": str(tmp_path / "etc"), "SIFMOD_TREES": text}
+    assert quick_trees(environ) == trees
+    assert quick_trees({**environ, "SIFMOD_SITE": "lumi-g"}) is None
+    assert quick_trees({**environ, "SIFMOD_TREE": "/x"}) is None
+    (tmp_path / "etc").mkdir()
+    assert quick_trees(environ) is None

@@ -153,6 +153,21 @@ def test_a_file_system_that_reserves_nothing_is_no_trouble(
             reserve(file, tmp_path / "file", 1 << 60)
 
 
+def test_what_a_file_has_already_is_not_wanted_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a download of 7 MiB on a disk of 8 MiB, which reserves nothing, 5 MiB are there: the rest fits."""
+    room = tmp_path / "disk"
+    monkeypatch.setattr(disk, "_fallocate", lambda *_: errno.EOPNOTSUPP)
+
+    def check() -> None:
+        with opened(room / "file") as file:
+            os.write(file, bytes(5 << 20))
+            reserve(file, room / "file", 7 << 20)
+            with pytest.raises(NoSpaceError, match=r"4\.2 MB needed, 3\.1 MB free; downloaded data is kept"):
+                reserve(file, room / "file", 9 << 20)
+
+    call_on_small_disk(room, 8 << 20, check)
+
+
 @pytest.mark.parametrize(
     ("number", "read", "written"),
     [

@@ -210,6 +210,19 @@ def test_a_server_behind_a_proxy_is_verified_too(
     assert asked == [b"CONNECT registry.test:5000"] * 2
 
 
+def test_a_proxy_over_https_is_verified_by_the_same_certificates(
+    start: Start, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What answers here is a web server, which makes no tunnel: it was believed before it could say so."""
+    monkeypatch.setenv("CURL_CA_BUNDLE", str(certificate.with_name("certificate.pem")))
+    monkeypatch.setenv("https_proxy", f"https://{host(start())}")
+    with (
+        pytest.raises(FetchError, match="the proxy: Tunnel connection failed: 501 "),
+        Http().resource(Url.parse("https://registry.test:5000/x"), Netrc())({}),
+    ):
+        raise AssertionError
+
+
 def copy(source: socket.socket, target: socket.socket) -> None:
     with suppress(OSError):  # a client that does not like what it sees resets the connection
         while data := source.recv(65536):

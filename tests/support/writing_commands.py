@@ -196,7 +196,14 @@ STARTS: dict[str, tuple[str, tuple[str, ...]]] = {  # the start before it, and w
         "none",
         (f"stack apply {{stack}} --prefix {{staging}} {SKIP}", "stack lock {stack} --prefix {staging}"),
     ),
-    "bundle": ("locked", ("stack bundle {stack} --no-wheels --output {bundle}", "uninstall Pair/1-x")),
+    "bundle": (  # whose images are nowhere else any more
+        "locked",
+        (
+            "stack bundle {stack} --no-wheels --output {bundle}",
+            "stack lock {stack} --forget",
+            "uninstall Tiny/1.0 Pair/1-x Pair/1-y Pair/2-x Pair/2-y --purge --ignore-jobs",
+        ),
+    ),
     "decided": (
         "modules",
         (

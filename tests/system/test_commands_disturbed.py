@@ -68,6 +68,7 @@ class Undisturbed:
     codes: tuple[int | None, ...]  # of the command, and of the same once more
     steps: int  # of the first
     made: tuple[Path, ...]  # the first makes them in the prefix
+    unlogged: frozenset[str]  # images that the first brought or removed, and that no log names
     result: tuple[str, ...]  # of both
 
 
@@ -76,16 +77,31 @@ def undisturbed(world: World) -> dict[Command, Undisturbed]:
     found = {}
     for command in IN_THE_TREE:
         world.reset(command.start, "group", UMASK)
-        before = set(files(world.prefix))
+        before, stored = set(files(world.prefix)), images_in(world)
         first = by_publisher(world, command)
+        unlogged = (stored ^ images_in(world)) - logged(world)
         made = tuple(path for path in sorted({*files(world.prefix)} - before) if ".locks" not in path.parts)
         codes = (first.code, by_publisher(world, command).code)
-        found[command] = Undisturbed(codes, first.steps, made, result(world))
+        found[command] = Undisturbed(codes, first.steps, made, unlogged, result(world))
     return found
 
 
 def by_publisher(world: World, command: Command, how: str = "whole", step: int = 0) -> Outcome:
     return world.run("publisher", UMASK, command.words, how, step)
+
+
+def images_in(world: World) -> frozenset[str]:
+    return frozenset(image.stem for image in world.prefix.glob("images/sha256/*.sif"))
+
+
+def logged(world: World) -> frozenset[str]:
+    """The images that the logs name: what was fetched alone in the store's, another one in its module's."""
+    logs = [*world.prefix.glob("log/store.log"), *world.prefix.glob("log/modules/*/*.log")]
+    return frozenset(json.loads(line)["image"] for log in logs for line in log.read_text().splitlines())
+
+
+def test_what_comes_into_the_store_and_goes_is_in_a_log(undisturbed: dict[Command, Undisturbed]) -> None:
+    assert {str(command): alone.unlogged for command, alone in undisturbed.items() if alone.unlogged} == {}
 
 
 def test_a_killed_command_is_repeated(world: World, undisturbed: dict[Command, Undisturbed]) -> None:

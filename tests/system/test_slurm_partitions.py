@@ -11,6 +11,7 @@ import pytest
 from sifmod.cli.main import run
 from support import module_tool as tools
 from support.command import SIFMOD
+from support.command import run as run_command
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
@@ -176,3 +177,23 @@ def test_a_stack_and_its_tests(cluster: Slurm, here: Path) -> None:
         cluster.run(("squeue", "--noheader", "--states=all", "--name=sifmod-stack", "--format=%P %a %b")).ok().stdout
     )
     assert sorted(set(shown.splitlines())) == ["accel project_7 gres:gpu:2", "small project_7 N/A"], (done, shown)
+
+
+def test_a_new_site_has_the_partitions_of_the_machine(cluster: Slurm, here: Path) -> None:
+    """And makes a script that this machine takes."""
+    (here / "home/.config/sifmod/config.yaml").unlink()
+    done = cluster.run((*SIFMOD, "site", "new", "hill"), os.environ, here).ok()
+    text = Path(done.stdout.strip()).read_text()
+    assert "  partition: main\n  partitions:\n" in text
+    for name in ("main", "small", "accel"):
+        assert f"    {name}: {{gpus_per_node: 2}}  # 2 processors\n" in text
+    assert cluster.run((*SIFMOD, "check", done.stdout.strip()), os.environ, here).code == 0
+    environment = {**os.environ, "SIFMOD_SITE": "hill"}
+    cluster.run((*SIFMOD, "jobscript", "Gpu", "-o", "hill.sh"), environment, here).ok()
+    script = (here / "hill.sh").read_text()
+    assert "#SBATCH --gpus-per-node=2\n" in script
+    assert "#SBATCH --partition=main\n" in script
+    cluster.run(("sbatch", "--test-only", "hill.sh"), environment, here).ok()
+    elsewhere = {**os.environ, "SLURM_CONF": "/no/such"}
+    unknown = run_command((*SIFMOD, "site", "new", "dale", "-o", "-"), env=elsewhere, cwd=here).ok().stdout
+    assert "\n# Partitions are unknown: sinfo failed: " in unknown

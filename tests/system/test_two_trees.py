@@ -18,6 +18,7 @@ from support.identity import call_as, sifmod
 from support.images import Images
 from support.module_tool import ModuleTool, Step
 from support.user import OrdinaryUser
+from support.victim import import_all
 from support.wheels import wheel
 
 pytestmark = pytest.mark.usefixtures("needs_root")
@@ -57,6 +58,7 @@ class Trees:
 
 @pytest.fixture
 def trees(shared_tmp: Path, ordinary_user: OrdinaryUser, images: Images, monkeypatch: pytest.MonkeyPatch) -> Trees:
+    import_all()  # the user may be unable to read what has not been imported
     made = Trees(shared_tmp, ordinary_user)
     settings = f"prefix: {made.site}\nuser_prefix: ~/mine\nsharing: site\ngroup: root\nmodule_syntax: both\n"
     write(shared_tmp / "etc/tree.yaml", f"{settings}robot_paths: [{shared_tmp}]\nlink: copy\n")
@@ -68,8 +70,6 @@ def trees(shared_tmp: Path, ordinary_user: OrdinaryUser, images: Images, monkeyp
     monkeypatch.delenv("MODULEPATH", raising=False)
     assert in_process(["install", "--skip-sanity-check", "Tiny-1.0", "Note-1.0"]) == 0
     assert (made.site / "modules/Tiny/1.0.lua").exists()
-    for words in (("list",), ("search", "Tiny"), ("init", "bash"), ("show", "Tiny/1.0"), ("doctor",)):
-        in_process([*words])  # so that modules are imported that the user may be unable to read
     return made
 
 
@@ -136,7 +136,6 @@ def test_the_own_tree_comes_first_and_a_layer_goes_to_ones_own_place(
     wheel(wheels, "demo", "1.0")
     trees.sifmod("install", "Tiny-1.0", "--skip-sanity-check").ok()
     add = ("add", "Python", "--no-index", "--find-links", str(wheels))
-    assert in_process([*add, "demo", "--dir", str(trees.top / "project")]) == 0  # imports, see above
     unchanged(trees, lambda: trees.sifmod(*add, "demo")).ok()
     assert (trees.user.home / ".local/share/sifmod/layers/Python/3.11/default").is_dir()
     code = "import demo; print(demo.__version__)"
@@ -170,6 +169,20 @@ def test_a_view_of_ones_own_loads_a_module_of_the_site(trees: Trees, module_tool
     assert "warning" not in said
     (loaded,) = trees.shell(module_tool, "module load course/1; command -v cat")
     assert loaded.stdout.startswith(f"{trees.site}/software/Tiny/")
+
+
+@pytest.mark.parametrize(
+    "words", ["uninstall", "uninstall --purge", "rollback", "hide", "deprecate", "retire --message x"]
+)
+def test_a_command_that_changes_a_tree_names_the_other_one(trees: Trees, words: str) -> None:
+    trees.sifmod("install", "Tiny-2.0", "--skip-sanity-check").ok()
+    before = disk_state(trees.own)
+    refused = unchanged(trees, lambda: trees.sifmod(*words.split(), "Note/1.0"))
+    said = f"error: Note/1.0 is in {trees.site}, and this command changes {trees.own}\n"
+    assert (refused.code, refused.stderr) == (24, f"{said}\nhint: `--prefix {trees.site}` names the other tree\n")
+    assert disk_state(trees.own) == before
+    unknown = trees.sifmod(*words.split(), "Nothing/1")
+    assert (unknown.code, "no module is called `Nothing/1`" in unknown.stderr) == (24, True)
 
 
 def test_a_tree_that_is_gone_or_closed_is_said(trees: Trees) -> None:

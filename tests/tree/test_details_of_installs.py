@@ -9,7 +9,8 @@ import pytest
 
 from plans import plan
 from sifmod.actions import slurm
-from sifmod.actions.author.site import Survey, draft_site, survey
+from sifmod.actions.author.site import draft_site
+from sifmod.actions.author.survey import Survey, survey
 from sifmod.actions.install.decision import _digests
 from sifmod.cli.main import run
 from sifmod.module.image_origin import NO_ORIGIN

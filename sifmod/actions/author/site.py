@@ -1,15 +1,17 @@
 """site: detect this machine's site, show its settings, and draft a file for a new site."""
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from sifmod.actions.author.new_file import quoted, write_text
+from sifmod.actions.author.survey import Partition, Survey, survey
 from sifmod.config.bind import bind_items, ends, lint_binds
 from sifmod.config.detect import BaseSite, detected_site, site_directories
-from sifmod.config.limits import matches
+from sifmod.config.kinds import RUNTIMES
 from sifmod.config.load_site import LoadedSite, load_site
 from sifmod.config.option_layers import refuse_unknown
 from sifmod.config.origin import Origin
@@ -20,31 +22,37 @@ from sifmod.config.yaml.validate import check_layer
 from sifmod.errors import OptionError, Problem
 from sifmod.result import Described
 
-SLURM = ("/var/spool/slurmd", "/var/spool/slurm", "/run/munge")
-FABRIC = ("/opt/cray", "/opt/amazon/efa")  # InfiniBand needs nothing from the host: the image has its own rdma-core
-HOST_LIBRARIES = ("/usr/lib64/libcxi.so*", "/usr/lib/*-linux-gnu/libcxi.so*")
-_NETWORKS = ("/sys/class/net/hsn*", "/sys/class/net/ib*")
-_PARALLEL = ("lustre", "gpfs", "beegfs", "wekafs", "ceph", "nfs", "nfs4", "fhgfs", "panfs", "afs")
-_MOUNTS = "/proc/self/mounts"
 _HEAD = """\
 # The site {name}, written by `sifmod site new`. Correct it, `sifmod check` it, then choose it: --site {name}, or
 # SIFMOD_SITE={name}, or `site: {name}` in ~/.config/sifmod/config.yaml or in /etc/sifmod.d. docs/site.md has every key.
+# What could not be found out is a comment.
 name: {quoted}
 description: {quoted}
 
 # {accelerator_from}: auto looks on each machine; a site with login nodes without GPUs says rocm or cuda.
-accelerator: {accelerator}
+{accelerator}
 # How an easyconfig's accelerator is provided: rocm is rocm (the host's ROCm too), devices or none; cuda is nv, nvccli
 # or none.
 # accelerators: {{rocm: devices, cuda: nv}}
 
+# The container runtime, and the module tools that modulefiles are for (lua: Lmod, tcl: Environment Modules, both).
+{runtime}
+{module_syntax}
+
 # Directories for modules and images, and for images given by name.
 # prefix: /appl/sifmod
 # image_dirs: [/appl/images]
-# The group that a new prefix is given to, whose members may change what is in it, and the umask of all that is made
-# there; without one all is as open as the prefix itself.
+# Who may use the prefix: site is everybody, group the members of the group. Its members publish; others install below
+# user_prefix and read the prefix.
+# sharing: site
 # group: software
-# umask: '0002'
+# user_prefix: ~/.local/share/sifmod
+
+# Places of each user, which are bound where they exist.
+{scratch}
+
+# For job scripts. `account` is usually each user's own, in ~/.config/sifmod/config.yaml: slurm: {{account: project_1}}
+{slurm}
 """
 _BINDS = """
 # Directories in containers besides the user's home. `optional: true` skips one if it is missing, as on a
@@ -60,39 +68,14 @@ detect:
 """
 
 
-@dataclass(frozen=True)
-class Survey:
-    """Paths found on this machine, and the settings derived from them."""
-
-    slurm: tuple[str, ...]
-    fabric: tuple[str, ...]
-    host_libraries: tuple[str, ...]  # patterns
-    filesystems: tuple[str, ...]  # where machine-wide file systems are mounted, except home directories
-    networks: tuple[str, ...]  # interfaces of fast networks
+_NO_SCRATCH = "# scratch: [/scratch/$USER]  # no directory of yours was found in the usual places"
+_NO_PARTITIONS = "# slurm: {partition: small, partitions: {small: {gpus_per_node: 0}, gpu: {gpus_per_node: 4}}}"
+_AMD = re.compile(r"(?i)(amd|instinct|mi[0-9])")
+_NVIDIA = re.compile(r"(?i)(nvidia|tesla|quadro|geforce|rtx|gtx|titan|g[hb][0-9]|[abhlptv][0-9])")
 
 
-def survey(mounts: str = _MOUNTS) -> Survey:
-    """Inspect this machine."""
-    return Survey(
-        slurm=tuple(path for path in SLURM if Path(path).exists()),
-        fabric=tuple(path for path in FABRIC if Path(path).exists()),
-        host_libraries=tuple(pattern for pattern in HOST_LIBRARIES if matches(pattern)),
-        filesystems=_filesystems(mounts),
-        networks=tuple(Path(path).name for pattern in _NETWORKS for path in matches(pattern)),
-    )
-
-
-def _filesystems(mounts: str) -> tuple[str, ...]:
-    try:
-        lines = [line.split() for line in Path(mounts).read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError):
-        return ()
-    shared = {fields[1] for fields in lines if len(fields) > 2 and fields[2] in _PARALLEL and "\\" not in fields[1]}
-    return tuple(sorted(place for place in shared if place != "/" and not place.startswith(("/home", "/root"))))
-
-
-def draft_site(name: str, accelerator: tuple[str, str], found: Survey) -> str:
-    """The YAML text; `accelerator` is the detected one, and how it was detected."""
+def draft_site(name: str, accelerator: tuple[str, str], found: Survey, runtime: tuple[str, str] = ("", "")) -> str:
+    """The YAML text; `accelerator` and `runtime` are the detected ones, and how they were detected."""
     groups = (
         ("slurm", [f"{{source: {path}, optional: true}}" for path in found.slurm], "/var/spool/slurmd"),
         ("fabric", [f"{{source: {path}, optional: true}}" for path in found.fabric], "/opt/cray"),
@@ -104,8 +87,61 @@ def draft_site(name: str, accelerator: tuple[str, str], found: Survey) -> str:
         lines += [f"  {group}:", *(f"    - {item}" for item in items)]
         if not items:
             lines[-1] = f"  {group}: []  # e.g. [{{source: '{example}', optional: true}}]"
-    head = _HEAD.format(name=name, quoted=quoted(name), accelerator=accelerator[0], accelerator_from=accelerator[1])
+    head = _HEAD.format(
+        name=name,
+        quoted=quoted(name),
+        **_accelerator(accelerator, found.partitions),
+        runtime=_runtime(*runtime),
+        module_syntax=_module_syntax(found.tools),
+        scratch=f"scratch: [{', '.join(found.scratch)}]" if found.scratch else _NO_SCRATCH,
+        slurm=_slurm(found),
+    )
     return head + _BINDS + "\n".join(lines) + "\n" + _TAIL.format(runscript_env=_runscript_env(found.networks))
+
+
+def _accelerator(here: tuple[str, str], partitions: Sequence[Partition]) -> dict[str, str]:
+    """The line of the accelerator, and where it is from: this node, else what Slurm calls the GPUs of its nodes."""
+    value, origin = here
+    types = sorted({kind for partition in partitions for kind in partition.types})
+    vendors = {"rocm" if _AMD.match(kind) else "cuda" if _NVIDIA.match(kind) else "" for kind in types}
+    if value != "none" or not any(max(partition.gpus, default=0) for partition in partitions):
+        return {"accelerator": f"accelerator: {value}", "accelerator_from": origin}
+    if len(vendors) == 1 and "" not in vendors:
+        text = f"{origin} here, and Slurm calls its GPUs {', '.join(types)}"
+        return {"accelerator": f"accelerator: {vendors.pop()}", "accelerator_from": text}
+    text = f"{origin} here, and Slurm's partitions have GPUs of an unknown kind"
+    return {"accelerator": "# accelerator: cuda", "accelerator_from": text}
+
+
+def _runtime(program: str, origin: str) -> str:
+    if kind := next((kind for kind in RUNTIMES if Path(program).name == kind), ""):
+        return f"runtime: {kind}  # {origin}"
+    return f"# runtime: apptainer  # {origin or 'none was looked for'}"
+
+
+def _module_syntax(tools: Sequence[str]) -> str:
+    if not tools:
+        return "# module_syntax: both  # no module tool was found here"
+    return f"module_syntax: {tools[0] if len(tools) == 1 else 'both'}"
+
+
+def _slurm(found: Survey) -> str:
+    if not found.partitions:
+        return f"# Partitions are unknown: {' '.join(found.no_partitions.split())}\n{_NO_PARTITIONS}"
+    lines = ["slurm:"]
+    lines += [f"  partition: {quoted(one.name)}" for one in found.partitions if one.default]
+    lines += ["  partitions:", *map(_partition, found.partitions)]
+    return "\n".join(lines)
+
+
+def _partition(one: Partition) -> str:
+    """Where nodes differ, a job that wants the fewest GPUs fits all nodes that have some."""
+    gpus = min(filter(None, one.gpus), default=0)
+    notes = [f"nodes with {' and '.join(map(str, one.gpus))} GPUs"] if len(one.gpus) > 1 else []
+    notes += [f"{' or '.join(map(str, one.cpus))} processors"] if one.cpus and gpus else []
+    notes += [", ".join(one.types)] if one.types else []
+    note = f"  # {'; '.join(notes)}" if notes else ""
+    return f"    {quoted(one.name)}: {{gpus_per_node: {gpus}}}{note}"
 
 
 def _runscript_env(networks: tuple[str, ...]) -> str:
@@ -190,6 +226,10 @@ def site_text(name: str, environ: Mapping[str, str]) -> str:
     """The text of a new file for the site `name`."""
     if problems := check_layer(SiteFile, tree({"name": name}, Mark("the name", 0, 0))):
         raise OptionError(problems[0].message)
-    here = {origin.key: origin for origin in load_site({"site": "generic", "accelerator": "auto"}, environ).origins}
-    found = here["accelerator"]
-    return draft_site(name, (str(found.value), found.origin), survey())
+    here = {
+        origin.key: origin
+        for origin in load_site({"site": "generic", "accelerator": "auto", "runtime": "auto"}, environ).origins
+    }
+    accelerator, runtime = here["accelerator"], here["runtime"]
+    found = survey(environ=environ)
+    return draft_site(name, (str(accelerator.value), accelerator.origin), found, (str(runtime.value), runtime.origin))

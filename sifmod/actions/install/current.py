@@ -101,21 +101,36 @@ def plan_warnings(before: Installation | None, decision: Decision) -> Iterator[s
         yield f"warning: {plan.runtime.path}: {program.unbound}"
 
 
-def difference(installation: Installation, plan: Plan) -> str:
-    """A diff from the installed files to those that the plan renders now; "" if nothing changes."""
+class Diff(NamedTuple):
+    """A diff of a module's files, and its counts; the text is "" if nothing changes."""
+
+    text: str
+    files: int
+    added: int  # lines
+    removed: int
+
+
+def difference(installation: Installation, plan: Plan) -> Diff:
+    """The diff from the installed files to those that the plan renders now."""
     root = Path(installation.root)
     after = {file.path: file.text for file in render(plan, installation.generation)}
     ours = [file.path for file in installation.files if not file.path.startswith(f"{STUBS}/")]
     before = {path: _text(root / path) for path in ours if path not in ("easyconfig.yaml", "share/image")}
     lines: list[str] = []
+    files = added = removed = 0
     for path in sorted(before.keys() | after.keys()):
         if before.get(path) == after.get(path):
             continue
         name = f"{installation.module}/{path}"
         old, new = (texts.get(path, "").splitlines() for texts in (before, after))
         ends = (name if path in before else "/dev/null", name if path in after else "/dev/null")
-        lines += unified_diff(old, new, *ends, lineterm="")
-    return "\n".join(lines)
+        found = list(unified_diff(old, new, *ends, lineterm=""))
+        body = found[2:]  # after the two names
+        lines += found
+        files += 1
+        added += sum(line.startswith("+") for line in body)
+        removed += sum(line.startswith("-") for line in body)
+    return Diff("\n".join(lines), files, added, removed)
 
 
 def _text(path: Path) -> str:

@@ -74,7 +74,7 @@ def _has_files(installation: Installation, plan: Plan, words: bool = True) -> bo
         plan = replace(plan, help=replace(said, origin=plan.help.origin))
         about = said
     return any(
-        not difference(installation, each)
+        not difference(installation, each).text
         for place in _as_placed(plan, installation)
         for each in (place, *(replace(place, easyconfig=command, help=about) for command in typed))
     )

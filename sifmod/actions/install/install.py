@@ -125,7 +125,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
     store = Store(layout, mine.held, waiting, others=(*options.stores, *site.stores))
     decision, plan, image, notes = chosen = _chosen(mine, before, decision, store, reporter)
     another = before and options.if_different not in (None, before.generation)
-    if another and before and before.provenance.site == site.name and not difference(before, plan):
+    if another and before and before.provenance.site == site.name and not difference(before, plan).text:
         return Outcome(before, "unchanged")  # another run installed it while this one waited
     for note in notes:
         reporter.say(note)

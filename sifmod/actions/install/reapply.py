@@ -44,6 +44,7 @@ class Rerendered(NamedTuple):
     diff: str = ""  # of its files, like `diff -u`; "" if they stay the same, even for a different site
     note: str = ""  # about its site, if it changed or is unexpected; "" otherwise
     error: SifmodError | None = None
+    counts: tuple[int, int, int] = (0, 0, 0)  # files that change, lines added, lines removed
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def _decided(module: ModuleName, number: int, asked: RerenderContext) -> tuple[I
 
 def _rerendered(installation: Installation, decision: Decision, asked: RerenderContext) -> Rerendered:
     made, diff = installation.provenance, difference(installation, _plan(installation, decision))
-    changes = bool(diff) or made.site != decision.site.site.name
+    changes = bool(diff.text) or made.site != decision.site.site.name
     try:
         if changes:
             check_hold(asked.layout, installation, decision)
@@ -165,7 +166,8 @@ def _rerendered(installation: Installation, decision: Decision, asked: RerenderC
         note = f"{held.message}; {held.hint}"
         return Rerendered(installation.module, installation.generation, note=note)
     note = _note(made, decision.site, asked.detected)
-    return Rerendered(installation.module, installation.generation, "", changes, diff, note)
+    module, generation, counts = installation.module, installation.generation, diff[1:]
+    return Rerendered(module, generation, "", changes, diff.text, note, counts=counts)
 
 
 def _decision(installation: Installation, asked: RerenderContext) -> Decision:
