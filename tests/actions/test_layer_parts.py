@@ -322,7 +322,14 @@ def test_nobody_elses_bytecode_gets_into_a_layer(tmp_path: Path, monkeypatch: py
     assert not shared.exists()
     (archive,) = own.iterdir()
     assert own.stat().st_mode & 0o777 == 0o700
-    for wrong in ("../../escaped.pyc", "/etc/escaped.pyc", "__pycache__/x.py", "one.pyc"):
+    for wrong in (
+        "../../escaped.pyc",
+        "../__pycache__/escaped.pyc",
+        "./__pycache__/x.pyc",
+        "/etc/escaped.pyc",
+        "__pycache__/x.py",
+        "one.pyc",
+    ):
         with zipfile.ZipFile(archive, "w") as made:
             made.writestr(wrong, b"x")
         with ExitStack() as held, pytest.raises(InstallError, match="holds files other than a layer's bytecode"):
