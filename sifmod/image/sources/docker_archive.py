@@ -11,11 +11,10 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.convert.oci_to_sif import convert
 from sifmod.image.inspect.description import describe_image
-from sifmod.image.oci.archive import open_archive
 from sifmod.image.oci.content import Content, plain
-from sifmod.image.oci.image import Files, OciImage, Stored, of_files, read_json
+from sifmod.image.oci.image import Files, OciImage, Stored, of_files, open_archive, read_json
 from sifmod.image.oci.manifest import Descriptor, Manifest, check_digest, parse_config
-from sifmod.image.reference import Reference, SourceKind, after_scheme, nothing, refused, size_of_location, the_location
+from sifmod.image.reference import Reference, SourceKind, after_scheme, refused, size_of_location, the_location
 from sifmod.image.settings import Settings
 
 _HEX = re.compile(r"(?:^|/)([0-9a-f]{64})(?:\.json)?$")
@@ -105,10 +104,8 @@ DOCKER_ARCHIVE = SourceKind(
     location="path",
     parse=_parse,
     watched=the_location,
-    local_sif=nothing,
     open=_open,
     describe=describe_image,
-    pinned=nothing,
     announced=size_of_location,
     fetch=convert,
 )

@@ -3,7 +3,7 @@
 import platform
 
 from sifmod.image.artifact import Fetched, Fetching
-from sifmod.image.reference import SourceKind, no_files, nothing, parse_repository, says_nothing
+from sifmod.image.reference import SourceKind, no_files, nothing, parse_repository
 from sifmod.image.sources.runtime import run_runtime
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -24,10 +24,6 @@ LIBRARY = SourceKind(
     location="library",
     parse=parse_repository,
     watched=no_files,
-    local_sif=nothing,
-    open=None,
-    describe=says_nothing,
-    pinned=nothing,
     announced=nothing,
     fetch=_pull,
 )
