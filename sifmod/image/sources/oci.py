@@ -35,10 +35,6 @@ def _in_layout(reference: Reference, arch: str, _settings: Settings, _workspace:
     return read_layout(reference, files_below(path), arch)
 
 
-def _in_archive(reference: Reference, arch: str, _settings: Settings, workspace: Path | None) -> OciImage:
-    return read_layout(reference, open_archive(Path(reference.location), workspace), arch)
-
-
 DOCKER = SourceKind(
     name="docker",
     schemes=("docker",),
@@ -71,7 +67,9 @@ OCI_ARCHIVE = SourceKind(
     location="path",
     parse=parse_layout,
     watched=the_location,
-    open=_in_archive,
+    open=lambda reference, arch, _settings, workspace: read_layout(
+        reference, open_archive(Path(reference.location), workspace), arch
+    ),
     describe=describe_image,
     announced=size_of_location,
     fetch=convert,
