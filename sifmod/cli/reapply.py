@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.actions.batch import Done, Ended, Failed, worst
+from sifmod.actions.batch import Ended, Failed, Succeeded, worst
 from sifmod.cli.batch import FailureReporter, Reported, summary
 from sifmod.cli.context import layout_for, reporter
 from sifmod.cli.output import echo, print_json, quiet, say, show_error
@@ -48,7 +48,7 @@ def rerender_command(given: "InstallCommand") -> int:
             generation, changed = end.result
             state = f"{'installed' if changed else 'another run changed it meanwhile'}, generation {generation}"
             speak(f"{module}: {state}")
-            ended[module] = Done(Reported(state))
+            ended[module] = Succeeded(Reported(state))
 
     def agree(found: "Found") -> bool:
         """The diff has just been read."""
