@@ -18,7 +18,7 @@ from sifmod.actions.layer.add import LayerChange
 from sifmod.actions.layer.layers import LayerOutcome, change_layer
 from sifmod.actions.layer.places import found_layers
 from sifmod.actions.list import Listed
-from sifmod.actions.list import list_modules as listed
+from sifmod.actions.list import list_trees as listed
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.rollback import RollbackRequest, change_live
 from sifmod.actions.search import Answer, ask, find_all
@@ -33,6 +33,7 @@ from sifmod.config.site import Site
 from sifmod.errors import SifmodError
 from sifmod.image.packages.request import words_of
 from sifmod.image.packages.requirements import parse_requests
+from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import CommandLine
 from sifmod.tree.receipt import Installation
 
@@ -153,7 +154,8 @@ def apply_stack(
 
 def list_modules(pattern: str = "", *, where: Where = HERE) -> tuple[Listed, ...]:
     """The installed modules whose names contain `pattern`, or match it if it has wildcards."""
-    return listed(tree(load_site(where).prefix), pattern)
+    site = load_site(where)
+    return listed((tree(site.prefix), *(() if where.prefix else map(Layout, site.trees))), pattern)
 
 
 def verify(module: str, *, where: Where = HERE) -> tuple[Finding, ...]:

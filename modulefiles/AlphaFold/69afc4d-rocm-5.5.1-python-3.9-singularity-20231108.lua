@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: alphafold 69afc4d
 
+Not for the GPUs here: it has rocm 5.5.1, and the driver here runs rocm >=6.1 <7.1.
+
 Image: lumi-alphafold-rocm-5.5.3-python-3.9-alphafold-69afc4d-dockerhash-b52a3dc67cad.sif
 Installed again by: sifmod install AlphaFold-69afc4d-rocm-5.5.1-python-3.9-singularity-20231108.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -83,6 +85,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "AlphaFold/69afc4d-rocm-5.5.1-python-3.9-singularity-20231108", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 5.5.1, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

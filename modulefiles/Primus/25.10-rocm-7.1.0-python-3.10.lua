@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: torch 2.10.0.dev20251112
 
+Not for the GPUs here: it has rocm 7.1.0, and the driver here runs rocm >=6.1 <7.1.
+
 Image: docker://rocm/primus:v25.10@sha256:140c37cd2eeeb183759b9622543fc03cc210dc97cbfa18eeefdcbda84420c197
 Installed again by: sifmod install Primus-25.10-rocm-7.1.0-python-3.10.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -85,6 +87,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "Primus/25.10-rocm-7.1.0-python-3.10", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 7.1.0, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

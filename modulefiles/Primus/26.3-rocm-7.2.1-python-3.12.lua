@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: torch 2.10.0
 
+Not for the GPUs here: it has rocm 7.2.1, and the driver here runs rocm >=6.1 <7.1.
+
 Image: docker://rocm/primus:v26.3@sha256:da50bfe9dc4bb70ad683d3ee4a176dccb66f596f48d30e8e52323b41892759b1
 Installed again by: sifmod install Primus-26.3-rocm-7.2.1-python-3.12.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -85,6 +87,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "Primus/26.3-rocm-7.2.1-python-3.12", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 7.2.1, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

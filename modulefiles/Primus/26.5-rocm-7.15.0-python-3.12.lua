@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: torch 2.12.0
 
+Not for the GPUs here: it has rocm 7.15.0, and the driver here runs rocm >=6.1 <7.1.
+
 Image: docker://rocm/primus:v26.5
 Installed again by: sifmod install Primus-26.5-rocm-7.15.0-python-3.12.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -85,6 +87,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "Primus/26.5-rocm-7.15.0-python-3.12", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 7.15.0, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

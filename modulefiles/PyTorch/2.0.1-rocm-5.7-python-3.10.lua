@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: torch 2.0.1
 
+Not for the GPUs here: it has rocm 5.7, and the driver here runs rocm >=6.1 <7.1.
+
 Image: docker://rocm/pytorch:rocm5.7_ubuntu22.04_py3.10_pytorch_2.0.1@sha256:21df283b1712f3d73884b9bc4733919374344ceacb694e8fbc2c50bdd3e767ee
 Installed again by: sifmod install PyTorch-2.0.1.yaml --variant rocm --prefix ]==] .. word(prefix) .. [==[
 
@@ -81,6 +83,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "PyTorch/2.0.1-rocm-5.7-python-3.10", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 5.7, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: torch 2.14.0
 
+Not for the GPUs here: it has rocm 10.1.0, and the driver here runs rocm >=6.1 <7.1.
+
 Image: docker://rocm/pytorch:rocm10.1.0_ubuntu24.04_py3.12_pytorch_release_2.14.0
 Installed again by: sifmod install PyTorch-2.14.0.yaml --variant rocm --prefix ]==] .. word(prefix) .. [==[
 
@@ -81,6 +83,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "PyTorch/2.14.0-rocm-10.1.0-python-3.12", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 10.1.0, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: torch 2.2.0
 
+Not for the GPUs here: it has rocm 5.6.1, and the driver here runs rocm >=6.1 <7.1.
+
 Image: lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f72ddd8ef883.sif
 Installed again by: sifmod install PyTorch-2.2.0.yaml --variant rocm --prefix ]==] .. word(prefix) .. [==[
 
@@ -84,6 +86,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240209", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 5.6.1, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

@@ -37,6 +37,8 @@ Your own additions: $CONTAINERROOT/user-software, which is /user-software inside
 
 Contents: torch 2.2.2, deepspeed 0.14.0, flash-attn 2.6.3, transformers 4.41.2
 
+Not for the GPUs here: it has rocm 5.7.3, and the driver here runs rocm >=6.1 <7.1.
+
 Image: lumi-pytorch-rocm-5.7.3-python-3.12-pytorch-v2.2.2-dockerhash-b0bb3b4ea779.sif
 Installed again by: sifmod install PyTorch-2.2.2-rocm-5.7.3-python-3.12-singularity-20240923.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -90,6 +92,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "PyTorch/2.2.2-rocm-5.7.3-python-3.12-singularity-20240923", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 5.7.3, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

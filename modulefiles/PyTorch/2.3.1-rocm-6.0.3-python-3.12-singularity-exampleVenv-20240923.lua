@@ -37,6 +37,8 @@ Your own additions: $CONTAINERROOT/user-software, which is /user-software inside
 
 Contents: torch 2.3.1, deepspeed 0.14.0, flash-attn 2.6.3, transformers 4.41.2, mpi4py 3.1.6
 
+Not for the GPUs here: it has rocm 6.0.3, and the driver here runs rocm >=6.1 <7.1.
+
 Image: lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.3.1-dockerhash-2c1c14cafd28.sif
 Installed again by: sifmod install PyTorch-2.3.1-rocm-6.0.3-python-3.12-singularity-exampleVenv-20240923.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -89,6 +91,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "PyTorch/2.3.1-rocm-6.0.3-python-3.12-singularity-exampleVenv-20240923", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 6.0.3, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

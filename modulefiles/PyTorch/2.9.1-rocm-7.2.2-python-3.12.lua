@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: torch 2.9.1
 
+Not for the GPUs here: it has rocm 7.2.2, and the driver here runs rocm >=6.1 <7.1.
+
 Image: docker://rocm/pytorch:rocm7.2.2_ubuntu24.04_py3.12_pytorch_release_2.9.1@sha256:b26587aa39658886e1bc916ced9f5eefc7d951f858ecdeff4e8ad330b6e5e6c2
 Installed again by: sifmod install PyTorch-2.9.1.yaml --variant rocm --prefix ]==] .. word(prefix) .. [==[
 
@@ -84,6 +86,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "PyTorch/2.9.1-rocm-7.2.2-python-3.12", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 7.2.2, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: tensorflow 2.11.1, horovod 0.28.1
 
+Not for the GPUs here: it has rocm 5.5.1, and the driver here runs rocm >=6.1 <7.1.
+
 Image: lumi-tensorflow-rocm-5.5.1-python-3.10-tensorflow-2.11.1-horovod-0.28.1-dockerhash-9c9351c30d4c.sif
 Installed again by: sifmod install TensorFlow-2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20231110.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -84,6 +86,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "TensorFlow/2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20231110", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 5.5.1, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

@@ -45,7 +45,7 @@ More information:
 whatis("Description: TensorFlow, a machine learning framework, in its vendor's container.")
 whatis("Keywords: TensorFlow, Keras, machine learning, deep learning")
 whatis("Category: ai")
-whatis("License: Apache-2.0")
+whatis("License: NVIDIA Deep Learning Container License")
 whatis("URL: https://www.tensorflow.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("tensorflow/2.17.0")

@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: tensorflow 2.20.0
 
+Not for the GPUs here: it has rocm 7.2.4, and the driver here runs rocm >=6.1 <7.1.
+
 Image: docker://rocm/tensorflow:rocm7.2.4-py3.12-tf2.20-dev@sha256:3ed1ade56a3eb3645082933e293ade4c804adb92a206bea85e277b13a6edc5c2
 Installed again by: sifmod install TensorFlow-2.20.0-rocm-7.2.4-python-3.12.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -84,6 +86,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "TensorFlow/2.20.0-rocm-7.2.4-python-3.12", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 7.2.4, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: tensorflow 2.21
 
+Not for the GPUs here: it has rocm 7.14.1, and the driver here runs rocm >=6.1 <7.1.
+
 Image: docker://rocm/tensorflow:rocm7.14.1-ubuntu24.04-py3.12-tf2.21
 Installed again by: sifmod install TensorFlow-2.21-rocm-7.14.1-python-3.12.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -84,6 +86,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "TensorFlow/2.21-rocm-7.14.1-python-3.12", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 7.14.1, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

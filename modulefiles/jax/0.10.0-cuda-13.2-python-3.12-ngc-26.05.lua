@@ -45,7 +45,7 @@ More information:
 whatis("Description: JAX, NumPy with automatic differentiation and a compiler for accelerators, in its vendor's container.")
 whatis("Keywords: JAX, machine learning, deep learning")
 whatis("Category: ai")
-whatis("License: Apache-2.0")
+whatis("License: NVIDIA Deep Learning Container License")
 whatis("URL: https://docs.jax.dev")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("jax/0.10.0")

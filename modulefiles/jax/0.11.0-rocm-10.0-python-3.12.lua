@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: jax 0.11.0
 
+Not for the GPUs here: it has rocm 10.0, and the driver here runs rocm >=6.1 <7.1.
+
 Image: docker://rocm/jax:rocm10.0-jax0.11.0-py3.12
 Installed again by: sifmod install jax-0.11.0-rocm-10.0-python-3.12.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -81,6 +83,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "jax/0.11.0-rocm-10.0-python-3.12", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 10.0, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: jax 0.4.13, numpy 1.26.3, scipy 1.12.0
 
+Not for the GPUs here: it has rocm 5.6.1, and the driver here runs rocm >=6.1 <7.1.
+
 Image: lumi-jax-rocm-5.6.1-python-3.10-jax-0.4.13-dockerhash-825cf0044cce.sif
 Installed again by: sifmod install jax-0.4.13-rocm-5.6.1-python-3.10-singularity-20240207.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -84,6 +86,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "jax/0.4.13-rocm-5.6.1-python-3.10-singularity-20240207", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 5.6.1, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

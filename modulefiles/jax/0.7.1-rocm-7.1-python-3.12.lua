@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: jax 0.7.1
 
+Not for the GPUs here: it has rocm 7.1, and the driver here runs rocm >=6.1 <7.1.
+
 Image: docker://rocm/jax:rocm7.1-jax0.7.1-py3.12@sha256:bc661fee582c591c4a9355e249afb912e8fd7dfe39f1fc02008821b1dc739bdf
 Installed again by: sifmod install jax-0.7.1-rocm-7.1-python-3.12.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -84,6 +86,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "jax/0.7.1-rocm-7.1-python-3.12", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 7.1, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

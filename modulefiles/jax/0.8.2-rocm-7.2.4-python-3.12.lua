@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: jax 0.8.2
 
+Not for the GPUs here: it has rocm 7.2.4, and the driver here runs rocm >=6.1 <7.1.
+
 Image: docker://rocm/jax:rocm7.2.4-jax0.8.2-py3.12@sha256:6a16c6afc317745f2f04519e78ca292eacd8e768c031e1fc856c9025907f6a1f
 Installed again by: sifmod install jax-0.8.2-rocm-7.2.4-python-3.12.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -84,6 +86,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "jax/0.8.2-rocm-7.2.4-python-3.12", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 7.2.4, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: mpi4py 3.1.4
 
+Not for the GPUs here: it has rocm 5.4.5, and the driver here runs rocm >=6.1 <7.1.
+
 Image: lumi-mpi4py-rocm-5.4.5-python-3.10-mpi4py-3.1.4-dockerhash-6f5094cb4f33.sif
 Installed again by: sifmod install mpi4py-3.1.4-rocm-5.4.5-python-3.10-singularity-20240207.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -82,6 +84,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "mpi4py/3.1.4-rocm-5.4.5-python-3.10-singularity-20240207", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 5.4.5, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: rocm 5.5.1
 
+Not for the GPUs here: it has rocm 5.5.1, and the driver here runs rocm >=6.1 <7.1.
+
 Image: lumi-rocm-rocm-5.5.1-dockerhash-eede462411b7.sif
 Installed again by: sifmod install rocm-5.5.1-singularity-20240207.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -81,6 +83,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          { "/flash", optional = true },
          { "/appl", optional = true },
       },
+      driver = { "/dev/kfd", "rocm 5.5.1, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

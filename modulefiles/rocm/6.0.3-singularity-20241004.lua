@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: rocm 6.0.3
 
+Not for the GPUs here: it has rocm 6.0.3, and the driver here runs rocm >=6.1 <7.1.
+
 Image: lumi-rocm-rocm-6.0.3-dockerhash-1ada3e019646.sif
 Installed again by: sifmod install rocm-6.0.3-singularity-20241004.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -80,6 +82,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          { "/flash", optional = true },
          { "/appl", optional = true },
       },
+      driver = { "/dev/kfd", "rocm 6.0.3, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

@@ -35,6 +35,8 @@ More directories inside:
 
 Contents: vllm 0.23.0
 
+Not for the GPUs here: it has rocm 7.14.0, and the driver here runs rocm >=6.1 <7.1.
+
 Image: docker://rocm/vllm:rocm7.14.0_cdna_ubuntu24.04_py3.14_pytorch_2.11.0_vllm_0.23.0
 Installed again by: sifmod install vLLM-0.23.0-rocm-7.14.0-python-3.14.yaml --prefix ]==] .. word(prefix) .. [==[
 
@@ -84,6 +86,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       layers = "vLLM/0.23.0-rocm-7.14.0-python-3.14", -- below a directory of layers, which `sifmod add` makes
       layer_target = "/user-layer",
+      driver = { "/dev/kfd", "rocm 7.14.0, and the driver here runs rocm >=6.1 <7.1" }, -- said at a load where this device is
       flags = {},
       path_inside = {
          "/runscripts",

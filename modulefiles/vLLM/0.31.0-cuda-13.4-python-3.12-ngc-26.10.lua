@@ -45,7 +45,7 @@ More information:
 whatis("Description: vLLM, an engine that runs and serves large language models, in its vendor's container.")
 whatis("Keywords: vLLM, LLM, inference, machine learning, deep learning")
 whatis("Category: ai")
-whatis("License: Apache-2.0")
+whatis("License: NVIDIA Deep Learning Container License")
 whatis("URL: https://docs.vllm.ai")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("vllm/0.31.0")

@@ -11,7 +11,8 @@ from typing import Literal
 from sifmod.actions import sharing
 from sifmod.actions.author.check import DIRECTORIES, check_settings
 from sifmod.actions.disk_usage import disk_usage
-from sifmod.actions.layer.places import found_layers, is_stale, known, layouts
+from sifmod.actions.layer.places import found_layers, is_stale, known, layouts_of
+from sifmod.actions.start import unreadable
 from sifmod.config.input import module_tools
 from sifmod.config.kinds import module_tool
 from sifmod.config.prefix import settings_directories
@@ -59,6 +60,7 @@ def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
             _slurm(),
             _space(site),
             _disk_usage(site),
+            _trees(site),
             _stale_layers(site, environ),
             _sharing(site),
             _spellings(site, environ),
@@ -249,10 +251,21 @@ def _disk_usage(site: Site) -> Iterator[Finding]:
         yield Finding("temporary files", "note", what, "`sifmod gc` lists them, with the commands that free them")
 
 
+def _trees(site: Site) -> Iterator[Finding]:
+    """Report the trees that are only read."""
+    others = tuple(map(Layout, site.trees))
+    closed = unreadable(others)
+    for one in others:
+        if one in closed:
+            yield Finding("trees", "missing", closed[one], "correct `trees`; `sifmod config show` says where it is set")
+        else:
+            yield Finding("trees", "ok", f"{one.prefix}, {len(live_modules(one))} modules, only read")
+
+
 def _stale_layers(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Report the size of layers that match no installed image."""
-    trees = layouts(site.prefix, environ)
     try:
+        trees = layouts_of(site, environ)
         modules = known(trees)
         stale = [layer for layer in found_layers(trees, environ) if is_stale(layer, modules)]
     except (SifmodError, OSError):  # a tree that this user cannot read, which another line reports

@@ -11,6 +11,7 @@ from sifmod.actions.install.found_in_image import srun_mpi
 from sifmod.actions.inventory import image_path
 from sifmod.actions.layer.places import found_layers, module_words
 from sifmod.config.name import ModuleName
+from sifmod.config.partition import Nodes, SlurmKeys, partition_for
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.inspect.mpi import read_dynamic
@@ -42,12 +43,16 @@ class JobScript:
     text: str
 
 
-def jobscript(installation: Installation, options: JobOptions, trees: tuple[Layout, ...]) -> str:
-    """The text of a script in the requested style; `trees`: where the user's layers may be.
+def jobscript(installation: Installation, options: JobOptions, slurm: SlurmKeys, trees: tuple[Layout, ...]) -> str:
+    """The text of a script in the requested style, for a partition of the site; the user's layers may be in `trees`.
 
-    Raises OptionError if module or image lack what the style needs, ModuleError if the module cannot be read.
+    Raises OptionError if module, image or partition lack what is needed, ModuleError if the module cannot be read.
     """
     job = _job(installation)
+    given = None if options.partition == JobOptions.partition else options.partition
+    partition, nodes = partition_for(slurm, given, Nodes(job.gpus, job.cpus, job.cpu_bind))
+    job = replace(job, gpus=nodes.gpus, cpus=nodes.cpus, cpu_bind=nodes.cpu_bind)
+    options = replace(options, partition=partition or JobOptions.partition)
     match options.style:
         case "torchrun":
             _check_runscript(job, TORCHRUN)

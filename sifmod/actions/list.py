@@ -1,5 +1,7 @@
 """list: the installed modules."""
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from sifmod.actions.installed import Installed, installed_from
@@ -31,6 +33,8 @@ class Listed(NamedTuple):
     problems: Internal[tuple[str, ...]]  # reasons why it is unusable; () if none
     life: Internal[NameLife]  # of all modules with its name
     held: Internal[dict[int, float]]  # held generations, and since when
+    prefix: Annotated[Path, Described("of its tree")]
+    shadowed_by: Annotated[Path | None, Described("prefix of the tree whose module of this name comes first")] = None
 
     @property
     def rolled_back(self) -> Annotated[tuple[HeldGeneration, ...], Named("held"), Described(_HELD)]:
@@ -58,6 +62,17 @@ def list_modules(layout: Layout, pattern: str = "") -> tuple[Listed, ...]:
     return tuple(_look(layout, module, number, lives.get(module.name, (NameLife(), ()))) for module, number in found)
 
 
+def list_trees(trees: Iterable[Layout], pattern: str = "") -> tuple[Listed, ...]:
+    """The same for several trees, of which an earlier one shadows modules of the same name in later ones."""
+    first: dict[ModuleName, Path] = {}
+    found: list[Listed] = []
+    for layout in trees:
+        for one in list_modules(layout, pattern):
+            place = first.setdefault(one.module, layout.prefix)
+            found.append(one if place == layout.prefix else one._replace(shadowed_by=place))
+    return tuple(found)
+
+
 def _life(layout: Layout, name: str) -> tuple[NameLife, tuple[str, ...]]:
     try:
         return read_life(layout, name), ()
@@ -74,8 +89,9 @@ def _look(layout: Layout, module: ModuleName, number: int, decided: tuple[NameLi
         problems = (*problems, f"its history cannot be read: {error.strerror or error}")
     root = layout.generation(module, number)
     installation = read_receipt(root)
-    if installation is None:
-        return Listed(
-            module, number, None, (f"the receipt in {root} is missing or cannot be read", *problems), life, held
-        )
-    return Listed(module, number, installation, (*missing(layout, installation), *problems), life, held)
+    lacks = (
+        (f"the receipt in {root} is missing or cannot be read",)
+        if installation is None
+        else missing(layout, installation)
+    )
+    return Listed(module, number, installation, (*lacks, *problems), life, held, layout.prefix)

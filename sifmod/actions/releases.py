@@ -1,6 +1,5 @@
 """The releases of a name that easyconfigs can install, newest first, and which of them fit a machine."""
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -9,11 +8,9 @@ from sifmod.actions.search import Found
 from sifmod.config.find import name_of
 from sifmod.config.index import IndexEntry
 from sifmod.config.site import Site
-from sifmod.config.version import version_key
+from sifmod.config.version import release_key, version_key
 from sifmod.errors import FetchError
 from sifmod.module.quote import shell
-
-_DATE = re.compile("[12][0-9]{7}")  # a build date (20240918) is not newer than 2.4
 
 
 class Release(NamedTuple):
@@ -41,7 +38,7 @@ def releases(found: Iterable[Found], name: str) -> tuple[Release, ...]:
 
 def _newest_first(one: Release) -> tuple[object, ...]:
     version, suffix = one.offer.version, one.offer.versionsuffix
-    return not _DATE.match(version), version_key(version), -len(one.path.stem), version_key(suffix)
+    return release_key(version), -len(one.path.stem), version_key(suffix)
 
 
 def available(those: Sequence[Release], site: Site) -> tuple[Release, ...]:

@@ -4,7 +4,6 @@ The same image, layers and sifmod give the same bytes: the date is SOURCE_DATE_E
 number is derived from the digest of the contents.
 """
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,7 +26,8 @@ from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
 
 from sifmod import __version__
-from sifmod.actions.subject import Subject, of_generation
+from sifmod.actions.subject import Subject, of_installation
+from sifmod.actions.view_modules import loaded_by
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import OptionError
@@ -41,8 +41,7 @@ from sifmod.module.plan import LAYER_TARGET
 from sifmod.result import Described, Notes, Number, OrNull, Sha256
 from sifmod.tree.layer import Layer
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import read_life
-from sifmod.tree.receipt import Installation, matches
+from sifmod.tree.receipt import Installation
 
 Format = Literal["json", "xml"]
 _LATEST = 253402300799  # seconds since 1970: the year 9999
@@ -77,7 +76,9 @@ def sbom(
     """
     notes: list[str] = []
     if view := subject.view:
-        parts = [_part(one, layers, f"module-{number}") for number, one in enumerate(_loaded(view, modules, notes), 1)]
+        loaded, missing = loaded_by(view, modules)
+        notes += (f"{name}, which {view.module} loads, is not installed here" for name in missing)
+        parts = [_part(of_installation(one), layers, f"module-{number}") for number, one in enumerate(loaded, 1)]
         for part in parts:
             part.component.components = part.inside
         top = _view(view)
@@ -149,27 +150,6 @@ def _part(subject: Subject, layers: Iterable[Layer], reference: str) -> _Part:
     names = tuple(layer.name for layer in over)
     inputs = (subject.name, sha256, inventory, locks)
     return _Part(image, tops, sha256, len(inside), names, notes, described.created, inputs)
-
-
-def _loaded(view: Installation, modules: Mapping[ModuleName, Layout], notes: list[str]) -> list[Subject]:
-    """The modules with images that the view loads, directly or through other views."""
-    found: dict[ModuleName, Subject] = {}
-    views, wanted = {view.module}, deque(view.modules)
-    while wanted:
-        name = wanted.popleft()
-        there = sorted(module for module in modules if matches(name, str(module)))
-        if not there:
-            notes.append(f"{name}, which {view.module} loads, is not installed here")
-            continue
-        default = (one for one in there if one.version == read_life(modules[one], one.name).default)
-        module = there[0] if str(there[0]) == name else next(default, there[-1])
-        one = of_generation(modules[module], module, None)
-        if one.view is None:
-            found[module] = one
-        elif module not in views:
-            views.add(module)
-            wanted.extend(one.view.modules)
-    return list(found.values())
 
 
 def _view(view: Installation) -> Component:

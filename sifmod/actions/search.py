@@ -5,19 +5,28 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from sifmod.config.find import easyconfigs
 from sifmod.config.index import IndexEntry, read_index
-from sifmod.config.name import fits
+from sifmod.config.name import ModuleName, fits
 from sifmod.config.redact import shown
-from sifmod.config.version import matches_version, version_key
+from sifmod.config.version import matches_version, release_key, version_key
 from sifmod.errors import ConfigError, Problem
 from sifmod.result import IfAny, Internal, Named
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import live_modules
 
 if TYPE_CHECKING:
     from sifmod.config.load_easyconfig import LoadedEasyconfig
     from sifmod.config.load_site import LoadedSite
+
+
+class InstalledIn(NamedTuple):
+    """A module that is installed, and the prefix of its tree."""
+
+    module: ModuleName
+    prefix: Path
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,7 @@ class Found:
     path: Path
     variants: tuple[IndexEntry, ...]
     problems: Internal[tuple[Problem, ...]] = ()
+    installed: tuple[InstalledIn, ...] = ()
 
     @property
     def faults(self) -> Annotated[IfAny[tuple[Problem, ...]], Named("problems")]:
@@ -45,6 +55,18 @@ def find_all(
         Found(path, index[path]) if path in index else describe(path, load_site(), environ)
         for path in easyconfigs(robot_paths)
     )
+
+
+def with_installed(found: Iterable[Found], trees: Iterable[Layout]) -> tuple[Found, ...]:
+    """The same, with the trees in which their modules are installed, in this order."""
+    there = [InstalledIn(module, one.prefix) for one in trees for module, _ in live_modules(one)]
+    names = {str(one.module) for one in there}
+
+    def known(one: Found) -> Found:
+        own = names & {each.module for each in one.variants}
+        return replace(one, installed=tuple(each for each in there if str(each.module) in own)) if own else one
+
+    return tuple(map(known, found))
 
 
 def describe(path: Path, site: "LoadedSite", environ: Mapping[str, str]) -> Found:
@@ -160,7 +182,7 @@ def parse(words: Iterable[str]) -> tuple[Term, ...]:
 
 def order(module: IndexEntry) -> tuple[object, ...]:
     """The sort key of a module: name, version, versionsuffix."""
-    return module.name.casefold(), version_key(module.version), version_key(module.versionsuffix), module.module
+    return module.name.casefold(), release_key(module.version), version_key(module.versionsuffix), module.module
 
 
 def _answering(everything: Iterable[Found], terms: tuple[Term, ...]) -> tuple[Found, ...]:

@@ -3,11 +3,12 @@
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import which
 from typing import NamedTuple
 
+from sifmod.config.partition import Nodes, SlurmKeys, partition_for
 from sifmod.errors import OptionError
 from sifmod.image.child import Ended, run_child
 
@@ -45,6 +46,22 @@ class Resources:
         if self.gpus_per_node and not {"SBATCH_GRES", "SBATCH_GPUS", "SBATCH_GPUS_PER_NODE"} & given.keys():
             words += ["--exclusive", f"--gpus-per-node={self.gpus_per_node}"]
         return tuple(words)
+
+
+def at_site(asked: Resources, slurm: SlurmKeys) -> Resources:
+    """The account, the partition and its GPUs as the site says them, where no option and no SBATCH_ variable does.
+
+    Raises OptionError for a partition that the site does not name.
+    """
+    given = os.environ
+    nodes = Nodes(asked.gpus_per_node)
+    partition, nodes = partition_for(slurm, asked.partition or given.get("SBATCH_PARTITION"), nodes)
+    return replace(
+        asked,
+        account=asked.account or (None if "SBATCH_ACCOUNT" in given else slurm.account),
+        partition=asked.partition or (None if "SBATCH_PARTITION" in given else partition),
+        gpus_per_node=nodes.gpus,
+    )
 
 
 class State(NamedTuple):

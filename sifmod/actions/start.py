@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.config.name import ModuleName
-from sifmod.errors import ModuleError, OptionError
+from sifmod.errors import ModuleError, OptionError, PermissionsError
 from sifmod.tree.durable import check_readable
 from sifmod.tree.layout import RECEIPT, Layout
 
@@ -48,6 +48,35 @@ def layout_for(prefix: str | None, *, named: bool = False) -> Layout:
     if quick := quick_prefix(prefix, os.environ):
         return tree(Path(quick), named=named)
     return tree(site_in_force({"prefix": prefix} if prefix is not None else {}).site.prefix, named=named)
+
+
+def trees_for(prefix: str | None, *, named: bool = False) -> tuple[Layout, ...]:
+    """The tree as `layout_for`, then the other trees whose modules this user loads (`trees` of the settings)."""
+    from sifmod.config.prefix import quick_prefix, quick_trees
+
+    quick, others = quick_prefix(prefix, os.environ), quick_trees(os.environ)
+    if quick and others is not None:
+        return (tree(Path(quick), named=named), *(Layout(Path(one)) for one in others if one != quick))
+    site = site_in_force({"prefix": prefix} if prefix is not None else {}).site
+    return (tree(site.prefix, named=named), *map(Layout, site.trees))
+
+
+def unreadable(trees: Iterable[Layout]) -> dict[Layout, str]:
+    """The trees that are missing or closed to this user, whose modules no command finds, and why."""
+    found = {}
+    for one in trees:
+        try:
+            check_readable(one.prefix)
+            if not is_readable(one):
+                found[one] = f"the tree {one.prefix} of the settings (`trees`) is not there, or closed to this user"
+        except PermissionsError as error:
+            found[one] = error.message
+    return found
+
+
+def is_readable(tree: Layout) -> bool:
+    """Whether this user can read the modules of a tree."""
+    return os.access(tree.software, os.R_OK | os.X_OK)
 
 
 def live(layout: Layout) -> list[ModuleName]:

@@ -27,7 +27,7 @@ COMMANDS = {
     "show": Entry("show", "Show a module, an easyconfig as installed, or an image"),
     "add": Entry("layers", "Add Python packages to a module, in a layer over its image"),
     "layer": Entry("layers", "List, change and rebuild layers of packages"),
-    "test": Entry("use", "Check whether a module works here: GPUs, ranks, network"),
+    "test": Entry("test", "Check whether a module works here: GPUs, ranks, network"),
     "jobscript": Entry("use", "Print a Slurm job script for a module"),
     "jupyter": Entry("use", "Make a module a Jupyter kernel, or start JupyterLab"),
     "outdated": Entry("newer", "Show which modules have a newer version or image"),

@@ -63,7 +63,8 @@ _Find = Callable[[click.Context, str], Iterator[str]]
 def _live(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
     from sifmod.tree.receipt import live_modules
 
-    return (str(module) for module, _ in live_modules(Layout(_prefix(ctx))))
+    trees = dict.fromkeys((_prefix(ctx), *_trees(ctx)))
+    return (str(module) for one in trees for module, _ in live_modules(Layout(one)))
 
 
 def _known(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
@@ -149,14 +150,22 @@ def _prefix(ctx: click.Context) -> Path:
     return Path(said) if said else default_prefix(os.environ)[0]
 
 
+def _trees(ctx: click.Context) -> Iterator[Path]:
+    """The other trees that settings name, those that can be read."""
+    if ctx.params.get("prefix"):
+        return iter(())
+    texts = (*os.environ.get("SIFMOD_TREES", "").split(":"), *_settings(ctx, "user_prefix", "trees", "prefix"))
+    return (Path(text) for text in texts if text.startswith("/") and os.access(f"{text}/software", os.R_OK | os.X_OK))
+
+
 def _robot_paths(ctx: click.Context) -> tuple[Path, ...]:
     said = ctx.params.get("robot_paths") or os.environ.get("SIFMOD_ROBOT_PATHS") or ""
     texts = (*(part for part in said.split(":") if part), *_settings(ctx, "robot_paths"))
     return (*map(Path, texts), shipped())
 
 
-def _settings(ctx: click.Context, key: str) -> tuple[str, ...]:
-    """The values of one key in the settings files, the user's first, and then in the site file."""
+def _settings(ctx: click.Context, *keys: str) -> tuple[str, ...]:
+    """The values of keys in the settings files, the user's first, and then in the site file."""
     machine, user = settings_directories(os.environ)
     paths = [path for path in (user / "config.yaml", *sorted(machine.glob("*.yaml"), reverse=True)) if path.exists()]
     known = [path for directory in (user, machine) for path in sorted((directory / "sites").glob("*.yaml"))]
@@ -169,7 +178,7 @@ def _settings(ctx: click.Context, key: str) -> tuple[str, ...]:
     named = next((str(each["site"].value) for each in files if "site" in each), "")
     site = _site(ctx.params.get("site") or os.environ.get("SIFMOD_SITE") or named, known)
     files += [expand_paths(load_yaml(site).node, os.environ).entries] if site else []
-    nodes = [node for each in files for name in (key, f"{key}+") if (node := each.get(name))]
+    nodes = [node for each in files for key in keys for name in (key, f"{key}+") if (node := each.get(name))]
     return tuple(str(text.value) for node in nodes for text in texts(node))
 
 

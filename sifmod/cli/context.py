@@ -11,6 +11,7 @@ from sifmod.actions.start import live as live
 from sifmod.actions.start import resolve as resolve
 from sifmod.actions.start import site_in_force
 from sifmod.actions.start import tree as tree
+from sifmod.actions.start import trees_for as trees_for
 from sifmod.cli.output import ask, say
 
 if TYPE_CHECKING:

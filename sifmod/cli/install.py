@@ -225,6 +225,7 @@ def install(installer: "Installer", target: "Target", given: InstallCommand) -> 
 
 
 def _installed(installer: "Installer", target: "Target", given: InstallCommand) -> "InstallOutcome":
+    from sifmod.actions.layer.places import also_in
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
     speak = quiet if given.quiet else say
@@ -234,6 +235,9 @@ def _installed(installer: "Installer", target: "Target", given: InstallCommand) 
             speak(note)
         variant = f", variant {decision.loaded.variant}" if decision.loaded.variant else ""
         speak(f"{decision.plan.module}: installing from {decision.loaded.path}{variant}")
+        if given.prefix is None:
+            for place in also_in(decision.plan.module, decision.site.site):
+                speak(f"{decision.plan.module}: it is in {place} too; `sifmod init` puts yours before it")
 
     with progress(not given.quiet) as update:
         outcome = installer.install(target, reporter(speak, update), begin)

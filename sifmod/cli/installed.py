@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import layout_for, load_facts, reporter
+from sifmod.cli.context import layout_for, load_facts, reporter, trees_for
 from sifmod.cli.output import counted, echo, print_json, print_rows, say, show_error
 from sifmod.cli.shared_options import TreeOptions
 from sifmod.system import one_line, size_text
 
 if TYPE_CHECKING:
     from sifmod.actions.gc import Garbage
+    from sifmod.actions.list import Listed
     from sifmod.actions.uninstall import Uninstalled
     from sifmod.tree.log import Done, Entry
     from sifmod.tree.receipt import Installation
@@ -23,8 +24,12 @@ class ListOptions(TreeOptions):
 
 @command("list", ListOptions)
 def list_command(given: ListOptions) -> None:
-    """List installed modules whose name contains PATTERN."""
-    from sifmod.actions.list import list_modules
+    """List installed modules whose name contains PATTERN: yours, then those of the site's trees (`trees`).
+
+    With --prefix only that tree.
+    """
+    from sifmod.actions.list import list_trees
+    from sifmod.actions.start import unreadable
     from sifmod.tree.history import format_held as held
     from sifmod.tree.life import format_life, today
     from sifmod.tree.state import leftovers
@@ -34,34 +39,41 @@ def list_command(given: ListOptions) -> None:
             return "?"
         return size_text(installation.image.size) if installation.image else "view"
 
-    layout = layout_for(given.prefix)
-    found = list_modules(layout, given.pattern)
+    layout, *others = (layout_for(given.prefix),) if given.prefix else trees_for(None)
+    closed = unreadable(others)
+    for what in closed.values():
+        say(f"warning: {what}")
+    found = list_trees((layout, *(one for one in others if one not in closed)), given.pattern)
     if given.as_json:
         print_json(found)
         return
     day = today()
+
+    def _state(listed: "Listed") -> str:
+        shadowed = f"{listed.shadowed_by} comes first" if listed.shadowed_by else ""
+        life = format_life(listed.module.version, listed.life, day)
+        return "; ".join(filter(None, (shadowed, life, held(listed.held), *listed.problems)))
+
+    tree = ("TREE",) if others else ()
     print_rows(
         [
             (
                 str(listed.module),
                 _size(listed.installation),
                 str(listed.generation),
-                "; ".join(
-                    filter(
-                        None,
-                        (format_life(listed.module.version, listed.life, day), held(listed.held), *listed.problems),
-                    )
-                ),
+                *(str(listed.prefix) for _ in tree),
+                _state(listed),
             )
             for listed in found
         ],
-        ("MODULE", "SIZE", "GENERATION", "STATE"),
+        ("MODULE", "SIZE", "GENERATION", *tree, "STATE"),
     )
     if not found:
         pattern = given.pattern
         echo(f"no installed module matches {pattern!r}" if pattern else "no modules are installed here", err=True)
-    if others := set(leftovers(layout)) - {str(listed.module) for listed in found}:
-        what = f"earlier runs were killed and left files of {', '.join(sorted(others)[:3])}"
+    mine = {str(listed.module) for listed in found if listed.prefix == layout.prefix}
+    if left := set(leftovers(layout)) - mine:
+        what = f"earlier runs were killed and left files of {', '.join(sorted(left)[:3])}"
         say(f"{what}: the next install or `sifmod gc --yes` removes them")
 
 

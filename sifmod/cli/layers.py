@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.cli.command import argument, command, group
-from sifmod.cli.context import layout_for, load_facts, reporter
+from sifmod.cli.context import load_facts, reporter, trees_for
 from sifmod.cli.output import echo, print_json, print_rows, say
 from sifmod.cli.shared_options import LayerOptions, TreeOptions
 from sifmod.errors import OptionError
@@ -35,8 +35,8 @@ def list_command(given: LayersOptions) -> None:
     from sifmod.actions.layer.layers import list_layers
     from sifmod.actions.layer.shown_layer import shown_layer
 
-    layout, module = layout_for(given.prefix), given.module
-    found = list_layers(layout, module)
+    trees, module = trees_for(given.prefix), given.module
+    found = list_layers(trees, module)
     if given.as_json:
         print_json([shown_layer(one.layer, one.state, (one.ended, one.successor)) for one in found])
         return
@@ -48,7 +48,7 @@ def list_command(given: LayersOptions) -> None:
                 size_text(one.layer.size),
                 f"{one.layer.files} files",
                 one.ended or _about(one),
-                "" if Path(one.layer.root).is_relative_to(layout.prefix) else f"in {one.layer.root}",
+                "" if Path(one.layer.root).is_relative_to(trees[0].prefix) else f"in {one.layer.root}",
             )
             for one in found
         ]

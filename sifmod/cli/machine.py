@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.command import argument, command, group
-from sifmod.cli.context import layout_for, load_context, load_facts
+from sifmod.cli.context import load_context, load_facts, trees_for
 from sifmod.cli.output import echo, hanging, print_json, print_origins, say, terminal_width, write
 from sifmod.cli.shared_options import JsonOption, PrefixOption, SiteOptions
 from sifmod.config.option import KEYS
@@ -64,9 +64,9 @@ def _keys() -> Iterator[tuple[str, object]]:
 
     for key, field in keys_in_order().items():
         default = field.get_default()
-        if isinstance(default, Model) and key != "detect":
+        if isinstance(default, Model) and key not in ("detect", "extends"):
             yield from ((f"{key}.{name}", getattr(default, name)) for name in type(default).model_fields)
-        elif key != "detect":
+        elif key not in ("detect", "extends"):
             yield key, default
 
 
@@ -180,6 +180,8 @@ class InitOptions(PrefixOption):
 def init_command(given: InitOptions) -> None:
     """Print the lines that make sifmod's modules and its completion available in SHELL.
 
+    The modules are yours, then those of the site's trees (`trees`).
+
     Add them to ~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish or ~/.tcshrc, or evaluate them:
 
         eval "$(sifmod init bash)"
@@ -188,13 +190,14 @@ def init_command(given: InitOptions) -> None:
     """
     from sifmod.module.quote import shell as quoted
 
-    modules = quoted(str(layout_for(given.prefix, named=True).modules))
+    trees = trees_for(given.prefix, named=True)
+    use = "; ".join(f"module use {quoted(str(one.modules))}" for one in reversed(trees))  # the last one comes first
     # a shell without a module tool has no `module`
     if given.shell == "fish":
-        write(f"type -q module; and module use {modules}")
+        write(f"if type -q module; {use}; end" if trees[1:] else f"type -q module; and {use}")
     elif given.shell == "tcsh":  # here `module` is an alias
-        write(f"""if ("`alias module`" != "") then\n  module use {modules}\nendif""")
+        write(f"""if ("`alias module`" != "") then\n  {use}\nendif""")
     else:
-        write(f"if command -v module >/dev/null 2>&1; then module use {modules}; fi")
+        write(f"if command -v module >/dev/null 2>&1; then {use}; fi")
     if COMPLETION[given.shell]:
         write(COMPLETION[given.shell])

@@ -78,7 +78,7 @@ OUTPUTS: dict[str, Any] = {
     "verify": list[Verified] | list[SignedImage] | list[WrongMode],
     "sbom": Sbom,
     "diff": Difference,
-    "test": Tested,
+    "test": Tested | list[Tested],
     "uninstall": Uninstalls,
     "rollback": Installed,
     "default": list[DecidedModule],

@@ -21,8 +21,8 @@ def module(given: ModuleOptions) -> None:
     """Write a module for this sifmod itself into DIRECTORY, which users give to `module use`; - prints it.
 
     It is for the installation that runs the command, however it was made (uv tool, pip, EasyBuild, Spack), and sets
-    PATH, MANPATH and the completion of bash. Where a Python is in the directory of the command, as in a virtual
-    environment, that directory goes to the end of PATH, so that it hides no other Python.
+    PATH, MANPATH and the completion of bash, zsh and fish. Where a Python is in the directory of the command, as in a
+    virtual environment, that directory goes to the end of PATH, so that it hides no other Python.
     """
     from sifmod.actions.own_module import own_installation, write_modules
     from sifmod.config.kinds import SYNTAXES

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import load_facts
+from sifmod.cli.context import load_facts, trees_for
 from sifmod.cli.output import echo, print_json, print_rows, say, terminal_width
 from sifmod.cli.shared_options import SiteOptions
 from sifmod.config.index import NOT_PUBLIC, DriverRuns
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _NAME, _WHAT, _WHERE = 15, 16, 24  # minimum width of these columns
 _ACCELERATORS = {"none": "cpu"}
+_INSTALLED = 8  # modules of a tree to name
 
 
 class Row(NamedTuple):
@@ -55,14 +56,16 @@ def search(given: SearchOptions) -> None:
     Each line has the module, its description, its accelerator and its image's source. "built from" means that the image
     is built here from a definition or a local file, "not public" that it has no source on a network. Lines are cut to
     the width of a terminal; in a pipe nothing is shortened. "not on this driver" is what the site's `driver_runs`
-    excludes. Without WORDS there is a line for each name.
+    excludes, "installed" is in your tree or in one of the site's (`trees`). Without WORDS there is a line for each
+    name.
     """
     list_found(given)
 
 
 def list_found(given: SearchOptions) -> None:
     """Print the modules that match."""
-    from sifmod.actions.search import ask, find_all
+    from sifmod.actions.search import ask, find_all, with_installed
+    from sifmod.actions.start import is_readable
     from sifmod.config.find import may_limit_driver, quick_robot_paths
 
     @cache
@@ -82,8 +85,11 @@ def list_found(given: SearchOptions) -> None:
     if not answer.found:
         typed = " ".join(map(shown, " ".join(words).split()))
         raise SifmodError(f"no module matches {typed!r}" if words else "there are no easyconfigs", answer.hint)
+    found = answer.found
+    with suppress(SifmodError):  # a search goes on without trees or settings that cannot be read
+        found = with_installed(found, filter(is_readable, trees_for(given.prefix)))
     if given.as_json:
-        print_json(answer.found)
+        print_json(found)
     else:
         driver: DriverRuns = ()
         if known is None or given.site or os.environ.get("SIFMOD_SITE") or may_limit_driver():
@@ -91,9 +97,9 @@ def list_found(given: SearchOptions) -> None:
                 driver = load().site.driver_runs
         options = {"--site": given.site, "--robot-paths": given.robot_paths}
         if words:
-            _print(answer.found, paths, options, driver)
+            _print(found, paths, options, driver)
         else:
-            _print_names(answer.found, driver)
+            _print_names(found, driver)
 
 
 def _print_names(answers: "Sequence[Found]", driver: DriverRuns) -> None:
@@ -110,6 +116,7 @@ def _print_names(answers: "Sequence[Found]", driver: DriverRuns) -> None:
         newest = (runs or those)[-1]
         rows.append((name, newest.version, str(len(those)), ", ".join(sorted(kinds)), newest.description))
     print_rows(rows, ("NAME", "NEWEST", "MODULES", "FOR", "WHAT"), terminal_width())
+    _say_installed(answers)
     for found in answers:
         if found.problems:
             say(f"cannot be used: `sifmod check {shlex.quote(str(found.path))}` says why")
@@ -132,10 +139,11 @@ def _print(
     modules = sorted(
         ((each, found.path) for found in answers for each in found.variants), key=lambda one: order(one[0])
     )
+    there = {str(one.module) for found in answers for one in found.installed}
     rows = [
         Row(
             each.module,
-            _about(each, driver),
+            _about(each, driver, installed=each.module in there),
             _ACCELERATORS.get(each.accelerator, each.accelerator),
             each.where,
             each.brief,
@@ -149,6 +157,7 @@ def _print(
     echo("\n".join(lines))
     if cut:
         say("names are shortened to the width of this terminal; in a pipe they are whole")
+    _say_installed(answers)
     if modules:
         run = [one for one in modules if not one[0].not_run_by(driver)]
         each, path = next((one for one in reversed(run) if one[0].public), modules[-1])
@@ -159,9 +168,20 @@ def _print(
         say(f"for example: {shlex.join(words)}")
 
 
-def _about(module: "IndexEntry", driver: DriverRuns) -> str:
-    """The description; before it, that the driver here does not run it."""
-    return f"[not on this driver] {module.description}" if module.not_run_by(driver) else module.description
+def _about(module: "IndexEntry", driver: DriverRuns, *, installed: bool) -> str:
+    """The description; before it, that the driver here does not run it, and that it is installed."""
+    marks = ("[installed] " if installed else "", "[not on this driver] " if module.not_run_by(driver) else "")
+    return f"{''.join(marks)}{module.description}"
+
+
+def _say_installed(answers: "Sequence[Found]") -> None:
+    """Say which of the modules are installed in which tree."""
+    places: dict[Path, list[str]] = {}
+    for one in sorted({one for found in answers for one in found.installed}):
+        places.setdefault(one.prefix, []).append(str(one.module))
+    for prefix, modules in places.items():
+        more = f" and {len(modules) - _INSTALLED} more" if len(modules) > _INSTALLED else ""
+        say(f"installed in {prefix}: {', '.join(modules[:_INSTALLED])}{more}")
 
 
 def fitted(rows: "Sequence[Row]", width: int) -> tuple[list[str], bool]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import layout_for, live, load_context, resolve
+from sifmod.cli.context import load_context, resolve, trees_for
 from sifmod.cli.output import echo, print_json, print_origins, print_rows
 from sifmod.cli.shared_options import SiteOptions
 from sifmod.errors import OptionError
@@ -53,23 +53,26 @@ def show(given: ShowOptions) -> None:
     if not of_easyconfigs and names_image(name):
         show_image(given)
         return
-    layout = layout_for(given.prefix)
     if not name.endswith((".yaml", ".yml")):
-        modules = live(layout)
+        from sifmod.actions.layer.places import known, layouts
+
+        modules = known(layouts(trees_for(given.prefix), os.environ))
         if of_easyconfigs:
             if "/" in name and not Path(name).exists() and any(str(module).startswith(name) for module in modules):
-                raise _of_a_module(installed(layout, resolve(name, modules)), of_easyconfigs)
+                module = resolve(name, modules)
+                raise _of_a_module(installed(modules[module], module), of_easyconfigs)
         elif any(
             str(module).startswith(name) or f"{module.name}-{module.version}".startswith(name) for module in modules
         ):
-            found = installed(layout, resolve(name, modules))
+            module = resolve(name, modules)
+            found = installed(modules[module], module)
             say_life(found)
             if given.as_json:
                 from sifmod.actions.installed import installed_from
 
                 print_json(installed_from(found))
             else:
-                print_rows(_rows(layout, found))
+                print_rows(_rows(modules[module], found))
             return
     _show_easyconfig(given)
 

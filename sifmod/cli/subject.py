@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import load_context, load_facts, reporter, resolve, tree
+from sifmod.cli.context import load_context, load_facts, reporter, resolve
 from sifmod.cli.output import counted, echo, print_json, quiet, say
 from sifmod.cli.shared_options import SiteOptions, TreeOptions
 from sifmod.errors import OptionError
@@ -22,24 +22,34 @@ if TYPE_CHECKING:
     from sifmod.actions.export import Form
     from sifmod.actions.sbom import Format
     from sifmod.actions.subject import Subject
+    from sifmod.config.site import Site
 
 
-def subject(text: str, layout: "Layout") -> "Subject":
-    """The module or image that `text` names; raises ModuleError or FetchError if there is none."""
-    from sifmod.actions.layer.places import known, layouts
+def subject(text: str, trees: "tuple[Layout, ...]") -> "Subject":
+    """The module or image that `text` names; images are those of the first tree.
+
+    Raises ModuleError or FetchError if there is none.
+    """
+    from sifmod.actions.layer.places import known
     from sifmod.actions.subject import is_digest, of_generation, of_image
     from sifmod.cli.show import names_image
     from sifmod.tree.receipt import known_modules
 
+    layout = trees[0]
     if names_image(text) or is_digest(text):
         return of_image(layout, text)
     name, at, number = text.partition("@")
     if at and not number.isdecimal():
         name, number = text, ""
-    trees = layouts(layout.prefix, os.environ)
     live = known(trees)
     module = resolve(name, live if not number else {*live, *known_modules(layout)})
     return of_generation(live.get(module, layout), module, int(number) if number else None)
+
+
+def _trees(site: "Site") -> "tuple[Layout, ...]":
+    from sifmod.actions.layer.places import layouts_of
+
+    return layouts_of(site, os.environ)
 
 
 class SbomOptions(TreeOptions):
@@ -57,16 +67,15 @@ def sbom_command(given: SbomOptions) -> None:
     each with its packages.
     """
     from sifmod.actions.author.new_file import check_target, write_text
-    from sifmod.actions.layer.places import found_layers, known, layouts
+    from sifmod.actions.layer.places import found_layers, known
     from sifmod.actions.sbom import sbom
 
     target = Path(given.output) if given.output and given.output != "-" else None
     if target:
         check_target(target)
-    layout = tree(load_facts(given.settings).site.prefix)
-    meant = subject(given.name, layout)
+    trees = _trees(load_facts(given.settings).site)
+    meant = subject(given.name, trees)
     module = meant.installation.module if meant.installation else None
-    trees = layouts(layout.prefix, os.environ)
     layers = [*found_layers(trees, os.environ)] if module else []
     made = sbom(meant, layers, given.form, os.environ, known(trees))
     if target:
@@ -100,14 +109,14 @@ def diff_command(given: DiffOptions) -> None:
     from sifmod.actions.diff import diff
     from sifmod.actions.subject import before as generation_before
 
-    layout, before, after = tree(load_facts(given.settings).site.prefix), given.before, given.after
-    new = subject(after or before, layout)
+    trees, before, after = _trees(load_facts(given.settings).site), given.before, given.after
+    new = subject(after or before, trees)
     if after is None and (new.installation is None or "@" in before):
         raise OptionError(f"{before} can only be compared with another module or image", "name two of them")
     if after is None and new.installation:
         old = generation_before(Layout(new.installation.prefix), new.installation.module)
     else:
-        old = subject(before, layout)
+        old = subject(before, trees)
     found = diff(old, new)
     if given.as_json:
         print_json(found)
@@ -186,7 +195,7 @@ def push_command(given: PushCommand) -> None:
     site = load_context(given.settings).site
     speak = quiet if given.quiet else say
     options = PushOptions(force=given.force, add_to_index=given.add_to_index)
-    image = subject(given.name, tree(site.prefix)).path
+    image = subject(given.name, _trees(site)).path
     with progress(speak is say) as update:
         pushed = push(image, given.target, site, options, reporter(speak, update))
     for note in pushed.notes:
@@ -236,7 +245,7 @@ def export_command(given: ExportOptions) -> None:
         raise OptionError("-o -: an image cannot be written to standard output", "name a file: -o FILE")
     site = load_context(given.settings).site
     speak = quiet if given.quiet else say
-    meant = subject(given.name, tree(site.prefix))
+    meant = subject(given.name, _trees(site))
     module = meant.installation.module if meant.installation else None
     called = str(module).replace("/", "-") if module else meant.path.stem[: 12 if meant.sha256 else None]
     target = (given.output or Path(f"{called}{ENDINGS[to]}")).absolute()

@@ -1,5 +1,6 @@
 """The site of a machine: named, or recognised by existing paths. Never runs a program."""
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -7,19 +8,23 @@ from glob import iglob
 from pathlib import Path
 
 from sifmod.config.expand import expand_paths, texts
-from sifmod.config.find import shipped
+from sifmod.config.find import SUFFIXES, shipped
 from sifmod.config.input import Input, read_input
 from sifmod.config.pattern import is_pattern
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import SiteFile
-from sifmod.config.yaml.node import Node, tree
+from sifmod.config.yaml.node import Node, merge, printable_text, problem_at, tree
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.config.yaml.validate import check_layer, did_you_mean
 from sifmod.errors import ConfigError, OptionError, Problem
 
 FALLBACK = "generic"
 KEPT = "the site of the install"
-EXPANDED = ("site", "prefix", "stores", "image_dirs", "robot_paths", "runtime", "binds", "signatures", "detect")
+_DEEPEST = 8  # files that extend one another
+EXPANDED = (
+    *("site", "prefix", "user_prefix", "trees", "stores", "image_dirs", "robot_paths", "runtime", "binds"),
+    *("signatures", "detect"),
+)
 """The keys in which `${NAME}` and `~/` are replaced."""
 
 
@@ -64,8 +69,8 @@ def named_site(name: str, by: str, directories: tuple[Path, ...], environ: Mappi
         candidates = [directory / f"{name}.yaml" for directory in directories]
     for candidate in candidates:
         if candidate.exists():
-            node, read = _read_site(candidate, environ)
-            return BaseSite(node, (read,), f"named by {by}")
+            node, read = read_site(candidate, environ)
+            return BaseSite(node, read, f"named by {by}")
     known = sorted({path.stem for directory in directories for path in directory.glob("*.yaml")})
     short = f"there is no site {name!r}{did_you_mean(name, known)}"
     raise OptionError(f"{by}: {short}", f"known sites are {', '.join(known)}", short=short)
@@ -77,7 +82,7 @@ def site_names(directories: tuple[Path, ...], environ: Mapping[str, str]) -> tup
     for path in (path for directory in directories for path in directory.glob("*.yaml")):
         names.add(path.stem)
         with suppress(ConfigError):
-            names.add(_read_site(path, environ)[0].entries["name"].text)
+            names.add(read_site(path, environ)[0].entries["name"].text)
     return tuple(sorted(names))
 
 
@@ -91,12 +96,12 @@ def detected_site(directories: tuple[Path, ...], environ: Mapping[str, str]) -> 
         inputs.append(read_input(f"{directory}/", environ))
         for path in sorted(directory.glob("*.yaml")):
             try:
-                node, read = _read_site(path, environ)
+                node, read = read_site(path, environ)
             except ConfigError as error:
                 left_out += error.problems
                 inputs.append(read_input(str(path), environ))
                 continue
-            inputs.append(read)
+            inputs += read
             if path.stem == FALLBACK and fallback is None:
                 fallback = node
             paths = _detection_paths(node)
@@ -121,19 +126,59 @@ def kept_site(name: str, directories: tuple[Path, ...], environ: Mapping[str, st
     if "/" not in name and not any((directory / f"{name}.yaml").exists() for directory in directories):
         for path in (path for directory in directories for path in sorted(directory.glob("*.yaml"))):
             with suppress(ConfigError):
-                node, read = _read_site(path, environ)
+                node, read = read_site(path, environ)
                 if node.entries["name"].text == name:
-                    return BaseSite(node, (read,), KEPT)
+                    return BaseSite(node, read, KEPT)
     try:
         return replace(named_site(name, KEPT, directories, environ), how=KEPT)
     except OptionError as error:
         raise OptionError(error.message, f"--site NAME chooses another; {error.hint}") from error
 
 
-def _read_site(path: Path, environ: Mapping[str, str]) -> tuple[Node, Input]:
-    """Read a site file; its default name is the file's name."""
+def read_site(path: Path, environ: Mapping[str, str], above: tuple[Path, ...] = ()) -> tuple[Node, tuple[Input, ...]]:
+    """A site file merged over those that it `extends`, and all files that were read; `above`: those that extend it.
+
+    Its default name is the file's name. The name is never that of an extended file, and neither is `detect`, unless
+    the extended file has the same name, which hides it. Raises ConfigError.
+    """
     node, read = read_site_file(path, environ)
-    return replace(node, value={"name": tree(path.stem, node.mark), **node.entries}), read
+    node = replace(node, value={"name": tree(path.stem, node.mark), **node.entries})
+    wanted = node.entries.get("extends")
+    if wanted is None or not wanted.text:
+        return node, (read,)
+    chain = (*above, Path(os.path.realpath(path)))
+    base, missing = _extended(wanted, path, chain, environ)
+    under, inputs = read_site(base, environ, chain)
+    own = ("name", "extends", *(() if base.stem == path.stem else ("detect",)))
+    under = replace(under, value={key: value for key, value in under.entries.items() if key not in own})
+    return merge((under, node), node.mark), (read, *missing, *inputs)
+
+
+def _extended(
+    wanted: Node, path: Path, chain: tuple[Path, ...], environ: Mapping[str, str]
+) -> tuple[Path, tuple[Input, ...]]:
+    """The file that a site file extends, and the absent ones that would come before it. Raises ConfigError."""
+    if "/" in wanted.text or wanted.text.endswith(SUFFIXES):
+        places = [path.parent / wanted.text]
+    else:  # a file of the same name may extend the one that it hides
+        places = [directory / f"{wanted.text}.yaml" for directory in site_directories(environ)]
+        places = [place for place in places if Path(os.path.realpath(place)) != chain[-1]]
+    there = [place for place in places if place.suffix in SUFFIXES and place.is_file()]
+    if not there:
+        looked = ", ".join(str(place.parent) for place in places)
+        near = did_you_mean(wanted.text, (one.stem for place in places for one in place.parent.glob("*.yaml")))
+        raise _refused(wanted, f"there is no site {printable_text(wanted.text)} in {looked}{near}")
+    real = Path(os.path.realpath(there[0]))
+    if real in chain:
+        circle = " → ".join(file.name for file in (*chain[chain.index(real) :], real))
+        raise _refused(wanted, f"a site cannot extend itself: {circle}")
+    if len(chain) > _DEEPEST:
+        raise _refused(wanted, f"more than {_DEEPEST} site files extend one another")
+    return there[0], tuple(Input(str(place), None) for place in places[: places.index(there[0])])
+
+
+def _refused(node: Node, message: str) -> ConfigError:
+    return ConfigError((problem_at(node.mark, "extends", message),))
 
 
 def _was_there(seen: Input) -> bool:

@@ -52,7 +52,7 @@ class IndexEntry:
 
     def not_run_by(self, driver: DriverRuns) -> str:
         """Why the driver of a machine does not run it, by its versions of CUDA and ROCm; "" where nothing says so."""
-        return unsupported(((self.name.lower(), self.version), *self.components), driver)
+        return unsupported(self.accelerator, ((self.name.lower(), self.version), *self.components), driver)
 
     @property
     def public(self) -> Annotated[bool, Described("whether a source is on a network")]:
@@ -105,11 +105,11 @@ def components(contents: Iterable[tuple[str, str]], versionsuffix: str) -> tuple
     return tuple((name.lower(), version) for name, version in said)
 
 
-def unsupported(found: Iterable[tuple[str, str]], driver: DriverRuns) -> str:
-    """Why a driver does not run an image with these components; "" where nothing says so."""
-    runs = dict(driver)
+def unsupported(accelerator: str, found: Iterable[tuple[str, str]], driver: DriverRuns) -> str:
+    """Why a driver does not run an image for this accelerator with these components; "" where nothing says so."""
+    runs: dict[str, tuple[str, ...]] = {**dict(driver)}
     for name, version in found:
-        if name in runs and not within(version, runs[name]):
+        if name == accelerator and name in runs and not within(version, runs[name]):
             return f"{name} {version}, and the driver here runs {name} {' '.join(runs[name])}"
     return ""
 

@@ -24,7 +24,7 @@ from sifmod.config.kinds import RUNTIMES
 from sifmod.config.option import KEYS
 from sifmod.config.option_layers import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
-from sifmod.config.prefix import BUNDLE, outside_bundle, settings_directories
+from sifmod.config.prefix import BUNDLE, may_install, outside_bundle, settings_directories
 from sifmod.config.quirk import Quirk, read_quirks
 from sifmod.config.resolve_site import Resolved, resolve
 from sifmod.config.site import DECIDING, Site, SiteFile, keys_in_order
@@ -33,6 +33,7 @@ from sifmod.config.yaml.validate import build
 from sifmod.errors import ConfigError, OptionError, Problem
 
 DECIDED = "settings/decided.yaml"  # in a bundle
+_NOT_OF_SETTINGS = "only a site file extends another; here `site: NAME` says over which site these settings are"
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     users = str(settings_directories(local)[1] / "config.yaml")
     machines = tuple(node for node in files if node.mark.file != users)
     levels = ((base.node, *machines), files[len(machines) :], *((option,) for option in options))
-    layers, hidden = about_this_prefix(levels)
+    layers, hidden = about_this_prefix((levels[0], _user_prefix(levels), *levels[1:]))
     merged = merge(layers, base.node.mark)
     robot_paths = _robot_paths(layers)
     _refuse_unset(merged, robot_paths)
@@ -175,6 +176,9 @@ def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple
             node, read = read_site_file(path, environ)
         except ConfigError as error:
             problems += error.problems
+            continue
+        if extends := node.entries.get("extends"):
+            problems.append(problem_at(extends.key, "extends", _NOT_OF_SETTINGS))
         else:
             nodes.append(node)
             inputs.append(read)
@@ -220,7 +224,7 @@ def _origins(merged: Node, robot_paths: tuple[Node, ...], resolved: Resolved, ba
     entries = merged.entries
     origins = [Origin("site", resolved.site.name, base.how)]
     for key, field in keys_in_order().items():
-        if key in ("site", "detect"):
+        if key in ("site", "extends", "detect"):
             continue
         if key == "robot_paths":
             origins += [Origin(key, str(node.value), str(node.mark)) for node in robot_paths]
@@ -257,6 +261,16 @@ def about_this_prefix(levels: Sequence[Sequence[Node]]) -> tuple[tuple[Node, ...
     return tuple(kept), {
         node.text: str(node.mark) for node in others if node.text.startswith("/") and "$" not in node.text
     }
+
+
+def _user_prefix(levels: Sequence[Sequence[Node]]) -> tuple[Node, ...]:
+    """`user_prefix`, for a user who names no prefix and may not install in the machine's."""
+    machine, *nearer = levels
+    merged = merge(tuple(machine), machine[0].mark)
+    own, prefix = merged.at("user_prefix"), merged.at("prefix").text
+    if not own.text or any(map(_prefix, nearer)) or (prefix and may_install(prefix, merged.at("group").text)):
+        return ()
+    return (Node({"prefix": own}, own.mark, own.mark),)
 
 
 def _prefix(level: Sequence[Node]) -> Node | None:

@@ -1,9 +1,11 @@
 """The prefix, and whether it can be known without reading any file. Imports neither pydantic nor a YAML parser."""
 
+import grp
 import json
 import os
 import pwd
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from sifmod.config.option import VARIABLES
@@ -72,6 +74,32 @@ def quick_prefix(option: str | None, environ: Mapping[str, str]) -> str | None:
     if environ.get("SIFMOD_SITE") or has_settings(environ):
         return None
     return str(default_prefix(environ)[0])
+
+
+def may_install(prefix: str, group: str) -> bool:
+    """Whether this user is one of those who publish in a prefix: a member of its group, or without a group its owner.
+
+    Before the prefix exists, the owner of the directory above it. Write permission is not asked: a tree that is
+    read-only on this node still belongs to the same users.
+    """
+    if os.geteuid() == 0 or not prefix.startswith("/"):  # a variable in it that is not set is reported elsewhere
+        return True
+    if group:
+        with suppress(KeyError):
+            return grp.getgrnam(group).gr_gid in {os.getegid(), *os.getgroups()}
+        return False
+    there = prefix
+    while not os.path.exists(there):  # noqa: PTH110 (False behind a closed directory)
+        there = os.path.dirname(there)  # noqa: PTH120
+    return os.stat(there).st_uid == os.geteuid()  # noqa: PTH116
+
+
+def quick_trees(environ: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The `trees` beside the prefix if a variable alone decides them; None if files must be read."""
+    given = environ.get("SIFMOD_TREES", "")
+    if misspelt(environ) or environ.get("SIFMOD_SITE") or has_settings(environ) or "$" in given:
+        return None
+    return tuple(filter(None, given.split(":")))
 
 
 def misspelt(environ: Mapping[str, str]) -> bool:

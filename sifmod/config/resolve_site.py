@@ -1,7 +1,7 @@
 """Resolve settings that are open (`auto`, no prefix) from the facts of this machine."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -50,9 +50,11 @@ def resolve(
     prefix = Path(file.prefix) if file.prefix else None
     if prefix is None:
         prefix, how["prefix"] = default_prefix(environ)
-    if file.stores is None and hidden:
-        how["stores"] = f"the prefix of {', '.join(hidden.values())}"
-    stores = map(Path, hidden if file.stores is None else file.stores)
+    if file.trees is None and hidden:
+        how["trees"] = f"the prefix of {', '.join(hidden.values())}"
+    if file.stores is None and (hidden or file.trees):
+        how["stores"] = how.get("trees", "the `trees`")
+    trees = _other_places(file.trees, hidden, prefix)
     binds, inputs = expand(tuple(bind for _, group in file.binds for bind in group), environ)
     said: dict[str, Any] = {field.name: getattr(file, field.name) for field in fields(SiteKeys)}
     site = Site(
@@ -67,10 +69,17 @@ def resolve(
         mpi_profile=file.mpi_profile or "",
         module_syntax=_syntax(file.module_syntax, facts, how),
         umask=_umask(file),
-        stores=tuple(store for store in stores if store != prefix),
+        trees=trees,
+        stores=_other_places(file.stores, (*hidden, *map(str, trees)), prefix),
         arch=_arch(file.arch, facts, how),
     )
     return Resolved(site, how, inputs)
+
+
+def _other_places(said: Iterable[str] | None, otherwise: Iterable[str], prefix: Path) -> tuple[Path, ...]:
+    """The prefixes that a key names, or these if nothing says it, without this one."""
+    places = map(Path, otherwise if said is None else said)
+    return tuple(place for place in dict.fromkeys(places) if place != prefix)
 
 
 def _umask(file: SiteFile) -> int | None:

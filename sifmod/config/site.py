@@ -14,7 +14,9 @@ from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelecti
 from sifmod.config.hook import Hook, HookKeys
 from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, StaleLayer, Syntax
 from sifmod.config.limits import Limits
+from sifmod.config.partition import CpuBind, CpusPerGpu, SlurmKeys
 from sifmod.config.text import (
+    Absolute,
     BindPath,
     Items,
     Line,
@@ -50,6 +52,9 @@ PROTECTED = (
     *("torch", "torchvision", "torchaudio", "triton", "pytorch-triton*", "apex", "flash-attn*", "nvidia-*", "jaxlib"),
     *("jax-cuda*", "jax-rocm*", "tensorflow*", "transformer-engine*", "mpi4py", "cupy*"),
 )
+
+
+_HOME = expecting(r"(https?://[^\s@]+)?", "a web address")
 
 
 class Accelerators(Model):
@@ -89,6 +94,19 @@ class SpiderCache(Model):
     """The file whose time Lmod checks (`timestamp`)."""
     modulepath: tuple[SearchDirectory, ...] = ()
     """The module directories in the cache, if they are more than the prefix's own."""
+
+
+class CatalogueKeys(Model):
+    """What the catalogue says of the site."""
+
+    text: Text = ""
+    """Above the modules; an empty line begins a paragraph."""
+    contact: Line = ""
+    """A mail address, a web address, or words."""
+    home: Annotated[Line, _HOME] = ""
+    """The site's web page."""
+    logo: Absolute = ""
+    """A file: .svg, .png, .jpg or .webp, of at most 256 kiB."""
 
 
 class Detect(Model):
@@ -140,9 +158,6 @@ def _host(text: str) -> str:
 
 
 _RUNTIME = expecting(f"auto|{'|'.join(RUNTIMES)}|/.*", f"auto, {', '.join(RUNTIMES)} or an absolute path")
-_CPU_BIND = expecting(
-    "([A-Za-z0-9_]+(:[A-Za-z0-9_,]+)?)?", "what srun takes after --cpu-bind=, such as mask_cpu:0xfe,0xfe00"
-)
 _CACHE = expecting("(/[^$]*)?", "an absolute path without variables")
 _SCRATCH = expecting(r"(/(\$USER|[^/$,:\"\\]+))+", "an absolute path, in which $USER may stand")
 _COMPRESSION = expecting("auto|(zstd|gzip)(:[0-9]{1,2})?|lz4", "auto, zstd:LEVEL, gzip:LEVEL or lz4")
@@ -171,8 +186,9 @@ class SiteKeys:
     """Versions of CUDA and ROCm in images that the GPUs' driver here runs; what is not named runs."""
     gpus_per_node: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole_number)] = 4
     mpi: MpiUse = "image"  # the MPI of a module, unless its easyconfig decides
-    cpus_per_gpu: Annotated[int, Field(ge=0, le=1024), BeforeValidator(whole_number)] = 0  # 0: unknown
-    cpu_bind: Annotated[Line, _CPU_BIND] = ""  # for srun, one task for each GPU of a node; "" for Slurm's own choice
+    cpus_per_gpu: CpusPerGpu = 0  # 0: unknown
+    cpu_bind: CpuBind = ""  # for srun, one task for each GPU of a node; "" for Slurm's own choice
+    slurm: SlurmKeys = SlurmKeys()  # noqa: RUF009
     cache_directory: Annotated[Line, _CACHE] = ""  # of compilers and kernels, on the node; "": decided at run time
     scratch: tuple[Annotated[Line, _SCRATCH], ...] = ()  # directories of the user, with `$USER`
     link: Link = "copy"
@@ -202,20 +218,24 @@ class SiteKeys:
     warn_without_version: bool = False  # at a load without a version, on a terminal
     spider_cache: SpiderCache | None = None
     limits: Limits = Limits()  # noqa: RUF009
+    catalogue: CatalogueKeys = CatalogueKeys()  # noqa: RUF009
 
 
 class SiteFile(Model, SiteKeys):
     """The keys of a site file, a settings file, the environment and the command line."""
 
     site: Line | None = None
+    extends: Line | None = None
     accelerator: Literal["auto", "rocm", "cuda", "none"] = "auto"
     runtime: Annotated[Line, _RUNTIME] = "auto"
     prefix: BindPath | None = None
+    user_prefix: BindPath | None = None
     robot_paths: tuple[SearchDirectory, ...] = ()
     binds: Annotated[tuple[tuple[str, tuple[BindSpec, ...]], ...], Items(Name, tuple[BindItem, ...])] = ()
     mpi_profile: Name | None = None
     module_syntax: Literal["auto", "lua", "tcl", "both"] = "auto"
     umask: Umask | None = None
+    trees: tuple[BindPath, ...] | None = None
     stores: tuple[BindPath, ...] | None = None
     arch: Literal["auto", "amd64", "arm64"] = "auto"
     hooks: HookKeys = HookKeys()
@@ -236,6 +256,7 @@ class Site(SiteKeys):
     mpi_profile: str  # the host's profile; "" for none
     module_syntax: tuple[Syntax, ...]
     umask: int | None
+    trees: tuple[Path, ...]  # other prefixes whose modules this user loads, in the order of MODULEPATH
     stores: tuple[Path, ...]  # prefixes to search for images by digest, before fetching
     arch: Arch
     hooks: tuple[Hook, ...] = ()  # programs that run before and after actions

@@ -5,6 +5,7 @@ import re
 _PARTS = re.compile("[0-9]+|[A-Za-z]+")
 _RANGE = re.compile(r"(>=|<=|==|!=|>|<)?\s*([A-Za-z0-9][A-Za-z0-9._+-]*)")
 _SIGNS = {">=": (0, 1), "<=": (0, -1), "==": (0,), "!=": (1, -1), ">": (1,), "<": (-1,)}  # what may be
+_BUILD_DATE = re.compile("[12][0-9]{7}")
 _END = (0, 0, "")  # the end of a version sorts after letters (2.0rc1 before 2.0) and before a further number
 
 
@@ -49,6 +50,11 @@ def version_key(version: str) -> tuple[tuple[int, int, str], ...]:
         key.append((-1, 0, part.lower()))
     _drop_zeros(key)
     return (*key, _END)
+
+
+def release_key(version: str) -> tuple[bool, tuple[tuple[int, int, str], ...]]:
+    """The sort key of releases: that of versions, but a build date (20240918) is not newer than 2.4."""
+    return not _BUILD_DATE.match(version), version_key(version)
 
 
 def _plain(version: str) -> list[str]:

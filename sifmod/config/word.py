@@ -12,7 +12,7 @@ from sifmod.config.find import SUFFIXES, easyconfigs, find_easyconfig
 from sifmod.config.index import read_index
 from sifmod.config.redact import LOCAL, REGISTRIES, shown
 from sifmod.config.site import Site
-from sifmod.config.version import version_key
+from sifmod.config.version import release_key
 from sifmod.errors import ConfigError, EasyconfigNotFoundError
 from sifmod.system import one_line
 
@@ -23,7 +23,6 @@ _REPOSITORY = re.compile(
 _BETWEEN = re.compile(r"[\s/:=@]+|(?<![^/])[.~]+/")  # between a name and its version, or before both
 _VERSION = re.compile("-v?[0-9]")
 _ENDINGS = (*SUFFIXES, ".eb", ".lua")
-_DATE = re.compile("[12][0-9]{7}")
 _MOST = 5  # easyconfigs to suggest
 _IMPORTED = {
     ".eb": "an easyconfig of EasyBuild",
@@ -145,6 +144,5 @@ def _offered(paths: list[Path], module: str, site: Site) -> list[tuple[bool, str
                 if one.variant and f"{one.name}-{one.version}{one.versionsuffix}".lower() == module:
                     fits, text = True, f"{path.stem} --variant {one.variant}"
                     break
-        # a build date (20240918) is not newer than 2.4
-        rows.append(((not _DATE.match(version), version_key(version), fits), (fits, text)))
+        rows.append(((release_key(version), fits), (fits, text)))
     return [row for _, row in sorted(rows, key=lambda row: row[0], reverse=True)]

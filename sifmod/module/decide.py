@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 
 from sifmod.config.bind import BindSpec
 from sifmod.config.easyconfig import Accelerator, Easyconfig
+from sifmod.config.index import components, unsupported
 from sifmod.config.kinds import SYNTAXES, Syntax
 from sifmod.config.mpi_profile import IMAGES_OWN, WantedMpi
 from sifmod.config.quirk import Quirk, Variables
@@ -242,8 +243,11 @@ def _whatis(easyconfig: Easyconfig) -> tuple[str, ...]:
 
 
 def _help(easyconfig: Easyconfig, image: ImagePlan | None, site: Site, quirks: tuple[Quirk, ...], mpi: str) -> Help:
-    origin = ""
+    origin = driver = ""
     if image:
+        itself = (easyconfig.name.lower(), easyconfig.version)
+        held = (itself, *components(easyconfig.contents, easyconfig.versionsuffix))
+        driver = unsupported(easyconfig.accelerator, held, site.driver_runs)
         if image.sources:
             origin = shown(image.sources[0])
         elif (build := image.build) and build.base is None:  # independent of where the easyconfigs are installed
@@ -265,4 +269,5 @@ def _help(easyconfig: Easyconfig, image: ImagePlan | None, site: Site, quirks: t
         origin=origin,
         quirks=tuple((str(quirk), f"{quirk.file.reason} ({quirk.file.link})") for quirk in quirks),
         mpi=mpi,
+        driver=driver,
     )

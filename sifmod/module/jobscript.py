@@ -73,9 +73,10 @@ def job_of(plan: Plan) -> Job:
 def _command(plan: Plan) -> tuple[str, bool, bool]:
     """The command, with Python if the image has a usable one; whether it runs inside, and whether distributed."""
     names = [wrapper.name for wrapper in plan.wrappers if wrapper.command != (f"{RUNSCRIPTS_TARGET}/{wrapper.name}",)]
-    if plan.activation.with_conda != "true" or {"python", "python3", "torchrun"} & set(names):
-        if DISTRIBUTED in plan.runscripts:
-            return f"{DISTRIBUTED} -u train.py", True, True
+    has_python = bool({"python", "python3", "torchrun"} & set(names))
+    if DISTRIBUTED in plan.runscripts and (has_python or plan.activation.with_conda != "true"):
+        return f"{DISTRIBUTED} -u train.py", True, True
+    if has_python:
         return "python train.py", False, False
     return (names[0], False, False) if names else ("COMMAND", True, False)
 

@@ -177,6 +177,7 @@ class Help:
     contents: tuple[tuple[str, str], ...]  # package, version
     origin: str  # the image's first source, with its digest if known
     mpi: str = ""  # the MPI of the image or host, and how srun starts it
+    driver: str = ""  # why the driver of the site's GPUs does not run it
     quirks: tuple[tuple[str, str], ...] = ()  # one line with its reason for each that applies
     extensions: tuple[tuple[str, str], ...] | None = None  # packages of the contents for `module spider`; None: all
 

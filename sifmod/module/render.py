@@ -6,6 +6,7 @@ from pathlib import Path
 
 from jinja2 import Environment
 
+from sifmod.config.input import DEVICES
 from sifmod.config.kinds import Syntax, stub_path
 from sifmod.errors import ModuleError
 from sifmod.module import quote
@@ -82,6 +83,7 @@ def _modulefile(syntax: Syntax, plan: Plan, number: int) -> str:
             binds=plan.binds_of(ROOT),
             user_software=plan.user_software_of(ROOT),
             layer_target=LAYER_TARGET,
+            gpu=dict(DEVICES).get(plan.accelerator, ""),
             flags=tuple(flag.upper() for flag in plan.gpu_flags),
             env=host_variables(plan, ROOT),
         )

@@ -4,16 +4,17 @@ import json
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-from sifmod.actions.catalogue.catalogue import catalogue, write_catalogue
-from sifmod.actions.catalogue.entry import Change, compared
+from sifmod.actions.catalogue.catalogue import write_catalogue
+from sifmod.actions.catalogue.entry import AboutSite, Change, by_name, compared
 from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError
-from support.catalogues import ALL, DIGEST, EVIL, HOSTILE, NOT_INSTALLED, OLDER, PLAIN
+from support.catalogues import ALL, DIGEST, EVIL, HOSTILE, NOT_INSTALLED, OLDER, PLAIN, catalogue
 from support.disk_state import disk_state
 
 EVENTS = ("onerror", "onmouseover", "onclick", "style")
@@ -71,10 +72,10 @@ class Tags(HTMLParser):
 def check_harmless(page: str, scripts: int) -> Tags:
     tags = Tags(page)
     assert tags.found.count("script") == scripts
-    assert not {"img", "iframe", "object", "link", "base"} & set(tags.found)
+    assert not {"img", "iframe", "object", "base"} & set(tags.found)
     assert not {name for name, _ in tags.attributes} & set(EVENTS)
     targets = [value for name, value in tags.attributes if name in ("href", "src")]
-    assert all(target.startswith(("#", "https://pytorch.org")) for target in targets), targets
+    assert all(target.startswith(("#", "https://pytorch.org")) or target == "feed.xml" for target in targets), targets
     assert "\x1b" not in page and "\u202e" not in page
     return tags
 
@@ -99,18 +100,18 @@ def test_a_sites_own_mkdocs_takes_the_pages_in(tmp_path: Path) -> None:
     build(load_config(str(config), site_dir=str(tmp_path / "site")))
     made = tmp_path / "site" / "software"
     assert (made / "index.html").read_text() == files[0].text
-    evil = (made / "pages/Evil/1.0.html").read_text()
+    evil = (made / "pages/Evil/index.html").read_text()
     tags = Tags(evil[evil.index('role="main"') : evil.index("<footer")])
     assert not {"img", "script", "iframe", "ol", "blockquote"} & set(tags.found)
     assert not {name for name, _ in tags.attributes} & set(EVENTS)
     assert not [value for _, value in tags.attributes if "script:" in value or "title" in value]
     assert "{{ 7*7 }}" in tags.text
     assert "root:" not in tags.text
-    assert "{{" not in (tmp_path / "docs/software/pages/Evil/1.0.md").read_text()
-    assert {path.name for path in (made / "pages").glob("*/*-*.html")} == {
-        *("2.2.0-cuda-12.1.html", "2.4.0-cuda-12.4.html", "0.11.2-rocm.html")
-    }
-    plain = Tags((made / "pages/PyTorch/2.4.0-cuda-12.4.html").read_text()).text
+    assert "{{" not in (tmp_path / "docs/software/pages/Evil/index.md").read_text()
+    assert {path.parent.name for path in (made / "pages").glob("*/index.html")} == {"Evil", "PyTorch", "vLLM"}
+    page = (made / "pages/PyTorch/index.html").read_text()
+    plain = Tags(page).text
+    assert "<details><summary>PyTorch/2.2.0-cuda-12.1</summary>" in page
     for said in ("module use /appl/modules", "deepspeed", "srun ${#A[@]} <in", "BSD-3-Clause", "passed on 2026-11-02"):
         assert said in plain
 
@@ -123,9 +124,9 @@ def test_written_again_only_what_is_new_stays_is_removed(tmp_path: Path) -> None
     assert disk_state(place) == before
     mine = place / "pages" / "PyTorch" / "mine.md"
     mine.write_text("mine")
-    assert write_catalogue(catalogue("x", (PLAIN,)), place) == 4
+    assert write_catalogue(catalogue("x", (PLAIN,)), place) == 5
     left = {str(path.relative_to(place / "pages")) for path in (place / "pages").rglob("*.md")}
-    assert left == {"index.md", "PyTorch/mine.md", "PyTorch/2.4.0-cuda-12.4.md"}
+    assert left == {"index.md", "PyTorch/mine.md", "PyTorch/index.md"}
     assert not (place / "pages" / "Evil").exists()
 
 
@@ -144,7 +145,7 @@ def test_a_catalogue_of_others_names_no_file_that_goes(tmp_path: Path) -> None:
     write_catalogue(catalogue("x", ALL), tmp_path)
     names = ("../my notes", "Gone/1.0", "/my notes", "a/../../my notes")
     (tmp_path / "pages/Gone").mkdir()
-    (tmp_path / "pages/Gone/1.0.md").write_text("")
+    (tmp_path / "pages/Gone/index.md").write_text("")
     (tmp_path / "catalogue.json").write_text(json.dumps({"entries": [{"module": name} for name in names]}))
     write_catalogue(catalogue("x", ALL), tmp_path)
     assert notes.read_text() == "of years"
@@ -159,3 +160,72 @@ def test_what_is_no_catalogues_is_left_as_it_is(tmp_path: Path, name: str) -> No
     with pytest.raises(OptionError, match="was not written by `sifmod stack catalogue`"):
         write_catalogue(catalogue("x", (PLAIN, EVIL)), tmp_path)
     assert disk_state(tmp_path) == before
+
+
+def test_old_ones_are_folded_under_their_name() -> None:
+    """The newest for each accelerator and the default stay; what ends never does; a name is one page."""
+    newer = replace(NOT_INSTALLED, module=ModuleName("PyTorch", "2.9.0-cuda"), version="2.9.0", accelerator="cuda")
+    rocm = replace(
+        PLAIN, module=ModuleName("PyTorch", "2.1.0-rocm"), version="2.1.0", accelerator="rocm", default=False
+    )
+    not_here = replace(newer, module=ModuleName("PyTorch", "2.0.0-rocm"), version="2.0.0", accelerator="rocm")
+    night = replace(rocm, module=ModuleName("PyTorch", "20240918-rocm"), version="20240918")
+    pytorch, vllm = by_name(compared((night, not_here, rocm, newer, OLDER, PLAIN, NOT_INSTALLED)))
+    assert [one.module.version for one in pytorch.newest] == ["2.9.0-cuda", "2.4.0-cuda-12.4", "2.1.0-rocm"]
+    assert [one.module.version for one in pytorch.older] == ["2.2.0-cuda-12.1", "2.0.0-rocm", "20240918-rocm"]
+    assert (vllm.name, len(vllm.newest), vllm.older) == ("vLLM", 1, ())
+    (all_ended,) = by_name((replace(OLDER, status="retired"),))
+    assert (all_ended.name, all_ended.newest, len(all_ended.older)) == ("PyTorch", (), 1)
+    assert "<h2>" in text_of("index.html")
+
+
+def test_the_feed_has_what_changed_lately_last_change_first() -> None:
+    retired = replace(OLDER, status="retired", since="2026-11-10", message="It was too old.")
+    coming = replace(NOT_INSTALLED, status="deprecated", since="2999-01-01")
+    (text,) = (
+        one.text for one in catalogue("Modules of <x>", (PLAIN, retired, coming, EVIL)) if one.path == "feed.xml"
+    )
+    root = ElementTree.fromstring(text)
+    atom = "{http://www.w3.org/2005/Atom}"
+    titles = [one.findtext(f"{atom}title") for one in root.iter(f"{atom}entry")]
+    assert titles == [
+        "PyTorch/2.2.0-cuda-12.1: retired, last day 2027-03-31",
+        *("Evil/1.0: installed", "PyTorch/2.4.0-cuda-12.4: installed", "PyTorch/2.2.0-cuda-12.1: installed"),
+    ]
+    assert (root.findtext(f"{atom}title"), root.findtext(f"{atom}updated")) == (
+        "Modules of <x>",
+        "2026-11-10T00:00:00Z",
+    )
+    links = [one.get("href") for one in root.iterfind(f"{atom}entry/{atom}link")]
+    assert links[0] == "index.html#PyTorch/2.2.0-cuda-12.1"
+    summaries = [one.findtext(f"{atom}summary") or "" for one in root.iter(f"{atom}entry")]
+    assert summaries[0].endswith("It was too old.")
+    assert summaries[2].endswith("deepspeed 0.14.2, torch 2.4.0")
+    ids = [one.text for one in root.iter(f"{atom}id")]
+    assert len(set(ids)) == len(ids) == 5
+    many = tuple(replace(PLAIN, module=ModuleName("Many", f"{number}.0"), packages=()) for number in range(80))
+    (text,) = (one.text for one in catalogue("x", many) if one.path == "feed.xml")
+    assert text.count("<entry>") == 50
+
+
+def test_what_the_site_says_of_itself() -> None:
+    site = AboutSite(
+        "Welcome & <b>hello</b>.\n\nSecond {{ 1 }}.",
+        "help@hilltop.example",
+        "https://hilltop.example/",
+        "data:image/png;base64,AA==",
+    )
+    files = {one.path: one.text for one in catalogue("x", (PLAIN,), site)}
+    page = files["index.html"]
+    assert "Welcome &amp; &lt;b&gt;hello&lt;/b&gt;." in page
+    assert '<a href="mailto:help@hilltop.example">help@hilltop.example</a>' in page
+    assert (
+        '<a href="https://hilltop.example/"><img src="data:image/png;base64,AA==" alt="https://hilltop.example/"></a>'
+        in page
+    )
+    assert "[help@hilltop.example](mailto:help@hilltop.example)" in files["pages/index.md"]
+    assert "{{" not in files["pages/index.md"]
+    data = json.loads(files["catalogue.json"])
+    assert (data["contact"], data["home"]) == (site.contact, site.home)
+    evil = AboutSite(HOSTILE, HOSTILE, "javascript:alert(1)")
+    check_harmless({one.path: one.text for one in catalogue("x", (PLAIN,), evil)}["index.html"], scripts=2)

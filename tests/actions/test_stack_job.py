@@ -17,10 +17,12 @@ from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import read_life
 from sifmod.tree.stack_record import Submission, read_submissions
 from support.answer import answer
 from support.config import write
 from support.disk_state import disk_state
+from support.images import Images
 from support.oci import Entry, layer, write_layout
 from support.registry import Registry
 
@@ -173,6 +175,23 @@ def test_a_view_waits_for_the_modules_that_it_loads(here: Path, program: Program
     assert [" ".join(str(module) for element in one.elements for module in element) for one in kept] == [
         *("A/1", "B/1", "V/1", "B/1")
     ]
+
+
+def test_a_test_that_waits_for_the_last_element_does_not_make_it_another(
+    here: Path, images: Images, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The jobs of --job-test are in the queue as long as an element installs."""
+    write(here / "A-1.yaml", f"name: A\nversion: '1'\nimage: {{sources: ['{images.tiny_sif}']}}\n")
+    write(here / "stack.yaml", "easyconfigs: [{easyconfig: A-1.yaml, default: true}]\n")
+    program("sbatch", "echo x >>jobs; wc -l <jobs")
+    program("squeue", "echo '1_0|RUNNING|None'; echo '2_0|PENDING|Dependency'")
+    assert run(["stack", "apply", "stack.yaml", "--job", "--job-test"]) == 0
+    layout = Layout(here / "prefix")
+    assert [one.what for one in read_submissions(layout, "stack")] == ["apply", "test"]
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
+    assert run(["stack", "apply", "stack.yaml", "--only", "A/1", "--then-decide", "--skip-sanity-check"]) == 0
+    assert read_life(layout, "A").default == "1"
 
 
 LOG = """{"time": "2026-01-01T00:00:00Z", "what": "installed", "text": "", "generation": 1, "exit_code": 0}

@@ -269,3 +269,11 @@ def test_a_check_alone_changes_nothing(robot: Path, capfd: pytest.CaptureFixture
     assert run(words) == 22
     assert "sanity check of Tool/1.9-cpu: not in the image: no-such-command" in capfd.readouterr().err
     assert disk_state(robot.parent / "tree") == before
+
+
+def test_a_build_date_is_not_newer_than_a_release(robot: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for version in ("20240918", "2.4"):
+        write(robot / f"Night-{version}.yaml", f"name: Night\nversion: '{version}'\nimage: {{sources: ['/x.sif']}}\n")
+    assert run(["search"]) == 0
+    (row,) = (line.split() for line in capfd.readouterr().out.splitlines() if line.startswith("Night "))
+    assert row[:3] == ["Night", "2.4", "2"]

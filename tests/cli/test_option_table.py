@@ -12,12 +12,12 @@ import click
 import pytest
 
 import sifmod
-from sifmod.cli import use
 from sifmod.cli.command import Argument, fields, typed_again
 from sifmod.cli.commands import COMMANDS
 from sifmod.cli.installed import GcOptions, UninstallOptions
 from sifmod.cli.main import cli, run
 from sifmod.cli.stack import ApplyOptions
+from sifmod.cli.test import TestOptions
 from sifmod.config.option import TABLE, VARIABLES, option_of
 
 CLI = Path(sifmod.__file__).parent / "cli"
@@ -176,5 +176,5 @@ def test_the_elements_of_a_job_have_the_options_that_decide(tmp_path: Path, monk
     for name, value in of_job.items():
         assert option_of("stack apply", name).submits, name
         assert typed_again("stack apply", ApplyOptions(**{name: value})) == ()  # type: ignore[arg-type]
-    tested = use.TestOptions(module="A/1", nodes=2, minimum=0.0, network=True, job=True, junit="x", account="p")
+    tested = TestOptions(modules=("A/1",), nodes=2, minimum=0.0, network=True, job=True, junit="x", account="p")
     assert sorted(typed_again("test", tested)) == ["--minimum=0.0", "--network", "--nodes=2", "--timeout=600"]

@@ -117,6 +117,7 @@ def test_json_has_the_matching_variants_of_each_file(capfd: pytest.CaptureFixtur
                         "available": None,
                     }
                 ],
+                "installed": [],
             }
         ],
         "",
@@ -127,7 +128,7 @@ def test_json_has_the_matching_variants_of_each_file(capfd: pytest.CaptureFixtur
     assert run(["search", "--json"]) == 0
     everything = json.loads(capfd.readouterr().out)
     assert sorted(each["path"] for each in everything) == [str(path) for path in FILES]
-    assert all(set(each) == {"path", "variants"} and each["variants"] for each in everything)
+    assert all(set(each) == {"path", "variants", "installed"} and each["variants"] for each in everything)
 
 
 def test_nothing_found(capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,8 @@ from sifmod.config.bind_paths import tops_of_links
 from sifmod.config.input import read_input
 from support.config import Configuration, write
 
+SHARED_TMP = "/tmp"  # not below /dev, which is the operating system's
+
 Found = list[tuple[str, str, bool]]
 
 

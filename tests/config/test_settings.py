@@ -1,5 +1,6 @@
 """The site in force: precedence, detection, variables, and where each value came from."""
 
+import grp
 import os
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from sifmod.config.load_site import load_site
 from sifmod.config.option import KEYS, VARIABLES
 from sifmod.errors import ConfigError, OptionError, SifmodError
 from support.config import Configuration, lines, write
+from support.identity import call_as
+from support.user import OrdinaryUser
 
 
 @pytest.fixture
@@ -124,6 +127,8 @@ def test_variables_in_paths_are_replaced_and_those_not_set_are_refused(configura
 UNSET = {
     "site": "${UNSET}/site.yaml",
     "prefix": "${UNSET}/x",
+    "user_prefix": "${UNSET}/x",
+    "trees": "['/here', '${UNSET}/x']",
     "stores": "['/here', '${UNSET}/x']",
     "image_dirs": "['/here', '${UNSET}/x']",
     "robot_paths": "['/here', '${UNSET}/x']",
@@ -137,7 +142,7 @@ UNSET = {
 @pytest.mark.parametrize("key", sorted(set(EXPANDED) - {"detect"}))
 def test_a_variable_that_is_not_set_is_refused_in_every_key(configuration: Configuration, key: str, level: str) -> None:
     """`${UNSET}/x` would be looked for, or written to, as it stands. `+`: where the key appends."""
-    plus = "+" if level == "+" and key in ("image_dirs", "robot_paths", "stores") else ""
+    plus = "+" if level == "+" and key in ("image_dirs", "robot_paths", "trees", "stores") else ""
     text = f"{key}{plus}: {UNSET[key]}"
     if level == "machine":
         machine_file(configuration, "a.yaml", text)
@@ -242,6 +247,7 @@ def test_every_option_has_its_variable(configuration: Configuration) -> None:
         "lock_lease": "12.5",
         "umask": "002",
         "group": "people",
+        "trees": "/u:/v",
         "stores": "/s:/t",
         "arch": "arm64",
         "compression": "gzip:6",
@@ -255,6 +261,7 @@ def test_every_option_has_its_variable(configuration: Configuration) -> None:
     assert (by_variable.name, by_variable.accelerator, by_variable.arch) == ("generic-rocm", "cuda", "arm64")
     assert (by_variable.umask, by_variable.lock_lease, by_variable.group) == (2, 12.5, "people")
     assert by_variable.image_dirs == ("/i", "/j")
+    assert by_variable.trees == (Path("/u"), Path("/v"))
     assert by_variable.stores == (Path("/s"), Path("/t"))
     assert (by_variable.compression, by_variable.connections) == ("gzip:6", 7)
     assert (by_variable.processors, by_variable.memory) == (3, 2 << 30)
@@ -454,3 +461,40 @@ def test_who_names_another_prefix_is_not_held_to_the_machines_sharing(configurat
     assert configuration.site().site.stores == ()
     machine_file(configuration, "a.yaml", "group: people\nprefix: /appl/sifmod")  # as without `sharing` ever since
     assert configuration.site().site.group == "people"
+
+
+def test_a_user_prefix_is_for_users_who_do_not_publish(shared_tmp: Path, ordinary_user: OrdinaryUser) -> None:
+    """A member of the group, or without a group the owner, has the machine's prefix, with its sharing; others two."""
+    configuration = Configuration(shared_tmp, {"USER": "uma"})
+    (shared_tmp / "appl").mkdir(mode=0o755)
+    own, site = Path("/scratch/uma/sifmod"), shared_tmp / "appl/sifmod"
+    group = grp.getgrgid(ordinary_user.user.gid).gr_name
+    base = f"prefix: {site}\nuser_prefix: /scratch/${{USER}}/sifmod\nsharing: site\n"
+
+    def seen(*, user: bool, **given: str) -> tuple[object, ...]:
+        def load() -> tuple[object, ...]:
+            found = configuration.site(**given).site
+            return found.prefix, found.sharing, found.group, found.trees, found.stores
+
+        return call_as(ordinary_user.user, load) if user else load()
+
+    others = (own, None, None, (site,), (site,))
+    for text, publishes in ((f"group: {group}", True), ("group: root", False), ("group: no-such-group", False)):
+        machine_file(configuration, "a.yaml", f"{base}{text}")
+        publisher = (site, "site", text.removeprefix("group: "), (), ())
+        assert seen(user=True) == (publisher if publishes else others)
+    machine_file(configuration, "a.yaml", base)
+    if os.geteuid() == 0:
+        assert seen(user=True) == others
+        assert seen(user=False)[0] == site
+    ordinary_user.own(shared_tmp / "appl")
+    assert seen(user=True)[0] == site
+    machine_file(configuration, "a.yaml", f"{base}group: no-such-group")
+    assert seen(user=True, prefix="/mine") == (Path("/mine"), None, None, (site,), (site,))
+    user_file(configuration, "trees: [/b, /mine]\nstores: []")
+    assert seen(user=True, prefix="/mine")[3:] == ((Path("/b"),), ())
+    machine_file(configuration, "a.yaml", "user_prefix: /everyone/${USER}")
+    assert seen(user=True)[0] == Path("/everyone/uma")
+    machine_file(configuration, "a.yaml", "prefix: '${NOWHERE}/x'\nuser_prefix: /everyone/${USER}")
+    with pytest.raises(ConfigError, match="the variable NOWHERE is not set"):
+        configuration.site()

@@ -104,3 +104,15 @@ def test_what_a_shipped_recipe_names_is_shipped() -> None:
             assert Path(path).is_relative_to(shipped())
         for line in Path(build.requirements).read_text().splitlines() if build.requirements else ():
             assert requirement(line) == line
+
+
+def test_servers_of_models_serve_their_own_node_alone() -> None:
+    """Their images say 0.0.0.0, and what an image says goes before the host's variables: it has to be set inside."""
+    found = {
+        str(each.easyconfig.module): dict(each.easyconfig.env).get(name)
+        for each in modules()
+        for program, name in (("Ollama", "OLLAMA_HOST"), ("llama.cpp", "LLAMA_ARG_HOST"))
+        if each.easyconfig.name == program
+    }
+    assert len(found) == 4
+    assert set(found.values()) == {"127.0.0.1", "127.0.0.1:11434"}

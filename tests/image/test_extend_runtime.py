@@ -146,7 +146,7 @@ OF_A_BUILD = {
 
 
 def test_the_differences_from_what_apptainer_builds(base: Path, ordinary_user: OrdinaryUser, shared_tmp: Path) -> None:
-    """Those of docs/build.md: times, modes of what is added, and the metadata above. All else is the same."""
+    """Those of docs/internals/builds.md: times, modes of new files, and the metadata above. All else is the same."""
     here = shared_tmp / "build"
     (here / "tree/inner").mkdir(parents=True)
     for name, mode in (("program", 0o755), ("text", 0o644), ("inner/private", 0o600)):

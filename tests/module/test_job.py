@@ -105,3 +105,8 @@ def test_what_others_have_written_into_a_generation(name: str, value: object) ->
     for damaged in (b"", b"[]", b"{}", b"{", b"\xff"):
         with pytest.raises((TypeError, ValueError, KeyError)):
             from_json(damaged)
+
+
+def test_an_activated_image_without_python_runs_its_own_program() -> None:
+    made = job(activation=Activation("source /x", "source /x"), wrappers=(Wrapper("fold", ("fold",)),), runscripts=())
+    assert made.command == "fold"

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from plans import HELP
-from sifmod.actions.catalogue.entry import Entry, LastTest
+from sifmod.actions.catalogue.catalogue import Catalogue, files_of
+from sifmod.actions.catalogue.entry import AboutSite, Entry, LastTest, compared
 from sifmod.config.name import ModuleName
+from sifmod.module.plan import File
 
 DIGEST = "ab" * 32
 PLAIN = Entry(
@@ -94,3 +96,8 @@ EVIL = replace(
     default=False,
 )
 ALL = (OLDER, PLAIN, NOT_INSTALLED, EVIL)
+
+
+def catalogue(title: str, entries: tuple[Entry, ...], site: AboutSite | None = None) -> tuple[File, ...]:
+    """The files of a catalogue of these modules."""
+    return files_of(Catalogue(title, compared(entries), site or AboutSite()))

@@ -69,10 +69,11 @@ def _free_slot() -> tuple[int, int]:
 class Slurm:
     """Start with `start`, end with `stop`; in between jobs are the real thing.
 
-    Each node may have `gpus`, which are fake: other device files, which Slurm hands out, and names in masks, alike.
+    `more` lines end its configuration. Each node may have `gpus`, which are fake: other device files, which Slurm hands
+    out, and names in masks, alike.
     """
 
-    def __init__(self, directory: Path, nodes: Sequence[str] = NODES, gpus: int = 0) -> None:
+    def __init__(self, directory: Path, nodes: Sequence[str] = NODES, gpus: int = 0, more: Sequence[str] = ()) -> None:
         directory.mkdir(mode=0o755)
         for name in ("state", *nodes):
             (directory / name).mkdir(mode=0o755)
@@ -86,8 +87,13 @@ class Slurm:
         names = {"host": socket.gethostname(), "user": user, "directory": directory, "first_job": first_job}
         lines = [CONFIGURATION.format(controller=controller, **names)]
         lines += [NODE.format(node=node, port=port) for node, port in zip(nodes, ports, strict=True)]
+        lines += more
         if gpus:
-            lines = ["GresTypes=gpu", *lines[:1], *(f"{line} Gres=gpu:{gpus}" for line in lines[1:])]
+            lines = [
+                "GresTypes=gpu",
+                *lines[:1],
+                *(f"{line} Gres=gpu:{gpus}" if line.startswith("NodeName=") else line for line in lines[1:]),
+            ]
             fake = [directory / f"fake-gpu{number}" for number in range(gpus)]
             for path in fake:
                 path.symlink_to("/dev/null")  # a device file it must be
@@ -185,4 +191,5 @@ class Slurm:
         return daemon
 
     def _states(self) -> tuple[str, ...]:
-        return tuple(self.run(("sinfo", "--noheader", "--Node", "--format=%t")).stdout.split())
+        told = self.run(("sinfo", "--noheader", "--Node", "--format=%N %t")).stdout
+        return tuple(line.split()[1] for line in sorted(set(told.splitlines())))  # of each partition there is a line

@@ -68,6 +68,7 @@ def shape(plan: Plan) -> Plan:
     about = replace(
         plan.help, description="any", homepage="", docurls=(), whatis=(), contents=(), extensions=None, origin="any"
     )
+    about = replace(about, driver="any" if plan.help.driver else "")
     module = ModuleName(plan.module.name, "1")
     made = replace(plan, module=module, version="1", easyconfig="Any.yaml", image=image)
     return replace(made, help=about)

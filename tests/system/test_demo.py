@@ -1,10 +1,13 @@
-"""scripts/build-demo-image: which index gives torch, so that nobody downloads CUDA to see a demo."""
+"""scripts/demo from an unpacked sdist; which index gives torch, so that nobody downloads CUDA to see a demo."""
 
 import io
 import os
 import socket
 import subprocess
 import sys
+import sysconfig
+import tarfile
+import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from support.command import ROOT
+from support.images import Images
+from support.runtime import RUNTIME
 from support.web import Web, answer
 
 HTML = {"Content-Type": "text/html"}
@@ -71,3 +76,34 @@ def test_an_index_that_says_nothing_is_waited_for_shortly() -> None:
         option, said = asked(f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert option == ""
     assert "within 5 s; asking pip's own index alone" in said
+
+
+def test_the_demo_from_an_unpacked_sdist(shared_tmp: Path, images: Images) -> None:
+    """In a directory of its own, with the demo's image at hand and packages of this environment: without an index."""
+    build = (sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(shared_tmp))
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (packed,) = shared_tmp.glob("sifmod-*.tar.gz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(shared_tmp / "empty", filter="data")
+    (root,) = (shared_tmp / "empty").iterdir()
+    environment = root / ".venv"
+    venv.create(environment, with_pip=True)
+    (site,) = environment.glob("lib/python3.*/site-packages")
+    (site / "all.pth").write_text(f"{root}\n{sysconfig.get_path('purelib')}\n")
+    command = environment / "bin" / "sifmod"
+    command.write_text(f"#!{environment}/bin/python\nfrom sifmod_command import main\nraise SystemExit(main())\n")
+    command.chmod(0o755)
+    (environment / ".installed").touch()
+    (root / "build").mkdir()
+    (root / "build" / "pytorch-2.13.0-oci").symlink_to(images.pytorch_layout)
+    own = {"HOME": str(shared_tmp), "PATH": RUNTIME.search_path, "SIFMOD_COMPRESSION": "lz4", **RUNTIME.userns}
+    done = subprocess.run([root / "scripts" / "demo"], capture_output=True, text=True, env=own, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for said in (
+        f"SIF={root}/build/demo/",
+        " says 14.0\n",
+        "rank 1 of 2, local rank 1: 3.0\n",
+        "\n== done: module use ",
+    ):
+        assert said in done.stdout, done.stdout + done.stderr
+    assert f"from {root}/easyconfigs/PyTorch/PyTorch-2.13.0.yaml" in done.stderr

@@ -110,3 +110,46 @@ def test_packages_in_pythonpath_come_along(tmp_path: Path, module_tool: ModuleTo
     (loaded,) = module_tool.session(("module load sifmod; sifmod -V",), tmp_path / "modules")
     assert loaded.stdout == f"sifmod {__version__}\n"
     assert loaded.environment["PYTHONPATH"] == str(packages)
+
+
+MODULECMD = "/opt/environment-modules/usr/lib/*/modulecmd.tcl"
+TOOLS = {
+    ("lmod", "zsh"): ". /usr/share/lmod/lmod/init/zsh",
+    ("lmod", "fish"): "source /usr/share/lmod/lmod/init/fish",
+    ("environment modules", "zsh"): f'eval "$(tclsh {MODULECMD} zsh autoinit)"',
+    ("environment modules", "fish"): f"tclsh {MODULECMD} fish autoinit | source",
+}
+# zsh's own functions for completion work at TAB only: one that prints stands in for it
+COMPLETES = {
+    "zsh": """
+_describe() { print -l "${(@P)3}" }
+module load sifmod
+print "${_comps[sifmod]}"
+words=(sifmod upg); CURRENT=2
+_sifmod_completion
+module unload sifmod
+print "left: ${_comps[sifmod]} ${+functions[_sifmod_completion]}"
+""",
+    "fish": """
+module load sifmod
+echo _sifmod_completion
+complete -C 'sifmod upg' | string replace \\t :
+module unload sifmod
+echo left: (complete -C 'sifmod upg') (functions -q _sifmod_completion; and echo 1; or echo 0)
+""",
+}
+
+
+@pytest.mark.parametrize(("tool", "shell"), TOOLS)
+def test_completion_in_other_shells(tool: str, shell: str, tmp_path: Path) -> None:
+    written(tmp_path / "modules")
+    begin = "autoload -Uz compinit; compinit -D\n" if shell == "zsh" else ""
+    script = tmp_path / "script"
+    script.write_text(f"{begin}{TOOLS[tool, shell]}\nmodule use {tmp_path}/modules\n{COMPLETES[shell]}")
+    words = (shell, "-f" if shell == "zsh" else "--no-config", str(script))
+    plain = {name: os.environ[name] for name in ("PATH", "HOME")} | {"TERM": "dumb"}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=plain)
+    first, found, left = done.stdout.splitlines()
+    assert (first, left.split()) == ("_sifmod_completion", ["left:", "0"]), done
+    assert found.startswith("upgrade:"), done
+    assert done.stderr == ""

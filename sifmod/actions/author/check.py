@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from sifmod.actions.sources import check_sources
 from sifmod.config.bind import lint_binds
-from sifmod.config.detect import read_site_file, site_directories, site_names
+from sifmod.config.detect import read_site, site_directories, site_names
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.config.expand import texts
 from sifmod.config.find import SUFFIXES
@@ -162,7 +162,7 @@ def check_settings(path: Path, kind: Kind, environ: Mapping[str, str]) -> tuple[
     if kind == "profile":
         profile_of(path, environ)
         return ()
-    return lint_binds(read_site_file(path, environ)[0])
+    return lint_binds(read_site(path, environ)[0])
 
 
 def _unknown_sites(quirk: Node, environ: Mapping[str, str]) -> tuple[Problem, ...]:

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Annotated, Literal, NamedTuple
 
 from sifmod.config.name import ModuleName
-from sifmod.config.version import version_key
+from sifmod.config.version import release_key, version_key
 from sifmod.module.plan import Help
 from sifmod.result import Arch, Described, Internal, ModuleText, OrNull, Sha256, Size, Source, Time
 
@@ -61,6 +61,7 @@ class Entry:
     status: Status = "current"
     default: Annotated[bool, Described("whether a load without a version means it")] = False
     until: Annotated[OrNull[str], Described("the last day of a deprecated module, 2027-03-31")] = ""
+    since: Annotated[OrNull[str], Described("the day from which it is deprecated or retired, 2026-11-01")] = ""
     message: Annotated[str, Described("notice about its deprecation or retirement")] = ""
     successor: Annotated[OrNull[ModuleText], Described("the module to go on with")] = ""
     labels: Pairs = ()
@@ -87,6 +88,10 @@ class Entry:
         return self.about.contents
 
     @property
+    def driver(self) -> Annotated[OrNull[str], Described("why the driver of the site's GPUs does not run it")]:
+        return self.about.driver
+
+    @property
     def license(self) -> Annotated[OrNull[str], Described("of the software in the image")]:
         return self._said("License")
 
@@ -97,6 +102,19 @@ class Entry:
     def _said(self, key: str) -> str:
         start = f"{key}:"
         return next((line.removeprefix(start).strip() for line in self.about.whatis if line.startswith(start)), "")
+
+
+class AboutSite(NamedTuple):
+    """What the site says of itself to users; "" is missing."""
+
+    text: str = ""
+    contact: str = ""
+    home: str = ""
+    logo: str = ""  # as a data: address
+
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        return tuple(filter(None, (" ".join(text.split()) for text in self.text.split("\n\n"))))
 
 
 def compared(entries: Iterable[Entry]) -> tuple[Entry, ...]:
@@ -112,8 +130,35 @@ def compared(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(sorted(sorted(found, key=_order, reverse=True), key=lambda one: one.module.name.casefold()))
 
 
+class Named(NamedTuple):
+    """The modules of one name, newest first."""
+
+    name: str
+    newest: tuple[Entry, ...]  # the newest for each accelerator, and the default
+    older: tuple[Entry, ...]  # also those that end
+
+
+def by_name(entries: Iterable[Entry]) -> tuple[Named, ...]:
+    """The entries of `compared`, by name. Of what is not installed only what is newer than the installed is newest."""
+    found = []
+    for _, group in groupby(entries, key=lambda one: one.module.name.casefold()):
+        newest: list[Entry] = []
+        older: list[Entry] = []
+        seen: dict[str, bool] = {}  # accelerator → whether an installed one was seen
+        for entry in group:
+            installed = entry.status != "not installed"
+            known = seen.get(entry.accelerator)
+            if entry.default or not (entry.ends or known or known == installed):
+                newest.append(entry)
+                seen[entry.accelerator] = known or installed
+            else:
+                older.append(entry)
+        found.append(Named((newest or older)[0].module.name, tuple(newest), tuple(older)))
+    return tuple(found)
+
+
 def _order(entry: Entry) -> tuple[object, ...]:
-    return entry.module.name.casefold(), version_key(entry.version), version_key(entry.module.version)
+    return entry.module.name.casefold(), release_key(entry.version), version_key(entry.module.version)
 
 
 def _changes(older: Entry, newer: Entry) -> Changes | None:

@@ -19,6 +19,8 @@ from sifmod.actions.stack.stack_plan import StackPlan
 from sifmod.config.find import is_path, name_of, own_path
 from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
 from sifmod.config.load_site import LoadedSite
+from sifmod.config.partition import SlurmKeys
+from sifmod.config.site import Site
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, ModuleError, SifmodError
 from sifmod.module.decide import Choices, make_plan
@@ -78,9 +80,10 @@ def _ending(entry: Entry, life: Life) -> Entry:
     until = str(life.refused_from - timedelta(days=1)) if life.refused_from else ""
     status: Status = "retired" if life.retired else "deprecated"
     successor = life.retired.successor if life.retired else ""
-    if life.refused_from and life.refused_from <= today():
+    if life.retired or (life.refused_from and life.refused_from <= today()):
         entry = replace(entry, load=(), job_script="", add="", install="")
-    return replace(entry, status=status, until=until, message=said.message, successor=successor)
+    since = str(said.since)
+    return replace(entry, status=status, until=until, since=since, message=said.message, successor=successor)
 
 
 def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
@@ -89,7 +92,7 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
         return _view(installation, say)
     try:
         about = about_from_json(read(Path(installation.root, JOB)))
-        job = jobscript(installation, JobOptions(), (layout,))
+        job = jobscript(installation, JobOptions(), SlurmKeys(), (layout,))
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ModuleError):
         about, job = _NOTHING, ""
         say(f"warning: {module} has no description: {JOB} of its generation cannot be read; {_AGAIN}")
@@ -150,6 +153,12 @@ def installable(
             continue
         found += [_installable(loaded, site, environ) for loaded in variants]
     return tuple(found)
+
+
+def fits(entry: Entry, site: Site) -> bool:
+    """Whether a module that is not installed would run here; everything does on a site without an accelerator."""
+    wanted = entry.accelerator in ("none", site.accelerator) or site.accelerator == "none"
+    return wanted and entry.arch in ("", site.arch) and not entry.about.driver
 
 
 def of_stack(plan: StackPlan, environ: Mapping[str, str], say: Say) -> tuple[Entry, ...]:

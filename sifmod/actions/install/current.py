@@ -11,7 +11,6 @@ from sifmod.actions import sharing
 from sifmod.actions.install.decision import Decision
 from sifmod.actions.install.found_in_image import recorded, recorded_commands
 from sifmod.actions.layer.outgoing import OutgoingLayer, outgoing, warnings
-from sifmod.config.index import components, unsupported
 from sifmod.config.redact import shown
 from sifmod.config.version import version_key
 from sifmod.errors import InstallError
@@ -91,9 +90,7 @@ def plan_warnings(before: Installation | None, decision: Decision) -> Iterator[s
     if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(decision.loaded.path):
         yield f"{plan.module} was installed from a different easyconfig before: {before.provenance.easyconfig}"
     yield from warnings(outgoing_layers(before, decision))
-    made = decision.loaded.easyconfig
-    held = ((made.name.lower(), made.version), *components(made.contents, made.versionsuffix))
-    if plan.image and (why := unsupported(held, decision.site.site.driver_runs)):
+    if why := plan.help.driver:
         yield f"warning: {plan.module} has {why}: expect it to fail on a GPU"
     if not plan.runtime.path:
         yield (

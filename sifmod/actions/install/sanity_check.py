@@ -20,6 +20,7 @@ from sifmod.actions.install.look import (
     words_of,
 )
 from sifmod.actions.install.past_checks import PastChecks
+from sifmod.actions.start import is_readable
 from sifmod.errors import ModuleError, SanityCheckError
 from sifmod.image.child import LATE, Ended, run_child
 from sifmod.module.plan import Plan
@@ -164,7 +165,8 @@ def check_modules(decision: Decision, layout: Layout, environ: Mapping[str, str]
 
     Raises ModuleError for modules that the prefix has in another version, or that an easyconfig here can install.
     """
-    plan, here = decision.plan, [str(module) for module, _ in live_modules(layout)]
+    trees = (layout, *filter(is_readable, map(Layout, decision.site.site.trees)))
+    plan, here = decision.plan, [str(one) for tree in trees for one, _ in live_modules(tree)]
     problems: list[str] = []
     hints: list[str] = []
     doubts: list[str] = []

@@ -1,13 +1,14 @@
 """add, remove, sync and layers: the layers of a module, found by its name, listed, changed, and taken out of use."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from sifmod.actions.changing_prefix import changing_prefix, for_layers
 from sifmod.actions.layer.add import LayerChange, Outcome, check, like, make_layer
 from sifmod.actions.layer.places import (
+    behind,
     found_layers,
     hidden,
     installed,
@@ -15,6 +16,7 @@ from sifmod.actions.layer.places import (
     known,
     layers_for,
     layouts,
+    layouts_of,
     retired_notice,
     withdrawn,
 )
@@ -56,9 +58,9 @@ class LayerOutcome:
         return self.layers[0]
 
 
-def list_layers(layout: Layout, module: str = "") -> tuple[ListedLayer, ...]:
-    """The layers of modules whose names start with this text, in the tree and those on MODULEPATH."""
-    return tuple(_listed(layouts(layout.prefix, os.environ), module))
+def list_layers(trees: Iterable[Layout], module: str = "") -> tuple[ListedLayer, ...]:
+    """The layers of modules whose names start with this text, in these trees and those on MODULEPATH."""
+    return tuple(_listed(layouts(trees, os.environ), module))
 
 
 def _listed(trees: tuple[Layout, ...], module: str) -> Iterator[ListedLayer]:
@@ -76,7 +78,7 @@ def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOu
     """
     if change.stale:
         return _remove_stale(change, site, reporter)
-    trees = layouts(site.prefix, os.environ)
+    trees = layouts_of(site, os.environ)
     modules = known(trees)
     left = {layer.module for layer in found_layers(trees, _with(change.directory))} - modules.keys()
     try:
@@ -92,6 +94,8 @@ def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOu
         raise ModuleError(f"{module} is not installed", retired or hint)
     if retired:
         reporter.say(f"warning: {retired}")
+    if note := behind(module, trees):
+        reporter.say(note)
     installation = installed(module, trees)
     check(installation, change.name)
     layers = layers_for(installation, change.directory, os.environ)
@@ -106,7 +110,7 @@ def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOu
 
 def _remove_stale(change: LayerChange, site: Site, reporter: Reporter) -> LayerOutcome:
     """Take the layers of a module, which need not be installed, out of use that were made for other images."""
-    trees = layouts(site.prefix, os.environ)
+    trees = layouts_of(site, os.environ)
     modules = known(trees)
     found = (one for one in found_layers(trees, _with(change.directory)) if one.name == change.name)
     stale = [one for one in found if is_stale(one, modules)]

@@ -8,6 +8,7 @@ from sifmod.config.name import ModuleName
 from sifmod.module.quote import shell
 from sifmod.result import Described, PathText
 from sifmod.tree.layer import DEFAULT, all_layers
+from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation
 
 
@@ -28,7 +29,7 @@ def outgoing(before: Installation, digest: str | None, environ: Mapping[str, str
     module, own = before.module, layers_for(before, None, environ).prefix
     found = (
         layer
-        for place in searched(layouts(before.prefix, environ), environ)
+        for place in searched(layouts((Layout(before.prefix),), environ), environ)
         for layer in all_layers(place, module)
         if layer.image == before.image_sha256
     )

@@ -3,7 +3,7 @@
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,8 @@ from sifmod.actions.layer_commands import commands_of, contents, lock_of, write_
 from sifmod.actions.lock import LockedModule
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.start import is_readable
+from sifmod.actions.start import tree as tree_of
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
 from sifmod.digest import sha256_file
@@ -33,20 +35,27 @@ from sifmod.tree.layer import (
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life, retirement, today
 from sifmod.tree.locking import Tree
-from sifmod.tree.receipt import Installation, live, live_modules
+from sifmod.tree.receipt import Installation, live, live_modules, live_number
 
 if TYPE_CHECKING:
     from sifmod.config.site import Site
 
 
-def layouts(prefix: Path, environ: Mapping[str, str]) -> tuple[Layout, ...]:
-    """The trees whose modules this user can load: the prefix's, then those on MODULEPATH."""
-    found = [prefix]
+def layouts(trees: Iterable[Layout], environ: Mapping[str, str]) -> tuple[Layout, ...]:
+    """The trees whose modules this user can load: the first, the others that can be read, then those on MODULEPATH."""
+    own, *others = trees
+    found = [own.prefix, *(one.prefix for one in others if is_readable(one))]
     for directory in map(Path, filter(None, environ.get("MODULEPATH", "").split(":"))):
         above = directory.parent
         if directory.name == "modules" and directory.is_absolute() and (above / "software").is_dir():
             found.append(above)
     return tuple(Layout(one) for one in dict.fromkeys(found))
+
+
+def layouts_of(site: "Site", environ: Mapping[str, str]) -> tuple[Layout, ...]:
+    """The same for a site. Raises PermissionsError if its prefix cannot be read."""
+    tree_of(site.prefix)
+    return layouts(map(Layout, (site.prefix, *site.trees)), environ)
 
 
 def known(trees: tuple[Layout, ...]) -> dict[ModuleName, Layout]:
@@ -67,11 +76,23 @@ def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
     return found
 
 
+def behind(module: ModuleName, trees: tuple[Layout, ...]) -> str:
+    """A note that further trees have a module of this name, which the first one hides; "" without such a tree."""
+    places = [str(tree.prefix) for tree in trees if live_number(tree, module) is not None]
+    return f"{module} of {places[0]} is used; {' and '.join(places[1:])} has one of this name too" if places[1:] else ""
+
+
+def also_in(module: ModuleName, site: "Site") -> tuple[Path, ...]:
+    """The prefixes of the site's other trees that have a module of this name."""
+    others = filter(is_readable, map(Layout, site.trees))
+    return tuple(tree.prefix for tree in others if live_number(tree, module) is not None)
+
+
 def module_words(installation: Installation, environ: Mapping[str, str]) -> str:
     """The arguments for another command: the module, with --prefix if nothing else leads there."""
     prefix = installation.prefix
     plain = quick_prefix(None, environ)
-    found = plain and Layout(prefix) in layouts(Path(plain), environ)
+    found = plain and Layout(prefix) in layouts((Layout(Path(plain)),), environ)
     return str(installation.module) if found else f"{installation.module} --prefix {shell(str(prefix))}"
 
 

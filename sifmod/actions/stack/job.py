@@ -14,9 +14,10 @@ from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
-from sifmod.actions.slurm import SIFMOD, Resources, states, submit
+from sifmod.actions.slurm import SIFMOD, Resources, at_site, states, submit
 from sifmod.actions.stack.stack_plan import StackPlan, Step, to_do
 from sifmod.config.name import ModuleName
+from sifmod.config.partition import SlurmKeys
 from sifmod.config.site import Site
 from sifmod.errors import OptionError
 from sifmod.tree.locking import Tree
@@ -71,6 +72,7 @@ def submit_stack(
     Raises OptionError if Slurm rejects them or does not answer, LockError, InstallError.
     """
     name = plan.stack.name
+    options = options._replace(resources=at_site(options.resources, site.slurm))
     with changing_prefix(site), stack_lock(name, tree) as held:
         before = read_submissions(plan.layout, name)
         earlier, new = _queued(before), list[Submission]()
@@ -78,7 +80,7 @@ def submit_stack(
         todo = [step for step in plan.steps if to_do(step) and step.module not in taken]
         running = [job.job for job in earlier if job.what == "apply"]
         try:
-            for job in _submitted(plan, options, todo, running):
+            for job in _submitted(plan, options, site.slurm, todo, running):
                 new.append(job)
         finally:
             if (jobs := (*earlier, *new)) != before:
@@ -149,7 +151,7 @@ def _queued(submissions: Sequence[Submission]) -> list[Submission]:
 
 
 def _submitted(
-    plan: StackPlan, options: JobOptions, steps: Sequence[Step], earlier: Sequence[str]
+    plan: StackPlan, options: JobOptions, slurm: SlurmKeys, steps: Sequence[Step], earlier: Sequence[str]
 ) -> Iterator[Submission]:
     """Submit modules with images, then views, which need the modules that they load, then tests."""
     views = tuple(step for step in steps if _is_view(step))
@@ -162,7 +164,10 @@ def _submitted(
         after = (f"--dependency=afterany:{':'.join(jobs)}",) if jobs else ()
         yield _install(plan, options, (Element(views, fetches=False),), *after)
     if options.tests and elements:
-        yield from _tests(plan, options, options.tests, jobs[-1], [one for each in elements for one in each.steps])
+        tested = [one for each in elements for one in each.steps]
+        for gpus, steps in _by_gpus(tested).items():
+            resources = at_site(replace(options.tests, gpus_per_node=gpus), slurm)
+            yield _test(plan, options, resources, jobs[-1], steps)
 
 
 def _is_view(step: Step) -> bool:
@@ -175,20 +180,22 @@ def _install(plan: StackPlan, options: JobOptions, elements: Sequence[Element], 
     return Submission(job, "apply", str(options.directory), tuple(element.modules for element in elements))
 
 
-def _tests(
-    plan: StackPlan, options: JobOptions, resources: Resources, job: str, steps: Sequence[Step]
-) -> Iterator[Submission]:
-    """One array for modules without GPUs and one for those with GPUs, which start when `job` has ended."""
-    by_gpus: dict[int, list[Step]] = {}
+def _by_gpus(steps: Iterable[Step]) -> dict[int, list[Step]]:
+    """The steps by the GPUs per node of their tests."""
+    found: dict[int, list[Step]] = {}
     for step in steps:
-        by_gpus.setdefault(step.todo.gpus if step.todo else 0, []).append(step)
-    for gpus, alike in by_gpus.items():
-        shares = [alike[first :: options.elements] for first in range(min(options.elements, len(alike)))]
-        tests = [[("test", str(step.module), f"--prefix={plan.layout.prefix}") for step in share] for share in shares]
-        asked = replace(resources, gpus_per_node=gpus, usual_minutes=resources.usual_minutes * len(shares[0]))
-        number = _array(plan, options, asked, tests, f"--dependency=afterany:{job}")
-        modules = tuple(tuple(step.module for step in share if step.module) for share in shares)
-        yield Submission(number, "test", str(options.directory), modules)
+        found.setdefault(step.todo.gpus if step.todo else 0, []).append(step)
+    return found
+
+
+def _test(plan: StackPlan, options: JobOptions, resources: Resources, job: str, steps: Sequence[Step]) -> Submission:
+    """One array of tests, which start when `job` has ended."""
+    shares = [steps[first :: options.elements] for first in range(min(options.elements, len(steps)))]
+    tests = [[("test", str(step.module), f"--prefix={plan.layout.prefix}") for step in share] for share in shares]
+    asked = replace(resources, usual_minutes=resources.usual_minutes * len(shares[0]))
+    number = _array(plan, options, asked, tests, f"--dependency=afterany:{job}")
+    modules = tuple(tuple(step.module for step in share if step.module) for share in shares)
+    return Submission(number, "test", str(options.directory), modules)
 
 
 def _apply(plan: StackPlan, options: JobOptions, element: Element) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ class Tested:
     """A tested module; the exit code is 22 if it failed."""
 
     module: ModuleName
-    path: Annotated[PathText, Described("of the generation")]
+    path: Annotated[PathText | None, Described("of the generation; null if the module is not installed")]
     nodes: Annotated[tuple[str, ...], Described("as they call themselves")]
     steps: tuple[Step, ...]
     bandwidth: Bandwidth | None
@@ -233,7 +233,7 @@ def record_test(installation: Installation, site: Site, reporter: Reporter, *, p
 _POLL = 3.0  # seconds
 
 
-def run_job(resources: Resources, test: Sequence[str], say: Callable[[str], None]) -> Tested:
+def run_job(resources: Resources, test: Sequence[str], say: Callable[[str], None]) -> tuple[Tested, ...]:
     """Submit `sifmod test …` and wait for its output. If the wait is interrupted, the job is cancelled.
 
     The job's files go to the current directory, as with sbatch; the log stays if the test failed. Raises OptionError if
@@ -267,12 +267,12 @@ def _state(number: str) -> str:
     return "" if state is None or state.over else str(state)
 
 
-def _answer(file: Path, log: Path, number: str) -> Tested:
+def _answer(file: Path, log: Path, number: str) -> tuple[Tested, ...]:
     until = time.monotonic() + LAG
     while not (file.exists() and file.stat().st_size) and time.monotonic() < until:
         time.sleep(0.2)
     try:
-        data: dict[str, Any] = json.loads(file.read_text())
+        data: Any = json.loads(file.read_text())
     except (OSError, ValueError, RecursionError) as error:
         lines = log.read_text(errors="replace").splitlines()[-20:] if log.exists() else []
         why = f"job {number} ended without an answer; see its log {log.absolute()}"
@@ -281,8 +281,9 @@ def _answer(file: Path, log: Path, number: str) -> Tested:
         file.unlink(missing_ok=True)
     if "error" in data:
         raise SanityCheckError(f"job {number}: {data['error']}", data["hint"] or "")
-    if data["passed"]:
-        log.unlink(missing_ok=True)
     from pydantic import TypeAdapter
 
-    return TypeAdapter(Tested).validate_python(data)
+    found = TypeAdapter(tuple[Tested, ...]).validate_python(data if isinstance(data, list) else [data])
+    if all(one.passed for one in found):
+        log.unlink(missing_ok=True)
+    return found

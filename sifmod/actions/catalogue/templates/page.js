@@ -7,15 +7,21 @@
   const packages = JSON.parse(find('packages').textContent);
   const packageTexts = packages.map(lines => lines.join('\n').toLowerCase());
 
-  const modules = [...document.querySelectorAll('main > article')].map(node => {
+  const main = find('modules'), back = find('back'), title = document.title;
+  const names = [...main.querySelectorAll('section')].map(node => ({
+    node, id: node.dataset.name, about: node.querySelector('.about').textContent, older: node.querySelector('.older'),
+  }));
+  const ofNode = new Map(names.map(name => [name.node, name]));
+  const modules = [...main.querySelectorAll('article')].map(node => {
+    const name = ofNode.get(node.closest('section'));
     const contents = [...node.querySelectorAll('.contents > li')].map(item => item.textContent.trim());
     const facts = [...node.querySelectorAll('dl > div')].map(fact => [...fact.children].map(part => part.textContent));
     const said = facts.filter(([name]) => name !== 'architecture').map(([, text]) => text); // amd is not amd64
-    const summary = node.querySelector('summary'), has = summary.querySelector('.has');
+    const summary = node.querySelector('summary'), has = summary.querySelector('.has'), what = summary.querySelector('.what');
     return {
-      node, contents, set: node.dataset.packages, has, first: has && has.textContent,
+      node, name, contents, set: node.dataset.packages, has, first: has && has.textContent,
       details: node.querySelector('details'), summary,
-      text: [summary.id, also[node.dataset.accelerator] || '', node.querySelector('.what').textContent, ...contents, ...said]
+      text: [summary.id, also[node.dataset.accelerator] || '', what ? what.textContent : name.about, ...contents, ...said]
         .join('\n').toLowerCase(),
     };
   });
@@ -66,14 +72,34 @@
     one.has.classList.toggle('hit', hits.length > 0);
   };
 
-  let shown = modules;
+  // names that have the words come before others, which have them in a description or a package
+  const missed = (name, tests) => tests.filter(test => !test.test(name.id.toLowerCase())).length;
+  let shown = modules, only = null;
+  const arrange = (kept, narrow, tests) => {
+    const order = names.map(name => [missed(name, tests), name]).sort(([one], [other]) => one - other).map(([, name]) => name);
+    if (order.some(({node}, number) => main.children[number] !== node)) main.prepend(...order.map(({node}) => node));
+    for (const {node, older} of order) {
+      const there = [...node.querySelectorAll('article')].filter(one => !one.hidden), folded = there.filter(one => older && older.contains(one));
+      node.hidden = !there.length;
+      if (!older) continue;
+      older.hidden = !folded.length;
+      older.firstElementChild.textContent = folded.length + ' older';
+      if (narrow) older.open = Boolean(only) || folded.length === there.length;
+      else if (older.dataset.opened) older.open = false;
+      older.dataset.opened = narrow && older.open ? 'yes' : '';
+    }
+    shown = order.flatMap(({node}) => modules.filter(one => one.name.node === node && kept.has(one)));
+  };
   const filter = () => {
     const terms = parse(words.value);
-    const fits = one => selects.every(({name, value}) => !value || one.node.dataset[name].split('\n').includes(value));
+    const fits = one => (!only || one.name === only) && selects.every(({name, value}) => !value || one.node.dataset[name].split('\n').includes(value));
     shown = search(terms).filter(fits);
-    const kept = new Set(shown);
+    const kept = new Set(shown), narrow = Boolean(only) || shown.length < modules.length;
     for (const one of modules) one.node.hidden = !kept.has(one);
     for (const one of shown) showHits(one, terms);
+    arrange(kept, narrow, terms.filter(term => term.word).map(term => begins(term.word)));
+    back.hidden = !only;
+    document.title = only ? only.id + ' · ' + title : title;
     none.hidden = shown.length > 0;
     count.textContent = shown.length === modules.length ? modules.length + ' modules' : shown.length + ' of ' + modules.length + ' modules';
   };
@@ -84,13 +110,16 @@
   const recall = () => {
     const hash = location.hash.slice(1);
     const one = modules.find(({summary}) => summary.id === hash); // no module's name has a sign that a URL spells otherwise
-    const state = new URLSearchParams(one ? '' : hash);
+    only = names.find(({id}) => id + '/' === hash) || null;
+    const state = new URLSearchParams(one || only ? '' : hash);
     for (const field of [words, ...selects]) {
       field.value = state.get(field.name) || '';
       if (field.selectedIndex === -1) field.selectedIndex = 0;
     }
     filter();
+    if (only) scrollTo(0, 0); // the list above it may have been left far below
     if (one) {
+      if (one.name.older && one.name.older.contains(one.node)) one.name.older.open = true;
       one.details.open = true;
       one.summary.scrollIntoView();
       one.summary.focus({preventScroll: true});
@@ -137,7 +166,8 @@
   document.addEventListener('toggle', ({target}) => { if (target.open && byNode.has(target)) fill(byNode.get(target)); }, true);
 
   const step = (from, by) => {
-    const next = shown[shown.findIndex(one => one.summary === from) + by];
+    const seen = shown.filter(one => one.summary.checkVisibility());
+    const next = seen[seen.findIndex(one => one.summary === from) + by];
     if (next) next.summary.focus();
     else if (by < 0) words.focus();
   };
@@ -155,7 +185,7 @@
   document.addEventListener('keydown', event => {
     const {target, key} = event;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const types = target.matches('input, select'), onModule = target.matches('main > article > details > summary');
+    const types = target.matches('input, select'), onModule = target.matches('article > details > summary');
     if (key === '/' && !types) words.select();
     else if (key === 'Escape') escape(target);
     else if (key === 'ArrowDown' && target === words) step(null, 1);
@@ -164,9 +194,9 @@
     else return;
     event.preventDefault();
   });
-  form.addEventListener('input', () => { filter(); remember(); });
+  form.addEventListener('input', () => { only = null; filter(); remember(); });
   form.addEventListener('submit', event => event.preventDefault());
-  form.addEventListener('reset', () => setTimeout(() => { filter(); remember(); words.focus(); }));
+  form.addEventListener('reset', () => setTimeout(() => { only = null; filter(); remember(); words.focus(); }));
   addEventListener('hashchange', recall);
   form.hidden = false;
   recall();

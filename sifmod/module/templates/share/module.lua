@@ -268,6 +268,9 @@ local function load(module)
    if module.warn_without_version and myModuleUsrName() ~= myModuleFullName() and on_terminal() then
       LmodMessage(("loaded %s, the default; name the version in job scripts"):format(myModuleFullName()))
    end
+   if module.driver and lfs.attributes(module.driver[1], "mode") then
+      LmodMessage(("%s has %s: expect it to fail on a GPU"):format(myModuleFullName(), module.driver[2]))
+   end
    if image then prepend_path("PATH", module.root .. "/bin") end
 end
 

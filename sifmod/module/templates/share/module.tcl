@@ -232,6 +232,13 @@ proc sifmod_warn_of_default {module} {
     }
 }
 
+proc sifmod_warn_of_driver {module} {
+    lassign [sifmod_or $module {} driver] device why
+    if {$device ne {} && [file exists $device]} {
+        puts stderr "[module-info name] has $why: expect it to fail on a GPU"
+    }
+}
+
 # The layer's commands, behind those of the module.
 proc sifmod_layer_path {layer} {
     if {$layer ne {}} {prepend-path PATH $layer/bin}
@@ -350,5 +357,8 @@ proc sifmod_module {args} {
     } else {
         sifmod_load $args
     }
-    if {[module-info mode load]} {sifmod_warn_of_default $args}
+    if {[module-info mode load]} {
+        sifmod_warn_of_default $args
+        sifmod_warn_of_driver $args
+    }
 }
