@@ -94,7 +94,7 @@ def take(path: Path, request: Fetching) -> Fetched:
         raise FetchError(f"{path} is a directory, not a SIF", f"convert it to a SIF: apptainer build image.sif {path}")
     if not stat.S_ISREG(status.st_mode):
         raise FetchError(f"{path} is not a regular file")
-    check_startable(path, check_sif(path, request.image.arch), request)  # before gigabytes are copied
+    check_startable(check_sif(path, request.image.arch), request)  # before gigabytes are copied
     match request.image.link:
         case "reference":
             return hashed(path, request)
