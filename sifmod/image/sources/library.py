@@ -3,15 +3,14 @@
 import platform
 
 from sifmod.image.artifact import Fetched, Fetching
+from sifmod.image.oci.manifest import architecture
 from sifmod.image.reference import SourceKind, no_files, nothing, parse_repository
 from sifmod.image.sources.runtime import run_runtime
-
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def _pull(request: Fetching) -> Fetched:
     arch = request.image.arch
-    foreign = ("--arch", arch) if _MACHINES.get(platform.machine()) != arch else ()
+    foreign = ("--arch", arch) if architecture(platform.machine()) != arch else ()
     with request.store.workspace() as workspace:
         command = ("pull", "--force", "--disable-cache", *foreign, str(request.incoming), request.reference.source)
         return run_runtime(request, command, workspace, workspace)
