@@ -15,7 +15,16 @@ from sifmod.errors import FetchError
 from sifmod.image.artifact import Fetched, Fetching, FetchRequest
 from sifmod.image.convert.sif.header import check_sif
 from sifmod.image.disk import Sink, reading, reserve, writing
-from sifmod.image.reference import Directories, Reference, SourceKind, in_a_registry, refused, size_here
+from sifmod.image.reference import (
+    Directories,
+    Reference,
+    SourceKind,
+    in_a_registry,
+    nothing,
+    refused,
+    says_nothing,
+    size_here,
+)
 from sifmod.image.startable import check_startable
 
 CHUNK = 1 << 20  # bytes
@@ -167,6 +176,9 @@ FILE = SourceKind(
     parse=_parse,
     watched=_places,
     local_sif=_local_sif,
+    open=None,
+    describe=says_nothing,
+    pinned=nothing,
     announced=_announced,
     fetch=_fetch,
 )

@@ -4,7 +4,7 @@ import platform
 
 from sifmod.image.artifact import Fetched, Fetching
 from sifmod.image.oci.manifest import architecture
-from sifmod.image.reference import SourceKind, no_files, nothing, parse_repository
+from sifmod.image.reference import SourceKind, no_files, nothing, parse_repository, says_nothing
 from sifmod.image.sources.runtime import run_runtime
 
 
@@ -23,6 +23,10 @@ LIBRARY = SourceKind(
     location="library",
     parse=parse_repository,
     watched=no_files,
+    local_sif=nothing,
+    open=None,
+    describe=says_nothing,
+    pinned=nothing,
     announced=nothing,
     fetch=_pull,
 )
