@@ -12,7 +12,7 @@ _AGAIN = "; repeat the command to continue where it stopped"
 
 
 @dataclass(frozen=True)
-class Done(Generic[Result]):
+class Succeeded(Generic[Result]):
     """The outcome of one item."""
 
     result: Result
@@ -31,7 +31,7 @@ class NotTried(Failed):
     """One that came after the failure of `error`."""
 
 
-Ended = Done[Result] | Failed
+Ended = Succeeded[Result] | Failed
 
 
 def run_batch(
@@ -47,7 +47,7 @@ def run_batch(
             yield thing, NotTried(with_code(f"not tried: {last.error.message}", last.error.hint, last.error.exit_code))
             continue
         try:
-            ended: Ended[Result] = Done(do(thing))
+            ended: Ended[Result] = Succeeded(do(thing))
         except (Exception, KeyboardInterrupt, SystemExit) as problem:
             ended = last = _failed(problem)
         yield thing, ended

@@ -23,8 +23,8 @@ from sifmod.tree.receipt import Installation, known_modules, live, live_number, 
 from sifmod.tree.removal import removable
 from sifmod.tree.stack_record import locked_images
 from sifmod.tree.state import changes, only_in
-from sifmod.tree.store import foreign_files, pinned, used_images
-from sifmod.tree.stored_image import StoredImage, entries
+from sifmod.tree.store import foreign_files, pinned
+from sifmod.tree.stored_image import StoredImage, entries, used_images
 
 DAYS = 14.0
 _DAY = 86400.0

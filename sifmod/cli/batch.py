@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from sifmod.actions.batch import Done, Ended, Failed, NotTried, run_batch, worst
+from sifmod.actions.batch import Ended, Failed, NotTried, Succeeded, run_batch, worst
 from sifmod.cli.output import echo, show_error
 from sifmod.errors import as_result
 
@@ -52,14 +52,14 @@ def result_of(ended: Ended[Reported]) -> Any:
 def summary(ended: Sequence[tuple[object, Ended[Reported]]]) -> Iterator[str]:
     """The number of successes, then a line for each."""
     code = worst([one for _, one in ended])
-    good = sum(isinstance(one, Done) for _, one in ended)
+    good = sum(isinstance(one, Succeeded) for _, one in ended)
     yield f"{good} of {len(ended)} done{f', exit code {code}' if code else ''}"
     for thing, one in ended:
         yield f"  {thing}: {_state(one)}"
 
 
 def _state(ended: Ended[Reported]) -> str:
-    if isinstance(ended, Done):
+    if isinstance(ended, Succeeded):
         return ended.result.state
     if isinstance(ended, NotTried):
         return "not tried"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from sifmod.actions.batch import Done, worst
+from sifmod.actions.batch import Succeeded, worst
 from sifmod.cli.batch import Reported, reported_batch, result_of, summary
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_context, reporter
@@ -95,7 +95,7 @@ def install_command(given: InstallCommand) -> int:
     ended = reported_batch(asked, each, fail_fast=given.fail_fast)
     code = worst([one for _, one in ended])
     if given.missing_modules:
-        gone = sum(isinstance(one, Done) and one.result.missing for _, one in ended)
+        gone = sum(isinstance(one, Succeeded) and one.result.missing for _, one in ended)
         say(f"missing: {gone} of {counted(len(ended), 'module')}")
     elif len(ended) > 1 and (code or not (given.only_shows or given.quiet)):
         for line in summary(ended):

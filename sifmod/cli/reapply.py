@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from sifmod.actions.batch import Done, Ended, Failed, worst
+from sifmod.actions.batch import Ended, Failed, Succeeded, worst
 from sifmod.cli.batch import FailureReporter, Reported, summary
 from sifmod.cli.context import layout_for, reporter
 from sifmod.cli.output import counted, echo, print_json, quiet, say, show_error
@@ -57,7 +57,7 @@ def _rerender(given: "InstallCommand", diffs: IO[str]) -> int:
             generation, changed = end.result
             state = f"{'installed' if changed else 'another run changed it meanwhile'}, generation {generation}"
             speak(f"{module}: {state}")
-            ended[module] = Done(Reported(state))
+            ended[module] = Succeeded(Reported(state))
 
     def agree(found: "Found") -> bool:
         nonlocal refusal

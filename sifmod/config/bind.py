@@ -21,10 +21,6 @@ from sifmod.system import abbreviated
 _OPTION = re.compile(r"ro|rw|id=[0-9]+|image-src=/?[^,:\"\\\x00-\x1f\x7f]*")
 
 
-def _options(value: object) -> object:
-    return tuple(value.split(",")) if isinstance(value, str) else value
-
-
 def _not_the_root(target: str) -> str:
     if is_root(target):
         raise ValueError(
@@ -53,7 +49,7 @@ class BindSpec(Model):
     target: Annotated[BindPath, AfterValidator(_not_the_root)] = ""
     options: Annotated[
         tuple[str, ...],
-        BeforeValidator(_options),
+        BeforeValidator(lambda value: tuple(value.split(",")) if isinstance(value, str) else value),
         AfterValidator(_known_options),
         WithJsonSchema({"type": "string", "description": "comma-separated: ro, rw, id=NUMBER, image-src=PATH"}),
     ] = ()

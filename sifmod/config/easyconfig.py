@@ -144,13 +144,13 @@ def _host_variable(name: str) -> str:
     return name
 
 
-def variable_problem(name: str, *, inside: bool) -> str:
-    """Why a variable of this name cannot be set in the container, or on the host; empty if it can."""
+def can_be_set(name: str) -> bool:
+    """Whether a module may set a variable of this name on the host."""
     try:
-        (_container_variable if inside else _host_variable)(name)
-    except ValueError as error:
-        return str(error)
-    return ""
+        _host_variable(name)
+    except ValueError:
+        return False
+    return True
 
 
 AUTO = "auto"  # as a wrapper: all that are found in the image

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
-from sifmod.config.text import whole_number
+from sifmod.config.text import expecting, whole_number
 from sifmod.config.yaml.node import Node
 from sifmod.config.yaml.validate import Model
 from sifmod.system import user_name
@@ -32,13 +32,7 @@ class Hook:
     seconds: int = SECONDS
 
 
-def _program(text: str) -> str:
-    if not text.startswith("/") or "\0" in text:
-        raise ValueError(f"expected the absolute path of a program, got {text!r}")
-    return text
-
-
-Programs = tuple[Annotated[str, AfterValidator(_program)], ...]
+Programs = tuple[Annotated[str, expecting(r"/[^\0]*", "the absolute path of a program")], ...]
 
 
 class HookKeys(Model):

@@ -82,7 +82,7 @@ def may_install(prefix: str, group: str) -> bool:
     Before the prefix exists, the owner of the directory above it. Write permission is not asked: a tree that is
     read-only on this node still belongs to the same users.
     """
-    if os.geteuid() == 0 or not prefix.startswith("/"):  # a variable in it that is not set is reported elsewhere
+    if os.geteuid() == 0 or not prefix.startswith("/") or "$" in prefix:  # an unset variable is reported elsewhere
         return True
     if group:
         with suppress(KeyError):

@@ -130,7 +130,7 @@ def _promised(request: FetchRequest) -> Artifact | None:
 
 def _checked(path: Path, name: str, info: SifInfo, request: FetchRequest) -> tuple[str, ...]:
     """Raise SignatureError or UnstartableError for an image that is not to be used here; else what to say of it."""
-    return (*check_policy(path, name, info, request.settings), *check_startable(path, info, request))
+    return (*check_policy(path, name, info, request.settings), *check_startable(info, request))
 
 
 def _fetch_past_mirrors(request: FetchRequest) -> Artifact:

@@ -6,15 +6,11 @@ TEXT = 1 << 16  # letters of a definition or a script
 
 def line(text: str, most: int = LINE) -> str:
     r"""One line of at most `most` characters of `text`; control characters are escaped: `\x1b`, `\n`."""
-    return _printable(text, most, "")
+    return block(text, most, kept="")
 
 
-def block(text: str, most: int = TEXT) -> str:
+def block(text: str, most: int = TEXT, kept: str = "\n\t") -> str:
     r"""The same, keeping line ends and tabs."""
-    return _printable(text, most, "\n\t")
-
-
-def _printable(text: str, most: int, kept: str) -> str:
     letters = (letter if letter.isprintable() or letter in kept else _spelled(letter) for letter in text[: most + 1])
     shown = "".join(letters)
     return f"{shown[:most]}… ({len(text)} characters)" if len(text) > most else shown

@@ -158,7 +158,7 @@ Location = Literal["path", "url", "repository", "library", "definition", "recipe
 
 @dataclass(frozen=True)
 class SourceKind:
-    """All properties of a kind of source. No field has a default, so that a forgotten one is a type error.
+    """All properties of a kind of source; the defaults are those of a SIF that is fetched as it is.
 
     A new kind is one file in sources/ and one line in sources/source_kinds.py; CONTRIBUTING.md has the recipe.
     """
@@ -169,12 +169,15 @@ class SourceKind:
     location: Location
     parse: "Callable[[SourceKind, str], Reference]"  # pure; raises FetchError
     watched: Callable[[Reference, Directories], tuple[str, ...]]  # the files here whose change means another image
-    local_sif: Callable[[Reference, Directories], Path | None]  # the SIF here that a user names on the command line
-    open: "Callable[[Reference, str, Settings, Path | None], OciImage] | None"  # None: a SIF already
-    describe: "Callable[[Reference, str, Settings], ImageDescription]"  # (reference, arch, settings); raises FetchError
-    pinned: "Callable[[FetchRequest], Fetched | None]"  # the SIF that the store has for its digest; no server is asked
     announced: "Callable[[FetchRequest], int | None]"  # bytes to fetch; None where unknown; raises FetchError
     fetch: "Callable[[Fetching], Fetched]"  # to `incoming`, or one that is stored; raises FetchError, ImageError
+    # the SIF here that a user names on the command line
+    local_sif: Callable[[Reference, Directories], Path | None] = nothing
+    open: "Callable[[Reference, str, Settings, Path | None], OciImage] | None" = None  # None: a SIF already
+    # (reference, arch, settings); raises FetchError
+    describe: "Callable[[Reference, str, Settings], ImageDescription]" = says_nothing
+    # the SIF that the store has for its digest; no server is asked
+    pinned: "Callable[[FetchRequest], Fetched | None]" = nothing
 
     def reference(self, source: str) -> Reference:
         """Parse `source`; raises FetchError."""

@@ -5,19 +5,13 @@ chooses a compression that every runtime reads. sif/header.py checks the archite
 """
 
 import shlex
-import struct
 from pathlib import Path
 
 from sifmod.errors import UnstartableError
 from sifmod.image.artifact import FetchRequest
 from sifmod.image.convert.sif.header import SifInfo
-from sifmod.image.convert.squashfs.compression import NUMBERS
-from sifmod.image.convert.squashfs.superblock import MAGIC
-from sifmod.image.disk import reading
 from sifmod.image.program import Program, limits, probe_runtime
 from sifmod.module.plan import Runtime
-
-_HEAD = struct.Struct("<4s16xH")  # of a superblock: its magic and the compression's number
 
 
 def can_start(compression: str, program: Program | None) -> bool | None:
@@ -48,35 +42,24 @@ def slow_start_cost(compression: str, program: Program | None) -> str:
     return next((f"{program.name} {row.text}" for row in limits(program) if row.subject == compression == "lz4"), "")
 
 
-def refusal_here(path: Path, info: SifInfo, runtime: Runtime) -> str:
-    """The reason why `runtime` cannot start the SIF at `path`; "" if it can, or if unknown."""
-    compression = compression_of(path, info)
-    why = refusal_reason(compression, probe_runtime(runtime.path))
-    return f"its squashfs is compressed with {compression}; {why}" if why else ""
+def refusal_here(info: SifInfo, runtime: Runtime) -> str:
+    """The reason why `runtime` cannot start this SIF; "" if it can, or if unknown."""
+    why = refusal_reason(info.compression, probe_runtime(runtime.path))
+    return f"its squashfs is compressed with {info.compression}; {why}" if why else ""
 
 
-def check_startable(path: Path, info: SifInfo, request: FetchRequest) -> tuple[str, ...]:
+def check_startable(info: SifInfo, request: FetchRequest) -> tuple[str, ...]:
     """Check a SIF with the runtime of `request`: notes about a slow start, or that it cannot start.
 
     Raises UnstartableError if it cannot start and the settings require it; the hint has the commands that make one.
     """
     source, runtime = request.reference.shown, request.runtime
-    if why := refusal_here(path, info, runtime):
+    if why := refusal_here(info, runtime):
         if request.settings.startable:
             raise UnstartableError(f"{source} cannot be started here: {why}", _again(source, info, runtime))
         return (f"{source} cannot be started here: {why}",)
-    cost = slow_start_cost(compression_of(path, info), probe_runtime(runtime.path))
+    cost = slow_start_cost(info.compression, probe_runtime(runtime.path))
     return (f"{source} is slow to start: {cost}",) if cost else ()
-
-
-def compression_of(path: Path, info: SifInfo) -> str:
-    """The compression of the SIF's squashfs: gzip, zstd, … or unknown; "" for another file system."""
-    with reading(path), path.open("rb") as file:
-        file.seek(info.primary.offset)
-        start = file.read(_HEAD.size)
-    if len(start) < _HEAD.size or start[:4] != MAGIC:
-        return ""
-    return NUMBERS.get(_HEAD.unpack(start)[1], "unknown")
 
 
 def _again(source: str, info: SifInfo, runtime: Runtime) -> str:

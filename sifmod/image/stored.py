@@ -38,7 +38,7 @@ def from_other_store(request: FetchRequest, sha256: str | None) -> Fetched | Non
     if known is None or damaged(request.store, known[0]):
         return None
     path, origin = known
-    if request.settings.startable and refusal_here(path, read_sif(path), request.runtime):
+    if request.settings.startable and refusal_here(read_sif(path), request.runtime):
         return None
     return Fetched(path, path.stem, path.stat().st_size, (), origin, from_other_store=True)
 

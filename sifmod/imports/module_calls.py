@@ -4,7 +4,7 @@ import re
 import shlex
 from dataclasses import dataclass, field
 
-from sifmod.config.easyconfig import variable_problem
+from sifmod.config.easyconfig import can_be_set
 from sifmod.imports.container import MOST, NAME, Found, is_for_a_shell, options, without_arguments
 from sifmod.imports.lua_values import HOLE, MAYBE, Default, Made, Read, text_of
 
@@ -173,7 +173,7 @@ def _set(module: Module, name: str, value: str, unset: set[str]) -> list[str]:
     if isinstance(value, Default):
         own |= {name, inside} & {value.variable} if value.whole else set()
         unset = {*unset, value.variable}
-    if own and not variable_problem(inside, inside=False):
+    if own and can_be_set(inside):
         module.found.default(inside, str(value))
     else:
         module.found.set(name, str(value))

@@ -1,8 +1,7 @@
-"""Partial downloads: files that a run is writing, and those that an interrupted run has left."""
+"""Partial downloads: those of running downloads, and those that an interrupted run has left."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,40 +9,6 @@ from sifmod.tree.durable import opened
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Held, lock_file_name
 from sifmod.tree.removal import prune, remove_tree
-
-
-class Incoming:
-    """The common part of stores: incoming files and workspaces."""
-
-    def __init__(self, held: Held) -> None:
-        self._held = held
-
-    @contextmanager
-    def incoming(self) -> Iterator[Path]:
-        """A fresh path on the store's file system; anything left there at exit is removed."""
-        path = self._held.path("incoming")
-        try:
-            yield path
-        except Exception:
-            self._held.check()  # then the cause is the lost lock
-            raise
-        finally:
-            with suppress(OSError):  # else it is removed with the holder's directory
-                remove_tree(path, self._held.top)
-
-    @contextmanager
-    def workspace(self) -> Iterator[Path]:
-        """A fresh directory for the runtime's cache and temporary files, removed at exit."""
-        with self.incoming() as path:
-            with self._held.changing("cannot make a workspace"):
-                path.mkdir()
-            yield path
-
-    def finished(self, partial: Path) -> None:
-        """Remove the directory of `partial`; `gc` removes it later if this fails."""
-        with suppress(OSError):
-            remove_tree(partial, self._held.top)
-
 
 _ATTEMPTS = 100
 

@@ -21,11 +21,11 @@ from sifmod.tree.durable import READ_ONLY, is_there, move, sync_directory, take,
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import FENCED, Held, lock
 from sifmod.tree.mark import in_force
-from sifmod.tree.partial import Incoming, lock_name, open_partial, own_key
-from sifmod.tree.receipt import known_modules, numbers
-from sifmod.tree.removal import prune
+from sifmod.tree.partial import lock_name, open_partial, own_key
+from sifmod.tree.removal import prune, remove_tree
 from sifmod.tree.stored_image import (
     StoredImage,
+    all_used_images,
     entries,
     given_by,
     has_its_size,
@@ -54,7 +54,7 @@ GC = "gc"  # the lock for removing images
 _PIN = ".pin"
 
 
-class Store(Incoming):
+class Store:
     """The store for one run; images that it finds or adds are kept until `held`, a lock of the run, is released.
 
     A `fresh` one ignores stored images: everything is fetched again, and `add` compares. `others`: prefixes whose
@@ -70,8 +70,8 @@ class Store(Incoming):
         fresh: bool = False,
         others: tuple[Path, ...] = (),
     ) -> None:
-        super().__init__(held)
         self._layout = layout
+        self._held = held
         self._on_wait = on_wait
         self._fresh = fresh
         self._others = tuple(map(Layout, others))
@@ -128,6 +128,32 @@ class Store(Incoming):
     def can_lend(self, path: Path) -> bool:
         """Whether `path` is in another store that this one searches."""
         return any(path.parent == layout.images for layout in self._others)
+
+    @contextmanager
+    def incoming(self) -> Iterator[Path]:
+        """A fresh path on the store's file system; anything left there at exit is removed."""
+        path = self._held.path("incoming")
+        try:
+            yield path
+        except Exception:
+            self._held.check()  # then the cause is the lost lock
+            raise
+        finally:
+            with suppress(OSError):  # else it is removed with the holder's directory
+                remove_tree(path, self._held.top)
+
+    @contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """A fresh directory for the runtime's cache and temporary files, removed at exit."""
+        with self.incoming() as path:
+            with self._held.changing("cannot make a workspace"):
+                path.mkdir()
+            yield path
+
+    def finished(self, partial: Path) -> None:
+        """Remove the directory of `partial`; `gc` removes it later if this fails."""
+        with suppress(OSError):
+            remove_tree(partial, self._held.top)
 
     @contextmanager
     def partial(self, key: str) -> Iterator[Path]:
@@ -270,27 +296,3 @@ def _seal(path: Path) -> int:
         os.close(descriptor)
     sync_directory(path.parent)
     return status.st_size
-
-
-def used_images(root: Path) -> frozenset[str]:
-    """The digests of stored images that links in the generation at `root` point to, regardless of its receipt.
-
-    A generation that another run removes meanwhile uses none. Raises OSError.
-    """
-    found = set()
-    with suppress(FileNotFoundError), os.scandir(root) as entries:
-        for entry in entries:
-            with suppress(FileNotFoundError):
-                if entry.is_symlink():
-                    target = Path(os.readlink(entry.path))  # noqa: PTH115 (an entry's path is a text)
-                    if target.suffix == ".sif" and target.parent.name == "sha256":
-                        found.add(target.stem)
-    return frozenset(found)
-
-
-def all_used_images(layout: Layout) -> frozenset[str]:
-    """The digests that any generation in the tree uses, live or not."""
-    roots = (
-        layout.generation(module, number) for module in known_modules(layout) for number in numbers(layout, module)
-    )
-    return frozenset(sha256 for root in roots for sha256 in used_images(root))

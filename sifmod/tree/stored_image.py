@@ -11,6 +11,7 @@ from sifmod.digest import sha256_file
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.tree.durable import parsed
 from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import known_modules, numbers
 
 
 @dataclass(frozen=True)
@@ -105,3 +106,27 @@ def is_whole(image: StoredImage) -> bool:
         return has_its_size(image) and sha256_file(image.path) == image.path.stem
     except OSError:
         return False
+
+
+def used_images(root: Path) -> frozenset[str]:
+    """The digests of stored images that links in the generation at `root` point to, regardless of its receipt.
+
+    A generation that another run removes meanwhile uses none. Raises OSError.
+    """
+    found = set()
+    with suppress(FileNotFoundError), os.scandir(root) as within:
+        for entry in within:
+            with suppress(FileNotFoundError):
+                if entry.is_symlink():
+                    target = Path(os.readlink(entry.path))  # noqa: PTH115 (an entry's path is a text)
+                    if target.suffix == ".sif" and target.parent.name == "sha256":
+                        found.add(target.stem)
+    return frozenset(found)
+
+
+def all_used_images(layout: Layout) -> frozenset[str]:
+    """The digests that any generation in the tree uses, live or not."""
+    roots = (
+        layout.generation(module, number) for module in known_modules(layout) for number in numbers(layout, module)
+    )
+    return frozenset(sha256 for root in roots for sha256 in used_images(root))

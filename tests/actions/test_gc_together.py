@@ -157,6 +157,7 @@ def test_each_users_mark_goes_with_the_last_generation_that_refers_to_it(tmp_pat
     receipt = own.generation(MODULE, 1) / RECEIPT
     data = json.loads(receipt.read_text())
     data["image"] |= {"link": "reference", "path": str(next(store.images.glob("*.sif")))}
+    receipt.chmod(0o600)
     receipt.write_text(json.dumps(data))
     apply_gc(tree_of(own), plan_gc(own, 0.0, ask_jobs=False), ALONE)
     assert (mine.exists(), other.exists()) == (False, True)

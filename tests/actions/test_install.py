@@ -374,7 +374,7 @@ def test_dry_runs_are_exact_and_change_nothing(
 
 def test_a_group_and_a_umask(easyconfig: Path, prefix: Path, own_home: Path) -> None:
     # one that is not the first, where this user has another
-    group = "daemon" if os.geteuid() == 0 else grp.getgrgid(os.getgroups()[-1]).gr_name
+    group = "daemon" if os.geteuid() == 0 else grp.getgrgid([os.getegid(), *os.getgroups()][-1]).gr_name
     settings = own_home / ".config" / "sifmod" / "config.yaml"
     settings.parent.mkdir(parents=True)
     settings.write_text(f"umask: '027'\ngroup: {group}\n")

@@ -77,7 +77,7 @@ PYTORCH_2_2_0 = [
         ("vllm 0.4.0 lumi", LUMI_2_2_2),
         ("2.2.2 vllm lumi", LUMI_2_2_2),  # the keywords of others name it too
         ("tensorflow horovod lumi", HOROVOD),
-        ("AlphaFold", ALPHAFOLD),
+        ("AlphaFold", [*ALPHAFOLD, "ColabFold/1.6.3-cuda-12"]),
         ("jax 0.4.35", ["jax/0.4.35-rocm-6.2.4-python-3.12-singularity-20250404"]),
         ("jax numpy 2.2", [f"jax/{each}-python-3.12-singularity-20250404" for each in NUMPY_2_2]),
         ("lumi-g2 pytorch 2.5", ["PyTorch/2.5.1-rocm-6.2.3-python-3.12-singularity-20241125"]),
@@ -151,17 +151,17 @@ PATTERN = "regular expressions do not work here: use `*` and `?` to match a whol
     ("query", "hint"),
     [
         ("pytoch", "did you mean PyTorch or torch?"),
-        ("nvdia alphafld", "did you mean nvidia or AlphaFold?"),
+        ("nvdia alphafld", "did you mean nvidia or AlphaFold or alphafold3?"),
         ("cuda 11.9 pytorch", "the nearest versions: 11.7, 12.1, 12.2"),
         ("alphafold rocm 2.12", "the nearest versions: 5.5.1"),
         ("^PyTorch.*cuda$", PATTERN),
         ("?", PATTERN),
-        ("nvhpc 26.3 rocm", "without `nvhpc 26.3` there are 102 modules, without `rocm` there is 1 module"),
+        ("nvhpc 26.3 rocm", "without `nvhpc 26.3` there are 104 modules, without `rocm` there is 1 module"),
         ("zzzzzz", "`sifmod search` lists all modules"),
         ("9" * 5000, "`sifmod search` lists all modules"),
         ("pytorch==2.15", "the nearest versions: 2.13.0, 2.14.0, 20240801, 20240918"),
         ("pytorch 2.15", "the nearest versions: 2.13.0, 2.14.0, 20240801, 20240918"),
-        ("lumi-g2 alphafold", "without `lumi-g2` there are 2 modules, without `alphafold` there are 15 modules"),
+        ("lumi-g2 alphafold", "without `lumi-g2` there are 3 modules, without `alphafold` there are 15 modules"),
     ],
 )
 def test_where_nothing_is_found_what_is_nearest_is_told(query: str, hint: str) -> None:

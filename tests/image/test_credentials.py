@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.image.oci.content import LARGEST
-from sifmod.image.registry import credential_helper
+from sifmod.image.registry import credentials
 from sifmod.image.registry.credentials import Credentials, Logins, Netrc, auth_files
 from sifmod.image.registry.mirrors import Place
 from sifmod.image.registry.url import Url
@@ -360,7 +360,7 @@ def test_a_helper_that_does_not_answer_is_noted(
     put: Put, helper: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     helper("one", "exec sleep 60")
-    monkeypatch.setattr(credential_helper, "_PATIENCE", 0.05)
+    monkeypatch.setattr(credentials, "_PATIENCE", 0.05)
     put(".docker/config.json", {"credsStore": "one"})
     logins = Logins(os.environ)
     assert logins.find(Place("ghcr.io", "group/name")) is None

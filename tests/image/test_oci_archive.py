@@ -8,8 +8,7 @@ import pytest
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.disk import NoSpaceError
-from sifmod.image.oci.archive import open_archive
-from sifmod.image.oci.image import OciImage, Stored
+from sifmod.image.oci.image import OciImage, Stored, open_archive
 from sifmod.image.sources.docker_archive import read_docker_archive
 from sifmod.image.sources.source_kinds import parse
 from support.command import run

@@ -16,7 +16,6 @@ from sifmod.image.sources.source_kinds import parse
 from sifmod.image.startable import (
     can_start,
     check_startable,
-    compression_of,
     refusal_here,
     refusal_reason,
     slow_start_cost,
@@ -54,46 +53,45 @@ def request(source: str, by: Runtime, prefix: Path, *, startable: bool = False) 
 
 @pytest.mark.parametrize(("number", "name"), [(GZIP, "gzip"), (4, "xz"), (LZ4, "lz4"), (ZSTD, "zstd"), (77, "unknown")])
 def test_the_compression_of_a_sif(tmp_path: Path, number: int, name: str) -> None:
-    assert compression_of(*sif(tmp_path / "x.sif", number)) == name
+    assert sif(tmp_path / "x.sif", number)[1].compression == name
 
 
 def test_another_file_system_has_none(tmp_path: Path) -> None:
     path, info = sif(tmp_path / "x.sif", ZSTD)
-    with path.open("r+b") as file:
-        file.seek(info.primary.offset)
-        file.write(b"EXT3")
-    assert compression_of(path, info) == ""
-    assert refusal_here(path, info, runtime(tmp_path)) == ""
-    with path.open("r+b") as file:
-        file.truncate(info.primary.offset + 10)
-    assert compression_of(path, info) == ""
+    row = info.primary.raw
+    for content in (b"EXT3".ljust(96, b"\0"), b"hsq"):
+        ext3 = row.replace(struct.pack("<ii", 1, 2), struct.pack("<ii", 2, 2))
+        path.write_bytes(path.read_bytes().replace(row, ext3)[: info.primary.offset] + content.ljust(96, b"\0"))
+        info = read_sif(path)
+        assert info.compression == ""
+        assert refusal_here(info, runtime(tmp_path)) == ""
 
 
 def test_why_a_sif_does_not_start_here(tmp_path: Path) -> None:
-    path, info = sif(tmp_path / "x.sif", ZSTD)
+    _, info = sif(tmp_path / "x.sif", ZSTD)
     why = "SingularityCE 4.3 without setuid refuses an image whose squashfs is compressed with zstd"
-    assert refusal_here(path, info, runtime(tmp_path)) == f"its squashfs is compressed with zstd; {why}"
-    assert refusal_here(path, info, Runtime("singularity", "")) == ""
-    assert refusal_here(*sif(tmp_path / "y.sif", GZIP), runtime(tmp_path)) == ""
+    assert refusal_here(info, runtime(tmp_path)) == f"its squashfs is compressed with zstd; {why}"
+    assert refusal_here(info, Runtime("singularity", "")) == ""
+    assert refusal_here(sif(tmp_path / "y.sif", GZIP)[1], runtime(tmp_path)) == ""
 
 
 def test_a_sif_that_does_not_start_is_a_note_or_refused(tmp_path: Path) -> None:
     path, info = sif(tmp_path / "a dir" / "x.sif", ZSTD)
     by = runtime(tmp_path)
-    (note,) = check_startable(path, info, request(str(path), by, tmp_path / "prefix"))
+    (note,) = check_startable(info, request(str(path), by, tmp_path / "prefix"))
     assert note.startswith(f"{path} cannot be started here: its squashfs is compressed with zstd; SingularityCE 4.3 ")
     with pytest.raises(UnstartableError) as caught:
-        check_startable(path, info, request(str(path), by, tmp_path / "prefix", startable=True))
+        check_startable(info, request(str(path), by, tmp_path / "prefix", startable=True))
     assert caught.value.message == note
     build = "-d image.root '{}' && singularity build image-gzip.sif image.root\nand use image-gzip.sif as the source"
     assert f":\n  unsquashfs -o {info.primary.offset} {build.format(path)}" in caught.value.hint
 
 
 def test_one_that_is_elsewhere_is_fetched_first(tmp_path: Path) -> None:
-    path, info = sif(tmp_path / "x.sif", ZSTD)
+    _, info = sif(tmp_path / "x.sif", ZSTD)
     source = "https://host.invalid/x.sif;y"
     with pytest.raises(UnstartableError) as caught:
-        check_startable(path, info, request(source, runtime(tmp_path), tmp_path / "prefix", startable=True))
+        check_startable(info, request(source, runtime(tmp_path), tmp_path / "prefix", startable=True))
     first = f"sifmod fetch -o image.sif '{source}' && unsquashfs -o {info.primary.offset} -d image.root image.sif && "
     assert f":\n  {first}singularity build " in caught.value.hint
 
@@ -103,10 +101,10 @@ def test_what_costs_much_is_a_note(tmp_path: Path, startable: bool) -> None:
     path, info = sif(tmp_path / "x.sif", LZ4)
     asked = request(str(path), runtime(tmp_path), tmp_path / "prefix", startable=startable)
     cost = "SingularityCE 4.3 without setuid extracts the whole image before each command if the image has lz4"
-    (note,) = check_startable(path, info, asked)
+    (note,) = check_startable(info, asked)
     assert note == f"{path} is slow to start: {cost} and the runtime's squashfuse does not support it"
-    assert check_startable(*sif(tmp_path / "y.sif", GZIP), asked) == ()
-    assert check_startable(path, info, replace(asked, runtime=Runtime("apptainer", ""))) == ()
+    assert check_startable(sif(tmp_path / "y.sif", GZIP)[1], asked) == ()
+    assert check_startable(info, replace(asked, runtime=Runtime("apptainer", ""))) == ()
 
 
 def test_who_starts_what() -> None:

@@ -98,7 +98,7 @@ def test_it_goes_the_way_of_every_module(prefix: Path, capsys: pytest.CaptureFix
     }
     there = disk_state(prefix)
     fetch = ["install", "--fetch", "ai-stack-2026"]
-    for words in (["test", "ai-stack"], ["jobscript", "ai-stack"], ["add", "ai-stack", "x"], fetch):
+    for words in (["jobscript", "ai-stack"], ["add", "ai-stack", "x"], fetch):
         assert run(words) == 24
         assert "name a module that it loads: Tiny/1, Note" in capsys.readouterr().err
         assert disk_state(prefix) == there

@@ -28,8 +28,16 @@ from sifmod.tree.receipt import (
     to_json,
 )
 from sifmod.tree.state import missing
-from sifmod.tree.store import all_used_images, used_images
-from sifmod.tree.stored_image import Given, StoredImage, given_by, has_its_size, is_whole, read_stored
+from sifmod.tree.stored_image import (
+    Given,
+    StoredImage,
+    all_used_images,
+    given_by,
+    has_its_size,
+    is_whole,
+    read_stored,
+    used_images,
+)
 from support.tree import MODULE, install
 
 EVENTS = (Event(1, 2e9), Event(2, 2e9 + 2), Event(1, 2e9 + 3), Event(None, 2e9 + 4))

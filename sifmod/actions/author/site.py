@@ -42,8 +42,8 @@ description: {quoted}
 # Directories for modules and images, and for images given by name.
 # prefix: /appl/sifmod
 # image_dirs: [/appl/images]
-# Who may use the prefix: site is everybody, group the members of the group. Its members publish; others install below
-# user_prefix and read the prefix.
+# Who may use the prefix: all users of the machine (site) or the members of `group`. Members publish; others install in
+# user_prefix, and read the prefix.
 # sharing: site
 # group: software
 # user_prefix: ~/.local/share/sifmod

@@ -114,8 +114,10 @@ def _partitions() -> tuple[tuple[Partition, ...], str]:
             timeout=_TIMEOUT,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return (), f"sinfo did not answer: {error}"
+    except subprocess.TimeoutExpired:
+        return (), f"sinfo did not answer within {_TIMEOUT} s"
+    except OSError as error:
+        return (), f"sinfo cannot be run: {error}"
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         return (), f"sinfo failed: {lines[-1]}"

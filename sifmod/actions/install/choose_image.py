@@ -105,7 +105,7 @@ def _starts(path: Path, decision: Decision, reporter: Reporter) -> bool:
     """Whether the site's runtime, which may have changed, starts it. Raises UnstartableError if it is kept."""
     plan = decision.plan
     try:
-        why = refusal_here(path, read_sif(path), plan.runtime)
+        why = refusal_here(read_sif(path), plan.runtime)
     except ImageError:
         return True  # damaged: the sanity check and `verify` report it
     if why and decision.options.module_only:

@@ -19,9 +19,8 @@ from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.added import format_added
 from sifmod.image.packages.git_tree import Checkouts, GitSource
 from sifmod.image.packages.image_python import ImagePython
-from sifmod.image.packages.linked import TorchIndex, torch_index
 from sifmod.image.packages.request import PackageRequest, name_of, project, words_of
-from sifmod.image.packages.resolve import Resolved, followed, resolve
+from sifmod.image.packages.resolve import Resolved, TorchIndex, followed, resolve, torch_index
 from sifmod.image.program import Program, limits, probe_runtime
 from sifmod.module.scripts import PROTECTED
 from sifmod.tree.layer import DEFAULT, Layer, Layers, layers_lock, live_layer, publish_layer, remove_old, withdraw_layer

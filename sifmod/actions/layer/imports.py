@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from sifmod.actions.layer.inside import Inside
 from sifmod.errors import OptionError
 from sifmod.image.packages.image_python import ImagePython
-from sifmod.image.packages.linked import TorchIndex
-from sifmod.image.packages.resolve import Resolved
+from sifmod.image.packages.resolve import Resolved, TorchIndex
 
 _SECONDS = 20
 # in a temporary home, without GPUs and without network connections

@@ -26,15 +26,7 @@ from sifmod.image.convert.metadata.added_files import (
 )
 from sifmod.image.convert.metadata.start_scripts import BASE, IMAGE_ENVIRONMENT, image_environment
 from sifmod.image.convert.packed import packed_node
-from sifmod.image.convert.sif.header import (
-    DEFFILE,
-    JSON,
-    LABELS,
-    SIGNATURE,
-    SQUASHFS,
-    SifInfo,
-    read_sif,
-)
+from sifmod.image.convert.sif.header import DEFFILE, JSON, LABELS, SIGNATURE, SQUASHFS, SifInfo, read_sif
 from sifmod.image.convert.sif.write import DataObject, partition_offset, write_header
 from sifmod.image.convert.squashfs.read_tree import read_tree
 from sifmod.image.convert.squashfs.reader import SquashfsReader

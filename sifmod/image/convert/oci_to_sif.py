@@ -186,7 +186,8 @@ def preflight(request: Fetching, image: OciImage, *, unpacked: bool) -> None:
     """
     path, layers = request.incoming, missing(image.sources, request.partial)
     sif = sum({layer.digest or number: layer.size for number, layer in enumerate(image.manifest.layers)}.values())
-    done = _done(request.partial, unpacked)
+    arrived = request.partial.is_dir() and any(file.stat().st_size for file in request.partial.iterdir())
+    done = "the unpacked archive was removed" if unpacked else KEPT if arrived else NOTHING_WRITTEN
     stripe(path, request.settings.striping)
     with writing(path), path.open("w+b") as file:
         if layers:
@@ -194,10 +195,3 @@ def preflight(request: Fetching, image: OciImage, *, unpacked: bool) -> None:
             reserve(file.fileno(), path, layers + sif, parts, done)
             os.ftruncate(file.fileno(), 0)  # frees it: each layer reserves its own
         reserve(file.fileno(), path, sif, "about, for the SIF", done)
-
-
-def _done(partial: Path, unpacked: bool) -> str:
-    if unpacked:
-        return "the unpacked archive was removed"
-    arrived = partial.is_dir() and any(path.stat().st_size for path in partial.iterdir())
-    return KEPT if arrived else NOTHING_WRITTEN

@@ -74,11 +74,7 @@ def words(found: Iterable[str]) -> tuple[str, ...]:
 
 def variables(env: Iterable[str]) -> Pairs:
     """`NAME=value` as pairs; the last value of a name counts, as for the OCI runtimes."""
-    found: dict[str, str] = {}
-    for entry in env:
-        name, _, value = entry.partition("=")
-        found[name] = value
-    return pairs(found.items())
+    return pairs(dict(entry.partition("=")[::2] for entry in env).items())
 
 
 def of_config(config: ImageConfig) -> Config:

@@ -20,7 +20,6 @@ PYTHON_COMMANDS = (
     "lightning", "vllm", "sglang", "ray", "trtllm-build", "hf", "huggingface-cli", "tensorboard",
 )  # fmt: skip
 _EXECUTABLE = 0o111
-_MOST_LINKS = 40  # followed on the way of one path, as Linux does
 
 
 def tree_digest(path: Path) -> str:
@@ -78,23 +77,8 @@ class Rootfs:
 
     def resolved(self, path: str) -> str:
         """The path with every link followed inside the image; "" if the target does not exist."""
-        todo, way, links = path.split("/")[::-1], list[str](), 0
-        while todo:
-            if (name := todo.pop()) in ("", "."):
-                continue
-            if name == "..":
-                way = way[:-1]
-                continue
-            found = self.reader.lookup("/".join(("", *way, name)), follow=False)
-            if found is None or (links := links + (found.kind == "l")) > _MOST_LINKS:
-                return ""
-            if found.kind != "l":
-                way.append(name)
-                continue
-            target = os.fsdecode(found.target)
-            way = [] if target.startswith("/") else way
-            todo += target.split("/")[::-1]
-        return "/" + "/".join(way)
+        way = self.reader.way(path)
+        return "/" + "/".join(os.fsdecode(name) for name, _ in way[1:]) if way else ""
 
     def read(self, path: str, most: int) -> str:
         """The first `most` bytes of a regular file as text; "" for anything else."""

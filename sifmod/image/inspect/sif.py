@@ -19,7 +19,6 @@ from sifmod.image.oci.content import any_object, child
 from sifmod.image.oci.manifest import ImageConfig, parse_config
 from sifmod.image.printable import block, line
 from sifmod.image.signature.signatures import signatures
-from sifmod.image.startable import compression_of
 
 _MOST_SCRIPTS = 100
 _LARGEST_SCRIPT = 1 << 18  # bytes of a script of the environment
@@ -73,7 +72,7 @@ def describe_sif(path: Path, name: str = "") -> ImageDescription:
         source=_origin(found.deffile),
         bases=found.bases,
         parts=tuple(Part(_part(entry), entry.size) for entry in info.descriptors),
-        compression=compression_of(path, info),
+        compression=info.compression,
         config=config,
         runscript="" if config.entrypoint or config.cmd else block(found.runscript),
         definition=block(found.deffile),

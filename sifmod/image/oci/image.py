@@ -1,12 +1,18 @@
 """An OciImage: manifest, config and sources of its layers, for a registry, a layout or an archive alike."""
 
+import posixpath
+import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sifmod.config.limits import bound, limits
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.artifact import Get
-from sifmod.image.disk import reading
+from sifmod.image.bounded_tar import RefusedMemberError, open_tar
+from sifmod.image.convert.layers.decompress import HEAD, is_compressed, uncompressed
+from sifmod.image.convert.layers.stream import Malformed
+from sifmod.image.disk import reading, writing
 from sifmod.image.oci.content import LARGEST, plain, read_content
 from sifmod.image.oci.index import Entry, lowest, manifest_behind, parse, parse_entries
 from sifmod.image.oci.manifest import (
@@ -20,6 +26,8 @@ from sifmod.image.oci.manifest import (
 )
 from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
+
+_MOST_LINKS = 8  # to links in an archive
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,64 @@ def files_below(path: Path) -> Files:
     def find(name: str) -> Stored | None:
         with reading(top / name):
             return Stored(top / name, 0, (top / name).stat().st_size) if (top / name).is_file() else None
+
+    return Files(str(path), find)
+
+
+def open_archive(path: Path, workspace: Path | None) -> Files:
+    """The archive at `path`.
+
+    A compressed one (gzip, zstd, xz, bzip2) is unpacked to `workspace`/archive.tar, which must stay while its files are
+    used. Raises FetchError if it is missing, ImageError if it is incomplete or not an archive, NoSpaceError.
+    """
+    path = path.absolute()
+    if not path.is_file():
+        raise FetchError(f"there is no archive {path}")
+    with reading(path), path.open("rb") as file:
+        if not is_compressed(file.read(HEAD)):
+            return _files_in(path, path)
+        if workspace is None:
+            raise FetchError(f"{path} is compressed, and there is no directory to unpack it to", "unpack it first")
+        file.seek(0)
+        target = workspace / "archive.tar"
+        try:
+            with writing(target), target.open("wb") as tar:
+                tar.writelines(uncompressed(file, lambda _size: None))
+        except Malformed as error:
+            raise ImageError(f"{path} is not a complete tar archive: it {error}") from error
+    return _files_in(path, target)
+
+
+def _files_in(path: Path, tar: Path) -> Files:
+    """The files of the archive at `path`: the last one of each name, with links inside the archive followed."""
+    found: dict[str, Stored | str] = {}  # of a link the name that it leads to
+    try:
+        with reading(path), open_tar(tar) as opened:
+            size = tar.stat().st_size
+            for count, member in enumerate(opened):
+                opened.members = []  # type: ignore[attr-defined]  # it would keep them all
+                if count > limits().archive_files:
+                    raise ImageError(f"{path} has more files than {bound('archive_files')}")
+                name = posixpath.normpath(member.name)
+                found.pop(name, None)
+                if member.issym():
+                    found[name] = posixpath.normpath(posixpath.join(posixpath.dirname(name), member.linkname))
+                elif member.islnk():
+                    found[name] = posixpath.normpath(member.linkname)
+                elif member.isreg() and member.offset_data + member.size > size:
+                    raise tarfile.ReadError(f"it ends in the middle of {name}")
+                elif member.isreg():
+                    found[name] = Stored(tar, member.offset_data, member.size)
+    except RefusedMemberError as error:
+        raise ImageError(f"{path} was refused: {plain(str(error))}") from error
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        raise ImageError(f"{path} is not a complete tar archive: {plain(str(error))}") from error
+
+    def find(name: str) -> Stored | None:
+        at: Stored | str | None = name
+        for _ in range(_MOST_LINKS):
+            at = found.get(at) if isinstance(at, str) else at
+        return None if isinstance(at, str) else at
 
     return Files(str(path), find)
 

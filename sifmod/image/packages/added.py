@@ -17,10 +17,9 @@ from sifmod.errors import ImageError, OptionError
 from sifmod.image.inspect.rootfs import Rootfs
 from sifmod.image.packages.base_python import BasePython, files_in, files_of, recorded
 from sifmod.image.packages.image_python import ImagePython
-from sifmod.image.packages.linked import torch_index
 from sifmod.image.packages.package_lock import pinned
 from sifmod.image.packages.request import PackageRequest
-from sifmod.image.packages.resolve import Resolved, followed, resolve
+from sifmod.image.packages.resolve import Resolved, followed, resolve, torch_index
 from sifmod.image.packages.uv import Uv, refuse_unsafe
 
 LEFT_BY_UV = (".lock", ".gitignore", "CACHEDIR.TAG", "*.dist-info/uv_cache.json", "*.dist-info/uv_build.json")

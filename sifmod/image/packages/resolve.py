@@ -11,8 +11,8 @@ import json
 import re
 import tomllib
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import quote
@@ -34,7 +34,7 @@ from sifmod.image.packages.package_lock import (
     vcs_of,
     versions_of,
 )
-from sifmod.image.packages.request import PackageRequest, name_of, path_of
+from sifmod.image.packages.request import FIND_LINKS, PackageRequest, name_of, path_of
 from sifmod.image.packages.uv import Uv
 
 _NO_DIGEST = "0" * 64
@@ -237,3 +237,56 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
         return OptionError(f"no versions are compatible:\n{output}")
     hint = "for a certificate of your site's own authority set SSL_CERT_FILE to its file, or UV_SYSTEM_CERTS=1"
     return FetchError(f"uv could not resolve this:\n{output}", hint if "certificate" in text else "")
+
+
+@dataclass
+class TorchIndex:
+    """The site's index for the local version of the image's torch; `url` is "" if there is none.
+
+    `names`: the packages that were searched there.
+    """
+
+    local: str
+    url: str
+    names: set[str] = field(default_factory=set)
+
+    def resolved(
+        self, python: ImagePython, wanted: PackageRequest, resolve: Callable[[tuple[str, ...]], Resolved]
+    ) -> Resolved:
+        """Call `resolve` with more arguments for uv, so that packages linked against torch come from the index too.
+
+        Only these are searched there: first the requested ones, then dependencies.
+        """
+        if not self.url or "--no-index" in wanted.words:
+            return resolve(())
+        self.names, refused = _linked(python, map(name_of, wanted.requirements)), set[str]()
+        while True:
+            try:
+                resolved = resolve(tuple(map(self._word, sorted(self.names))))
+            except NoPageError as error:
+                missing = {name for name in self.names if self._word(name) == f"{FIND_LINKS}{error.url}"}
+                if not missing:
+                    raise
+                refused |= missing
+                self.names -= missing
+                continue
+            if not (more := _linked(python, resolved.added) - self.names - refused):
+                return resolved
+            self.names |= more
+
+    def _word(self, name: str) -> str:
+        """The argument for uv to search only this package there."""
+        return f"{FIND_LINKS}{self.url.rstrip('/')}/{name}/"
+
+
+def torch_index(python: ImagePython, indexes: Iterable[tuple[str, str]]) -> TorchIndex:
+    """The one of the site's `package_indexes` whose key is the longest prefix of the local version."""
+    torch = python.distributions.get("torch")
+    local = (Version(torch.version).local or "") if torch else ""
+    fitting = [(len(key), url) for key, url in indexes if local and local.startswith(key)]
+    return TorchIndex(local, max(fitting)[1] if fitting else "")
+
+
+def _linked(python: ImagePython, names: Iterable[str]) -> set[str]:
+    """The names that would be protected in the image: packages built around torch."""
+    return {name for name in names if name not in python.distributions and python.is_protected_name(name)}

@@ -8,18 +8,23 @@ their credential helpers included, and `~/.netrc` for files from web servers.
 
 import base64
 import binascii
+import json
 import os
 import re
+import selectors
+import subprocess
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, NamedTuple
 
 import requests
 
 from sifmod.config.kinds import RUNTIMES
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.oci.content import LARGEST, Content, read_content
-from sifmod.image.registry.credential_helper import HelperError, ask
+from sifmod.image.oci.content import LARGEST, Content, plain, read_content
 from sifmod.image.registry.http import Authority, refusal
 from sifmod.image.registry.mirrors import DOCKER_HUB, Place, hub_or
 from sifmod.image.registry.url import Url
@@ -27,6 +32,9 @@ from sifmod.image.registry.url import Url
 _HUB_KEY = "https://index.docker.io/v1/"  # under which docker keeps the login for its own registry
 _VARIABLES = ("APPTAINER_AUTH_FILE", "SINGULARITY_AUTHFILE", "SINGULARITY_AUTH_FILE", "REGISTRY_AUTH_FILE")
 _HELPER = re.compile("[A-Za-z0-9._-]+")
+_PATIENCE = 60.0  # seconds that a helper may take
+_LARGEST = 1 << 20  # bytes of each of its outputs, which may be anything; a login has some hundred
+_PART = 1 << 16
 _IDENTITY = "<token>"  # the user name under which a helper keeps an identity token
 _ADVICE = {
     401: "give your credentials for this host in ~/.netrc",
@@ -110,7 +118,7 @@ class Logins:
             self.notes.append(f"the credential helper {helper!r} is not a program's name")
             return None
         try:
-            username, secret = ask(program, key, self._environ) or ("", "")
+            username, secret = ask_helper(program, key, self._environ) or ("", "")
         except HelperError as why:
             self.notes.append(f"{program} {why}")
             return None
@@ -164,3 +172,70 @@ def _entry(entry: Content, origin: str) -> Credentials | None:
     if not (token or registry or username):
         return None
     return Credentials(origin, username, password.rstrip("\0"), token, registry)
+
+
+class HelperError(Exception):
+    """A helper cannot be used; the text says why, behind its name."""
+
+
+class _Answer(NamedTuple):
+    code: int
+    output: bytes
+    errors: bytes
+
+
+def ask_helper(program: str, key: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """The user name and the secret that a helper keeps under `key`; None if it keeps none. Raises HelperError.
+
+    The protocol: https://github.com/docker/docker-credential-helpers.
+    """
+    try:
+        answer = _run_helper(program, key, environ)
+    except OSError as error:
+        raise HelperError(f"could not be run: {error.strerror}") from error
+    if answer.code:
+        if b"credentials not found" in answer.output + answer.errors:
+            return None
+        said = plain(answer.errors.decode("utf-8", "replace"))  # what it prints on its output may be a secret
+        raise HelperError(f"failed{f': {said}' if said else ''}")
+    try:
+        found = json.loads(answer.output)
+        return str(found["Username"]), str(found["Secret"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise HelperError("gave an invalid login") from error
+
+
+def _run_helper(program: str, key: str, environ: Mapping[str, str]) -> _Answer:
+    pipe, end = subprocess.PIPE, time.monotonic() + _PATIENCE
+    with subprocess.Popen((program, "get"), stdin=pipe, stdout=pipe, stderr=pipe, env=dict(environ)) as process:
+        try:
+            if process.stdin is None or process.stdout is None or process.stderr is None:
+                raise HelperError("could not be run")
+            with suppress(BrokenPipeError):  # it need not read the key
+                process.stdin.write(key.encode())
+                process.stdin.close()
+            output, errors = _read_outputs((process.stdout, process.stderr), end)
+            return _Answer(process.wait(max(0.0, end - time.monotonic())), output, errors)
+        except subprocess.TimeoutExpired as error:
+            raise HelperError("gave no answer") from error
+        finally:
+            process.kill()  # which does nothing once it has ended
+
+
+def _read_outputs(streams: tuple[IO[bytes], IO[bytes]], end: float) -> tuple[bytes, bytes]:
+    found = {stream.fileno(): bytearray() for stream in streams}
+    with selectors.DefaultSelector() as waiting:
+        for stream in streams:
+            waiting.register(stream, selectors.EVENT_READ)
+        while waiting.get_map():
+            left = end - time.monotonic()
+            if left <= 0 or not (ready := waiting.select(left)):
+                raise HelperError("gave no answer")
+            for key, _ in ready:
+                if not (data := os.read(key.fd, _PART)):
+                    waiting.unregister(key.fileobj)
+                found[key.fd] += data
+                if len(found[key.fd]) > _LARGEST:
+                    raise HelperError(f"wrote more than {_LARGEST} bytes, and was stopped")
+    output, errors = found.values()
+    return bytes(output), bytes(errors)

@@ -22,10 +22,9 @@ from sifmod.image.artifact import Fetched, Fetching, FetchRequest
 from sifmod.image.builder import BuildMethod, build_method
 from sifmod.image.disk import check_holes, reading, writing
 from sifmod.image.program import probe_runtime
-from sifmod.image.reference import Reference, SourceKind, nothing, says_nothing
+from sifmod.image.reference import Reference, SourceKind
 from sifmod.image.registry.registry import Registry
-from sifmod.image.sources.docker import DOCKER
-from sifmod.image.sources.oci import OCI
+from sifmod.image.sources.oci import DOCKER, OCI
 from sifmod.image.sources.oras import ORAS
 from sifmod.image.sources.runtime import run_runtime
 from sifmod.image.stored import bytes_to_copy, stored
@@ -287,9 +286,6 @@ BUILD = SourceKind(
     location="definition",
     parse=lambda kind, source: Reference(kind, source, source),
     watched=lambda reference, _: tuple(map(str, inputs(Path(reference.location)))),
-    local_sif=nothing,
-    open=None,
-    describe=says_nothing,
     pinned=_pinned,
     announced=_announced,
     fetch=_build,

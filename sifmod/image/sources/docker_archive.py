@@ -11,12 +11,10 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.convert.oci_to_sif import convert
 from sifmod.image.inspect.description import describe_image
-from sifmod.image.oci.archive import open_archive
 from sifmod.image.oci.content import Content, plain
-from sifmod.image.oci.image import Files, OciImage, Stored, of_files, read_json
+from sifmod.image.oci.image import Files, OciImage, Stored, of_files, open_archive, read_json
 from sifmod.image.oci.manifest import Descriptor, Manifest, check_digest, parse_config
-from sifmod.image.reference import Reference, SourceKind, after_scheme, nothing, refused, size_of_location, the_location
-from sifmod.image.settings import Settings
+from sifmod.image.reference import Reference, SourceKind, after_scheme, refused, size_of_location, the_location
 
 _HEX = re.compile(r"(?:^|/)([0-9a-f]{64})(?:\.json)?$")
 _TAR = "application/vnd.oci.image.layer.v1.tar"
@@ -94,10 +92,6 @@ def _parse(kind: SourceKind, source: str) -> Reference:
     return Reference(kind, source, path, tag)
 
 
-def _open(reference: Reference, _arch: str, _settings: Settings, workspace: Path | None) -> OciImage:
-    return read_docker_archive(reference, open_archive(Path(reference.location), workspace))
-
-
 DOCKER_ARCHIVE = SourceKind(
     name="docker-archive",
     schemes=("docker-archive",),
@@ -105,10 +99,10 @@ DOCKER_ARCHIVE = SourceKind(
     location="path",
     parse=_parse,
     watched=the_location,
-    local_sif=nothing,
-    open=_open,
+    open=lambda reference, _arch, _settings, workspace: read_docker_archive(
+        reference, open_archive(Path(reference.location), workspace)
+    ),
     describe=describe_image,
-    pinned=nothing,
     announced=size_of_location,
     fetch=convert,
 )

@@ -19,11 +19,10 @@ from sifmod.image.builder import dockerfile_builder
 from sifmod.image.child import run_child
 from sifmod.image.convert.oci_to_sif import convert
 from sifmod.image.disk import check_holes, reading, writing
-from sifmod.image.reference import Reference, SourceKind, is_loopback, nothing, says_nothing
+from sifmod.image.reference import Reference, SourceKind, is_loopback
 from sifmod.image.sources.build import built_before, key_of, remote_digests, size_of
-from sifmod.image.sources.docker import DOCKER
 from sifmod.image.sources.ignored import Rule, UnclearError, is_ignored, rules_of
-from sifmod.image.sources.oci import OCI
+from sifmod.image.sources.oci import DOCKER, OCI
 from sifmod.image.sources.runtime import SHOWN
 from sifmod.image.stored import bytes_to_copy
 from sifmod.module.image_origin import NO_ORIGIN
@@ -221,9 +220,6 @@ DOCKERFILE = SourceKind(
     location="definition",
     parse=lambda kind, source: Reference(kind, source, source),
     watched=lambda reference, _: (reference.location,),
-    local_sif=nothing,
-    open=None,
-    describe=says_nothing,
     pinned=_pinned,
     announced=_announced,
     fetch=_fetch,

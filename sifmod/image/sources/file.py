@@ -15,16 +15,7 @@ from sifmod.errors import FetchError
 from sifmod.image.artifact import Fetched, Fetching, FetchRequest
 from sifmod.image.convert.sif.header import check_sif
 from sifmod.image.disk import Sink, reading, reserve, writing
-from sifmod.image.reference import (
-    Directories,
-    Reference,
-    SourceKind,
-    in_a_registry,
-    nothing,
-    refused,
-    says_nothing,
-    size_here,
-)
+from sifmod.image.reference import Directories, Reference, SourceKind, in_a_registry, refused, size_here
 from sifmod.image.startable import check_startable
 
 CHUNK = 1 << 20  # bytes
@@ -103,7 +94,7 @@ def take(path: Path, request: Fetching) -> Fetched:
         raise FetchError(f"{path} is a directory, not a SIF", f"convert it to a SIF: apptainer build image.sif {path}")
     if not stat.S_ISREG(status.st_mode):
         raise FetchError(f"{path} is not a regular file")
-    check_startable(path, check_sif(path, request.image.arch), request)  # before gigabytes are copied
+    check_startable(check_sif(path, request.image.arch), request)  # before gigabytes are copied
     match request.image.link:
         case "reference":
             return hashed(path, request)
@@ -176,9 +167,6 @@ FILE = SourceKind(
     parse=_parse,
     watched=_places,
     local_sif=_local_sif,
-    open=None,
-    describe=says_nothing,
-    pinned=nothing,
     announced=_announced,
     fetch=_fetch,
 )

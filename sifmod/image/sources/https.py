@@ -3,7 +3,7 @@
 from sifmod.config.redact import shown
 from sifmod.image.artifact import Fetched, Fetching, FetchRequest, Remote
 from sifmod.image.download.downloads import download_sif, refuse_other_files
-from sifmod.image.reference import Reference, SourceKind, no_files, nothing, refused, says_nothing
+from sifmod.image.reference import Reference, SourceKind, no_files, refused
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http, in_the_clear
 from sifmod.image.registry.network import RETRY_POLICY, TIMEOUTS, RetryPolicy, Timeouts, retry
@@ -49,10 +49,6 @@ HTTPS = SourceKind(
     location="url",
     parse=_parse,
     watched=no_files,
-    local_sif=nothing,
-    open=None,
-    describe=says_nothing,
-    pinned=nothing,
     announced=_announced,
     fetch=download,
 )

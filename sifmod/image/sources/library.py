@@ -3,15 +3,14 @@
 import platform
 
 from sifmod.image.artifact import Fetched, Fetching
-from sifmod.image.reference import SourceKind, no_files, nothing, parse_repository, says_nothing
+from sifmod.image.oci.manifest import architecture
+from sifmod.image.reference import SourceKind, no_files, nothing, parse_repository
 from sifmod.image.sources.runtime import run_runtime
-
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def _pull(request: Fetching) -> Fetched:
     arch = request.image.arch
-    foreign = ("--arch", arch) if _MACHINES.get(platform.machine()) != arch else ()
+    foreign = ("--arch", arch) if architecture(platform.machine()) != arch else ()
     with request.store.workspace() as workspace:
         command = ("pull", "--force", "--disable-cache", *foreign, str(request.incoming), request.reference.source)
         return run_runtime(request, command, workspace, workspace)
@@ -24,10 +23,6 @@ LIBRARY = SourceKind(
     location="library",
     parse=parse_repository,
     watched=no_files,
-    local_sif=nothing,
-    open=None,
-    describe=says_nothing,
-    pinned=nothing,
     announced=nothing,
     fetch=_pull,
 )

@@ -7,7 +7,7 @@ from sifmod.image.artifact import Fetched, Fetching, FetchRequest, Remote
 from sifmod.image.download.downloads import download_sif, refuse_other_files
 from sifmod.image.inspect.description import Config, ImageDescription, pairs, parts
 from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
-from sifmod.image.reference import Reference, SourceKind, no_files, nothing, parse_repository
+from sifmod.image.reference import Reference, SourceKind, no_files, parse_repository
 from sifmod.image.registry.mirrors import source_of
 from sifmod.image.registry.network import RETRY_POLICY, RetryPolicy
 from sifmod.image.registry.registry import Registry
@@ -97,8 +97,6 @@ ORAS = SourceKind(
     location="repository",
     parse=parse_repository,
     watched=no_files,
-    local_sif=nothing,
-    open=None,
     describe=_describe,
     pinned=_pinned,
     announced=_announced,

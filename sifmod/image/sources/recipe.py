@@ -33,7 +33,7 @@ from sifmod.image.packages.package_lock import LOCK, versions_of
 from sifmod.image.packages.request import PackageRequest
 from sifmod.image.packages.uv import linked_directory, uv_here
 from sifmod.image.program import probe_runtime
-from sifmod.image.reference import Reference, SourceKind, no_files, nothing, says_nothing
+from sifmod.image.reference import Reference, SourceKind, no_files, nothing
 from sifmod.image.sources.build import build_upon, definition_upon
 from sifmod.image.sources.file import hashed
 from sifmod.image.sources.recipe_packages import compiled_from, compiling, package_files, packages_of, said_of
@@ -265,9 +265,6 @@ RECIPE = SourceKind(
     location="recipe",
     parse=lambda kind, source: Reference(kind, source, source),
     watched=no_files,
-    local_sif=nothing,
-    open=None,
-    describe=says_nothing,
     pinned=_pinned,
     announced=nothing,
     fetch=_fetch,

@@ -8,14 +8,12 @@ from sifmod.config.redact import shown
 from sifmod.errors import FetchError
 from sifmod.image.reference import Reference, in_a_registry, refused
 from sifmod.image.sources.build import BUILD, inputs
-from sifmod.image.sources.docker import DOCKER
 from sifmod.image.sources.docker_archive import DOCKER_ARCHIVE
 from sifmod.image.sources.dockerfile import DOCKERFILE, context_files
 from sifmod.image.sources.file import FILE
 from sifmod.image.sources.https import HTTPS
 from sifmod.image.sources.library import LIBRARY
-from sifmod.image.sources.oci import OCI
-from sifmod.image.sources.oci_archive import OCI_ARCHIVE
+from sifmod.image.sources.oci import DOCKER, OCI, OCI_ARCHIVE
 from sifmod.image.sources.oras import ORAS
 from sifmod.image.sources.recipe import RECIPE, recipe_files
 from sifmod.module.plan import ImagePlan

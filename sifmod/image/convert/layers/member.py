@@ -4,14 +4,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from sifmod.image.convert.inode import Device, Fifo, Node, Symlink, Xattrs
-from sifmod.image.convert.layers.fields import (
-    Extents,
-    Records,
-    number,
-    seconds,
-    whole,
-    xattrs,
-)
+from sifmod.image.convert.layers.fields import Extents, Records, number, seconds, whole, xattrs
 from sifmod.image.convert.layers.stream import Malformed, Warnings, printable_name
 
 OPAQUE = b".wh..opq"

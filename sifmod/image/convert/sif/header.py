@@ -9,11 +9,13 @@ import re
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sifmod.errors import ImageError
+from sifmod.image.convert.squashfs.superblock import COMPRESSIONS
+from sifmod.image.convert.squashfs.superblock import MAGIC as SQUASHFS_MAGIC
 from sifmod.image.disk import reading
 from sifmod.system import size_text
 
@@ -61,7 +63,7 @@ _COVERED = struct.Struct("<iBIIqqqq128s384s")
 START = 512  # leading bytes that `file_kind` needs
 
 _PARTITION = struct.Struct("<ii3s")
-_SUPERBLOCK = struct.Struct("<4s36xQ")  # of squashfs: magic and bytes used
+_SUPERBLOCK = struct.Struct("<4s16xH18xQ")  # of squashfs: magic, compression and bytes used
 _LAUNCH = (b"#!/usr/bin/env run-singularity", b"#!/usr/bin/env run-apptainer")
 _ARCHES = {arch_code(arch): arch for arch in ARCHES}
 _BEGINNINGS = (
@@ -71,7 +73,7 @@ _BEGINNINGS = (
     (b"BZh", "a bzip2 file"),
     (b"PK\x03\x04", "a zip file"),
     (b"\x7fELF", "a program"),
-    (b"hsqs", "a bare squashfs image without a SIF"),
+    (SQUASHFS_MAGIC, "a bare squashfs image without a SIF"),
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself"),
     (b"%PDF", "a PDF document"),
 )
@@ -126,6 +128,7 @@ class SifInfo:
     primary: SifObject  # the partition with the root file system
     created: int  # seconds since 1970
     header: bytes  # the part that a signature covers
+    compression: str = ""  # of the squashfs: gzip, zstd, … or unknown; "" for another file system
 
 
 def read_sif(path: Path, name: str = "") -> SifInfo:
@@ -152,14 +155,17 @@ def read_sif(path: Path, name: str = "") -> SifInfo:
         _check_within(name, size, offset + table)
         file.seek(offset)
         info = _describe(name, size, header, file.read(table))
+        file.seek(info.primary.offset)
+        start = file.read(_SUPERBLOCK.size)
+        magic, compression, used = _SUPERBLOCK.unpack(start) if len(start) == _SUPERBLOCK.size else (b"", 0, 0)
         if _PARTITION.unpack_from(info.primary.extra)[0] == SQUASHFS:
-            file.seek(info.primary.offset)
-            superblock = file.read(_SUPERBLOCK.size)
-            if len(superblock) < _SUPERBLOCK.size or superblock[:4] != b"hsqs":
+            if magic != SQUASHFS_MAGIC:
                 raise ImageError(f"{name} is a damaged SIF: its primary partition is not a squashfs")
-            if (used := int(_SUPERBLOCK.unpack(superblock)[1])) > info.primary.size:
+            if used > info.primary.size:
                 of = f"a squashfs of {used} bytes in a partition of {info.primary.size}"
                 raise ImageError(f"{name} is a damaged SIF: {of}")
+        if magic == SQUASHFS_MAGIC:
+            info = replace(info, compression=COMPRESSIONS.get(compression, "unknown"))
         return info
 
 

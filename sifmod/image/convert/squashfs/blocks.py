@@ -40,7 +40,7 @@ class Blocks:
         self.superblock = parse_superblock(os.pread(self._fd, min(SIZE, max(size, 0)), offset), size)
         self._decompress = decompressor(self.superblock.compression)
         self.metadata = lru_cache(_KEPT)(self._read_metadata)
-        self.fragment = lru_cache(_KEPT_FRAGMENTS)(self._read_fragment)
+        self.fragment = lru_cache(_KEPT_FRAGMENTS)(lambda index: self._block(*self.fragment_place(index), "fragment"))
 
     def raw(self, start: int, size: int) -> bytes:
         """Read bytes of the image at an offset."""
@@ -70,9 +70,6 @@ class Blocks:
         if len(data) != expected:
             raise ImageError(f"damaged squashfs: a data block of {len(data)} bytes at {start}, expected {expected}")
         return data
-
-    def _read_fragment(self, index: int) -> bytes:
-        return self._block(*self.fragment_place(index), "fragment")
 
     def fragment_place(self, index: int) -> tuple[int, int]:
         """The offset of a fragment block, and the word with its size."""

@@ -11,13 +11,13 @@ import zstandard
 
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.convert import deflate
+from sifmod.image.convert.squashfs.superblock import COMPRESSIONS
 
 Buffer = bytes | memoryview
 Compress = Callable[[list[Buffer]], Sequence[Buffer]]
 Decompress = Callable[[bytes, int], bytes]
 
 FORMAT = 1  # format of sifmod's writer: increased by every change of its bytes
-NUMBERS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}  # as in superblocks
 _RANGES = {"gzip": (1, 9), "zstd": (1, 22), "lz4": (0, 0), "lz4hc": (1, 12)}
 _DEFAULTS = {"gzip": 2, "zstd": 3, "lz4": 0, "lz4hc": 12}
 # gzip levels up to this are isal's, which is several times faster; the rest zlib's. Its level 3 gives other bytes on a
@@ -56,7 +56,7 @@ class Compression:
     @property
     def squashfs(self) -> str:
         """Its number in a superblock: gzip, lz4 or zstd."""
-        return NUMBERS[self.number]
+        return COMPRESSIONS[self.number]
 
     @property
     def options(self) -> bytes:
@@ -139,7 +139,7 @@ def parse(text: str) -> Compression:
 
 def of_squashfs(number: int, options: bytes, block_size: int) -> Compression:
     """The compression for adding blocks to a squashfs with this number and options, at sifmod's default level."""
-    if (name := NUMBERS[number]) != "xz":
+    if (name := COMPRESSIONS[number]) != "xz":
         return parse(name)
     dictionary = int.from_bytes(options[:4], "little") if options else block_size
     return Compression("xz", min(max(dictionary, _LEAST_DICTIONARY), block_size))
@@ -156,7 +156,7 @@ def decompressor(number: int) -> Decompress:
         "lz4": _unlz4,
         "zstd": _unzstd,
     }
-    name = NUMBERS.get(number, str(number))
+    name = COMPRESSIONS.get(number, str(number))
     if name not in known:
         raise ImageError(f"squashfs compression {name} is not supported", "convert the image to gzip or zstd")
     if name == "lz4":

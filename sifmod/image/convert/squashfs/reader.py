@@ -59,28 +59,33 @@ class SquashfsReader:
 
         The last component is followed if `follow`; a chain of more than 40 counts as a loop.
         """
+        way = self.way(path, follow)
+        return way[-1][1] if way else None
+
+    def way(self, path: Path, follow: bool = True) -> list[tuple[bytes, Stat]]:
+        """The names and inodes from the root to the inode that `lookup` returns; empty if there is none."""
         todo = _parts(path)[::-1]
-        way = [self.root]
+        way = [(b"", self.root)]
         links = 0
         while todo:
-            name = todo.pop()
-            if way[-1].kind != "d":
-                return None
+            name, above = todo.pop(), way[-1][1]
+            if above.kind != "d":
+                return []
             if name == b"..":
                 way = way[:-1] or way
                 continue
-            found = self.find(way[-1], name)
+            found = self.find(above, name)
             if found is None:
-                return None
+                return []
             if found.kind == "l" and (todo or follow):
                 links += 1
                 if links > _MOST_LINKS:
-                    return None
-                way = [self.root] if found.target.startswith(b"/") else way
+                    return []
+                way = way[:1] if found.target.startswith(b"/") else way
                 todo += _parts(found.target)[::-1]
             else:
-                way.append(found)
-        return way[-1]
+                way.append((name, found))
+        return way
 
     def read(self, path: Path, limit: int) -> bytes:
         """The first `limit` bytes of a file. Raises ImageError if there is no such regular file."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sifmod.errors import ImageError
 
 MAGIC = b"hsqs"
+COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 SIZE = 96  # bytes
 BLOCK = 1 << 17  # bytes in a data block, as written here
 METADATA = 8192  # bytes in a metadata block, before compression
