@@ -16,9 +16,11 @@ from sifmod.config.site import Site
 from sifmod.errors import PermissionsError
 from sifmod.system import user_name
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import NameLife
 from sifmod.tree.mark import LINK
 from sifmod.tree.receipt import LinkRecord
 from sifmod.tree.rights import give, wrong_rights
+from sifmod.tree.write_life import LUA, TCL, modulercs
 from support.config import Configuration, write
 from support.tree import install
 
@@ -69,6 +71,15 @@ def test_a_directory_above_with_an_access_control_list_is_left_out(site: Site) -
     os.removexattr(above, "system.posix_acl_access")
     above.chmod(0o710)
     assert len(of_the_prefix(site)) == 1
+
+
+@pytest.mark.parametrize("file", [LUA, TCL])
+def test_a_modulerc_of_each_syntax_is_known(site: Site, file: str) -> None:
+    closed = write(site.prefix / "modules" / "App" / file, modulercs("App", NameLife("1"))[file])
+    site.prefix.chmod(0o755)
+    closed.chmod(0o600)
+    assert (wanted := rights(site)) is not None
+    assert closed in [wrong.path for wrong in wrong_rights(Layout(site.prefix), wanted)]
 
 
 def test_modes_are_told_and_repaired(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

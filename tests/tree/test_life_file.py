@@ -105,6 +105,16 @@ def test_what_is_no_file_is_named_and_not_followed(layout: Layout, tmp_path: Pat
     assert decided_names(layout) == set()
 
 
+def test_decisions_behind_a_directory_that_is_a_link_do_not_count(layout: Layout, tmp_path: Path) -> None:
+    """A member of the group can put one there."""
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (elsewhere / layout.life("PyTorch").name).write_text(to_json(LIFE))
+    layout.lives("PyTorch").parent.mkdir(parents=True)
+    layout.lives("PyTorch").symlink_to(elsewhere)
+    with pytest.raises((InstallError, OSError), match="is a symlink"):
+        read_life(layout, "PyTorch")
+
+
 def test_where_nothing_is_decided_there_is_nothing(layout: Layout) -> None:
     assert read_life(layout, "PyTorch") == NameLife()
     layout.life("PyTorch").parent.mkdir(parents=True)
