@@ -235,7 +235,7 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
         return NoPageError(f"uv could not resolve this:\n{output}", missing[1])
     if "No solution found" in text:
         return OptionError(f"no versions are compatible:\n{output}")
-    hint = "for a certificate of your site's own authority set SSL_CERT_FILE to its file, or UV_SYSTEM_CERTS=1"
+    hint = "set SSL_CERT_FILE to the certificates of your site, such as /etc/ssl/certs/ca-certificates.crt"
     return FetchError(f"uv could not resolve this:\n{output}", hint if "certificate" in text else "")
 
 
