@@ -138,7 +138,7 @@ def _newest(name: str, given: InstallCommand) -> tuple[str, ...] | None:
     found = newest(name, site, given.variants)
     if isinstance(found, Undecided):
         kinds = {CPU if kind == "none" else kind: kind for kind in found.newest}
-        if given.as_json or not (chosen := choose(f"{name} is for", "Which accelerator has the machine", tuple(kinds))):
+        if given.as_json or not (chosen := choose(f"{name} is for", "Which accelerator will it use", tuple(kinds))):
             raise found.error()
         found = newest(name, site, given.variants, kinds[chosen])
     if found is None or isinstance(found, Undecided):

@@ -189,7 +189,8 @@ def remove_command(given: RemoveOptions) -> None:
     if stale and (names or everything):
         raise OptionError("--stale cannot be combined with packages or --all")
     if not (names or everything or stale):
-        raise OptionError("there is nothing to remove", "name packages, or --all for the whole layer")
+        hint = "name packages, or --all for the whole layer; `sifmod uninstall` removes a module"
+        raise OptionError("no package is named", hint)
     changed(LayerChange(given.module, remove=names, everything=everything, stale=stale), given)
 
 

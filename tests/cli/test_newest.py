@@ -128,7 +128,7 @@ def test_on_a_terminal_it_is_asked(
     assert run(["install", "tool", "-D"]) == 0
     assert f"(module: {module})" in capfd.readouterr().out
     assert [(question, sorted(choices), err) for question, choices, err in asked] == [
-        ("Which accelerator has the machine", ["cpu", "cuda", "rocm"], True)
+        ("Which accelerator will it use", ["cpu", "cuda", "rocm"], True)
     ]
 
 
