@@ -35,11 +35,11 @@ OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
 
 _LEVEL = 2  # of isa-l, whose output up to here does not depend on the processor
 _REMOVAL = b".wh."
-_REMOVES = re.compile(rb"\.wh\.(?!\.wh\.(?!\.opq\Z))")  # the others that begin so are notes of AUFS, which nobody heeds
+_REMOVES = re.compile(rb"\.wh\.(?!\.wh\.(?!\.opq\Z))")  # the others that begin so are notes of AUFS, which none reads
 _LONGEST_REMOVED = 255 - len(_REMOVAL)  # bytes of a name
 _AS_SIF = "the SIF itself can be pushed (oras://…) and exported (--to sif)"
 _UNIT = 1 << 20
-# what each conversion to a SIF makes anew; a recipe's own documents stay
+# each conversion to a SIF writes these again; a recipe's own documents stay
 _OF_THE_TOOLS = re.compile(rb"\.singularity\.d(/(?!build(/|$)).*)?", re.DOTALL)
 _SHELL = re.compile(r"#! ?(?P<shell>/(?:usr/)?bin/(?:ba|da|a|z)?sh)[ \t]*\n")
 _KINDS = {

@@ -12,7 +12,7 @@ from sifmod.imports.python import Constants, evaluate
 from sifmod.imports.python_text import Python
 from sifmod.imports.result import Budget, CannotImportError, Imported, Value, read_text
 
-INSTALLDIR = "/%(installdir)s"  # as a path, so that what is in it can be told apart
+INSTALLDIR = "/%(installdir)s"  # as a path, to recognise what is inside it
 _TEMPLATE = re.compile(r"%\(([a-z_]+)\)s|%%")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _OWN = re.compile("(SIF|RUNSCRIPTS)[A-Z0-9_]*|CONTAINERROOT|(SINGULARITY|APPTAINER)_BIND(PATH)?")

@@ -155,7 +155,8 @@ class Storm:
         outcome = member.run(words)
         if outcome.code != 0:
             told = " ".join(map(str, words))
-            self.findings.append(f"in the quiet: {told}: exit code {outcome.code}: {outcome.stderr.strip()}")
+            said = f"{outcome.stdout.strip()[-500:]} {outcome.stderr.strip()}"
+            self.findings.append(f"in the quiet: {told}: exit code {outcome.code}: {said}")
 
     def everything_can_go(self) -> None:
         """Each of the users in turn removes a copy of all that is there."""

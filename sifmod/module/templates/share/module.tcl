@@ -146,11 +146,11 @@ proc sifmod_find_layer {module} {
         }
         set full [module-info name]
         set again "`sifmod add $full --onto $full[expr {$name eq "default" ? "" : " --layer $name"}]` makes it for this one"
-        set told "$full: the layer $name was made for another image"
+        set problem "$full: the layer $name was made for another image"
         if {$stale eq "refuse" || $named} {
-            sifmod_fail "$told; nothing was changed; $again"
+            sifmod_fail "$problem; nothing was changed; $again"
         }
-        puts stderr "$told, and is not used; $again"
+        puts stderr "$problem, and is not used; $again"
     }
     return {} ;# and not what Environment Modules' puts gives
 }
