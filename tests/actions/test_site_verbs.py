@@ -410,15 +410,16 @@ def test_the_accelerator_of_a_login_node_is_that_of_the_partitions(sinfo: str, a
 
 def test_what_a_draft_says_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runtime, module tools, scratch directories and partitions; a partition takes the fewest GPUs of its nodes."""
-    for place in ("lus/me", "pfs/users/me", "pfs/other", "home/me"):
+    for place in ("lus/me", "pfs/users/me", "pfs/other", "home/me/work/me", "home/me-work/me"):
         (tmp_path / place).mkdir(parents=True)
     (tmp_path / "link").symlink_to("lus")
     write(tmp_path / "mounts", f"s:/a {tmp_path}/pfs lustre rw 0 0\n")
     places = {"SCRATCH": f"{tmp_path}/lus/me/", "WORK": f"{tmp_path}/link/me", "LOCAL_SCRATCH": f"{tmp_path}/none/me"}
+    places |= {"WORKDIR": f"{tmp_path}/home/me-work/me", "SCRATCHDIR": f"{tmp_path}/home/me/work/me"}  # beside, inside
     environ = {"USER": "me", "HOME": f"{tmp_path}/home/me", "LMOD_CMD": "x", **places}
     monkeypatch.setenv("PATH", str(tmp_path))
     found = survey(f"{tmp_path}/mounts", environ)
-    assert found.scratch == (f"{tmp_path}/pfs/users/$USER", f"{tmp_path}/lus/$USER")
+    assert found.scratch == (f"{tmp_path}/pfs/users/$USER", f"{tmp_path}/lus/$USER", f"{tmp_path}/home/me-work/$USER")
     assert (found.partitions, found.no_partitions) == ((), "there is no sinfo on PATH")
     assert found.tools[0] == "lua"
     found = replace(found, partitions=read_partitions(SINFO), tools=("tcl",))

@@ -85,11 +85,12 @@ def _scratch(filesystems: tuple[str, ...], environ: Mapping[str, str]) -> tuple[
     places = [f"{top}{middle}/{user}" for top in tops for middle in ("", "/users", "/scratch")]
     places += [environ.get(name, "").rstrip("/") for name in _SCRATCH_VARIABLES]
     own = (place for place in dict.fromkeys(places) if place.startswith("/") and place.endswith(f"/{user}"))
-    home = os.path.realpath(environ.get("HOME", "/"))
+    home = Path(os.path.realpath(environ.get("HOME", "/")))
     found: dict[str, str] = {}  # by their real paths
     for place in own:
-        if _is_own(place) and not os.path.realpath(place).startswith(home):
-            found.setdefault(os.path.realpath(place), f"{place.removesuffix(user)}$USER")
+        real = Path(os.path.realpath(place))
+        if _is_own(place) and not real.is_relative_to(home):
+            found.setdefault(str(real), f"{place.removesuffix(user)}$USER")
     return tuple(found.values())
 
 

@@ -63,7 +63,7 @@ def _apply(
 
     All are reported in order. With `fail_fast` each one starts after the one before it has finished.
     """
-    warned: set[str] = set()  # what holds for all is own_reporter once by each worker
+    warned: set[str] = set()  # each worker reports once what holds for all
 
     def in_worker(number: int, tell: SendEvent) -> object:
         own_reporter = replace(reporter_in_worker(number, tell, reporter.command), warned=warned)
