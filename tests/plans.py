@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sifmod.config.easyconfig import SanityCheck
 from sifmod.config.name import ModuleName
-from sifmod.module.plan import Activation, Bind, Help, ImagePlan, Plan, Runtime, SanityCheck, Wrapper
+from sifmod.module.plan import Activation, Bind, Help, ImagePlan, Plan, Runtime, Wrapper
 from sifmod.module.render import render, render_stub
 
 IMAGE = ImagePlan(
@@ -47,7 +48,7 @@ PLAN = Plan(
     conflict=(),
     family=None,
     help=HELP,
-    sanity_check=SanityCheck((), ()),
+    sanity_check=SanityCheck(),
 )
 
 

@@ -2,11 +2,12 @@
 
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import PlainValidator, StrictInt, TypeAdapter, ValidationError
 
 from sifmod import __version__
 from sifmod.config.find import SUFFIXES, shipped
@@ -20,6 +21,7 @@ from sifmod.image.sources.source_kinds import references
 from sifmod.module.image_origin import ImageOrigin, from_fields
 from sifmod.module.plan import File, ImagePlan, Plan
 from sifmod.module.render import render
+from sifmod.result import Sha256
 from sifmod.system import abbreviated
 from sifmod.tree.provenance import FoundCommands, FoundMpi
 from sifmod.tree.receipt import Installation
@@ -34,9 +36,9 @@ _SHOWN = 5
 class LockedImage(NamedTuple):
     """The image of a module."""
 
-    sha256: str
+    sha256: Sha256
     source: str  # where the image was fetched from
-    origin: ImageOrigin
+    origin: Annotated[ImageOrigin, PlainValidator(from_fields)]
     commands: FoundCommands | None = None  # what was found in it, which decides files
     mpi: FoundMpi | None = None
 
@@ -47,10 +49,10 @@ class LockedModule(NamedTuple):
     module: ModuleName
     sifmod: str  # version
     words: str  # arguments of `sifmod install` in the module's reinstall hint
-    generation: int  # named in its files
-    inputs: Mapping[str, str]  # digests of its input files
+    generation: StrictInt  # named in its files
+    inputs: Mapping[str, Sha256]  # of its input files
     image: LockedImage | None  # None for a view
-    files: Mapping[str, str]  # digests of the generated files
+    files: Mapping[str, Sha256]  # of the generated files
     layers: Mapping[str, str]  # digests of the site's layers over it, by layer name
     contents: Mapping[str, str]  # and of all of those layers
 
@@ -217,36 +219,16 @@ def read_lock(path: Path) -> Lock:
         fields = json.loads(read_bounded(path, "lock_size"))
         if fields["format"] != _FORMAT:
             raise OptionError(f"{path} has format {fields['format']}, and this sifmod reads format {_FORMAT}")
-        modules = tuple(_module(row) for row in fields["modules"])
+        modules = TypeAdapter(tuple[LockedModule, ...]).validate_python(fields["modules"])
     except FileNotFoundError as error:
         hint = "create it where the modules are installed: sifmod lock, or sifmod stack lock"
         raise OptionError(f"there is no lock {path}", hint) from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, ("modules", *first["loc"])))
+        raise OptionError(f"{path} is not a readable lock: {where}: {first['msg']}") from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise OptionError(f"{path} is not a readable lock: {error}") from error
+    if odd := [one.module for one in modules if one.layers.keys() != one.contents.keys()]:
+        raise OptionError(f"{path} is not a readable lock: {odd[0]} has a layer without its contents")
     return Lock(path, {one.module: one for one in modules})
-
-
-def _module(row: dict[str, Any]) -> LockedModule:
-    image = row["image"] and dict(row["image"])
-    seen = {name: image.pop(name, None) if image else None for name in ("commands", "mpi")}
-    commands = FoundCommands(**seen["commands"]) if seen["commands"] else None
-    mpi = FoundMpi(**{**seen["mpi"], "found": tuple(seen["mpi"]["found"])}) if seen["mpi"] else None
-    texts = (row["sifmod"], row["words"], *((image["source"], image["sha256"]) if image else ()))
-    texts += (*row["inputs"].keys(), *row["inputs"].values(), *row["files"].keys(), *row["files"].values())
-    texts += (*row["layers"].keys(), *row["layers"].values(), *row["contents"].values())
-    texts += (*(commands or ()), *((mpi.question, mpi.text, mpi.used, *mpi.found) if mpi else ()))
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError("expected a text")
-    digests = (*row["inputs"].values(), *row["files"].values(), *((image["sha256"],) if image else ()))
-    if not all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests):
-        raise ValueError("expected a digest")
-    if row["layers"].keys() != row["contents"].keys():
-        raise ValueError("a layer without its contents")
-    if type(row["generation"]) is not int:
-        raise ValueError("expected a number")
-    locked = image and LockedImage(
-        **{**image, "origin": from_fields(image["origin"])},
-        commands=commands,
-        mpi=mpi,
-    )
-    return LockedModule(**{**row, "module": ModuleName.parse(row["module"]), "image": locked})

@@ -14,7 +14,7 @@ from sifmod.cli.shared_options import JsonOption, PrefixOption, SiteOptions
 from sifmod.config.option import KEYS
 
 if TYPE_CHECKING:
-    from sifmod.actions.doctor import Finding
+    from sifmod.actions.machine import Finding
     from sifmod.config.load_site import LoadedSite
     from sifmod.config.origin import Origin
 

@@ -15,7 +15,6 @@ from sifmod.actions.author.new import Drafted
 from sifmod.actions.author.site import DetectedSite, NewSite, ShownSite
 from sifmod.actions.catalogue.catalogue import Catalogue
 from sifmod.actions.diff import Difference
-from sifmod.actions.doctor import Finding
 from sifmod.actions.export import Exported
 from sifmod.actions.fetch import FetchedImage, FetchedReference
 from sifmod.actions.gc import Candidate
@@ -28,6 +27,7 @@ from sifmod.actions.layer.shown_layer import ShownLayer
 from sifmod.actions.life import DecidedModule
 from sifmod.actions.list import Listed
 from sifmod.actions.lock import WrittenLock
+from sifmod.actions.machine import Finding
 from sifmod.actions.outdated import Outdated
 from sifmod.actions.own_module import WrittenModule
 from sifmod.actions.push import Pushed

@@ -7,7 +7,7 @@ is far from them.
 import os
 import stat
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -18,28 +18,6 @@ from sifmod.errors import PatternError
 
 Count = Annotated[int, Field(ge=1, le=1 << 40), BeforeValidator(whole_number)]
 Size = Annotated[int, Field(ge=1 << 10, le=1 << 50), BeforeValidator(size_in_bytes)]
-LimitName = Literal[
-    "stack_size",
-    "include_depth",
-    "included_files",
-    "pattern_directories",
-    "pattern_files",
-    "lock_size",
-    "requirements_size",
-    "requirement_size",
-    "bundle_files",
-    "bundle_file_size",
-    "bundle_size",
-    "build_files",
-    "build_text_size",
-    "build_rules",
-    "archive_files",
-    "header_size",
-    "sparse_file_size",
-    "image_packages",
-    "image_files",
-    "wrappers",
-]
 
 
 class Limits(Model):
@@ -101,12 +79,12 @@ def use_limits(own: Limits) -> None:
     _current = own
 
 
-def bound(name: LimitName) -> str:
+def bound(name: str) -> str:
     """The limit and how to raise it, for messages: `more than …`."""
     return f"{getattr(_current, name)}{raised(name)}"
 
 
-def raised(name: LimitName) -> str:
+def raised(name: str) -> str:
     """How to raise a limit, for a message that has named it."""
     return f" (`limits: {{{name}: N}}` in the settings raises the limit)"
 
@@ -115,7 +93,7 @@ class NotReadError(ValueError):
     """The file is larger than its limit, or is a pipe, a device or a directory."""
 
 
-def read_bounded(path: Path, name: LimitName) -> bytes:
+def read_bounded(path: Path, name: str) -> bytes:
     """The content; never waits for a pipe. Raises OSError and NotReadError."""
     most: int = getattr(limits(), name)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -20,12 +20,10 @@ from sifmod.module.plan import (
     Activation,
     Bind,
     BuildPlan,
-    ConversionPlan,
     Help,
     ImagePlan,
     Plan,
     Runtime,
-    SanityCheck,
     Wrapper,
 )
 
@@ -100,7 +98,7 @@ def make_plan(
         conflict=easyconfig.conflict,
         family=easyconfig.family,
         help=_help(easyconfig, image, site, quirks, found.mpi),
-        sanity_check=SanityCheck(easyconfig.sanity_check.commands, easyconfig.sanity_check.paths),
+        sanity_check=easyconfig.sanity_check,
         verb=easyconfig.verb,
         user_software=easyconfig.user_software,
         gpu_selection=easyconfig.gpu_selection or site.gpu_selection,
@@ -228,7 +226,7 @@ def _image(easyconfigs: tuple[Easyconfig, ...], site: Site, choices: Choices) ->
         link=choices.link,
         offline=choices.offline,
         available=image.available,
-        conversion=ConversionPlan(made.compression, made.tools, made.tree) if (made := image.conversion) else None,
+        conversion=image.conversion,
     )
 
 

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from sifmod.config.easyconfig import Accelerator, GpuSelection, Verb
+from sifmod.config.easyconfig import Accelerator, Conversion, GpuSelection, SanityCheck, Verb
 from sifmod.config.kinds import RUNTIMES, RuntimeKind, StaleLayer, Syntax
 from sifmod.config.mpi_profile import IMAGES_OWN, WantedMpi
 from sifmod.config.name import ModuleName
@@ -83,15 +83,6 @@ class Runtime:
 
 
 @dataclass(frozen=True)
-class ConversionPlan:
-    """How the expected SIF of a docker or oci image was made."""
-
-    compression: str
-    tools: tuple[tuple[str, str], ...]
-    tree: str  # digest of its files
-
-
-@dataclass(frozen=True)
 class BuildPlan:
     """How an image is built: on a base, or by a definition file or Dockerfile, whose paths are "" otherwise."""
 
@@ -134,7 +125,7 @@ class ImagePlan:
     link: Link
     offline: bool
     available: str = ""  # where the image is available, if it has no public source
-    conversion: ConversionPlan | None = None
+    conversion: Conversion | None = None
 
 
 @dataclass(frozen=True)
@@ -180,14 +171,6 @@ class Help:
     driver: str = ""  # why the driver of the site's GPUs does not run it
     quirks: tuple[tuple[str, str], ...] = ()  # one line with its reason for each that applies
     extensions: tuple[tuple[str, str], ...] | None = None  # packages of the contents for `module spider`; None: all
-
-
-@dataclass(frozen=True)
-class SanityCheck:
-    """Commands to run in the wrappers' environment, and paths that must exist in the generation or the image."""
-
-    commands: tuple[str, ...]
-    paths: tuple[str, ...]
 
 
 @dataclass(frozen=True)

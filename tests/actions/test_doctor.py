@@ -12,7 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from sifmod.actions import doctor
-from sifmod.actions.doctor import Finding, diagnose, diagnose_settings
+from sifmod.actions import machine as of_machine
+from sifmod.actions.doctor import diagnose, diagnose_settings
+from sifmod.actions.machine import Finding
 from sifmod.cli.machine import in_order_of_need
 from sifmod.cli.main import run
 from sifmod.config.site import Site
@@ -38,9 +40,10 @@ class Machine:
         (root / "bin").mkdir()
         monkeypatch.setenv("PATH", str(root / "bin"))
         monkeypatch.setattr(doctor, "Path", self._path)
+        monkeypatch.setattr(of_machine, "Path", self._path)
         self.no_start: NoStart | None = None
-        monkeypatch.setattr(doctor, "cannot_start", lambda *_: self.no_start)
-        monkeypatch.setattr(doctor, "probe_runtime", lambda path: self.program if path else None)
+        monkeypatch.setattr(of_machine, "cannot_start", lambda *_: self.no_start)
+        monkeypatch.setattr(of_machine, "probe_runtime", lambda path: self.program if path else None)
         monkeypatch.setattr(os, "access", self._access)
         monkeypatch.setattr(shutil, "disk_usage", self._usage)
         self.site: Site = replace(
@@ -139,9 +142,9 @@ def test_a_machine_on_which_nothing_is(machine: Machine) -> None:
         Finding("user namespaces", "ok", "available to ordinary users"),
         Finding(
             "mksquashfs",
-            "missing",
+            "note",
             "not on PATH",
-            "install squashfs-tools 4.5 or later to convert registry images; a SIF needs no conversion",
+            "install squashfs-tools: `make-squashfs` of a loaded module uses it; sifmod itself does not",
         ),
         Finding("GPUs", "note", "none on this node, as usual on a login node"),
         Finding("accelerator", "ok", "cuda (site generic)"),

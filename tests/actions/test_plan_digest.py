@@ -7,6 +7,7 @@ import pytest
 
 from plans import IMAGE, PLAN
 from sifmod.actions.install.decision import image_request, plan_digest
+from sifmod.config.easyconfig import Conversion, SanityCheck
 from sifmod.config.mpi_profile import WantedMpi
 from sifmod.config.name import ModuleName
 from sifmod.module.deciding import image_data
@@ -14,11 +15,9 @@ from sifmod.module.plan import (
     Activation,
     Bind,
     BuildPlan,
-    ConversionPlan,
     ImagePlan,
     Plan,
     Runtime,
-    SanityCheck,
     Wrapper,
 )
 
@@ -42,7 +41,7 @@ OTHERS: dict[str, Any] = {
     "conflict": ("Other",),
     "family": "python",
     "help": replace(PLAN.help, description="another"),
-    "sanity_check": SanityCheck(("python --version",), ()),
+    "sanity_check": SanityCheck(commands=("python --version",)),
     "verb": "run",
     "user_software": True,
     "gpu_selection": "none",
@@ -68,7 +67,7 @@ OTHER_IMAGES: dict[str, Any] = {
     "sha256": "1" * 64,
     "arch": "arm64",
     "link": "hardlink",
-    "conversion": ConversionPlan("zstd:3", (), ""),
+    "conversion": Conversion.model_validate({"compression": "zstd:3", "tools": {}, "tree": "0" * 64}),
 }
 OTHER_BUILDS: dict[str, Any] = {
     "base": IMAGE,

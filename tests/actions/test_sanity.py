@@ -9,8 +9,9 @@ import pytest
 from plans import plan
 from sifmod.actions.install.look import LOOK
 from sifmod.actions.install.sanity_check import sanity_check
+from sifmod.config.easyconfig import SanityCheck
 from sifmod.errors import SanityCheckError
-from sifmod.module.plan import Activation, Bind, Plan, Runtime, SanityCheck, Wrapper
+from sifmod.module.plan import Activation, Bind, Plan, Runtime, Wrapper
 from sifmod.tree.layout import Layout
 from support.tree import install
 
@@ -41,7 +42,7 @@ class Check:
             "runtime": Runtime(self.kind, str(self.program)),  # type: ignore[arg-type]
             "activation": Activation("true", ""),
             "wrappers": (),
-            "sanity_check": SanityCheck(commands, paths),
+            "sanity_check": SanityCheck(commands=commands, paths=paths),
         }
         return plan(**{**usual, **changes})
 

@@ -30,6 +30,14 @@ def test_the_page_has_each_with_its_value() -> None:
     assert {name: int(number) * factors[unit] for name, number, unit in rows} == Limits().model_dump()
 
 
+def test_the_code_names_no_other() -> None:
+    """Where a limit is named by a text, no type holds it."""
+    named = re.compile(r"\b(?:(?:bound|raised)\(|(?:read_bounded|read_text)\([\w.]+, )[\"'](\w+)[\"']")
+    found = {name for file in (ROOT / "sifmod").rglob("*.py") for name in named.findall(file.read_text())}
+    assert len(found) > 12
+    assert found <= Limits.model_fields.keys()
+
+
 def a_stack(here: Path, images: Images) -> list[str]:
     write(here / "Tiny-1.yaml", f"{EASYCONFIG}  sources: ['{images.tiny_sif}']\n")
     write(here / "in.yaml", "easyconfigs: ['*/Tiny-*.yaml', Tiny-1.yaml]\n")

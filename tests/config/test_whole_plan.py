@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.config.easyconfig import Conversion, SanityCheck
 from sifmod.config.load_easyconfig import load_easyconfig
 from sifmod.config.load_site import load_site
 from sifmod.config.name import ModuleName
@@ -15,12 +16,10 @@ from sifmod.module.plan import (
     Activation,
     Bind,
     BuildPlan,
-    ConversionPlan,
     Help,
     ImagePlan,
     Plan,
     Runtime,
-    SanityCheck,
     Wrapper,
 )
 from support.config import write
@@ -108,7 +107,9 @@ def test_a_plan_of_everything(tmp_path: Path) -> None:
             link="hardlink",
             offline=True,
             available="here and there",
-            conversion=ConversionPlan("zstd:3", (("mksquashfs", "4.6"),), TREE),
+            conversion=Conversion.model_validate(
+                {"compression": "zstd:3", "tools": {"mksquashfs": "4.6"}, "tree": TREE}
+            ),
         ),
         activation=Activation("source /x", "source /x", users_venv=True),
         binds=(
@@ -146,7 +147,7 @@ def test_a_plan_of_everything(tmp_path: Path) -> None:
             extensions=(("torch", "2.2"),),
             quirks=(("q: d (no GONE)", "because (https://why)"),),
         ),
-        sanity_check=SanityCheck(("true",), ("/p",)),
+        sanity_check=SanityCheck(commands=("true",), paths=("/p",)),
         verb="run",
         user_software=True,
         gpu_selection="localid",

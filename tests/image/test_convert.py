@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.config.easyconfig import Conversion
 from sifmod.errors import FetchError
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.disk import NoSpaceError
-from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.settings import Settings
-from sifmod.module.plan import ConversionPlan, Plan, Runtime
+from sifmod.module.plan import Plan, Runtime
 from sifmod.tree.generation import tidy
 from sifmod.tree.partial import partials
 from support.command import run
 from support.disk_state import disk_state
-from support.fetching import Prefix, plan
+from support.fetching import Prefix, conversion_of, plan
 from support.identity import call_as, call_on_small_disk
 from support.images import Images
 from support.oci import Entry
@@ -72,7 +72,7 @@ def manifest_of(layout: Path) -> str:
     return str(json.loads((layout / "index.json").read_text())["manifests"][0]["digest"])
 
 
-def promising(wanted: Plan, sha256: str, conversion: ConversionPlan | None = None) -> Plan:
+def promising(wanted: Plan, sha256: str, conversion: Conversion | None = None) -> Plan:
     return replace(wanted, image=replace(wanted.required_image, sha256=sha256, conversion=conversion))
 
 
@@ -213,7 +213,7 @@ def test_no_runtime_is_needed(images: Images, one_prefix: Prefix) -> None:
 def test_a_promise_of_the_sif_is_kept(images: Images, one_prefix: Prefix, tmp_path: Path) -> None:
     wanted = plan(f"oci:{images.tiny_layout()}")
     first = one_prefix.fetch(wanted)
-    made = ConversionPlan(first.origin.compression, first.origin.tools, tree_digest(first.path))
+    made = conversion_of(first)
     other = Prefix(tmp_path / "other")
     assert other.fetch(promising(wanted, first.sha256, made)).notes == ()
     assert other.images() == [first.path.name]
@@ -224,17 +224,19 @@ def test_another_sif_than_the_promised_one_must_hold_the_same_files(
 ) -> None:
     wanted = plan(f"oci:{images.tiny_layout()}")
     first = one_prefix.fetch(wanted)
-    older = ConversionPlan(first.origin.compression, (("libzstd", "1.0"),), tree_digest(first.path))
+    older = conversion_of(first).model_copy(update={"tools": (("libzstd", "1.0"),)})
     other = Prefix(tmp_path / "other")
     (note,) = other.fetch(promising(wanted, "0" * 64, older)).notes
     assert "its files are the same" in note
-    changed = refused(Prefix(tmp_path / "third"), promising(wanted, "0" * 64, replace(older, tree="1" * 64)))
+    other_files = {"tree": "1" * 64}
+    changed = refused(Prefix(tmp_path / "third"), promising(wanted, "0" * 64, older.model_copy(update=other_files)))
     assert f"expected {'1' * 64}" in changed.message
-    same_tools = replace(older, tools=first.origin.tools)
+    same_tools = older.model_copy(update={"tools": first.origin.tools})
     fourth = Prefix(tmp_path / "fourth")
     (note,) = fourth.fetch(promising(wanted, "0" * 64, same_tools)).notes
     assert note.startswith("the same tools on another machine made a SIF")
-    broken = refused(Prefix(tmp_path / "fifth"), promising(wanted, "0" * 64, replace(same_tools, tree="1" * 64)))
+    promised = promising(wanted, "0" * 64, same_tools.model_copy(update=other_files))
+    broken = refused(Prefix(tmp_path / "fifth"), promised)
     assert f"expected {'1' * 64}\n    got      {older.tree}" in broken.message
     assert "replaced at its source" in broken.hint
 

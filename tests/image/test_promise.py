@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.config.easyconfig import Conversion
 from sifmod.image.artifact import Artifact
 from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.settings import Settings
-from sifmod.module.plan import ConversionPlan, Plan
+from sifmod.module.plan import Plan
 from support.command import run
 from support.conversion import push
-from support.fetching import Prefix, plan
+from support.fetching import Prefix, conversion_of, plan
 from support.images import Images
 from support.oci import Entry
 from support.registry import Registry
@@ -33,9 +34,9 @@ def hub(registry: Registry, images: Images, name: str) -> tuple[tuple[str, ...],
     return tuple(one.format(name) for one in SPELLINGS), Settings(mirrors=(("docker.io", (registry.address,)),))
 
 
-def promise(found: Artifact) -> tuple[str, ConversionPlan]:
+def promise(found: Artifact) -> tuple[str, Conversion]:
     """What `fetch --json` says of it."""
-    return found.sha256, ConversionPlan(found.origin.compression, found.origin.tools, tree_digest(found.path))
+    return found.sha256, conversion_of(found)
 
 
 def promised(wanted: Plan, by: Artifact) -> Plan:

@@ -5,12 +5,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from sifmod.config.easyconfig import Conversion, SanityCheck
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Link
 from sifmod.image.artifact import Artifact, Progress, no_progress
 from sifmod.image.fetch import fetch_image
+from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.settings import DEFAULT, Settings
-from sifmod.module.plan import Activation, BuildPlan, Help, ImagePlan, Plan, SanityCheck
+from sifmod.module.plan import Activation, BuildPlan, Help, ImagePlan, Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import lock
 from sifmod.tree.store import Store
@@ -91,5 +93,12 @@ _ANY = Plan(
     conflict=(),
     family=None,
     help=Help("", "", (), (), (), ""),
-    sanity_check=SanityCheck((), ()),
+    sanity_check=SanityCheck(),
 )
+
+
+def conversion_of(made: Artifact) -> Conversion:
+    """What `fetch` says to promise of it."""
+    origin = made.origin
+    fields = {"compression": origin.compression, "tools": dict(origin.tools), "tree": tree_digest(made.path)}
+    return Conversion.model_validate(fields)

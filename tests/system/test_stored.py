@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.config.easyconfig import Conversion
 from sifmod.digest import sha256_file
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert import oci_to_sif
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.inspect.rootfs import tree_digest
-from sifmod.module.plan import ConversionPlan, Plan
-from support.fetching import Prefix, plan
+from sifmod.module.plan import Plan
+from support.fetching import Prefix, conversion_of, plan
 from support.images import Images
 from support.registry import Registry
 
@@ -52,12 +52,8 @@ def library(made: Artifact) -> str:
     return next(name for name, _ in made.origin.tools if name not in FORMATS)
 
 
-def promising(wanted: Plan, by: Artifact, conversion: ConversionPlan | None) -> Plan:
+def promising(wanted: Plan, by: Artifact, conversion: Conversion | None) -> Plan:
     return replace(wanted, image=replace(wanted.required_image, sha256=by.sha256, conversion=conversion))
-
-
-def made_of(artifact: Artifact) -> ConversionPlan:
-    return ConversionPlan(artifact.origin.compression, artifact.origin.tools, tree_digest(artifact.path))
 
 
 def converted_again(prefix: Prefix, wanted: Plan) -> tuple[Artifact, bool]:
@@ -130,7 +126,7 @@ def test_a_raised_format_is_another(images: Images, prefix: Prefix, monkeypatch:
 def test_a_promise_that_todays_tools_fulfil_is_converted_anew(images: Images, prefix: Prefix, with_tools: bool) -> None:
     source = f"oci:{images.tiny_layout('promised')}"
     made = prefix.fetch(plan(source))
-    conversion = made_of(made) if with_tools else None
+    conversion = conversion_of(made) if with_tools else None
     as_if_made_by(made, library(made), "0.9")
     as_if_other_bytes(prefix, made)
     found, again = converted_again(prefix, promising(plan(source), made, conversion))
@@ -142,7 +138,7 @@ def test_a_promise_of_other_tools_is_held_against_the_files(images: Images, pref
     source = f"oci:{images.tiny_layout('others')}"
     made = prefix.fetch(plan(source))
     tools = tuple((name, "9.9" if name == library(made) else version) for name, version in made.origin.tools)
-    conversion = replace(made_of(made), tools=tools)
+    conversion = conversion_of(made).model_copy(update={"tools": tools})
     as_if_made_by(made, library(made), "0.9")
     old = as_if_other_bytes(prefix, made)
     before = prefix.state()
@@ -153,7 +149,9 @@ def test_a_promise_of_other_tools_is_held_against_the_files(images: Images, pref
         "other versions of the tools made a SIF with another digest than expected; its files are the same",
     )
     assert prefix.state() == before
-    wrong = replace(wanted, image=replace(wanted.required_image, conversion=replace(conversion, tree="0" * 64)))
+    wrong = replace(
+        wanted, image=replace(wanted.required_image, conversion=conversion.model_copy(update={"tree": "0" * 64}))
+    )
     with pytest.raises(FetchError) as caught:
         prefix.fetch(wrong)
     assert "differ from the expected ones" in caught.value.message

@@ -9,8 +9,8 @@ from pathlib import Path
 from sifmod.actions.install.current import difference
 from sifmod.actions.install.decision import Decision
 from sifmod.actions.install.found_in_image import recorded
-from sifmod.config.yaml.node import Node
 from sifmod.config.yaml.parse import load_yaml
+from sifmod.config.yaml.validate import plain
 from sifmod.errors import ConfigError, HeldError
 from sifmod.module.jobscript import about_from_json
 from sifmod.module.plan import Help, Plan
@@ -111,12 +111,6 @@ def _has_image(held: Installation, before: Installation, decision: Decision, ima
 def _content(path: Path) -> object:
     """The content of an easyconfig without comments; None if it cannot be read."""
     try:
-        return _plain(load_yaml(path).node)
+        return plain(load_yaml(path).node)
     except ConfigError:
         return None
-
-
-def _plain(node: Node) -> object:
-    if isinstance(node.value, dict):
-        return {key: _plain(one) for key, one in node.value.items()}
-    return [_plain(one) for one in node.value] if isinstance(node.value, tuple) else node.value

@@ -12,7 +12,7 @@ from optparse import OptionParser, OptionValueError, Values
 from pathlib import Path
 from typing import NoReturn
 
-from sifmod.config.limits import LimitName, NotReadError, bound, limits, read_bounded
+from sifmod.config.limits import NotReadError, bound, limits, read_bounded
 from sifmod.errors import OptionError
 
 _COMMENT = re.compile(r"(^|\s)#.*$")  # `\s+`, as pip has it, takes quadratic time for many blanks
@@ -121,7 +121,7 @@ def _lines(path: Path, constrains: bool, above: tuple[Path, ...], reading: _Read
                 yield Line(path, number, "", (), constrains, said)
 
 
-def read_text(path: Path, limit: LimitName) -> str:
+def read_text(path: Path, limit: str) -> str:
     """The text of a lock or of requirements. Raises OptionError if it cannot be read."""
     try:
         return read_bounded(path, limit).decode("utf-8-sig")

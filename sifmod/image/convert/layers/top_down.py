@@ -1,9 +1,9 @@
 """Merge from the uppermost layer to the lowest, the usual way: each is read once, and only visible files are written.
 
 Names are compared as they are spelled. If applying layers in sequence would give another result (an entry whose parent
-is a symlink in a lower layer, a hard link to a lower layer), it raises Entangled, and `merge_layers` starts again with
-`bottom_up`, which is slower. Both give the same result: test_layers_random.py compares them with layers applied to a
-real directory, test_both_ways_give_the_same in test_layers_quick.py with each other.
+is a symlink in a lower layer, a hard link to a lower layer), it raises NeedsFullMerge, and `merge_layers` starts again
+with `bottom_up`, which is slower. Both give the same result: test_layers_random.py compares them with layers applied to
+a real directory, test_both_ways_give_the_same in test_layers_quick.py with each other.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ class TopDown:
         self.missing: list[dict[int, File]] = []  # for each layer, files by number whose data was hidden
 
     def layer(self, reader: TarReader) -> None:
-        """Merge the next layer below. Raises Malformed, Entangled."""
+        """Merge the next layer below. Raises Malformed, NeedsFullMerge."""
         self._begin()
         for members in self._watch.runs(reader.members()):
             self._merge(reader, members)
