@@ -4,10 +4,11 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from sifmod.cli.words import Words
 from sifmod.errors import SifmodError
 from sifmod.result import in_json
 from sifmod.system import escape_controls, one_line, reason
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from sifmod.config.origin import Origin
 
 _below: list[Callable[[], AbstractContextManager[None]]] = []
+Answer = TypeVar("Answer")
 LONG = 60  # characters; longer values get their own line
 _PLAIN = str.maketrans({"…": "...", "→": "->", "·": "*", "⁹": "9", "–": "-", "—": "-", "’": "'"})  # noqa: RUF001
 _lost: list[OSError] = []  # why standard output can no longer be written
@@ -83,31 +85,30 @@ def quiet(text: str) -> None:
     """Print nothing, for `--quiet`."""
 
 
-def ask(about: str, question: str) -> bool | None:
-    """Print a text and ask; None without a terminal."""
-    if not sys.stdin.isatty():
-        return None
-    say(about)
-    try:
-        return click.confirm(question, err=True)
-    except click.Abort:
-        raise KeyboardInterrupt from None
-    except OSError:  # the question would not be visible
-        return None
+def ask(about: str, question: str, *, default: bool = False) -> bool | None:
+    """Print a text and ask; None without a terminal or an answer."""
+    return _answer(about, lambda: click.confirm(question, default=default, err=True))
 
 
 def choose(about: str, question: str, choices: Sequence[str]) -> str | None:
-    """Print a text and ask which of several; None without a terminal."""
+    """Print a text and ask which of several; None without a terminal or an answer."""
+    return _answer(f"{about} {', '.join(choices)}", lambda: click.prompt(question, type=Words(choices), err=True))
+
+
+def _answer(about: str, prompt: Callable[[], Answer]) -> Answer | None:
     if not sys.stdin.isatty():
         return None
-    say(f"{about} {', '.join(choices)}")
+    if about:
+        say(about)
     try:
-        chosen: str = click.prompt(question, type=click.Choice(choices), err=True)
-    except click.Abort:
-        raise KeyboardInterrupt from None
+        return prompt()
+    except click.Abort as end:
+        if not isinstance(end.__context__, EOFError):
+            raise KeyboardInterrupt from None
+        write("", err=True)  # the error begins a line
+        return None
     except OSError:  # the question would not be visible
         return None
-    return chosen
 
 
 def print_json(data: object) -> None:
