@@ -117,10 +117,12 @@ def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
 def _freed(layer: "Layer", site: "Site") -> str:
     """How to free the space of a removed layer."""
     if layer.top == site.prefix / "layers":
-        return "`sifmod gc` frees its space"
-    if layer.top.name == "layers":
-        return f"`sifmod gc --prefix {shell(str(layer.top.parent))}` frees its space"
-    return f"its files stay in {Path(layer.root).parent} until you remove them"
+        prefix = ""
+    elif layer.top.name == "layers":
+        prefix = f" --prefix {shell(str(layer.top.parent))}"
+    else:
+        return f"its files stay in {Path(layer.root).parent} until you remove them"
+    return f"`sifmod gc{prefix} --yes` frees its space after 14 days, with --now at once"
 
 
 def _shells(module: "ModuleName", layer: "Layer", done: str, runtime: str) -> "Iterator[str]":
