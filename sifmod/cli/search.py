@@ -119,19 +119,26 @@ def _print_names(answers: "Sequence[Found]", driver: DriverRuns) -> None:
 
     modules = sorted((each for found in answers for each in found.variants), key=order)
     names = {each.name.casefold(): each.name for each in modules}
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for key, name in names.items():
         those = [each for each in modules if each.name.casefold() == key]
         runs = [each for each in those if not each.not_run_by(driver)]
         kinds = dict.fromkeys(each.accelerator for each in those)
         newest = (runs or those)[-1]
         rows.append((name, newest.version, str(len(those)), ", ".join(sorted(kinds)), newest.description))
-    print_rows(rows, ("NAME", "NEWEST", "MODULES", "FOR", "WHAT"), terminal_width())
+    _print_narrow(rows, ("NAME", "NEWEST", "MODULES", "FOR", "WHAT"), terminal_width())
     _say_installed(answers)
     for found in answers:
         if found.problems:
             say(f"cannot be used: `sifmod check {shlex.quote(str(found.path))}` says why")
     say("`sifmod search NAME` lists the modules of a name; `sifmod install NAME` installs the newest that fits here")
+
+
+def _print_narrow(rows: list[tuple[str, ...]], header: tuple[str, ...], width: int) -> None:
+    """Print the rows, without the last column where only a few letters of it would fit."""
+    above = [max(map(len, column)) + 2 for column in zip(header, *rows, strict=True)]
+    shown = len(header) if not width or width - sum(above[:-1]) >= min(_WHAT, above[-1] - 2) else -1
+    print_rows([row[:shown] for row in rows], header[:shown], width)
 
 
 def _print(

@@ -1,13 +1,8 @@
 """`sifmod search`: its lines at any width, its JSON, and what it says where nothing is found."""
 
 import json
-import os
-import pty
-import struct
 import subprocess
 import sys
-import termios
-from fcntl import ioctl
 from pathlib import Path
 
 import pytest
@@ -17,8 +12,10 @@ from sifmod.cli.search import Row, fitted
 from sifmod.config.find import shipped
 from support.answer import held
 from support.collection import FILES
+from support.command import SIFMOD
 from support.config import write
 from support.lumi import AS_VARIANT
+from support.terminal import shown
 
 SOURCE = "docker://nvcr.io/nvidia/pytorch:24.01-py3"
 NOTHING = "error: no module matches 'pytoch'"
@@ -84,17 +81,19 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_a_terminal_is_asked_for_its_width(width: int) -> None:
-    ours, theirs = pty.openpty()
-    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    command = (sys.executable, "-m", "sifmod", "search", "PyTorch/2.2.0")
-    with open(theirs, "wb", closefd=True) as terminal:
-        done = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, env=environment, check=True)
-        out = os.read(ours, 1 << 16).decode().splitlines()
-    os.close(ours)
+    out, err = shown((*SIFMOD, "search", "PyTorch/2.2.0"), width)
     assert len(out) == 6
     assert max(map(len, out)) in range(width - 10, width + 1)
-    assert (b"names are shortened" in done.stderr) == (width < 200)
+    assert ("names are shortened" in err) == (width < 200)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_names_with_the_width_of_the_terminal(width: int) -> None:
+    """A column of which three letters fit is not there."""
+    header, *rows = shown((*SIFMOD, "search"), width)[0]
+    assert header.split() == ["NAME", "NEWEST", "MODULES", "FOR", *(["WHAT"] if width == 80 else [])]
+    assert max(map(len, rows)) <= width
+    assert any(row.endswith("…") for row in rows) == (width == 80)
 
 
 def test_json_has_the_matching_variants_of_each_file(capfd: pytest.CaptureFixture[str]) -> None:

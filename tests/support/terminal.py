@@ -1,11 +1,14 @@
-"""A command on a terminal, where somebody answers its question."""
+"""A command on a terminal of some width, where somebody may answer its question."""
 
 import fcntl
 import os
 import pty
+import struct
 import subprocess
+import tempfile
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 EOF = "\x04"  # as ^D is typed
 
@@ -41,3 +44,24 @@ def answered(
     finally:
         os.close(ours)
     return process.wait(), said.decode()
+
+
+def shown(command: Sequence[str], width: int) -> tuple[list[str], str]:
+    """The lines on a terminal of so many columns, and what went to standard error, which is none."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdout=theirs, stderr=errors, env=environment)
+        os.close(theirs)
+        said = b"".join(_parts(ours))
+        assert process.wait() == 0
+        errors.seek(0)
+        return said.decode().splitlines(), errors.read().decode()
+
+
+def _parts(ours: int) -> Iterator[bytes]:
+    with suppress(OSError):  # the other side has ended
+        while part := os.read(ours, 4096):
+            yield part
+    os.close(ours)
