@@ -6,7 +6,7 @@ import click
 
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, load_facts, reporter, trees_for, typed
-from sifmod.cli.output import counted, echo, print_json, print_rows, say, show_error
+from sifmod.cli.output import counted, echo, print_json, print_rows, say, show_error, terminal_width
 from sifmod.cli.shared_options import TreeOptions
 from sifmod.system import one_line, size_text
 
@@ -67,6 +67,7 @@ def list_command(given: ListOptions) -> None:
             for listed in found
         ],
         ("MODULE", "SIZE", "GENERATION", *tree, "STATE"),
+        width=terminal_width(),
     )
     if not found:
         pattern = given.pattern

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _below: list[Callable[[], AbstractContextManager[None]]] = []
 Answer = TypeVar("Answer")
+_FIRST = 16  # characters of a first column
 LONG = 60  # characters; longer values get their own line
 _PLAIN = str.maketrans({"…": "...", "→": "->", "·": "*", "⁹": "9", "–": "-", "—": "-", "’": "'"})  # noqa: RUF001
 _lost: list[OSError] = []  # why standard output can no longer be written
@@ -135,15 +136,21 @@ def show_error(message: str, hint: str = "") -> None:
         )
 
 
-def print_rows(rows: Sequence[Sequence[str]], header: Sequence[str] = (), most: int = 0) -> None:
+def print_rows(rows: Sequence[Sequence[str]], header: Sequence[str] = (), most: int = 0, width: int = 0) -> None:
     """Print rows as aligned columns on standard output, without trailing blanks; above them what the columns are.
 
-    With `most` a line that is longer is cut there.
+    With `most` a line that is longer is cut there. With the `width` of a terminal a long first cell, such as a module's
+    name, is whole on a line of its own, above the rest of its row.
     """
-    rows = [[one_line(cell) for cell in row] for row in ([header, *rows] if header and rows else rows)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
-    for row in rows:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    cells = [[one_line(cell) for cell in row] for row in ([header, *rows] if header and rows else rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))] if cells else []
+    if width and sum(widths) + 2 * len(widths[1:]) > width:
+        widths[0] = max(min(widths[0], _FIRST), width - sum(widths[1:]) - 2 * len(widths[1:]))
+    for row in cells:
+        if len(row[0]) > widths[0]:
+            echo(row[0])
+            row[0] = ""
+        line = "  ".join(cell.ljust(column) for cell, column in zip(row, widths, strict=True)).rstrip()
         echo(f"{line[: most - 1]}…" if most and len(line) > most else line)
 
 
