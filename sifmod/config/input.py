@@ -126,7 +126,7 @@ def _own_files() -> str:
 
 
 def accelerator_found(said: str | None) -> str:
-    """The accelerator that somebody said; that of this machine's devices if it is None or `auto`."""
+    """The accelerator in a setting; for none or `auto` that of this machine's devices."""
     if said not in (None, "", "auto"):
         return str(accelerator_of(said))
     return next((accelerator for accelerator, device in DEVICES if Path(device).exists()), "none")

@@ -16,7 +16,7 @@ RUNTIMES: tuple[RuntimeKind, ...] = get_args(RuntimeKind)
 
 
 def accelerator_of(word: object) -> object:
-    """The accelerator that somebody typed: sifmod writes `none` where people also say `cpu`."""
+    """The accelerator that a word means: `cpu` is `none`, as sifmod writes it."""
     return "none" if word == "cpu" else word
 
 

@@ -1,4 +1,4 @@
-"""What an image has already of the packages that somebody asks for."""
+"""The requested packages that an image already has."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from sifmod.image.packages.resolve import Resolved
 
 
 def already(wanted: PackageRequest, python: ImagePython, resolved: Resolved) -> tuple[Distribution, ...]:
-    """The image's distributions that are all of what is asked for; () if a layer has something to add or to keep.
+    """The image's distributions, if they are all that was requested; () if a layer must add or keep something.
 
     A layer keeps a requirement of a version, unless the image's own version stays anyway.
     """
