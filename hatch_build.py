@@ -85,6 +85,8 @@ def _page(command: Any, context: Any, version: str) -> str:
 
 
 def _roff(text: str) -> str:
-    """Text that roff prints as it is."""
-    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
+    """Text that roff prints as it is, in any locale."""
+    escaped = (
+        text.replace("…", "...").replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
+    )
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped

@@ -139,6 +139,14 @@ class NoWheelError(FetchError):
     """A package has no wheel for an image and would have to be compiled."""
 
 
+class NoPackageError(OptionError):
+    """Packages were found in none of the places that were searched."""
+
+    def __init__(self, message: str, hint: str, names: tuple[str, ...]) -> None:
+        super().__init__(message, hint)
+        self.names = names
+
+
 class NoPageError(FetchError):
     """A page to search for packages does not exist."""
 

@@ -3,7 +3,7 @@
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,26 +19,30 @@ _PARENTS = 0o022  # umask for directories above a shared prefix, which its reade
 
 
 @contextmanager
-def changing_prefix(site: Site) -> Iterator[None]:
+def changing_prefix(site: Site) -> Iterator[Callable[[], None]]:
     """Work under the site's umask; creates the prefix, with the site's group and setgid, if it is missing.
 
     An existing prefix is left as it is. A shared one gets a directory for the marks of its readers. If the block fails,
-    the empty directories that it created are removed. Raises PermissionsError for a group that this user is not in.
+    or calls the function that it gets since it has made nothing, the empty directories that it created are removed.
+    Raises PermissionsError for a group that this user is not in.
     """
     layout = Layout(site.prefix)
     made_here = tuple(place for place in (site.prefix, *site.prefix.parents) if not place.exists())
+
+    def take_back() -> None:
+        places = (layout.marks, layout.staging, layout.locks, layout.images, layout.images.parent)
+        for place in (*places, *made_here) if made_here else ():
+            with suppress(OSError):
+                place.rmdir()
+
     try:
         if (site.group is not None or site.sharing) and not site.prefix.exists():
             _make(site)
         with site_umask(site):
             make_marks(site)
-            yield
+            yield take_back
     except BaseException:
-        if made_here:
-            places = (layout.marks, layout.staging, layout.locks, layout.images, layout.images.parent)
-            for place in (*places, *made_here):
-                with suppress(OSError):
-                    place.rmdir()
+        take_back()
         raise
 
 

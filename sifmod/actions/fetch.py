@@ -32,7 +32,7 @@ LARGE = 2 * 10**9  # bytes
 def ask_home(what: str, site: Site, how_large: Callable[[], int | None], reporter: Reporter) -> None:
     """Ask before a large download, or one of unknown size, goes to a home directory that the user did not choose.
 
-    `how_large` is only called if the size matters. Raises what it raises; OptionError without a terminal, SifmodError
+    `how_large` is only called if the size matters. Raises what it raises; OptionError without an answer, SifmodError
     if the answer is no.
     """
     if not site.prefix_is_default or not site.prefix.is_relative_to(Path.home()):
@@ -45,7 +45,7 @@ def ask_home(what: str, site: Site, how_large: Callable[[], int | None], reporte
     choice = "choose a larger disk with --prefix DIR or SIFMOD_PREFIX=DIR, or repeat the command with --yes"
     agreed = reporter.confirm(about, f"Fetch it into {site.prefix} anyway?")
     if agreed is None:
-        raise OptionError(f"{about}, and there is no terminal to ask on; nothing was fetched", choice)
+        raise OptionError(f"{about}, and nobody answered; nothing was fetched", choice)
     if not agreed:
         raise SifmodError("nothing was fetched, as you chose", choice)
 

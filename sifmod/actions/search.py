@@ -115,7 +115,8 @@ _VERSION = re.compile(r"v?([0-9]+(?:\.[a-z0-9+]+)*)")
 _BOTH = re.compile(rf"([a-z][a-z0-9_+-]*?)[-=@/:]*{_VERSION.pattern}")  # cuda12.4, torch==2.4, PyTorch/2.2.0
 _EXPRESSION = re.compile(r"[\\^$|()?*\[]|\.\+")
 _CUDA, _ROCM = ("cuda",), ("rocm",)
-_ACCELERATORS = {"cuda": _CUDA, "nvidia": _CUDA, "rocm": _ROCM, "amd": _ROCM, "gpu": (*_CUDA, *_ROCM), "cpu": ("none",)}
+_ACCELERATORS = {"cuda": _CUDA, "nvidia": _CUDA, "rocm": _ROCM, "amd": _ROCM, "gpu": (*_CUDA, *_ROCM)}
+_ACCELERATORS |= dict.fromkeys(("none", "cpu"), ("none",))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar, dataclass_transform
 import click
 
 from sifmod.cli.command_help import Command, CommandGroup
+from sifmod.cli.words import Words
 from sifmod.config.option import ONE_OR_MORE, TABLE, Option, Word, option_of
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _default(value: object) -> dict[str, Any]:
 def _type(option: Option) -> Any:
     match option.type:
         case tuple() as words:
-            return click.Choice(words)
+            return Words(words)
         case range() as numbers:
             return click.IntRange(numbers.start, None if numbers is ONE_OR_MORE else numbers.stop - 1)
         case word:

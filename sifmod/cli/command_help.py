@@ -2,7 +2,7 @@
 
 import click
 
-from sifmod.cli.output import echo
+from sifmod.cli.output import echo, hanging, terminal_width
 from sifmod.config.option import option_of
 from sifmod.errors import OptionError
 from sifmod.system import one_line
@@ -47,7 +47,8 @@ class Command(Helped):
         """Write the options by subject."""
         for title, rows in option_groups(self, ctx):
             with formatter.section(title):
-                formatter.write_dl(rows)
+                most = formatter.width - formatter.current_indent
+                formatter.write_dl([("\n  ".join(hanging("", option, most)), text) for option, text in rows])
 
 
 class CommandGroup(Command, click.Group):
@@ -77,9 +78,12 @@ def write_examples(verb: str, formatter: click.HelpFormatter) -> None:
 
     if examples := EXAMPLES.get(verb):
         with formatter.section("Examples"):
-            width = max(len(command) for command, text in examples if text)
+            width, most = max(len(command) for command, text in examples if text), terminal_width()
             for command, text in examples:
-                formatter.write(f"  {command.ljust(width)}  {text}".rstrip() + "\n")
+                line = f"  {command.ljust(width)}  {text}".rstrip()
+                fits = not (most and text) or len(line) <= most
+                lines = [line] if fits else [f"  {command}", *hanging(" " * 6, text, most)]
+                formatter.write("\n".join(lines) + "\n")
 
 
 def option_groups(command: click.Command, ctx: click.Context) -> list[tuple[str, list[tuple[str, str]]]]:

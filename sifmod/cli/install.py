@@ -132,15 +132,16 @@ def _asked(installer: "Installer", name: str, given: InstallCommand) -> "Iterato
 
 def _newest(name: str, given: InstallCommand) -> tuple[str, ...] | None:
     """The easyconfig (and variant) of the newest release of a program; None if no program has this name."""
-    from sifmod.actions.install.newest import CPU, Undecided, newest, others_in_words
+    from sifmod.actions.install.newest import Undecided, newest, others_in_words
 
     site = load_context(given.settings)
     found = newest(name, site, given.variants)
     if isinstance(found, Undecided):
-        kinds = {CPU if kind == "none" else kind: kind for kind in found.newest}
-        if given.as_json or not (chosen := choose(f"{name} is for", "Which accelerator will it use", tuple(kinds))):
+        if given.as_json or not (
+            chosen := choose(f"{name} is for", "Which accelerator will it use", tuple(found.newest))
+        ):
             raise found.error()
-        found = newest(name, site, given.variants, kinds[chosen])
+        found = newest(name, site, given.variants, chosen)
     if found is None or isinstance(found, Undecided):
         return None
     if not given.quiet:

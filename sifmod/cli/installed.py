@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import layout_for, load_facts, reporter, trees_for
-from sifmod.cli.output import counted, echo, print_json, print_rows, say, show_error
+from sifmod.cli.context import layout_for, load_facts, reporter, trees_for, typed
+from sifmod.cli.output import counted, echo, print_json, print_rows, say, show_error, terminal_width
 from sifmod.cli.shared_options import TreeOptions
 from sifmod.system import one_line, size_text
 
@@ -67,6 +67,7 @@ def list_command(given: ListOptions) -> None:
             for listed in found
         ],
         ("MODULE", "SIZE", "GENERATION", *tree, "STATE"),
+        width=terminal_width(),
     )
     if not found:
         pattern = given.pattern
@@ -191,7 +192,9 @@ def _report_freed(freed: "Garbage") -> None:
 def _report(done: "Uninstalled", *, purge: bool) -> None:
 
     module = done.module
-    later = "" if purge else f"; `sifmod rollback {module}` restores it, `sifmod gc` frees its space"
+    now = f"`sifmod uninstall --purge {module}` at once"
+    frees = f"`sifmod gc --yes` frees its space after {GcOptions().days:g} days, {now}"
+    later = "" if purge else f"; `sifmod rollback {module}` restores it; {frees}"
     if done.generation is None:
         say(f"{module}: was already uninstalled{later}")
         return
@@ -247,7 +250,7 @@ def gc_command(given: GcOptions) -> None:
         say(f"removed {', '.join(counted(len(gone), noun) for gone, noun in kinds)}: {size_text(done.size)}")
     else:
         size = found.plan.size
-        say(f"{size_text(size)} can be freed: run `sifmod gc --yes`" if size else "nothing large can be freed")
+        say(f"{size_text(size)} can be freed: run `{typed()} --yes`" if size else "nothing large can be freed")
     if given.as_json:
         print_json(rows)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.layers import LayerOutcome, ListedLayer
+    from sifmod.actions.layer.layers import LayerOutcome, ListedLayer, State
     from sifmod.config.name import ModuleName
     from sifmod.config.site import Site
     from sifmod.tree.layer import Layer
@@ -87,7 +87,7 @@ def changed(change: "LayerChange", given: LayerOptions, *, no_build_isolation: b
 
 def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
     """Report the outcome for layers."""
-    module, layer, what = outcome.module, outcome.layer, outcome.what
+    module, what = outcome.module, outcome.what
     if what == "withdrawn":
         why = "for an earlier image" if outcome.is_installed else "which is not installed"
         for one in outcome.layers:
@@ -95,11 +95,16 @@ def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
     if given.as_json:
         from sifmod.actions.layer.shown_layer import shown_layer
 
-        rows = [shown_layer(one, "live" if what in ("made", "unchanged") else "removed") for one in outcome.layers]
-        print_json(rows if what == "withdrawn" else rows[0])
+        state: State = "removed" if what in ("removed", "withdrawn") else "live"
+        rows = [shown_layer(one, state) for one in outcome.layers]
+        print_json(rows if what == "withdrawn" else rows[0] if rows else None)
         return
     if what == "withdrawn":
         return
+    if what == "already there":
+        say(f"{module}: nothing was changed")
+        return
+    layer = outcome.layer
     if what == "removed":
         say(f"layer {layer.name} of {module}: removed; running programs keep it")
     elif what == "unchanged":
@@ -117,10 +122,12 @@ def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
 def _freed(layer: "Layer", site: "Site") -> str:
     """How to free the space of a removed layer."""
     if layer.top == site.prefix / "layers":
-        return "`sifmod gc` frees its space"
-    if layer.top.name == "layers":
-        return f"`sifmod gc --prefix {shell(str(layer.top.parent))}` frees its space"
-    return f"its files stay in {Path(layer.root).parent} until you remove them"
+        prefix = ""
+    elif layer.top.name == "layers":
+        prefix = f" --prefix {shell(str(layer.top.parent))}"
+    else:
+        return f"its files stay in {Path(layer.root).parent} until you remove them"
+    return f"`sifmod gc{prefix} --yes` frees its space after 14 days, with --now at once"
 
 
 def _shells(module: "ModuleName", layer: "Layer", done: str, runtime: str) -> "Iterator[str]":

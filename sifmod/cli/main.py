@@ -12,12 +12,12 @@ import click
 
 from sifmod.cli.command_help import Helped
 from sifmod.cli.commands import ALIASES, COMMANDS, TOGETHER, TOPICS
-from sifmod.cli.output import echo, json_text, lost_output, show_error, write
+from sifmod.cli.output import echo, hanging, json_text, lost_output, show_error, terminal_width, write
 from sifmod.errors import BUG, BUG_REPORT, OptionError, SifmodError, as_result, explained, with_code
 from sifmod.system import one_line
 
 NOT_RESUMABLE = frozenset({"test"})  # commands that keep nothing of an interrupted run
-_MORE = "-V shows the version. `sifmod help` explains a COMMAND, or one of these topics:\n"
+_MORE = "-V shows the version. `sifmod help` explains a COMMAND, or one of these topics:"
 
 
 class Terminated(SystemExit):
@@ -65,13 +65,16 @@ class Commands(Helped, click.Group):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """One page, by what people do, without importing a command."""
-        formatter.write(f"Usage: sifmod COMMAND [ARGUMENTS]...\n\n  {self.help}\n")
+        width = terminal_width()
+        text = "\n".join(hanging("  ", self.help or "", width))
+        formatter.write(f"Usage: sifmod COMMAND [ARGUMENTS]...\n\n{text}\n")
         for topic in TOPICS.values():
             formatter.write(f"\n{topic.title}:\n")
             for row in topic.rows:
-                formatter.write(f"  {', '.join(row):17}  {TOGETHER.get(row) or COMMANDS[row[0]].text}\n")
+                text = TOGETHER.get(row) or COMMANDS[row[0]].text
+                formatter.write("\n".join(hanging(f"  {', '.join(row):17}  ", text, width)) + "\n")
         topics = ", ".join((*TOPICS, "exit-codes"))
-        formatter.write(f"\n{_MORE}{topics}\n")
+        formatter.write("\n".join(("", *hanging("", _MORE, width), *hanging("", topics, width), "")))
         tutorial = os.path.join(sys.prefix, "share", "doc", "sifmod", "tutorial.md")  # noqa: PTH118
         if os.path.exists(tutorial):  # noqa: PTH110 (pathlib would be imported for it)
             formatter.write(f"Ten minutes: {tutorial}\n")

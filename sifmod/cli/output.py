@@ -4,10 +4,11 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from sifmod.cli.words import Words
 from sifmod.errors import SifmodError
 from sifmod.result import in_json
 from sifmod.system import escape_controls, one_line, reason
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from sifmod.config.origin import Origin
 
 _below: list[Callable[[], AbstractContextManager[None]]] = []
+Answer = TypeVar("Answer")
+_FIRST = 16  # characters of a first column
 LONG = 60  # characters; longer values get their own line
 _PLAIN = str.maketrans({"…": "...", "→": "->", "·": "*", "⁹": "9", "–": "-", "—": "-", "’": "'"})  # noqa: RUF001
 _lost: list[OSError] = []  # why standard output can no longer be written
@@ -83,31 +86,30 @@ def quiet(text: str) -> None:
     """Print nothing, for `--quiet`."""
 
 
-def ask(about: str, question: str) -> bool | None:
-    """Print a text and ask; None without a terminal."""
-    if not sys.stdin.isatty():
-        return None
-    say(about)
-    try:
-        return click.confirm(question, err=True)
-    except click.Abort:
-        raise KeyboardInterrupt from None
-    except OSError:  # the question would not be visible
-        return None
+def ask(about: str, question: str, *, default: bool = False) -> bool | None:
+    """Print a text and ask; None without a terminal or an answer."""
+    return _answer(about, lambda: click.confirm(question, default=default, err=True))
 
 
 def choose(about: str, question: str, choices: Sequence[str]) -> str | None:
-    """Print a text and ask which of several; None without a terminal."""
+    """Print a text and ask which of several; None without a terminal or an answer."""
+    return _answer(f"{about} {', '.join(choices)}", lambda: click.prompt(question, type=Words(choices), err=True))
+
+
+def _answer(about: str, prompt: Callable[[], Answer]) -> Answer | None:
     if not sys.stdin.isatty():
         return None
-    say(f"{about} {', '.join(choices)}")
+    if about:
+        say(about)
     try:
-        chosen: str = click.prompt(question, type=click.Choice(choices), err=True)
-    except click.Abort:
-        raise KeyboardInterrupt from None
+        return prompt()
+    except click.Abort as end:
+        if not isinstance(end.__context__, EOFError):
+            raise KeyboardInterrupt from None
+        write("", err=True)  # the error begins a line
+        return None
     except OSError:  # the question would not be visible
         return None
-    return chosen
 
 
 def print_json(data: object) -> None:
@@ -134,15 +136,21 @@ def show_error(message: str, hint: str = "") -> None:
         )
 
 
-def print_rows(rows: Sequence[Sequence[str]], header: Sequence[str] = (), most: int = 0) -> None:
+def print_rows(rows: Sequence[Sequence[str]], header: Sequence[str] = (), most: int = 0, width: int = 0) -> None:
     """Print rows as aligned columns on standard output, without trailing blanks; above them what the columns are.
 
-    With `most` a line that is longer is cut there.
+    With `most` a line that is longer is cut there. With the `width` of a terminal a long first cell, such as a module's
+    name, is whole on a line of its own, above the rest of its row.
     """
-    rows = [[one_line(cell) for cell in row] for row in ([header, *rows] if header and rows else rows)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
-    for row in rows:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    cells = [[one_line(cell) for cell in row] for row in ([header, *rows] if header and rows else rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))] if cells else []
+    if width and sum(widths) + 2 * len(widths[1:]) > width:
+        widths[0] = max(min(widths[0], _FIRST), width - sum(widths[1:]) - 2 * len(widths[1:]))
+    for row in cells:
+        if len(row[0]) > widths[0]:
+            echo(row[0])
+            row[0] = ""
+        line = "  ".join(cell.ljust(column) for cell, column in zip(row, widths, strict=True)).rstrip()
         echo(f"{line[: most - 1]}…" if most and len(line) > most else line)
 
 

@@ -10,9 +10,9 @@ import click
 from sifmod.actions.batch import Ended, Failed, Succeeded, worst
 from sifmod.cli.batch import FailureReporter, Reported, summary
 from sifmod.cli.context import layout_for, reporter
-from sifmod.cli.output import counted, echo, print_json, quiet, say, show_error
+from sifmod.cli.output import ask, counted, echo, print_json, quiet, say, show_error
 from sifmod.config.name import ModuleName
-from sifmod.errors import as_result
+from sifmod.errors import OptionError, as_result
 
 if TYPE_CHECKING:
     from sifmod.actions.install.reapply import Rerendered
@@ -65,7 +65,7 @@ def _rerender(given: "InstallCommand", diffs: IO[str]) -> int:
             _show_all(found, diffs, speak)
         _summarise(found, speak)
         changes = any(one.changes for one in found)
-        refusal = asks and changes and not click.confirm("Apply the changes", default=True, err=True)
+        refusal = asks and changes and not _agreed()
         if refusal:
             speak("nothing was changed, as you chose")
         return not refusal
@@ -83,6 +83,14 @@ def _rerender(given: "InstallCommand", diffs: IO[str]) -> int:
     for message, hint in _errors(found):
         show_error(message, hint)
     return max((int(refusal), failed, *(one.error.exit_code for one in found if one.error)))
+
+
+def _agreed() -> bool:
+    """Ask whether to apply the changes. Raises OptionError without an answer."""
+    agreed = ask("", "Apply the changes", default=True)
+    if agreed is None:
+        raise OptionError("nobody answered; nothing was changed", "`--yes` applies the changes, `-D` only shows them")
+    return agreed
 
 
 def _show_all(found: "Found", diffs: IO[str], speak: Callable[[str], None]) -> None:

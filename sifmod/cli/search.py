@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from sifmod.config.load_site import LoadedSite
 
 _NAME, _WHAT, _WHERE = 15, 16, 24  # minimum width of these columns
-_ACCELERATORS = {"none": "cpu"}
 _INSTALLED = 8  # modules of a tree to name
 
 
@@ -37,6 +36,17 @@ class Row(NamedTuple):
     brief: str = ""  # the same where there is little space
 
 
+class Here(NamedTuple):
+    """What this machine runs."""
+
+    accelerator: str
+    driver: DriverRuns = ()
+
+    def lacks(self, module: "IndexEntry") -> bool:
+        """Whether the module needs a GPU that is not here."""
+        return module.accelerator not in ("none", self.accelerator)
+
+
 class SearchOptions(SiteOptions):
     words: tuple[str, ...] = argument(default=(), many=True)
 
@@ -46,9 +56,9 @@ def search(given: SearchOptions) -> None:
     """List the modules that easyconfigs can install and that match all WORDS.
 
     Words are searched in the name, the description, the image's contents and its source; nvidia, cuda, amd, rocm and
-    cpu are accelerators. A number is a version of the word before it (cuda 12.4, python 3.12), else of the module (2.2
-    matches any 2.2.x). A word with `*` (any characters) or `?` (one character) matches a whole name. --accelerator adds
-    a word.
+    none (or cpu) are accelerators. A number is a version of the word before it (cuda 12.4, python 3.12), else of the
+    module (2.2 matches any 2.2.x). A word with `*` (any characters) or `?` (one character) matches a whole name.
+    --accelerator adds a word.
 
     Easyconfigs ship with sifmod; your site's and your own are found in the directories of --robot-paths, or of
     `robot_paths` in a site or settings file. `sifmod config show` lists them all.
@@ -67,6 +77,7 @@ def list_found(given: SearchOptions) -> None:
     from sifmod.actions.search import ask, find_all, with_installed
     from sifmod.actions.start import is_readable
     from sifmod.config.find import may_limit_driver, quick_robot_paths
+    from sifmod.config.input import accelerator_found
 
     @cache
     def load() -> "LoadedSite":
@@ -75,7 +86,7 @@ def list_found(given: SearchOptions) -> None:
 
     words = given.words
     if given.accelerator and given.accelerator != "auto":
-        words = (*words, _ACCELERATORS.get(given.accelerator, given.accelerator))
+        words = (*words, given.accelerator)
     quick = not (given.image_dirs or given.runtime or given.module_syntax)
     known = quick_robot_paths(given.site, given.robot_paths, os.environ) if quick else None
     paths = known or load().site.robot_paths
@@ -91,15 +102,15 @@ def list_found(given: SearchOptions) -> None:
     if given.as_json:
         print_json(found)
     else:
-        driver: DriverRuns = ()
+        here = Here(accelerator_found(given.accelerator or os.environ.get("SIFMOD_ACCELERATOR")))
         if known is None or given.site or os.environ.get("SIFMOD_SITE") or may_limit_driver():
             with suppress(SifmodError):  # a search goes on without settings that cannot be read
-                driver = load().site.driver_runs
+                here = Here(load().site.accelerator, load().site.driver_runs)
         options = {"--site": given.site, "--robot-paths": given.robot_paths}
         if words:
-            _print(found, paths, options, driver)
+            _print(found, paths, options, here)
         else:
-            _print_names(found, driver)
+            _print_names(found, here.driver)
 
 
 def _print_names(answers: "Sequence[Found]", driver: DriverRuns) -> None:
@@ -108,14 +119,14 @@ def _print_names(answers: "Sequence[Found]", driver: DriverRuns) -> None:
 
     modules = sorted((each for found in answers for each in found.variants), key=order)
     names = {each.name.casefold(): each.name for each in modules}
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for key, name in names.items():
         those = [each for each in modules if each.name.casefold() == key]
         runs = [each for each in those if not each.not_run_by(driver)]
-        kinds = dict.fromkeys(_ACCELERATORS.get(each.accelerator, each.accelerator) for each in those)
+        kinds = dict.fromkeys(each.accelerator for each in those)
         newest = (runs or those)[-1]
         rows.append((name, newest.version, str(len(those)), ", ".join(sorted(kinds)), newest.description))
-    print_rows(rows, ("NAME", "NEWEST", "MODULES", "FOR", "WHAT"), terminal_width())
+    _print_narrow(rows, ("NAME", "NEWEST", "MODULES", "FOR", "WHAT"), terminal_width())
     _say_installed(answers)
     for found in answers:
         if found.problems:
@@ -123,11 +134,18 @@ def _print_names(answers: "Sequence[Found]", driver: DriverRuns) -> None:
     say("`sifmod search NAME` lists the modules of a name; `sifmod install NAME` installs the newest that fits here")
 
 
+def _print_narrow(rows: list[tuple[str, ...]], header: tuple[str, ...], width: int) -> None:
+    """Print the rows, without the last column where only a few letters of it would fit."""
+    above = [max(map(len, column)) + 2 for column in zip(header, *rows, strict=True)]
+    shown = len(header) if not width or width - sum(above[:-1]) >= min(_WHAT, above[-1] - 2) else -1
+    print_rows([row[:shown] for row in rows], header[:shown], width)
+
+
 def _print(
     answers: "Sequence[Found]",
     robot_paths: tuple[Path, ...],
     given: Mapping[str, str | None],
-    driver: DriverRuns = (),
+    here: Here,
 ) -> None:
     """Print a line for each module, then for each invalid file, then a command to type.
 
@@ -143,8 +161,8 @@ def _print(
     rows = [
         Row(
             each.module,
-            _about(each, driver, installed=each.module in there),
-            _ACCELERATORS.get(each.accelerator, each.accelerator),
+            _about(each, here.driver, installed=each.module in there),
+            each.accelerator,
             each.where,
             each.brief,
         )
@@ -159,13 +177,22 @@ def _print(
         say("names are shortened to the width of this terminal; in a pipe they are whole")
     _say_installed(answers)
     if modules:
-        run = [one for one in modules if not one[0].not_run_by(driver)]
-        each, path = next((one for one in reversed(run) if one[0].public), modules[-1])
+        each, path = _example(modules, here)
         words = ["sifmod", "install", name_of(path, robot_paths)]
-        alone = sum(one == path for _, one in modules) == 1  # an install chooses the variant for the machine
-        for option, value in {"--variant": each.variant if alone else None, **given}.items():
+        chosen = each.accelerator == here.accelerator and sum(one == path for _, one in modules) > 1  # by the install
+        for option, value in {"--variant": None if chosen else each.variant, **given}.items():
             words += [option, value] if value else []
-        say(f"for example: {shlex.join(words)}")
+        where = f", with a GPU for {each.accelerator} (here: {here.accelerator})" if here.lacks(each) else ""
+        say(f"for example{where}: {shlex.join(words)}")
+
+
+def _example(modules: "Sequence[tuple[IndexEntry, Path]]", here: Here) -> "tuple[IndexEntry, Path]":
+    """The last one that runs here and whose image is public; where there is none, the last one that comes near."""
+    runs = [one for one in modules if not one[0].not_run_by(here.driver)]
+    public = [one for one in runs if one[0].public]
+    there = [one for one in public if not here.lacks(one[0])]
+    fit = [one for one in there if one[0].accelerator == here.accelerator]
+    return (fit or there or public or modules)[-1]
 
 
 def _about(module: "IndexEntry", driver: DriverRuns, *, installed: bool) -> str:

@@ -53,6 +53,8 @@ OTHER_TOOLS = {
     **dict.fromkeys(("lifecycle", "life"), "`sifmod default`, `hide`, `deprecate` and `retire` decide it"),
     **dict.fromkeys(("man", "docs", "usage", "tutorial"), "`sifmod help` lists the commands and topics"),
     **dict.fromkeys(("login", "logout"), "sifmod reads the logins of docker, podman and apptainer: log in with these"),
+    **dict.fromkeys(("catalogue", "catalog", "pages"), "`sifmod stack catalogue` writes pages about the modules here"),
+    "bundle": "`sifmod stack bundle FILE` packs modules for machines without a network",
     "sign": "`apptainer sign FILE` signs a SIF; `sifmod verify --signature` checks who signed",
     "kernel": "`sifmod jupyter MODULE` makes a module a Jupyter kernel",
     "notebook": "`sifmod jupyter MODULE --lab` starts JupyterLab",

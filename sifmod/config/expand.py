@@ -32,7 +32,8 @@ def resolve_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> tupl
                 source = os.path.abspath(source)  # noqa: PTH100 (a link stays a link)
             settled.append(replace(node, value=_settled(source, _directory(node))))
         elif unset:
-            notes.append(f"source {shown(node.raw)} skipped: the variable {unset[0]} is not set")
+            how = f"`export {unset[0]}=…` sets it"
+            notes.append(f"sifmod skips the source {shown(node.raw)}, as the variable {unset[0]} is not set: {how}")
         else:
             settled.append(node)
     return tuple(settled), tuple(notes)

@@ -8,6 +8,7 @@ from typing import get_args
 from sifmod.config.easyconfig import Accelerator, Easyconfig, EasyconfigFile
 from sifmod.config.find import SUFFIXES, find_easyconfig, places_before
 from sifmod.config.input import Input
+from sifmod.config.kinds import accelerator_of
 from sifmod.config.yaml.node import Mark, Node, base_key, join_key, printable_text, problem_at, tree
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.config.yaml.validate import check_layer
@@ -32,7 +33,7 @@ class Inherited:
         """
         if variant is None:
             return (*self.first, *self.presets, *self.common, *self.last)
-        named = {"cpu": "none"}.get(variant, variant)
+        named = accelerator_of(variant)
         said = {"accelerator": named} if named in get_args(Accelerator) else {}
         own = tree(said, Mark(f"variant {variant}", 0, 0))
         layers = self.variants[variant]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 from sifmod.config.bind_paths import tops_of_links
-from sifmod.config.kinds import RUNTIMES, Syntax
+from sifmod.config.kinds import RUNTIMES, Syntax, accelerator_of
 from sifmod.config.pattern import Most, TooMuchError, found_by
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.result import Described, PathText, Sha256
@@ -123,6 +123,13 @@ def _own_files() -> str:
     return sha256_bytes(
         b"".join(os.fsencode(path[len(str(top)) :]) + Path(path).read_bytes() for path in sorted(found))
     )
+
+
+def accelerator_found(said: str | None) -> str:
+    """The accelerator in a setting; for none or `auto` that of this machine's devices."""
+    if said not in (None, "", "auto"):
+        return str(accelerator_of(said))
+    return next((accelerator for accelerator, device in DEVICES if Path(device).exists()), "none")
 
 
 def current_facts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,4 @@
-"""The kinds of modulefiles and runtimes, and how to recognise them.
+"""The kinds of modulefiles, runtimes and accelerators, and how to recognise them.
 
 New kinds are added here; the type checker then reports each place that must handle them.
 """
@@ -13,6 +13,11 @@ StaleLayer = Literal["warn", "quiet", "refuse"]  # what a start does if a layer 
 
 SYNTAXES: tuple[Syntax, ...] = get_args(Syntax)
 RUNTIMES: tuple[RuntimeKind, ...] = get_args(RuntimeKind)
+
+
+def accelerator_of(word: object) -> object:
+    """The accelerator that a word means: `cpu` is `none`, as sifmod writes it."""
+    return "none" if word == "cpu" else word
 
 
 def stub_path(module: object, syntax: Syntax) -> str:

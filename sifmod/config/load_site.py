@@ -231,6 +231,8 @@ def _origins(merged: Node, robot_paths: tuple[Node, ...], resolved: Resolved, ba
             origins.append(Origin(key, str(shipped()), "shipped"))
         elif key in resolved.how:
             origins.append(Origin(key, resolved.found(key), resolved.how[key]))
+        elif key == "accelerator" and key in entries:  # not as it was typed: one word for each
+            origins.append(Origin(key, resolved.site.accelerator, str(entries[key].mark)))
         elif key in entries:
             origins += of_tree(entries[key], key)
         else:

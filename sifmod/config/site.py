@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from sifmod.config.bind import BindItem, BindSpec
 from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, RunscriptEnv
 from sifmod.config.hook import Hook, HookKeys
-from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, StaleLayer, Syntax
+from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, StaleLayer, Syntax, accelerator_of
 from sifmod.config.limits import Limits
 from sifmod.config.partition import CpuBind, CpusPerGpu, SlurmKeys
 from sifmod.config.text import (
@@ -226,7 +226,7 @@ class SiteFile(Model, SiteKeys):
 
     site: Line | None = None
     extends: Line | None = None
-    accelerator: Literal["auto", "rocm", "cuda", "none"] = "auto"
+    accelerator: Annotated[Literal["auto", "rocm", "cuda", "none"], BeforeValidator(accelerator_of)] = "auto"
     runtime: Annotated[Line, _RUNTIME] = "auto"
     prefix: BindPath | None = None
     user_prefix: BindPath | None = None

@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from sifmod import __version__
 from sifmod.config.find import SUFFIXES
 from sifmod.config.input import Input, read_input
+from sifmod.config.kinds import accelerator_of
 from sifmod.config.limits import bound, found_within_limits, limits, raised
 from sifmod.config.text import Items, Line, ModuleSpec, Name, NotEmpty, Pairs
 from sifmod.config.version import is_range, within
@@ -83,7 +84,7 @@ class Entry(Model):
     """The variant that loads without a version; `true` if there is only one."""
     site: Line | None = None
     """A site other than the machine's, by name or file."""
-    accelerator: Literal["rocm", "cuda", "none"] | None = None
+    accelerator: Annotated[Literal["rocm", "cuda", "none"] | None, BeforeValidator(accelerator_of)] = None
     """An accelerator other than the site's."""
     source: Line | None = None
     """Another source for the image."""

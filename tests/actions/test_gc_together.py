@@ -64,7 +64,7 @@ def test_what_is_freed_is_what_was_shown(layout: Layout, capfd: pytest.CaptureFi
         str(path) for path in layout.prefix.glob("layers/*/*/*/*/[12]")
     }
     assert run([*GC]) == 0
-    assert f"== {size_text(FREED)} can be freed: run `sifmod gc --yes`\n" in capfd.readouterr().err
+    assert f"== {size_text(FREED)} can be freed: run `sifmod gc --now --ignore-jobs --yes`\n" in capfd.readouterr().err
     assert run([*GC, "--yes"]) == 0
     said = capfd.readouterr().err
     assert f"== removed 1 generation, 1 image, 2 downloads, 2 layers: {size_text(FREED)}\n" in said

@@ -6,7 +6,9 @@ from sifmod.actions.list import list_modules
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName, fits
 from sifmod.tree.layout import RECEIPT, Layout
+from support.command import SIFMOD
 from support.disk_state import disk_state
+from support.terminal import shown
 from support.tree import MODULE, install
 
 
@@ -73,3 +75,18 @@ def test_a_header_above_the_columns(layout: Layout, capfd: pytest.CaptureFixture
     assert lines[0].split() == ["MODULE", "SIZE", "GENERATION", "STATE"]
     assert [line.split()[0] for line in lines[1:]] == ["PyTorch/2.13.0", "PyTorch/2.2.0"]
     assert [line[lines[0].index("GENERATION")] for line in lines[1:]] == ["1", "1"]
+
+
+def test_a_long_name_on_a_narrow_terminal(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is whole, above the rest of its row; where there is room, all is in one line."""
+    monkeypatch.setenv("SIFMOD_PREFIX", str(layout.prefix))
+    long = ModuleName("PyTorch", "2.2.0-rocm-5.6.1-python-3.10-singularity-20240209")
+    install(layout, "a", long)
+    install(layout, "b", MODULE)
+    narrow = shown((*SIFMOD, "list"), 60)[0]
+    assert max(map(len, narrow)) <= 60
+    assert narrow[1] == str(long)
+    assert [line.split()[-2:] for line in narrow[2:]] == [["kB", "1"], ["kB", "1"]]
+    assert narrow[3].startswith(f"{MODULE}  ")
+    assert {line.index("1", narrow[0].index("GENERATION")) for line in narrow[2:]} == {narrow[0].index("GENERATION")}
+    assert [line.split()[0] for line in shown((*SIFMOD, "list"), 120)[0]] == ["MODULE", str(long), str(MODULE)]

@@ -11,7 +11,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.mark import leave
 from support.answer import answer
 from support.config import write
-from support.tree import MODULE, install
+from support.tree import MODULE, install, kept_for
 
 OTHER = ModuleName("Tiny", "2.0")
 LOADED = "shells that have it loaded"
@@ -46,7 +46,7 @@ def test_what_is_said(layout: Layout, purge: bool, capfd: pytest.CaptureFixture[
     said[6:8] = sorted(said[6:8], key=len)  # in no order
     software, prefix = layout.user_software(MODULE), layout.prefix
     kernel = "Tiny/1.0: Jupyter still lists its kernel;"
-    later = "" if purge else "; `sifmod rollback Tiny/1.0` restores it, `sifmod gc` frees its space"
+    later = "" if purge else f"; {kept_for('Tiny/1.0')}"
     go_on = "lose it" if purge else "keep using it but cannot unload it"
     assert (
         said[:8]
@@ -117,3 +117,12 @@ def test_the_worst_code_of_several(layout: Layout, capfd: pytest.CaptureFixture[
     stub.write_text("edited\n")
     assert run(["uninstall", "Tiny/1.0", "Tiny/2.0"]) == 18
     assert "Tiny/2.0: uninstalled" in capfd.readouterr().err
+
+
+def test_the_space_is_freed_by_the_commands_that_are_named(layout: Layout) -> None:
+    root = layout.generation(MODULE, 1)
+    assert run(["uninstall", "Tiny/1.0"]) == 0
+    assert run(["gc", "--yes", "--ignore-jobs"]) == 0
+    assert root.exists(), "within 14 days"
+    assert run(["uninstall", "--purge", "--ignore-jobs", "Tiny/1.0"]) == 0
+    assert not root.exists()

@@ -17,6 +17,8 @@ from sifmod.cli.examples import EXAMPLES
 from sifmod.cli.main import cli, run
 from sifmod.config.name import ModuleName
 from support.command import ROOT
+from support.command import SIFMOD as CALLED
+from support.terminal import shown
 
 SIFMOD = ROOT / ".venv" / "bin" / "sifmod"
 
@@ -62,6 +64,16 @@ def test_sifmod_alone_leads_to_three_commands(capfd: pytest.CaptureFixture[str])
     assert [line.split()[0] for line in shown[at + 1 : at + 4]] == ["doctor", "search", "install"]
     tutorial = Path(sys.prefix, "share", "doc", "sifmod", "tutorial.md")
     assert (f"Ten minutes: {tutorial}" in shown) is tutorial.exists()
+
+
+@pytest.mark.parametrize("words", [("--help",), ("install", "--help"), ("doctor", "--help")])
+def test_help_on_a_narrow_terminal(words: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
+    """Lines are broken between words."""
+    narrow = shown((*CALLED, *words), 60)[0]
+    assert max(len(line) for line in narrow if "/" not in line) <= 60
+    assert run([*words]) == 0
+    typed = {word for line in capfd.readouterr().out.splitlines() for word in line.split()}
+    assert {word for line in narrow for word in line.split()} == typed
 
 
 def test_the_help_is_one_page_with_every_command(capfd: pytest.CaptureFixture[str]) -> None:

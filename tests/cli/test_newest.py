@@ -13,6 +13,7 @@ from support.config import write
 from support.devices import with_devices
 from support.disk_state import disk_state
 from support.images import Images
+from support.terminal import EOF, answered
 
 SKIP = "--skip-sanity-check"
 
@@ -91,10 +92,11 @@ def test_what_is_there_for_one_accelerator_only_needs_no_answer(capfd: pytest.Ca
 
 
 COMMANDS = """\
-  cpu   Tool/1.10-cpu: sifmod install Tool-1.10 --variant cpu
   cuda  Tool/1.10-cuda: sifmod install Tool-1.10 --variant cuda
+  none  Tool/1.10-cpu: sifmod install Tool-1.10 --variant cpu
   rocm  Tool/1.11-rocm: sifmod install Tool-1.11-rocm
 """
+INSTALL = (*SIFMOD, "install", "tool", "-D")
 
 
 def test_nothing_says_which_accelerator(robot: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -112,24 +114,26 @@ def test_nothing_says_which_accelerator(robot: Path, capfd: pytest.CaptureFixtur
     assert answer(capfd, ("install", "tool"), 2)[0]["exit_code"] == 2
 
 
-@pytest.mark.parametrize(("typed", "module"), [("cuda", "Tool/1.10-cuda"), ("cpu", "Tool/1.10-cpu")])
+@pytest.mark.parametrize(
+    ("typed", "module"), [("cuda", "Tool/1.10-cuda"), ("none", "Tool/1.10-cpu"), ("cpu", "Tool/1.10-cpu")]
+)
 @pytest.mark.usefixtures("robot")
-def test_on_a_terminal_it_is_asked(
-    typed: str, module: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    asked = []
+def test_on_a_terminal_it_is_asked(typed: str, module: str) -> None:
+    """With the words of SIFMOD_ACCELERATOR; `cpu` is understood too."""
+    code, said = answered(INSTALL, typed)
+    assert code == 0
+    assert "== tool is for none, cuda, rocm\r\nWhich accelerator will it use (none, cuda, rocm): " in said
+    assert f"(module: {module})" in said
 
-    def prompt(question: str, *, type: object, err: bool) -> str:  # noqa: A002
-        asked.append((question, list(type.choices), err))  # type: ignore[attr-defined]
-        return typed
 
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("click.prompt", prompt)
-    assert run(["install", "tool", "-D"]) == 0
-    assert f"(module: {module})" in capfd.readouterr().out
-    assert [(question, sorted(choices), err) for question, choices, err in asked] == [
-        ("Which accelerator will it use", ["cpu", "cuda", "rocm"], True)
-    ]
+def test_the_end_of_the_input_is_no_answer(robot: Path) -> None:
+    code, said = answered(INSTALL, EOF)
+    assert code == 2, "as without a terminal"
+    assert "(none, cuda, rocm): \r\n\x1b[31m" in said, "the error begins a line"
+    assert "tool has variants for several accelerators" in said
+    assert "SIFMOD_ACCELERATOR=cuda, rocm or none" in said
+    assert "interrupted" not in said
+    assert not (robot.parent / "tree").exists()
 
 
 @pytest.mark.usefixtures("robot")
@@ -142,6 +146,26 @@ def test_a_setting_says_it_once_for_all(
     monkeypatch.setenv("SIFMOD_ACCELERATOR", "rocm")
     assert run(["install", "tool", "-D"]) == 0
     assert "(module: Tool/1.11-rocm)" in capfd.readouterr().out
+
+
+@pytest.mark.usefixtures("robot")
+def test_cpu_is_none(own_home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Wherever an accelerator is typed; what is shown has one word."""
+    assert run(["install", "tool", "-D", "--accelerator", "cpu"]) == 0
+    assert run(["search", "tool", "--accelerator", "cpu"]) == 0
+    listed = capfd.readouterr().out
+    assert run(["search", "tool", "none"]) == 0
+    assert listed.endswith(capfd.readouterr().out)
+    assert "(module: Tool/1.10-cpu)" in listed
+    monkeypatch.setenv("SIFMOD_ACCELERATOR", "cpu")
+    assert run(["install", "tool", "-D"]) == 0
+    capfd.readouterr()
+    shown = {one["key"]: one["value"] for one in answer(capfd, ("config", "show"))}
+    assert shown["accelerator"] == "none"
+    monkeypatch.delenv("SIFMOD_ACCELERATOR")
+    write(own_home / ".config/sifmod/config.yaml", "accelerator: cpu\n")
+    assert run(["install", "tool", "-D"]) == 0
+    assert "(module: Tool/1.10-cpu)" in capfd.readouterr().out
 
 
 def test_none_fits(robot: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,13 +1,8 @@
 """`sifmod search`: its lines at any width, its JSON, and what it says where nothing is found."""
 
 import json
-import os
-import pty
-import struct
 import subprocess
 import sys
-import termios
-from fcntl import ioctl
 from pathlib import Path
 
 import pytest
@@ -17,8 +12,10 @@ from sifmod.cli.search import Row, fitted
 from sifmod.config.find import shipped
 from support.answer import held
 from support.collection import FILES
+from support.command import SIFMOD
 from support.config import write
 from support.lumi import AS_VARIANT
+from support.terminal import shown
 
 SOURCE = "docker://nvcr.io/nvidia/pytorch:24.01-py3"
 NOTHING = "error: no module matches 'pytoch'"
@@ -41,7 +38,9 @@ def test_a_line_for_each_module_in_full_in_a_pipe(capfd: pytest.CaptureFixture[s
     lines = [line.split("  ") for line in out.splitlines()]
     assert [AS_VARIANT, WHAT, "rocm", f"not public: {LUMI}"] in [[cell for cell in line if cell] for line in lines]
     assert "…" not in out
-    assert err.endswith("== for example: sifmod install PyTorch-2.4.1\n")
+    assert err.endswith(
+        "== for example, with a GPU for rocm (here: none): sifmod install PyTorch-2.4.1 --variant rocm\n"
+    )
 
 
 def test_lines_fit_the_terminal() -> None:
@@ -82,17 +81,19 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_a_terminal_is_asked_for_its_width(width: int) -> None:
-    ours, theirs = pty.openpty()
-    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    command = (sys.executable, "-m", "sifmod", "search", "PyTorch/2.2.0")
-    with open(theirs, "wb", closefd=True) as terminal:
-        done = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, env=environment, check=True)
-        out = os.read(ours, 1 << 16).decode().splitlines()
-    os.close(ours)
+    out, err = shown((*SIFMOD, "search", "PyTorch/2.2.0"), width)
     assert len(out) == 6
     assert max(map(len, out)) in range(width - 10, width + 1)
-    assert (b"names are shortened" in done.stderr) == (width < 200)
+    assert ("names are shortened" in err) == (width < 200)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_names_with_the_width_of_the_terminal(width: int) -> None:
+    """A column of which three letters fit is not there."""
+    header, *rows = shown((*SIFMOD, "search"), width)[0]
+    assert header.split() == ["NAME", "NEWEST", "MODULES", "FOR", *(["WHAT"] if width == 80 else [])]
+    assert max(map(len, rows)) <= width
+    assert any(row.endswith("…") for row in rows) == (width == 80)
 
 
 def test_json_has_the_matching_variants_of_each_file(capfd: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +147,7 @@ def test_easyconfigs_of_a_site_are_read_as_they_are(tmp_path: Path, capfd: pytes
     assert run(["search", "--robot-paths", str(site), "mine"]) == 0
     assert capfd.readouterr() == (
         f"Mine/1                  cuda  not public: x.sif\nMine-2  cannot be used  ?     sifmod check {bad}\n",
-        f"== for example: sifmod install Mine-1 --robot-paths {site}\n",
+        f"== for example, with a GPU for cuda (here: none): sifmod install Mine-1 --robot-paths {site}\n",
     )
     assert run(["search", "--robot-paths", str(site), "--json", "mine 2"]) == 0
     (found,) = json.loads(capfd.readouterr().out)
@@ -179,13 +180,44 @@ def test_an_accelerator_is_one_word_more(capfd: pytest.CaptureFixture[str]) -> N
     ]
 
 
+BOTH = """\
+name: Both
+version: '{version}'
+image: {{sources: ['docker://registry.example/both:{version}']}}
+variants: {{{variants}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "for example: sifmod install Both-1 "),  # an older one that runs here
+        (("--accelerator", "rocm"), "for example: sifmod install Both-2 "),
+        (("--accelerator", "cuda"), "for example: sifmod install Both-2 --variant cuda "),  # alone among what is found
+        (("both", "2"), "for example, with a GPU for cuda (here: none): sifmod install Both-2 --variant cuda "),
+        (("--site", "generic-rocm"), "for example: sifmod install Both-2 --site generic-rocm "),
+    ],
+)
+def test_the_example_runs_on_this_machine(
+    words: tuple[str, ...], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "Both-1.yaml", BOTH.format(version=1, variants="cpu: {}, rocm: {versionsuffix: -r}"))
+    write(tmp_path / "Both-2.yaml", BOTH.format(version=2, variants="cuda: {}, rocm: {versionsuffix: -r}"))
+    words = words if "both" in words else ("both", *words)
+    assert run(["search", "--robot-paths", str(tmp_path), *words]) == 0
+    line = capfd.readouterr().err.splitlines()[-1]
+    assert f"{line} ".startswith(f"== {said}")
+    command = line.rpartition(": ")[2].split()
+    assert run([*command[1:], "-D"]) == 0, "what it says can be typed"
+
+
 def test_text_of_others_does_not_steer_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = 'name: Odd\nversion: "1"\naccelerator: none\ndescription: "a\u202eb"\nimage: {sources: [x.sif]}\n'
     write(tmp_path / "Odd-1.yaml", text)
     write(tmp_path / "Odd\n\u061c-2.yaml", "name: Odd\n")
     assert run(["search", "--robot-paths", str(tmp_path), "odd"]) == 0
     out, err = capfd.readouterr()
-    assert out.splitlines()[0].split("  ")[-2:] == ["cpu", "not public: x.sif"]
+    assert out.splitlines()[0].split("  ")[-2:] == ["none", "not public: x.sif"]
     assert [line.split()[0] for line in out.splitlines()] == ["Odd/1", "Odd\\n\\u061c-2"]
     assert "a\\u202eb" in out
     assert "names are shortened" not in err
@@ -225,5 +257,5 @@ def test_without_a_word_a_line_for_each_name(capfd: pytest.CaptureFixture[str]) 
     assert run(["search", "--json", "PyTorch/*"]) == 0
     modules = [each["module"] for found in json.loads(capfd.readouterr().out) for each in found["variants"]]
     assert row.split()[2] == str(len(modules))
-    assert "cpu, cuda, rocm" in row
+    assert "cuda, none, rocm" in row
     assert "`sifmod search NAME`" in err

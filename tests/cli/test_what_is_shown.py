@@ -19,7 +19,7 @@ from sifmod.tree.receipt import Installation
 from support.answer import answer
 from support.config import write
 from support.disk_state import disk_state
-from support.tree import MODULE, install
+from support.tree import MODULE, install, kept_for
 
 OTHER = ModuleName("Other", "2.0")
 
@@ -146,7 +146,7 @@ def test_uninstall(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
     said = [
         [
             f"== {name}: shells that have it loaded keep using it but cannot unload it: start a new one",
-            f"== {name}: uninstalled; `sifmod rollback {name}` restores it, `sifmod gc` frees its space",
+            f"== {name}: uninstalled; {kept_for(name)}",
         ]
         for name in ("Tiny/1.0", "Other/2.0")
     ]
@@ -171,7 +171,7 @@ def test_gc(layout: Layout, installation: Installation, capfd: pytest.CaptureFix
         f"rollback` would restore it)\nremove  image {size}  {stored}\nkeep    image {size}  {used[0]}  (used by "
         f"{used[1]})\nkeep    image {size}  {used[2]}  (used by {used[3]})\n",
         f"== --now also removes recently used files, --rollbacks also what `rollback` would restore\n== {size} can "
-        "be freed: run `sifmod gc --yes`\n",
+        "be freed: run `sifmod gc --ignore-jobs --days 0 --yes`\n",
     )
     assert [(row["kind"], row["path"], row["keep"]) for row in answer(capfd, tuple(words))] == [
         ("generation", installation.root, None),

@@ -165,7 +165,7 @@ def test_of_a_base_with_variants_the_one_of_the_same_accelerator_is_taken(config
         ("{from: None-1, pip: [a]}", "4:17: image.build.from: no easyconfig is called 'None-1'; looked in"),
         ("{from: App-1, pip: [a]}", "4:17: image.build.from: an easyconfig cannot be its own base"),
         ("{from: View-1, pip: [a]}", "4:17: image.build.from: View-1 is a view, which has no image"),
-        ("{from: '${NONE}/a.sif', pip: [a]}", "4:17: image.build.from: source ${NONE}/a.sif skipped: the variable"),
+        ("{from: '${NONE}/a.sif', pip: [a]}", "4:17: image.build.from: sifmod skips the source ${NONE}/a.sif, as"),
         ("{from: a.sif, pip: [a, -r more.txt]}", "4:33: image.build.pip[1]: '-r more.txt' is not a requirement"),
         ("{from: a.sif, pip: ['--index-url=http://x']}", "4:30: image.build.pip[0]: '--index-url=http://x' is not a "),
         ("{from: a.sif, pip: [./six]}", "4:30: image.build.pip[0]: './six' is not a requirement"),

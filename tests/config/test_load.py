@@ -297,11 +297,15 @@ def test_a_definition_file_is_an_input(configuration: Configuration) -> None:
     assert not HostFacts(configuration.environ).unchanged(found.inputs)
 
 
+def skips(source: str, variable: str) -> str:
+    return f"sifmod skips the source {source}, as the variable {variable} is not set: `export {variable}=…` sets it"
+
+
 def test_a_source_with_a_variable_that_is_not_set_is_left_out_and_told(configuration: Configuration) -> None:
     text = "name: App\nversion: '1'\nimage: {sources: ['oci:${LAYOUT}', 'docker://x/y']}"
     found = loaded(configuration, text)
     assert found.easyconfig.required_image.sources == ("docker://x/y",)
-    assert found.notes == ("source oci:${LAYOUT} skipped: the variable LAYOUT is not set",)
+    assert found.notes == (skips("oci:${LAYOUT}", "LAYOUT"),)
     configuration.variables["LAYOUT"] = "/l"
     assert not HostFacts(configuration.environ).unchanged(found.inputs)
     found = loaded(configuration, text)
@@ -310,7 +314,7 @@ def test_a_source_with_a_variable_that_is_not_set_is_left_out_and_told(configura
 
 def test_when_every_source_needs_a_variable_that_is_not_set_that_is_a_problem(configuration: Configuration) -> None:
     assert refused(configuration, "name: App\nversion: '1'\nimage: {sources: ['${A}/x.sif']}") == [
-        "App-1.0.yaml:3:18: image.sources: source ${A}/x.sif skipped: the variable A is not set"
+        f"App-1.0.yaml:3:18: image.sources: {skips('${A}/x.sif', 'A')}"
     ]
 
 
@@ -417,7 +421,7 @@ def test_a_default_of_a_variable(configuration: Configuration) -> None:
     text = BASE.replace("[app.sif]", "['/a/${PLACE:-none}/${OTHER:-}x.sif', '/b/${PLACE}.sif']")
     found = loaded(configuration, text)
     assert found.easyconfig.required_image.sources == ("/a/none/x.sif",)
-    assert found.notes == ("source /b/${PLACE}.sif skipped: the variable PLACE is not set",)
+    assert found.notes == (skips("/b/${PLACE}.sif", "PLACE"),)
     configuration.variables["PLACE"] = "here"
     assert loaded(configuration, text).easyconfig.required_image.sources == ("/a/here/x.sif", "/b/here.sif")
     assert {"$PLACE", "$OTHER"} <= {seen.path for seen in found.inputs}
@@ -475,8 +479,7 @@ def test_what_is_no_text_among_the_sources_is_told(configuration: Configuration)
 def test_every_source_that_was_left_out_is_told(configuration: Configuration) -> None:
     text = "name: App\nversion: '1'\nimage: {sources: ['${A}/x', '${B}${C}/y']}\n"
     assert refused(configuration, text) == [
-        "App-1.0.yaml:3:18: image.sources: source ${A}/x skipped: the variable A is not set; source ${B}${C}/y "
-        "skipped: the variable B is not set"
+        f"App-1.0.yaml:3:18: image.sources: {skips('${A}/x', 'A')}; {skips('${B}${C}/y', 'B')}"
     ]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sifmod import __version__
 from sifmod.cli import commands
+from support.command import run
 
 ROOT = Path(__file__).parents[2]
 VERBS = ("", *(f"-{verb}" for verb in commands.COMMANDS), "-config-show", "-site-new")
@@ -28,6 +29,11 @@ def test_what_a_wheel_installs_works_without_the_checkout(tmp_path: Path) -> Non
         assert {f"{share}/doc/sifmod/{name}.md" for name in DOCUMENTS} <= set(packed.namelist())
     assert [verb for verb, page in pages.items() if ".SH EXAMPLES\n.TP\n.B " not in page] == []
     assert [verb for verb, page in pages.items() if ".TP\n.B \\-h, \\-\\-help\n" not in page] == []
+    page = site / f"{share}/man/man1/sifmod-install.1"
+    shown = run(("man", "-l", page), env={"PATH": os.environ["PATH"], "LC_ALL": "C"}).ok()
+    assert "a shipped one (lumi-g, ...) or a file" in " ".join(shown.stdout.replace("\b", "").split()), (
+        "no sign is lost"
+    )
     # -P and the path first: what is imported is the wheel's, not the checkout's
     environment = {**os.environ, "PYTHONPATH": str(site)}
     where = (sys.executable, "-P", "-c", "import sifmod.config.find as find; print(find.__file__, find.shipped())")

@@ -3,12 +3,14 @@
 import http.client
 import socket
 import ssl
+from pathlib import Path
 
 import pytest
 import requests
 import urllib3
 from requests import exceptions
 
+from sifmod.cli.main import run
 from sifmod.errors import FetchError
 from sifmod.image.registry.network import (
     SlowError,
@@ -27,8 +29,8 @@ NO_NAME = urllib3.exceptions.MaxRetryError(POOL, "/x", socket.gaierror(-2, "Name
 ABORTED = urllib3.exceptions.ProtocolError("Connection aborted.", ConnectionResetError(104, "Connection reset by peer"))
 
 
-def told(error: Exception) -> FetchError:
-    with pytest.raises(FetchError) as caught, network_errors("host:5000"):
+def told(error: Exception, host: str = "host:5000") -> FetchError:
+    with pytest.raises(FetchError) as caught, network_errors(host):
         raise error
     assert caught.value.__cause__ is error
     return caught.value
@@ -54,8 +56,23 @@ def test_what_breaks_off_may_be_tried_again(error: Exception, message: str | Non
     assert isinstance(found, TransientError)
     assert not isinstance(found, SlowError)
     assert found.message == f"host:5000 cannot be reached or closed the connection: {message or error}"
-    first = "correct the name host:5000" if message == "Name or service not known" else "try again"
-    assert (found.hint, found.retry_after) == (f"{first}, or check whether this node has a network", None)
+    here, unknown = "check whether this node has a network", message == "Name or service not known"
+    named = f"{here}, or needs a proxy (https_proxy) or a mirror (`mirrors` of the site); or correct the name host:5000"
+    hint = f"{named} in the source" if unknown else f"try again, or {here}"
+    assert (found.hint, found.retry_after) == (hint, None)
+
+
+def test_a_name_that_nobody_typed_is_not_to_be_corrected() -> None:
+    """Docker Hub's own servers are behind `docker://ubuntu`."""
+    for host in ("registry-1.docker.io", "auth.docker.io", "production.cloudflare.docker.com"):
+        found = told(exceptions.ConnectionError(NO_NAME), host)
+        assert "a proxy (https_proxy) or a mirror" in found.hint
+        assert "correct" not in found.hint
+
+
+def test_a_host_that_is_not_there(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["fetch", "docker://no-such-host.invalid/x:1", "--prefix", str(tmp_path / "p")]) == 10
+    assert "or correct the name no-such-host.invalid in the source" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,6 @@
 """The question before a large image goes into a home directory that nobody chose as its place."""
 
 import json
-import os
-import pty
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +12,13 @@ from sifmod.errors import FetchError
 from sifmod.image.fetch import announced_size
 from sifmod.image.oci.manifest import OCI_MANIFEST, SIF_LAYER
 from sifmod.image.settings import Settings
+from support.command import SIFMOD
 from support.disk_state import disk_state
 from support.fetching import Prefix, plan
 from support.images import Images
 from support.registry import Registry
+from support.terminal import EOF
+from support.terminal import answered as terminal_answered
 from support.web import Web, answer
 
 KINDS = {"docker": "application/vnd.oci.image.layer.v1.tar+gzip", "oras": SIF_LAYER}
@@ -34,22 +33,7 @@ def easyconfig(tmp_path: Path) -> Iterator[Path]:
 
 def answered(answer: str, easyconfig: Path, terminal: str = "xterm") -> tuple[int, str]:
     """Exit code and all that is shown by an install on a terminal where `answer` is typed after the question."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "sifmod", "install", str(easyconfig)]
-    process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": terminal}
-    )
-    os.close(theirs)
-    said, left = b"", f"{answer}\n".encode()
-    try:
-        while part := os.read(ours, 4096):
-            said += part
-            if left and said.endswith(b": "):
-                os.write(ours, left)
-                left = b""
-    except OSError:  # the other side has ended
-        pass
-    return process.wait(), said.decode()
+    return terminal_answered([*SIFMOD, "install", str(easyconfig)], answer, terminal)
 
 
 @pytest.mark.parametrize("terminal", ["xterm", "dumb"])
@@ -68,8 +52,17 @@ def test_no_means_no(easyconfig: Path, own_home: Path) -> None:
     assert not (own_home / ".local").exists()
 
 
-def test_the_end_of_what_is_typed_interrupts(easyconfig: Path, own_home: Path) -> None:
-    code, said = answered("\x04", easyconfig)
+def test_the_end_of_the_input_is_no_answer(easyconfig: Path, own_home: Path) -> None:
+    code, said = answered(EOF, easyconfig)
+    assert code == 2, "an option is missing, as without a terminal"
+    assert "and nobody answered; nothing was fetched" in said
+    assert "or repeat the command with --yes" in said
+    assert "interrupted" not in said
+    assert not (own_home / ".local").exists()
+
+
+def test_an_interrupt_at_the_question(easyconfig: Path, own_home: Path) -> None:
+    code, said = answered("\x03", easyconfig)
     assert code == 130
     assert "interrupted; repeat the command to continue where it stopped\r\n" in said
     assert not (own_home / ".local").exists()
@@ -129,7 +122,7 @@ def test_each_verb_asks_and_knows_from_the_registry_how_large_it_is(
         assert run(words(verb, source, tmp_path)) == 2, "an option is missing"
         said = capfd.readouterr().err
         assert "is 2.5 GB large and would go to" in said
-        assert "no terminal to ask on; nothing was fetched" in said
+        assert "nobody answered; nothing was fetched" in said
         assert "with --prefix DIR or SIFMOD_PREFIX=DIR, or repeat the command with --yes" in said
         assert [path for path, _ in web.asked] == ["/v2/far/manifests/1"]
         assert disk_state(own_home) == before

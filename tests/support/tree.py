@@ -119,3 +119,9 @@ def names(layout: Layout) -> set[str]:
             directories[:] = [name for name in directories if name not in (".locks", "log")]
         found |= {str(inside / name) for name in (*directories, *files)}
     return found
+
+
+def kept_for(module: object) -> str:
+    """What `uninstall` says about the return of a module, and about its space."""
+    now = f"`sifmod uninstall --purge {module}` at once"
+    return f"`sifmod rollback {module}` restores it; `sifmod gc --yes` frees its space after 14 days, {now}"

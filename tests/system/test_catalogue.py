@@ -271,7 +271,7 @@ FIVE_HUNDRED = tuple(
     )
     for number in range(499)
 )
-NUMPY = replace(PLAIN, module=ModuleName("numpy-tools", "1.0"), version="1.0", packages=(), default=False)
+NUMPY = replace(PLAIN, module=ModuleName("TinyNumPy", "1.0"), version="1.0", packages=(), default=False)
 
 
 def test_five_hundred_modules(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_five_hundred_modules(tmp_path: Path) -> None:
                 assert page.run("document.documentElement.scrollWidth") <= width
                 assert page.run("document.querySelector('.logo img').naturalWidth") == 8
                 page.press("/", *"numpy")
-                assert visible(page)[0] == "numpy-tools/1.0"
+                assert visible(page)[0] == "TinyNumPy/1.0"
                 assert page.run("count.textContent") == "250 of 500 modules"
         started = time.monotonic()
         page.open(tmp_path / "index.html", "#Program7/")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.command import ROOT
+from support.command import ROOT, run
 from support.images import Images
 from support.runtime import RUNTIME
 from support.web import Web, answer
@@ -30,17 +30,17 @@ def asked(index: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def offer(web: Web, place: str, version: str) -> str:
-    """An index with one wheel of torch, which is empty; its URL."""
-    name, data = f"torch-{version}-{TAGS}.whl", io.BytesIO()
+def offer(web: Web, place: str, version: str, name: str = "torch", tags: str = TAGS) -> str:
+    """An index with one wheel, of torch, which is empty; its URL."""
+    file, data = f"{name}-{version}-{tags}.whl", io.BytesIO()
     with zipfile.ZipFile(data, "w") as wheel:
-        about = f"torch-{version}.dist-info"
-        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+        about = f"{name}-{version}.dist-info"
+        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n")
         wheel.writestr(f"{about}/RECORD", "")
-    quoted = f"/{place}/torch/{name.replace('+', '%2B')}"
-    page = f'<a href="{quoted}">{name}</a>\n'
-    web.answers |= {f"/{place}/torch/": answer(200, page.encode(), HTML), quoted: answer(200, data.getvalue(), {})}
+    quoted = f"/{place}/{name}/{file.replace('+', '%2B')}"
+    page = f'<a href="{quoted}">{file}</a>\n'
+    web.answers |= {f"/{place}/{name}/": answer(200, page.encode(), HTML), quoted: answer(200, data.getvalue(), {})}
     return web.url(f"/{place}", "127.0.0.1")
 
 
@@ -75,6 +75,21 @@ def test_an_index_that_says_nothing_is_waited_for_shortly() -> None:
         option, said = asked(f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert option == ""
     assert "within 5 s; asking pip's own index alone" in said
+
+
+def test_no_large_download_begins_by_itself(tmp_path: Path, web: Web) -> None:
+    """Where the index with CPU builds cannot be reached, pip's own may have a GPU build only."""
+    index = offer(web, "configured", "2.13.0")
+    offer(web, "configured", "1.0", "pip", "py3-none-any")
+    environment = {**os.environ, "PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": index, "no_proxy": "*"}
+    environment |= {"DEMO_TORCH_INDEX": "http://127.0.0.1:1/cpu", "DEMO_DOWNLOAD_MB": "0"}
+    command = (ROOT / "scripts" / "build-demo-image", tmp_path / "oci", "torch==2.13.0")
+    done = run(command, env=environment)
+    assert done.code == 1
+    assert "no CPU build of torch from http://127.0.0.1:1/cpu within 5 s" in done.stderr
+    assert "these are 1 MB to download, about 2 MB unpacked, and at most 0 are allowed: nothing was down" in done.stderr
+    assert "Set DEMO_TORCH_INDEX to an index with CPU builds that this machine reaches" in done.stderr
+    assert not (tmp_path / "oci").exists()
 
 
 def test_the_demo_from_an_unpacked_sdist(shared_tmp: Path, images: Images) -> None:

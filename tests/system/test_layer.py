@@ -96,11 +96,38 @@ def test_what_does_not_fit_the_image_changes_nothing(machine: Machine, images: I
         assert failed.code == 2
         assert f"error: {reason}" in failed.stderr
         assert pytorch.listing() == before
+    for there in ("torch", f"torch=={version} numpy"):  # what the image has is not added either
+        told = pytorch.add(*there.split()).ok()
+        assert f"== torch {version}" in told.stderr
+        assert "already in the image\n== Python/3.11: nothing was changed\n" in told.stderr
+        assert pytorch.listing() == before
+    assert json.loads(pytorch.add("torch", "--json").ok().stdout) is None
     told = pytorch.add("harmless").ok()
     assert f"the image keeps torch {version}" in told.stderr
     assert "1 package is added" in told.stderr
     where = "import harmless, torch; print(torch.__file__)"
     assert pytorch.python(where).ok().stdout.startswith("/opt/miniconda3/envs/pytorch/")
+
+
+def test_what_is_there_or_nowhere_leaves_a_layer_as_it_is(machine: Machine) -> None:
+    machine.add("demo").ok()
+    before = machine.listing()
+    told = machine.add("pip").ok().stderr
+    assert told.startswith("== pip ")
+    assert told.endswith(": already in the image\n== Python/3.11: nothing was changed\n")
+    assert [one["requirements"] for one in json.loads(machine.sifmod("layers", "--json").ok().stdout)] == [["demo"]]
+    machine.wheels.rename(machine.top / "elsewhere")
+    refused = machine.sifmod("add", NAME, "no-such-package", "--no-index")
+    assert refused.code == 2
+    why = "--no-index searches no index, and "
+    assert f"error: the packages demo, no-such-package were not found: {why}no --find-links is given" in refused.stderr
+    assert "hint: the layer holds demo, which must be found again: name the directory of the wheels" in refused.stderr
+    (machine.top / "elsewhere").rename(machine.wheels)
+    refused = machine.add("no-such-package")
+    assert refused.code == 2
+    assert f"error: the package no-such-package was not found: {why}" in refused.stderr
+    assert f"{machine.wheels} has no such file" in refused.stderr
+    assert machine.listing() == before
 
 
 def content(live: Path) -> dict[str, bytes]:

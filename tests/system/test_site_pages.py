@@ -14,7 +14,9 @@ from support.chromium import Page, browser
 from support.command import ROOT
 from support.documents import BLOCK
 
-PAGES = ("index.html", "guide.html", "design.html")
+sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
+
+from pages import names_of, wrong
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +94,16 @@ def test_the_theme_can_be_chosen_and_the_version_is_shown(site: Path, page: Page
     assert len(seen) == 2, "light, and dark"
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1280, 1920])
+LOOKS = [(width, dark) for width in (400, 1280, 1920) for dark in (False, True)]
+
+
+@pytest.mark.parametrize(("width", "dark"), LOOKS)
 def test_axe_finds_nothing(site: Path, page: Page, width: int, dark: bool) -> None:
+    """On other pages at each width; `python -m tests.fuzz.pages` looks at all of them at each."""
     page.look(width=width, dark=dark)
-    for name in PAGES:
+    for name in names_of(site)[LOOKS.index((width, dark)) :: 3 * len(LOOKS)]:
         page.open(site / name)
-        assert page.run("document.documentElement.scrollWidth") <= width, name
-        assert page.faults() == [], name
+        assert wrong(page, width) == [], name
     assert {url.partition(":")[0] for url in page.asked} <= {"file", "blob", "data", "about"}
 
 

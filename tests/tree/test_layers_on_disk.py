@@ -181,7 +181,8 @@ def test_all_of_a_module_that_was_uninstalled_goes_and_no_other_module_is_meant(
     assert "`sifmod layer remove App/1 --all`" in said
     assert sifmod(["remove", "App/1", "--all", *prefix]) == 0
     said = capfd.readouterr().err
-    assert said == "== layer default of App/1, which is not installed: removed; `sifmod gc` frees its space\n"
+    removed = "== layer default of App/1, which is not installed: removed"
+    assert said == f"{removed}; `sifmod gc --yes` frees its space after 14 days, with --now at once\n"
     assert [layer.root for layer in all_layers(tmp_path / "prefix" / "layers")] == [other.root]
     assert sifmod(["gc", "--yes", "--now", "--ignore-jobs", *prefix]) == 0
     assert not Path(gone.root).exists()
@@ -197,7 +198,7 @@ def test_a_layer_of_another_prefix_is_listed_with_its_path(
     assert [line.partition(" removes it")[2].strip() for line in lines] == [f"in {there.root}", ""]
     assert "--all --layer mine`" in lines[0]
     assert sifmod(["remove", str(MODULE), "--all", "--layer", "mine", "--prefix", str(tmp_path / "here")]) == 0
-    assert f"`sifmod gc --prefix {tmp_path}/there` frees its space" in capfd.readouterr().err
+    assert f"`sifmod gc --prefix {tmp_path}/there --yes` frees its space" in capfd.readouterr().err
     assert [one.root for top in ("here", "there") for one in all_layers(tmp_path / top / "layers")] == [here.root]
 
 

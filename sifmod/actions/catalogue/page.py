@@ -46,7 +46,7 @@ def web_page(title: str, site: AboutSite, names: tuple[Named, ...]) -> File:
     }
     style, script = ((_TEMPLATES / name).read_text("utf-8") for name in ("page.css", "page.js"))
     choices = (
-        ("site", "Site", _values((entry.site,) for entry in entries)),
+        ("site", "Site", _values(((entry.site,) for entry in entries), least=2)),
         ("status", "Status", _values(map(statuses, entries), least=2)),
         ("label", "Label", _values(map(labels, entries))),
     )

@@ -10,7 +10,6 @@ from sifmod.config.find import find_easyconfig
 from sifmod.config.load_site import LoadedSite
 from sifmod.errors import EasyconfigNotFoundError, OptionError, VariantError
 
-CPU = "cpu"  # how people call the accelerator `none`
 _SHOWN = 5  # releases that are named
 
 
@@ -32,10 +31,7 @@ class Undecided(NamedTuple):
 
     def error(self) -> OptionError:
         """What to type instead."""
-        lines = [
-            f"  {CPU if one == 'none' else one:4}  {self.newest[one].offer.module}: {self.commands[one]}"
-            for one in self.commands
-        ]
+        lines = [f"  {one}  {self.newest[one].offer.module}: {self.commands[one]}" for one in self.commands]
         return OptionError(
             f"{self.name} has variants for several accelerators, and neither the site nor this machine selects one\n"
             + "\n".join(lines),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from sifmod.actions.finding import verify_layer
+from sifmod.actions.layer.already import already
 from sifmod.actions.layer.imports import tried_imports
 from sifmod.actions.layer.inside import Inside, python_wrapper
 from sifmod.actions.layer.make import make
@@ -14,7 +15,7 @@ from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.site import Site
-from sifmod.errors import ModuleError, OptionError
+from sifmod.errors import ModuleError, NoPackageError, OptionError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.added import format_added
 from sifmod.image.packages.git_tree import Checkouts, GitSource
@@ -26,7 +27,7 @@ from sifmod.module.scripts import PROTECTED
 from sifmod.tree.layer import DEFAULT, Layer, Layers, layers_lock, live_layer, publish_layer, remove_old, withdraw_layer
 from sifmod.tree.receipt import Installation
 
-Outcome = Literal["made", "unchanged", "removed"]
+Outcome = Literal["made", "unchanged", "removed", "already there"]  # the last one: in the image
 _KEPT_GENERATIONS = 3  # for programs that still run with an earlier one
 
 
@@ -51,12 +52,12 @@ class LayerChange:
 
 def make_layer(
     installation: Installation, layers: Layers, change: LayerChange, site: Site, reporter: Reporter
-) -> tuple[Layer, Outcome]:
+) -> tuple[Layer | None, Outcome]:
     """Make the layer match the change; returns the layer and the outcome. An empty layer is removed.
 
-    It changes completely or not at all. Raises ModuleError if there is no layer to remove, OptionError for packages
-    that do not fit the image, FetchError if an index cannot be reached, InstallError, PermissionsError or LockError if
-    it cannot be written.
+    There may be no layer where the image has all that is to be added. It changes completely or not at all. Raises
+    ModuleError if there is no layer to remove, OptionError for packages that do not fit the image, FetchError if an
+    index cannot be reached, InstallError, PermissionsError or LockError if it cannot be written.
     """
     module, image = installation.module, installation.required_image.sha256
     tree = reporter.tree(site)
@@ -71,6 +72,8 @@ def make_layer(
         directory = held.path("layer")
         with held.changing(f"cannot make the layer {change.name} of {module}"):
             made = _made(installation, change, before, directory, site, reporter)
+        if made is None:
+            return before, "already there"
         if made is before:
             return made, "unchanged"
         layer = publish_layer(layers, made, directory, held)
@@ -91,8 +94,11 @@ def _made(
     directory: Path,
     site: Site,
     reporter: Reporter,
-) -> Layer:
-    """A new generation in `directory`, or the existing one if it matches the request."""
+) -> Layer | None:
+    """A new generation in `directory`, or the existing one if it matches the request.
+
+    None if the image has all that is to be added.
+    """
     wanted = _wanted(before, change)
     (directory / "work").mkdir(parents=True)
     inside = Inside(python_wrapper(installation), directory, _there((*wanted.local, *change.add.local)))
@@ -104,6 +110,9 @@ def _made(
     inside.check_seen(tuple(map(project, wanted.editable)))
     index = torch_index(python, site.package_indexes)
     resolved, places = _resolved(wanted, change, before, projects, index)
+    if _changes_nothing(change, before, resolved) and (held := already(change.add, python, resolved)):
+        reporter.say(f"{', '.join(f'{one.name} {one.version}' for one in held)}: already in the image")
+        return None
     if linked := ", ".join(sorted(index.names & resolved.added.keys())):
         reporter.say(f"{linked}: taken from {index.url}, to match the image's torch +{index.local}")
     for line in format_added(python, resolved):
@@ -123,6 +132,16 @@ def _made(
 
     built = (*wanted.projects, *((name, places[source]) for name, source in resolved.repositories))
     return make(layer, resolved.lock, inside, wanted, (python, program, site), built, tried)
+
+
+def _changes_nothing(change: LayerChange, before: Layer | None, resolved: Resolved) -> bool:
+    """Whether the packages of the layer stay as they are, and nothing but packages that it does not name is added."""
+    if change.remove or change.replaces or change.upgrade or change.unpacked or change.lock is not None or change.model:
+        return False
+    if before is None:
+        return not resolved.added
+    named = set(map(name_of, before.requirements)) & set(map(name_of, change.add.requirements))
+    return not named and dict(before.added) == dict(resolved.added) and not verify_layer(before)
 
 
 def _program(installation: Installation, site: Site) -> Program | None:
@@ -171,7 +190,14 @@ def _resolved(
         asked = replace(wanted, words=(*words, *wanted.words, *more))
         return resolve(python, asked, earlier, projects.inside.resolver, trees)
 
-    return index.resolved(python, wanted, resolve_with), dict(trees.values())
+    try:
+        return index.resolved(python, wanted, resolve_with), dict(trees.values())
+    except NoPackageError as error:
+        asked = set(map(name_of, change.add.requirements))
+        if of_layer := [name for name in error.names if before and name not in asked]:
+            held = f"the layer holds {', '.join(of_layer)}, which must be found again"
+            raise OptionError(error.message, f"{held}: {error.hint}") from error
+        raise
 
 
 def check(installation: Installation, layer: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -27,6 +28,7 @@ from sifmod.config.site import Site
 from sifmod.errors import ModuleError
 from sifmod.tree.layer import Layer
 from sifmod.tree.layout import Layout
+from sifmod.tree.locking import forget_locks
 
 State = Literal["live", "stale", "unreadable", "removed"]
 
@@ -47,14 +49,14 @@ class LayerOutcome:
     """The outcome for layers of a module."""
 
     module: ModuleName
-    layers: tuple[Layer, ...]  # one, or those that were taken out of use since their image is not installed
+    layers: tuple[Layer, ...]  # one, none, or those that were taken out of use since their image is not installed
     what: Outcome | Literal["withdrawn"]
     is_installed: bool = True  # the module
     note: str = ""  # about another layer of this name
 
     @property
     def layer(self) -> Layer:
-        """The layer that was changed."""
+        """The layer that was changed, or is as it was. Raises IndexError if there is none."""
         return self.layers[0]
 
 
@@ -102,10 +104,14 @@ def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOu
     if change.model is not None:
         there = tuple(found_layers(trees, os.environ))
         change = like(change, resolve(change.model, {one.module for one in there} | modules.keys()), there)
-    with changing_prefix(for_layers(site, layers.prefix)):
+    with changing_prefix(for_layers(site, layers.prefix)) as take_back:
         layer, done = make_layer(installation, layers, change, site, reporter)
-    note = hidden(layer, Layout(layers.tree), os.environ) if done == "made" else ""
-    return LayerOutcome(module, (layer,), done, note=note)
+        if layer is None:
+            with suppress(OSError):
+                forget_locks(layers)
+            take_back()
+    note = hidden(layer, Layout(layers.tree), os.environ) if layer and done == "made" else ""
+    return LayerOutcome(module, (layer,) if layer else (), done, note=note)
 
 
 def _remove_stale(change: LayerChange, site: Site, reporter: Reporter) -> LayerOutcome:

@@ -8,6 +8,7 @@ metadata would break each build. Without an index, or if nothing is built, all a
 """
 
 import json
+import os
 import re
 import tomllib
 import zipfile
@@ -20,7 +21,7 @@ from urllib.parse import quote
 from packaging.version import Version
 
 from sifmod.config.redact import without_logins
-from sifmod.errors import FetchError, NoPageError, NoWheelError, OptionError
+from sifmod.errors import FetchError, NoPackageError, NoPageError, NoWheelError, OptionError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.git_tree import GitSource, git_source
 from sifmod.image.packages.image_python import Distribution, ImagePython, read_requirement
@@ -81,7 +82,7 @@ def resolve(
     words += ("--find-links", f"{place}/in_image", *(f"--refresh-package={name}" for name, _ in wanted.projects))
     ended = uv.run(*words, "--format", LOCK, "--output-file", f"{place}/{LOCK}")
     if ended.code != 0:
-        raise _explained(ended.lines, kept)
+        raise _explained(ended.lines, python, wanted)
     # uv writes down what a variable of an index says
     lock = without_logins((work / LOCK).read_text())
     sources = {name_of(text): trees[source][0] for text in wanted.requirements if (source := git_source(text))}
@@ -206,8 +207,8 @@ def followed(python: ImagePython, lock: str) -> Resolved:
     return resolved
 
 
-def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> OptionError | FetchError:
-    text = " ".join(line.strip() for line in lines)
+def _explained(lines: Sequence[str], python: ImagePython, wanted: PackageRequest) -> OptionError | FetchError:
+    text, kept = " ".join(line.strip() for line in lines), python.protected
     for found in _NEEDS.finditer(text):
         if own := kept.get(normalized(found["needs"])):
             who = f"{found['who']} {(found['version'] or '').removeprefix('==')}".strip()
@@ -220,10 +221,7 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
     if compiled := _NO_WHEEL.search(text):
         return NoWheelError(f"{compiled[1]} has no wheel for this image, so it would have to be compiled")
     if unknown := _UNKNOWN.search(text):
-        return OptionError(
-            f"the package {unknown[1]} was not found",
-            "check its spelling; UV_INDEX and UV_FIND_LINKS add indexes and directories",
-        )
+        return _not_found(unknown[1], python, wanted)
     for key, own in kept.items():
         if asked := re.search(rf"you require {re.escape(key)}([<>=!~][^\s,]*)", text):
             return OptionError(
@@ -237,6 +235,21 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
         return OptionError(f"no versions are compatible:\n{output}")
     hint = "set SSL_CERT_FILE to the certificates of your site, such as /etc/ssl/certs/ca-certificates.crt"
     return FetchError(f"uv could not resolve this:\n{output}", hint if "certificate" in text else "")
+
+
+def _not_found(name: str, python: ImagePython, wanted: PackageRequest) -> NoPackageError:
+    if "--no-index" not in wanted.words:
+        hint = "check its spelling; UV_INDEX and UV_FIND_LINKS add indexes and directories"
+        return NoPackageError(f"the package {name} was not found", hint, (name,))
+    names: tuple[str, ...] = (name,)
+    where = f"and {', '.join(wanted.places)} has no such file"
+    if not (wanted.places or os.environ.get("UV_FIND_LINKS")):  # uv names only one of them
+        asked = (name_of(text) for text in wanted.requirements if path_of(text) is None)
+        names = tuple(one for one in asked if one not in python.distributions) or names
+        where = "and no --find-links is given"
+    packages = f"the package {names[0]} was" if len(names) == 1 else f"the packages {', '.join(names)} were"
+    hint = "name the directory of the wheels (--find-links DIR), or leave --no-index out"
+    return NoPackageError(f"{packages} not found: --no-index searches no index, {where}", hint, names)
 
 
 @dataclass

@@ -207,10 +207,16 @@ def _explained(host: str, error: Exception) -> FetchError:
     if isinstance(error, (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader)):
         return FetchError(f"{host}: {cause}")
     unknown = any(isinstance(seen, (socket.gaierror, urllib3.exceptions.NameResolutionError)) for seen in causes(error))
-    hint = f"{f'correct the name {host}' if unknown else 'try again'}, or check whether this node has a network"
+    hint = _about_name(host) if unknown else "try again, or check whether this node has a network"
     if "timed out" in cause and "connect" not in cause:
         return TransientError(f"{host} stopped responding", hint)
     return TransientError(f"{host} cannot be reached or closed the connection: {cause}", hint)
+
+
+def _about_name(host: str) -> str:
+    """What to do where this node does not find the name of a host, which a user may never have typed."""
+    here = "check whether this node has a network, or needs a proxy (https_proxy) or a mirror (`mirrors` of the site)"
+    return here if host.endswith(("docker.io", "docker.com")) else f"{here}; or correct the name {host} in the source"
 
 
 def _cause(error: BaseException) -> str:

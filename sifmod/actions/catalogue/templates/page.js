@@ -73,10 +73,10 @@
   };
 
   // names that have the words come before others, which have them in a description or a package
-  const missed = (name, tests) => tests.filter(test => !test.test(name.id.toLowerCase())).length;
+  const missed = (name, typed) => typed.filter(word => !name.id.toLowerCase().includes(word)).length;
   let shown = modules, only = null;
-  const arrange = (kept, narrow, tests) => {
-    const order = names.map(name => [missed(name, tests), name]).sort(([one], [other]) => one - other).map(([, name]) => name);
+  const arrange = (kept, narrow, typed) => {
+    const order = names.map(name => [missed(name, typed), name]).sort(([one], [other]) => one - other).map(([, name]) => name);
     if (order.some(({node}, number) => main.children[number] !== node)) main.prepend(...order.map(({node}) => node));
     for (const {node, older} of order) {
       const there = [...node.querySelectorAll('article')].filter(one => !one.hidden), folded = there.filter(one => older && older.contains(one));
@@ -97,7 +97,7 @@
     const kept = new Set(shown), narrow = Boolean(only) || shown.length < modules.length;
     for (const one of modules) one.node.hidden = !kept.has(one);
     for (const one of shown) showHits(one, terms);
-    arrange(kept, narrow, terms.filter(term => term.word).map(term => begins(term.word)));
+    arrange(kept, narrow, terms.map(term => term.word).filter(Boolean));
     back.hidden = !only;
     document.title = only ? only.id + ' · ' + title : title;
     none.hidden = shown.length > 0;
