@@ -9,6 +9,7 @@ import time
 import zipfile
 from contextlib import ExitStack
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
@@ -27,7 +28,7 @@ from sifmod.image.packages.image_python import Distribution, ImagePython, image_
 from sifmod.image.packages.package_lock import pinned, versions_of
 from sifmod.image.packages.request import name_of, read_lock
 from sifmod.image.packages.requirements import parse_requests
-from sifmod.image.packages.resolve import Resolved, followed
+from sifmod.image.packages.resolve import Resolved, followed, torch_index
 from sifmod.image.packages.uv import bytecode_cache
 from sifmod.module.render import render
 from sifmod.module.scripts import PROTECTED as PROTECTED_FILE
@@ -352,3 +353,16 @@ def test_what_is_no_file_of_requirements_is_not_waited_for_or_read(tmp_path: Pat
         for read in (lambda path: parse_requests(files=(path,)), read_lock):
             with pytest.raises(OptionError, match="cannot be read: it is not a regular file"):
                 read(tmp_path / name)
+
+
+def test_the_index_with_the_most_of_torchs_local_version_is_taken() -> None:
+    """In whichever order the site names them; and none for a torch without a local version."""
+    for names in permutations(("cu", "cu12", "cu128", "rocm6", "cpu")):
+        indexes = [(key, f"https://{key}.test/") for key in names]
+        for version, taken in (
+            *(("2.9+cu128", "cu128"), ("2.9+cu126", "cu12"), ("2.9+cu118", "cu"), ("2.9+rocm6.2", "rocm6")),
+            *(("2.9+cpu", "cpu"), ("2.9+rocm5.7", ""), ("2.9", "")),
+        ):
+            torch = Distribution("torch", version, False, (), (), "/torch-1.dist-info", ("torch",))
+            python = ImagePython("/python", "/", (3, 11, 2), {"torch": torch}, PROTECTED)
+            assert torch_index(python, indexes).url == (f"https://{taken}.test/" if taken else "")

@@ -186,6 +186,20 @@ def test_a_bind_path_whose_source_has_gone_is_looked_at_again(known: CountedMach
     assert known.started() == 1
 
 
+def test_what_changes_while_it_is_looked_for_is_looked_for_again(machine: CountedMachine) -> None:
+    """A link to the source of a bind path leads elsewhere while the container starts, and then back."""
+    for name in ("one", "two"):
+        (machine.top / name).mkdir()
+    (link := machine.top / "link").symlink_to("one")
+    script = machine.runtime.read_text()
+    machine.runtime.write_text(script.replace(f">>{machine.log} ;;", f">>{machine.log}; ln -sfn two {link} ;;"))
+    for _ in range(2):
+        assert machine.again(more=f"binds: ['{link}:/opt/link']\n") == 1
+        assert link.readlink() == Path("two")
+        link.unlink()
+        link.symlink_to("one")
+
+
 @pytest.mark.parametrize("option", ["--rebuild", "--force"])
 def test_who_asks_for_a_new_generation_has_it_looked_for(known: CountedMachine, option: str) -> None:
     known.install(option).ok()

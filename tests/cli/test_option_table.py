@@ -5,6 +5,7 @@ import inspect
 import re
 from dataclasses import MISSING, FrozenInstanceError
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -18,7 +19,7 @@ from sifmod.cli.installed import GcOptions, UninstallOptions
 from sifmod.cli.main import cli, run
 from sifmod.cli.stack import ApplyOptions
 from sifmod.cli.test import TestOptions
-from sifmod.config.option import TABLE, VARIABLES, option_of
+from sifmod.config.option import KEYS, TABLE, VARIABLES, option_of
 
 CLI = Path(sifmod.__file__).parent / "cli"
 PYTHON = {"flag": bool, "whole": int, "file": Path, "amount": float, "day": date}
@@ -131,6 +132,27 @@ def test_each_row_is_of_a_command_or_a_key() -> None:
     }
     assert [option for option in TABLE if option not in used and (option.typed or not option.key)] == []
     assert {option.of for option in TABLE} <= {"", *EVERY}
+
+
+IGNORED = {("install", "robot")}  # accepted for EasyBuild's sake
+
+
+@cache
+def read_in(file: str) -> frozenset[str]:
+    """The fields that a file of the command line reads of what is given, also in a property of it."""
+    nodes = ast.walk(ast.parse((CLI / file).read_text()))
+    attributes = (node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
+    return frozenset(one.attr for one in attributes if ast.unparse(one.value) in ("given", "self"))
+
+
+@pytest.mark.parametrize("words", EVERY)
+def test_a_command_reads_each_of_its_options(words: str) -> None:
+    """None is taken and forgotten; those that are keys of the site go on in its settings."""
+    function, given = value_of(EVERY[words])
+    files = {Path(inspect.getfile(function)).name, *(("stack_job.py",) if words == "stack apply" else ())}
+    read = set[str]().union(*map(read_in, files))
+    ignored = {name for command, name in IGNORED if command == words}
+    assert fields(given).keys() - KEYS.keys() - read == ignored
 
 
 def test_nothing_reads_the_values_of_click() -> None:

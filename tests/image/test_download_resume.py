@@ -13,8 +13,11 @@ import pytest
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Remote
 from sifmod.image.download import downloads, journal
+from sifmod.image.download.arriving_file import Shared
 from sifmod.image.download.journal import journal_path
-from support.downloading import LENGTH, Place, content, getter, serving, sha256
+from sifmod.image.download.transfer import Transfer
+from sifmod.image.settings import Settings
+from support.downloading import IMPATIENT, LENGTH, Place, content, getter, serving, sha256
 from support.identity import call_on_small_disk
 from support.ranged import Asked, Ranged, Span, ignores_ranges, says
 from support.web import Handler
@@ -260,3 +263,43 @@ def test_a_journal_names_only_bytes_that_are_on_the_disk(place: Place, tmp_path:
         data = max(place for place, line in enumerate(before) if "fdatasync(" in line and "/file>" in line)
         assert any("fsync(" in line and "file.journal.new>" in line for line in before[data:])
         previous = number + 1
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "fsync", "replace", "unlink", None])
+def test_no_journal_names_bytes_that_were_discarded(
+    place: Place, monkeypatch: pytest.MonkeyPatch, call: str | None
+) -> None:
+    """The content changes before or at any step of the system that writes one, or after the last (None)."""
+    place.directory.mkdir()
+    file = Ranged(CONTENT)
+    with serving(file) as server:
+        transfer = Transfer(Shared(), Remote("x.sif", getter(server)), place.path, Settings(connections=1), IMPATIENT)
+        first, discarded = transfer.take(), False
+        assert first is not None
+        transfer.run(first)
+        before = transfer.epoch
+
+        def change() -> None:
+            nonlocal discarded
+            if not discarded:
+                discarded = True
+                file.content, file.etag = content(2), '"two"'
+                piece = transfer.take()
+                assert piece is not None
+                transfer.run(piece)
+
+        if call is not None:
+            real = getattr(os, call)
+
+            def changed(*args: object, **named: object) -> object:
+                change()
+                return real(*args, **named)
+
+            monkeypatch.setattr(os, call, changed)
+        transfer.save()
+        monkeypatch.undo()
+        change()
+        assert (transfer.epoch, transfer.received) == (before + 1, 0)
+        assert not journal_path(place.path).exists()
+        transfer.close(None)
+    goes_on(place, file)

@@ -1,6 +1,7 @@
 """An image that goes on where another ends: its file system is the base's and the addition, whatever made the base."""
 
 import hashlib
+import json
 import os
 import shutil
 import struct
@@ -17,7 +18,8 @@ import pytest
 
 from sifmod.errors import FetchError, ImageError, SifmodError
 from sifmod.image.convert.extend import Addition, extend
-from sifmod.image.convert.sif.header import DESCRIPTOR, read_sif
+from sifmod.image.convert.sif.header import DESCRIPTOR, LABELS, read_sif
+from sifmod.image.convert.sif.write import DataObject
 from sifmod.image.disk import NoSpaceError
 from support.extending import (
     EPOCH,
@@ -25,12 +27,13 @@ from support.extending import (
     base_of,
     contents,
     rich_tree,
+    sif_of,
     squashfs_in,
     taken_out,
     without_metadata,
 )
 from support.identity import call_on_small_disk
-from support.squashfs_trees import mounted, noise, snapshot
+from support.squashfs_trees import mksquashfs, mounted, noise, snapshot
 
 BASES = {
     "gzip": (),
@@ -113,6 +116,43 @@ def test_the_files_are_the_bases_and_the_additions(
             assert hashlib.sha256(data).digest() == wanted[b"/" + path][7]
     assert reader.superblock.block_size == squashfs_in(base).superblock.block_size
     assert reader.superblock.compression == squashfs_in(base).superblock.compression
+
+
+def test_each_document_of_an_image_says_what_was_added(tmp_path: Path) -> None:
+    """Its files, what `inspect` reads of it, and the config that a push or an export takes say the same."""
+    (tmp_path / "top").mkdir()
+    config = {"Env": ["GREETING=no", "KEPT=1"], "Labels": {"of.base": "1", "of.both": "base"}, "Cmd": ["sh"]}
+    squashfs = mksquashfs(tmp_path / "top", tmp_path / "base.squashfs")
+    document = DataObject("json", "oci-config.json", json.dumps(config).encode())
+    base, new = sif_of(squashfs, tmp_path / "base.sif", (document,)), tmp_path / "new.sif"
+    env, labels = (("GREETING", "yes"), ("MINE", "a b")), (("of.both", "ours"), ("mine", "2"))
+    extend(base, Addition(env=env, labels=labels, deffile="Bootstrap: docker\nFrom: x\n", epoch=EPOCH), new, 1)
+    info, raw = read_sif(new), new.read_bytes()
+    texts = {
+        entry.name or entry.type: raw[entry.offset : entry.offset + entry.size]
+        for entry in info.descriptors
+        if entry.id != info.primary.id
+    }
+    attributes = json.loads(texts["inspect-metadata.json"])["data"]["attributes"]
+    there = json.loads(texts["oci-config.json"])
+    reader = squashfs_in(new)
+    inside = {
+        name: reader.head(stat, 1 << 16)
+        for name in ("labels.json", "env/90-environment.sh")
+        if (stat := reader.lookup(f".singularity.d/{name}"))
+    }
+    for said in (
+        json.loads(inside["labels.json"]),
+        json.loads(texts[LABELS]),
+        attributes["labels"],
+        there["Labels"],
+    ):
+        assert {name: said.get(name) for name, _ in labels} == dict(labels)
+    script = inside["env/90-environment.sh"].decode()
+    assert script.endswith("\nexport GREETING=yes\nexport MINE='a b'\n")
+    assert attributes["environment"]["/.singularity.d/env/90-environment.sh"] == script.rstrip("\n")
+    assert dict(one.split("=", 1) for one in there["Env"]) == {"KEPT": "1", **dict(env)}
+    assert (there["Labels"]["of.base"], there["Cmd"]) == ("1", ["sh"])
 
 
 def test_what_was_extended_is_extended_again(tree: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What a registry's or a web server's refusal is told as: which advice, and whether asking again may help."""
 
 import json
+import re
 import time
 
 import pytest
@@ -94,6 +95,19 @@ def test_a_name_that_begins_like_a_known_one_is_another_registry(host: str) -> N
         (403, "a user without a login may"),
     ):
         assert refused_by(answered(status), Place(host, "a/b"), "", ()).hint.startswith(advice)
+
+
+@pytest.mark.parametrize("login", ["", "~/x"])
+@pytest.mark.parametrize("host", ["docker.io", "ghcr.io", "registry.gitlab.com", "nvcr.io", "some.host"])
+def test_the_right_that_is_named_is_that_of_what_was_refused(host: str, login: str) -> None:
+    """Who pushes is told to get none to read, and who reads none to write, whatever the registry and the status."""
+    for status in (400, 401, 403, 404, 405, 409, 412, 429, 500, 507):
+        reading = refused_by(answered(status), Place(host, "a/b"), login, ()).hint
+        writing = refused_by(answered(status), Place(host, "a/b"), login, (), pushing=True).hint
+        assert not re.search("write|push", reading), (status, reading)
+        assert not re.search(r"`read|read:|read_|may not read|pull\b|missing repository", writing), (status, writing)
+    hint = refused_by(answered(401), Place(host, "a/b"), login, (), pushing=True).hint
+    assert ("`write" in hint) == (host in ("ghcr.io", "registry.gitlab.com"))
 
 
 @pytest.mark.parametrize("host", ["1.dkr.ecr-fips.us-east-1.amazonaws.com", "1.dkr.ecr.cn-north-1.amazonaws.com.cn"])

@@ -133,6 +133,32 @@ def test_each_verb_asks_and_knows_from_the_registry_how_large_it_is(
             assert [path for path, _ in web.asked].count("/v2/far/manifests/1") == 1
 
 
+@pytest.mark.parametrize("verb", ["upgrade", "stack apply"])
+def test_what_decides_by_itself_what_it_fetches_asks_too(
+    verb: str, tmp_path: Path, own_home: Path, images: Images, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """And is told by --yes, of what is newer and of a stack, that it need not."""
+    monkeypatch.setenv("SIFMOD_ROBOT_PATHS", str(tmp_path))
+    written(tmp_path, str(images.tiny_sif)).rename(tmp_path / "Far-0.yaml")
+    (tmp_path / "Far-0.yaml").write_text((tmp_path / "Far-0.yaml").read_text().replace("'1'", "'0'"))
+    assert run(["install", "Far-0", "--skip-sanity-check"]) == 0
+    (tmp_path / "stack").write_text("easyconfigs: [Far-1.yaml]\n")
+    typed = ["upgrade", "Far"] if verb == "upgrade" else ["stack", "apply", str(tmp_path / "stack")]
+    with announcing("oras", 2_500_000_000) as (web, source):
+        written(tmp_path, source)
+        before = disk_state(own_home / ".local/share/sifmod/images", own_home / ".local/share/sifmod/modules")
+        for more, asks in (([], True), (["--yes"], False)):
+            capfd.readouterr()
+            web.asked.clear()
+            code = run([*typed, *more])
+            said = capfd.readouterr().err
+            assert code == (2 if asks else 10), said
+            assert ("is 2.5 GB large and would go to" in said) == asks
+            assert any("blobs" in path for path, _ in web.asked) != asks
+        assert before == disk_state(own_home / ".local/share/sifmod/images", own_home / ".local/share/sifmod/modules")
+
+
 @pytest.mark.parametrize("kind", ["docker", "oras"])
 def test_a_small_one_of_a_registry_is_not_asked_about(
     tmp_path: Path, own_home: Path, kind: str, capfd: pytest.CaptureFixture[str]

@@ -51,7 +51,8 @@ def rich_tree(top: Path) -> Path:
     os.mknod(top / "block", 0o660 | stat.S_IFBLK, os.makedev(8, 1))
     (top / os.fsdecode(b"\xff")).mkdir(mode=0o1777)
     os.chown(top / "noise4096", 1000, 4_000_000_000)
-    os.chmod(top / "noise4095", 0o4755)
+    for name, mode in (("noise4095", 0o4755), ("noise4097", 0o2755), ("zeros4097", 0o6711), ("many", 0o2775)):
+        os.chmod(top / name, mode)
     os.setxattr(top / "noise1", "user.large", noise(3500))
     os.setxattr(top / "mixed", "user.large", noise(3500))
     os.setxattr(top / "usr", "trusted.overlay.opaque", b"y")

@@ -13,6 +13,7 @@ def answered(
     """One whose body has not been read yet; its reason has a control character in it."""
     response = requests.Response()
     response.status_code, response.url, response.reason = status, url, "In\x1bdeed"
+    response.request = requests.Request("GET", url).prepare()
     response.headers.update(headers or {})
     response.raw = urllib3.HTTPResponse(io.BytesIO(body), headers=headers, status=status, preload_content=False)
     return response

@@ -80,6 +80,29 @@ def test_what_was_converted_there_is_taken_with_what_it_was_made_from(
     assert (again.sha256, [what for what in told if what.startswith("converting")]) == (there.sha256, [])
 
 
+@pytest.mark.parametrize("link", ["copy", "reference"])
+@pytest.mark.parametrize("by", ["tag", "digest"])
+@pytest.mark.parametrize("kind", ["docker", "oras"])
+def test_what_another_store_has_is_announced_as_what_it_brings(
+    own: Prefix, lender: Prefix, images: Images, registry: Registry, kind: str, by: str, link: Link
+) -> None:
+    """Of each kind of registry's image: the bytes of a copy, or none, and those are all that comes."""
+    if kind == "docker":
+        source = registry.push_layout(images.tiny_layout(), "announced:1.0")
+    else:
+        source = registry.push_sif(images.tiny_sif, "announced-sif:1.0")
+    there = lender.fetch(plan(source))
+    named = source if by == "tag" else f"{source.rpartition(':')[0]}@{there.origin.manifest}"
+    wanted = plan(named, link=link)
+    told: list[str] = []
+    before = announced(own, wanted)
+    assert own.fetch(wanted, lambda what, *_: told.append(what)).sha256 == there.sha256
+    came = sum(path.stat().st_size for path in own.layout.images.glob("*.sif"))
+    assert (before, came) == ((0, 0) if link == "reference" else (there.size, there.size))
+    assert [what for what in told if what.startswith(("downloading", "converting"))] == []
+    assert announced(own, wanted) == 0
+
+
 def test_what_is_damaged_there_is_fetched_from_its_source(own: Prefix, lender: Prefix, images: Images) -> None:
     there = lender.fetch(plan(images.tiny_sif))
     good = there.path.read_bytes()

@@ -1,5 +1,6 @@
 """What a module tool shows of a notice: its words, and nothing that steers a terminal; by Lua and by Tcl."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,17 @@ def test_the_words_of_a_notice(module_tool: ModuleTool, tmp_path: Path) -> None:
     assert "nothing was changed" in " ".join(text.split())
     steering = ("\x1b[31m", "\x07", "\x7f", "\x9b", "\u202e", "\u2066", "\u200f", "\u061c")
     assert [sign for sign in steering if sign in text] == []
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_a_notice_is_read_alike_in_every_locale(locale: str, module_tool: ModuleTool, tmp_path: Path) -> None:
+    """Each sign is itself, or one other where the locale has it not: none is taken for several, and none is lost."""
+    made = publish(plan(prefix=str(tmp_path / "tree")))
+    notice(tmp_path / "tree", "1 refuse März → für Ärzte 😀 end")
+    done = module_tool.run(f"module load {NAME}", made.modules, {"LC_ALL": locale})
+    text = " ".join(done.stderr.split())
+    assert re.search("M.rz . f.r .rzte .{1,2} end; nothing was changed", text), text
+    assert ("März → für Ärzte 😀 end" in text) or locale == "C"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """The file that keeps the life of modules, and what module systems read of it."""
 
 import json
+import os
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -9,7 +11,8 @@ import pytest
 from sifmod.errors import InstallError
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Deprecated, Life, NameLife, Retired, decided_names, from_json, notices, read_life, to_json
-from sifmod.tree.write_life import LUA, TCL, is_ours, modulercs
+from sifmod.tree.locking import Tree
+from sifmod.tree.write_life import LUA, TCL, is_ours, life_lock, modulercs, write_life
 
 DAY, LAST = date(2026, 10, 1), date(2027, 3, 31)
 LIFE = NameLife(
@@ -121,3 +124,58 @@ def test_where_nothing_is_decided_there_is_nothing(layout: Layout) -> None:
     layout.life("PyTorch").write_text(to_json(LIFE))
     layout.lives("Empty").mkdir()
     assert {name: read_life(layout, name) for name in decided_names(layout)} == {"Empty": NameLife(), "PyTorch": LIFE}
+
+
+def steps_of(change: NameLife, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that come or go, and what is synced between them, in order; the system is asked, not sifmod."""
+    steps: list[str] = []
+    rename, fsync = os.rename, os.fsync
+
+    def place(descriptor: int) -> Path:
+        return Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    def renamed(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        rename(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+        comes = place(src_dir_fd).is_relative_to(layout.staging)
+        directory, name = (place(dst_dir_fd), target) if comes else (place(src_dir_fd), source)
+        steps.append(str((directory / name).relative_to(layout.prefix)))
+
+    def synced(descriptor: int) -> None:
+        fsync(descriptor)
+        if not place(descriptor).is_relative_to(layout.staging):
+            steps.append(f"sync {place(descriptor).relative_to(layout.prefix)}")
+
+    with life_lock(Tree(layout, 30, lambda _what: print), "PyTorch") as held, monkeypatch.context() as patched:
+        patched.setattr(os, "rename", renamed)
+        patched.setattr(os, "fsync", synced)
+        write_life(layout, "PyTorch", lambda _: change, held)
+    return steps
+
+
+@pytest.mark.parametrize(
+    "life",
+    [
+        NameLife("2.13.0"),
+        NameLife(None, {"2.0.0": Life(hidden=True)}),
+        NameLife(None, {"2.2.0": LIFE.of("2.2.0")}),
+        NameLife(None, {"2.1.0": LIFE.of("2.1.0")}),
+        LIFE,
+    ],
+    ids=["default", "hidden", "deprecated", "retired", "all"],
+)
+def test_the_truth_is_written_first_and_each_name_is_durable_before_the_next(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, life: NameLife
+) -> None:
+    """Of each decision, and where it is undone: what is derived never says more than what it derives from."""
+    for name in ("2.0.0.lua", "2.13.0"):
+        (layout.modules / "PyTorch" / name).parent.mkdir(parents=True, exist_ok=True)
+        (layout.modules / "PyTorch" / name).touch()
+    versions = sorted(version for version, _ in notices("PyTorch", life))
+    lives, modules = "life/PyTorch", "modules/PyTorch"
+    derived = [*(f"{lives}/{version}" for version in versions), f"{modules}/{LUA}", f"{modules}/{TCL}"]
+    for wanted in (life, replace(life, default=None, versions={})):
+        steps = steps_of(wanted, layout, monkeypatch)
+        assert [step for step in steps if not step.startswith("sync")] == [f"{lives}/.life.json", *derived]
+        for step, after in zip(steps, [*steps[1:], ""], strict=True):
+            assert step.startswith("sync") or after == f"sync {os.path.dirname(step)}"
+        assert read_life(layout, "PyTorch") == wanted

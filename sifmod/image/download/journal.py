@@ -113,7 +113,8 @@ def save(partial: Path, record: Record) -> None:
                 file.write(json.dumps(asdict(record)).encode())
                 file.flush()
                 os.fsync(file.fileno())
-            new.replace(path)
+            with suppress(FileNotFoundError):  # forgotten meanwhile, since the bytes that it names were discarded
+                new.replace(path)
     finally:
         with suppress(OSError):
             new.unlink(missing_ok=True)
