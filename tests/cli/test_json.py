@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from sifmod.cli.commands import COMMANDS
@@ -274,6 +273,8 @@ def test_what_was_answered_is_not_answered_again(
 
 
 def test_the_schema_of_a_verb_and_of_all(capfd: pytest.CaptureFixture[str]) -> None:
+    import jsonschema  # which compiles 38 grammars
+
     assert run(["schema", "--output", "site show"]) == 0
     one = json.loads(capfd.readouterr().out)
     assert one == schemas()["site show"]

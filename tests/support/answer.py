@@ -2,13 +2,15 @@
 
 import json
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 
 from sifmod.cli.main import run
 from sifmod.cli.outputs import output_schema
+
+if TYPE_CHECKING:
+    import jsonschema
 
 
 def answer(capfd: pytest.CaptureFixture[str], words: tuple[str, ...], code: int = 0) -> Any:
@@ -31,7 +33,9 @@ def held(verb: str, out: str) -> Any:
 
 
 @cache
-def _validator(verb: str) -> jsonschema.Draft202012Validator:
+def _validator(verb: str) -> "jsonschema.Draft202012Validator":
+    import jsonschema  # which compiles 38 grammars
+
     schema = output_schema(verb)
     jsonschema.Draft202012Validator.check_schema(schema)
     for definition in schema["$defs"].values():

@@ -147,10 +147,9 @@ decided prefix   deprecate Pair/1-x --undo
 modules prefix   retire Tiny/1.0 --since 2020-01-01 --message gone
 decided prefix   retire Tiny/1.0 --undo
 layer   prefix   add {LAYER} helper --no-index --find-links {{wheels}}
-layer   prefix   add {LAYER} helper --no-index --find-links {{wheels}} --layer second --unpacked
-layer   output   add {LAYER} helper --no-index --find-links {{wheels}} --dir {{out}}
-layer   prefix   layer add {LAYER} helper --no-index --find-links {{wheels}}
-layered prefix   add {LAYER} --upgrade --no-index --find-links {{wheels}}
+layer   output   add {LAYER} helper --no-index --find-links {{wheels}} --dir {{out}} --no-import
+layer   prefix   layer add {LAYER} helper --no-index --find-links {{wheels}} --layer second --unpacked --no-import
+layered prefix   add {LAYER} --upgrade --no-index --find-links {{wheels}} --no-import
 layered prefix   layer remove {LAYER} demo --no-index --find-links {{wheels}}
 layered prefix   layer remove {LAYER} --all
 stale   prefix   layer remove {LAYER} --stale

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -23,6 +24,7 @@ from support.command import ROOT, Result
 from support.config import write
 from support.documents import blocks
 from support.images import Images
+from support.memory import temporary
 from support.module_tool import ModuleTool
 from support.user import OrdinaryUser
 
@@ -57,16 +59,17 @@ def web(built: Path) -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.fixture
-def wheels(shared_tmp: Path) -> Path:
-    """What sifmod needs, in the place of an index."""
-    place = shared_tmp / "wheels"
-    place.mkdir()
-    write_own_wheels(place)
-    for own in place.glob("sifmod-*"):
-        own.unlink()
-    write(place / "uv.toml", f'no-index = true\nfind-links = ["{place}"]\n')
-    return place
+@pytest.fixture(scope="module")
+def wheels() -> Iterator[Path]:
+    """What sifmod needs, in the place of an index; every user can read it."""
+    with TemporaryDirectory(dir=temporary(), prefix="sifmod-test-") as directory:
+        place = Path(directory)
+        place.chmod(0o755)
+        write_own_wheels(place)
+        for own in place.glob("sifmod-*"):
+            own.unlink()
+        write(place / "uv.toml", f'no-index = true\nfind-links = ["{place}"]\n')
+        yield place
 
 
 @pytest.fixture

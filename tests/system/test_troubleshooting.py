@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -27,14 +28,12 @@ def texts(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
-def _everything() -> list[str]:
+@cache
+def everything() -> list[str]:
     python = [path.read_text("utf-8") for path in (ROOT / "sifmod").rglob("*.py")]
     scripts = [path.read_text("utf-8") for path in (ROOT / "sifmod/module/templates").rglob("*") if path.is_file()]
     lines = [re.sub(r"\$\{?[\w@*#-]+\}?|%s|\$\(.*?\)", ANY, line) for text in scripts for line in text.splitlines()]
     return [text for source in python for text in texts(ast.parse(source))] + lines
-
-
-EVERYTHING = _everything()
 
 
 def test_there_are_many() -> None:
@@ -48,7 +47,7 @@ def is_printed(message: str) -> bool:
     parts = [part.strip() for part in message.split("…")]
     assert sum(map(len, parts)) >= 8, "too short to be found"
     pattern = re.compile(".*".join(map(re.escape, parts)), re.DOTALL)
-    return any(pattern.search(text) for text in EVERYTHING)
+    return any(pattern.search(text) for text in everything())
 
 
 @pytest.mark.parametrize("message", [message for row in ROWS for message in quoted(row[0])])

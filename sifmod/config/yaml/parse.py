@@ -8,7 +8,7 @@ Types are those of YAML 1.1, as PyYAML's safe loader resolves them.
 import os
 import re
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from pathlib import Path
 
 import yaml
@@ -21,6 +21,7 @@ from sifmod.errors import ConfigError, Problem
 MAX_NODES = 10_000  # with every alias followed
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 50
+_KEPT = 128  # parsed files: each easyconfig of a stack reads the same presets and quirks
 
 _RESOLVER = yaml.resolver.Resolver()
 _TAG = "tag:yaml.org,2002:"
@@ -234,6 +235,7 @@ def load_yaml(path: Path, most: Bounds = OF_A_FILE) -> Document:
     return Document(node, problems, Input(os.path.abspath(path), sha256_bytes(data)))  # noqa: PTH100 (keeps symlinks)
 
 
+@lru_cache(_KEPT)
 def parse_yaml(data: bytes, file: str, most: Bounds = OF_A_FILE) -> tuple[Node, tuple[Problem, ...]]:
     """A mapping and the problems that do not stop the reading (duplicate keys…); raises ConfigError for others."""
     try:
