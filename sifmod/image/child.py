@@ -1,12 +1,14 @@
 """Child processes that never outlive sifmod."""
 
 import fcntl
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +16,20 @@ from sifmod.config.redact import without_logins
 
 # The child gets its own process group with a watchdog that reads a pipe from us: when we exit for any reason, the pipe
 # closes and the watchdog ends the group, including grandchildren. (PR_SET_PDEATHSIG would reach only the direct child.)
-# A line through the pipe stops the watchdog.
+# A line through the pipe stops the watchdog. The pipe arrives as standard output.
 _WATCHED = """
-exec 3<&0 </dev/null
-( trap '' TERM INT HUP; read -r _ <&3 || { kill -TERM 0; sleep 3; kill -KILL 0; } ) 3<&3 &
+exec 3<&1 >&2
+( trap '' TERM INT HUP; read -r _ <&3 || { kill -TERM 0; sleep 3; kill -KILL 0; } ) 3<&3 </dev/null >/dev/null 2>&1 &
 exec "$@" 3<&-
+"""
+# The other side of `serving`: a line of the input is a command as JSON; its exit code is the answer, through the same
+# socket. Output of commands goes where that of the child goes. Without a program, Python itself is run.
+SERVER = """
+import json, os, subprocess, sys
+for line in sys.stdin.buffer:
+    program, *words = (word.encode("latin-1") for word in json.loads(line))
+    code = subprocess.call([program or os.fsencode(sys.executable), *words], stdin=subprocess.DEVNULL)
+    os.write(0, b"%d\\n" % code)
 """
 LATE = 124  # the exit code of a child that exceeded its time limit, like timeout(1)
 _KEPT = 1 << 16  # bytes of output
@@ -60,32 +71,83 @@ def run_child(
     exception here (^C, a handler of SIGTERM that raises) the whole process group is ended before the exception
     propagates. Raises FileNotFoundError if `args[0]` is not a program.
     """
+    with _group(args, cwd, env) as (process, log):
+        try:
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            code = LATE
+        if whole:
+            _kill(process)
+        return Ended(code, _output(log, 0, kept))
+
+
+@contextmanager
+def serving(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Iterator[Callable[..., Ended]]:
+    """A function that runs a command in `args`, a child that is started once, because its start is expensive.
+
+    The child must run SERVER with Python. On exit the whole process group is ended, as in `run_child`. If the child
+    cannot start, or ends early, the function returns its exit code and output.
+    """
+    ours, theirs = socket.socketpair()
+    with ours, theirs, _group(args, cwd, env, theirs.fileno()) as (process, log), ours.makefile("rb") as answers:
+        theirs.close()
+        begin = 0  # in its output, of what belongs to the next command
+
+        def run(*words: str) -> Ended:
+            nonlocal begin
+            answer = b""
+            with suppress(BrokenPipeError, ConnectionResetError):
+                ours.sendall(json.dumps([os.fsencode(word).decode("latin-1") for word in words]).encode() + b"\n")
+                answer = answers.readline()
+            code = int(answer) if answer else process.wait() or 1
+            ended = Ended(code, _output(log, begin, _KEPT))
+            begin = os.fstat(log).st_size
+            return ended
+
+        yield run
+        ours.shutdown(socket.SHUT_WR)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE)
+        _kill(process)
+
+
+@contextmanager
+def _group(
+    args: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: int = subprocess.DEVNULL
+) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
+    """A child in a process group of its own, with a watchdog, and the descriptor of its output."""
     if not os.access(args[0], os.X_OK):
         raise FileNotFoundError(args[0])
     theirs, ours = os.pipe()
     try:
-        with os.fdopen(os.memfd_create("output"), "w+b") as log:
+        with os.fdopen(os.memfd_create("output"), "w+b") as file:
             # a memfd has no lock for its position, unlike an opened file: two concurrent writers lose lines
-            fcntl.fcntl(log, fcntl.F_SETFL, os.O_APPEND)
+            fcntl.fcntl(log := file.fileno(), fcntl.F_SETFL, os.O_APPEND)
             command = ("/bin/sh", "-c", _WATCHED, "sh", *args)
-            process = subprocess.Popen(command, cwd=cwd, env=env, stdin=theirs, stdout=log, stderr=log, process_group=0)
+            process = subprocess.Popen(
+                command, cwd=cwd, env=env, stdin=stdin, stdout=theirs, stderr=log, process_group=0
+            )
             try:
-                code = process.wait(limit)
-            except subprocess.TimeoutExpired:
-                _end(process)
-                code = LATE
+                yield process, log
             except BaseException:
                 _end(process)
                 raise
             os.write(ours, b"\n")
-            if whole:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-            log.seek(max(0, log.seek(0, os.SEEK_END) - kept))
-            return Ended(code, log.read())
     finally:
         os.close(theirs)
         os.close(ours)
+
+
+def _output(log: int, begin: int, kept: int) -> bytes:
+    """The last `kept` bytes of what was written since `begin`."""
+    end = os.fstat(log).st_size
+    return os.pread(log, min(kept, end - begin), max(begin, end - kept))
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -95,6 +157,5 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     except (ProcessLookupError, subprocess.TimeoutExpired):
         pass
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill(process)
         process.wait()

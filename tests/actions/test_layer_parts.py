@@ -1,14 +1,15 @@
 """What a layer keeps, asks and packs: the parts that need no container."""
 
+import hashlib
 import json
 import os
 import py_compile
 import subprocess
 import sys
 import time
-import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -17,12 +18,13 @@ import pytest
 
 from plans import plan
 from sifmod.actions.layer.add import protected
+from sifmod.actions.layer.bytecode import Bytecode
 from sifmod.actions.layer.inside import Inside
-from sifmod.actions.layer.make import COMPILE, bytecode, start_file
+from sifmod.actions.layer.make import start_file
 from sifmod.config.site import PROTECTED
 from sifmod.errors import ImageError, InstallError, OptionError
 from sifmod.image.child import Ended, run_child
-from sifmod.image.convert.packed import More, pack
+from sifmod.image.convert.packed import Read, pack
 from sifmod.image.packages.added import format_added
 from sifmod.image.packages.image_python import Distribution, ImagePython, image_python
 from sifmod.image.packages.package_lock import pinned, versions_of
@@ -32,6 +34,7 @@ from sifmod.image.packages.resolve import Resolved, followed, torch_index
 from sifmod.image.packages.uv import bytecode_cache
 from sifmod.module.render import render
 from sifmod.module.scripts import PROTECTED as PROTECTED_FILE
+from support.command import run
 from support.config import write
 
 HELD = json.dumps(
@@ -39,6 +42,7 @@ HELD = json.dumps(
         "/opt/bin/python",
         "/opt",
         [3, 11, 2],
+        "cpython-311 a70d0d0a 0",
         [
             [
                 "torch",
@@ -74,6 +78,9 @@ sdist = { url = "https://x/new.tar.gz", hashes = { sha256 = "bb" } }
 """
 
 
+PYTHON = image_python(HELD, PROTECTED)
+
+
 def test_what_is_built_around_torch_stays() -> None:
     python = image_python(HELD, PROTECTED)
     assert (python.short, python.prefix) == ("3.11", "/opt")
@@ -92,7 +99,7 @@ def test_what_the_image_asks_of_what_is_added() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '["a", "b", [3], []]', '["a", "b", [3, 11, 2], [["x", "1"]]]', "[" * 100_000]
+    "text", ["", "[]", '["a", "b", [3], "", []]', '["a", "b", [3, 11, 2], "", [["x", "1"]]]', "[" * 100_000]
 )
 def test_what_an_image_says_amiss(text: str) -> None:
     with pytest.raises(ImageError, match="cannot list its packages"):
@@ -199,67 +206,48 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
         pack(tmp_path / "1", tmp_path / "none", "gzip", 1)
 
 
-def test_bytecode_that_was_compiled_before_is_taken(tmp_path: Path) -> None:
-    """Of the names whose files are the same; what is damaged is compiled again, and what does not compile is left."""
-    top, cache, said = tmp_path / "lib", tmp_path / "cache", tmp_path / "said"
-    for name, text in (
-        ("one/a.py", "A = 1"),
-        ("one/in/b.py", "B = 2"),
-        ("two.py", "C = 3"),
-        ("wrong.py", "def"),
-        ("bin/x.py", ""),
-    ):
+class Behind:
+    """Files that follow those of a directory; `seen`: what the directory has."""
+
+    def __init__(self, content: Mapping[str, bytes]) -> None:
+        self.content = content
+        self.seen: dict[str, bytes] = {}
+
+    def reader(self, path: str) -> Read | None:
+        def read(piece: bytes) -> None:
+            self.seen[path] = self.seen.get(path, b"") + piece
+
+        return None if path.endswith("unseen") else read
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        yield from self.content.items()
+
+
+def test_files_behind_those_of_a_directory(tmp_path: Path) -> None:
+    """Are packed with them, may replace one, and none is in the place of a file."""
+    top, large = tmp_path / "top", b"0" * 3_000_000
+    for name, content in (("a/b/old", b"0"), ("a/unseen", b"1"), ("y", large), ("z", b"2")):
         (top / name).parent.mkdir(parents=True, exist_ok=True)
-        (top / name).write_text(text)
-
-    def compiled() -> dict[str, bytes]:
-        subprocess.run((sys.executable, "-I", "-c", COMPILE, top, cache, said, "2"), check=True)
-        found: dict[str, bytes] = {}
-        for archive in map(zipfile.ZipFile, (cache / name for name in said.read_text().split())):
-            found |= {entry.partition(".")[0]: archive.read(entry) for entry in archive.namelist()}
-        return found
-
-    def times() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in cache.iterdir()}
-
-    first = compiled()
-    assert sorted(first) == ["__pycache__/two", "one/__pycache__/a", "one/in/__pycache__/b"]
-    assert list(top.rglob("*.pyc")) == []
-    py_compile.compile(str(top / "two.py"), str(tmp_path / "c"), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
-    assert (tmp_path / "c").read_bytes() == first["__pycache__/two"]
-    kept = times()
-    assert len(kept) == 3
-    assert compiled() == first
-    assert times() == kept
-    for path, number in zip(kept, (-1, 40, 60), strict=True):
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-1] if number < 0 else whole[:number] + b"\0\0\0\0" + whole[number + 4 :])
-    assert compiled() == first
-    (top / "two.py").write_text("C = 4")
-    assert {name for name, content in compiled().items() if content != first[name]} == {"__pycache__/two"}
-    assert len(times()) == 4
-
-
-def test_files_from_elsewhere_among_those_of_a_directory(tmp_path: Path) -> None:
-    """Give the same bytes as if they were there; none is in the place of a file."""
-    top, whole = tmp_path / "top", tmp_path / "whole"
-    more = {"a/b/new": b"1", "a/c/d/e": b"2", "z": b"3"}
-    for directory, names in ((top, ("a/b/old", "y")), (whole, ("a/b/old", "y", *more))):
-        for name in names:
-            (directory / name).parent.mkdir(parents=True, exist_ok=True)
-            (directory / name).write_bytes(more.get(name, b"0"))
-    read: More = {name: partial(bytes, content) for name, content in more.items()}
-    count, _ = pack(top, tmp_path / "1", "gzip", 1, read)
-    assert (count, pack(whole, tmp_path / "2", "gzip", 1)[0]) == (5, 5)
+        (top / name).write_bytes(content)
+    (top / "link").symlink_to("y")
+    more = Behind({"a/b/new": b"1", "a/c/d/e": b"2", "z": b"3"})
+    assert pack(top, tmp_path / "1", "gzip", 1, more) == (6, (tmp_path / "1").stat().st_size)
+    assert more.seen == {"a/b/old": b"0", "y": large, "z": b"2"}
+    run(("unsquashfs", "-q", "-d", tmp_path / "out", tmp_path / "1")).ok()
+    found = {str(path.relative_to(tmp_path / "out")): path for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert {name: path.read_bytes() for name, path in found.items()} == {
+        "a/b/old": b"0", "a/unseen": b"1", "y": large, "link": large, **more.content,
+    }  # fmt: skip
+    pack(top, tmp_path / "2", "gzip", 3, Behind(more.content))
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
     with pytest.raises(ImageError, match="z/in is inside a file"):
-        pack(top, tmp_path / "3", "gzip", 1, {**read, "z/in": bytes})
+        pack(top, tmp_path / "3", "gzip", 1, Behind({"z/in": b""}))
 
 
 def test_a_layer_is_used_over_the_image_that_has_its_torch(tmp_path: Path) -> None:
     """And not over that of another module, whose Python is in the same place."""
     held = Distribution("torch", "1", False, (), (), str(tmp_path / "torch-1.dist-info"), ("torch",))
-    python = ImagePython(sys.executable, sys.prefix, sys.version_info[:3], {"torch": held}, PROTECTED)
+    python = ImagePython(sys.executable, sys.prefix, sys.version_info[:3], "", {"torch": held}, PROTECTED)
     for name, text in (("start/sitecustomize.py", start_file(python, jupyter=False)), ("lib/added.py", "")):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text(text)
@@ -301,27 +289,83 @@ def test_an_easyconfig_says_what_stays(tmp_path: Path) -> None:
 class Here(Inside):
     """This Python in place of a container's, which sees the directory at its own path."""
 
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory / "wrapper", directory)
+        self.target = str(directory)
+        self.compiled = 0
+        (directory / "work").mkdir(parents=True)
+        (directory / "work" / "bytecode").symlink_to(bytecode_cache())
+
     def python(self, *words: str) -> Ended:
+        self.compiled += 1
         return run_child((sys.executable, *words), cwd=self.directory, env=os.environ)
 
+    def bytecode(self) -> dict[str, bytes]:
+        """Of the modules in `lib`, and the same again from the other way to write a layer."""
+        bytecode = Bytecode(self, PYTHON, 2)
+        for path in self.directory.joinpath("lib").rglob("*.py"):
+            if read := bytecode.reader(str(path.relative_to(self.directory))):
+                read(path.read_bytes())
+        return dict(bytecode.files())
 
-def test_nobody_elses_bytecode_gets_into_a_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "a shared cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a home"))
+    return Here(tmp_path / "layer")
+
+
+def test_bytecode_that_was_compiled_before_is_taken(here: Here, tmp_path: Path) -> None:
+    """Of the names whose files are the same; what is damaged is compiled again, and what does not compile is left."""
+    lib, odd = here.directory / "lib", os.fsdecode(b"\xff\xc3\xbc")
+    for name, text in (("one/a.py", "A = 1"), ("one/in/b.py", "B = 2"), ("two.py", "C = 3"), ("wrong.py", "def")):
+        write(lib / name, text)
+    write(lib / odd / "d.py", "D = 4")
+    tag = sys.implementation.cache_tag
+    first = here.bytecode()
+    named = ("one/__pycache__/a", "one/in/__pycache__/b", "__pycache__/two", f"{odd}/__pycache__/d")
+    assert sorted(first) == sorted(f"lib/{name}.{tag}.pyc" for name in named)
+    assert (here.compiled, list(lib.rglob("*.pyc"))) == (1, [])
+    two = f"lib/__pycache__/two.{tag}.pyc"
+    py_compile.compile(str(lib / "two.py"), str(tmp_path / "c"), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    assert (tmp_path / "c").read_bytes() == first[two]
+    kept = sorted(bytecode_cache().iterdir())
+    assert len(kept) == 4
+    assert (here.bytecode(), here.compiled) == (first, 1)
+    for path, number in zip(kept, (-1, 10, 70, -5), strict=True):
+        whole = bytearray(path.read_bytes())
+        whole[number] ^= 1
+        path.write_bytes(bytes(whole))
+        assert here.bytecode() == first
+    assert here.compiled == 5
+    for path, size in zip(kept, (0, 64, 80, 120), strict=True):
+        path.write_bytes(path.read_bytes()[:size])
+    assert here.bytecode() == first
+    write(lib / "two.py", "C = 4")
+    changed = here.bytecode()
+    assert {name for name, content in changed.items() if content != first[name]} == {two}
+    (lib / "one" / "a.py").rename(lib / "one" / "z.py")
+    assert f"lib/one/__pycache__/z.{tag}.pyc" in here.bytecode()
+    assert len(list(bytecode_cache().iterdir())) == 6
+
+
+def test_bytecode_is_cached_for_each_kind_of_python(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(here.directory / "lib" / "one.py", "A = 1")
+    for number, kind in enumerate(("cpython-311 a70d0d0a 0", "cpython-311 a70d0d0a 1", "cpython-312 a70d0d0a 0"), 1):
+        monkeypatch.setattr(sys.modules[__name__], "PYTHON", replace(PYTHON, bytecode=kind))
+        here.bytecode()
+        assert here.compiled == number
+
+
+def test_nobody_elses_bytecode_gets_into_a_layer(here: Here, tmp_path: Path) -> None:
     """Who shares UV_CACHE_DIR could put any file of the host, and any code, into it."""
-    shared, home, place = tmp_path / "a shared cache", tmp_path / "a home", tmp_path / "layer"
-    write(place / "lib" / "one.py", "A = 1")
-    (place / "work" / "cache").mkdir(parents=True)
-    monkeypatch.setenv("UV_CACHE_DIR", str(shared))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
-    monkeypatch.setattr(Here, "target", str(place))
-    (place / "work" / "cache").rmdir()
-    (place / "work" / "cache").symlink_to(shared)
-    own = bytecode_cache()
-    (place / "work" / "bytecode").symlink_to(own)
-    with ExitStack() as held:
-        (name,) = bytecode(Here(place / "wrapper", place), 1, held)
+    write(here.directory / "lib" / "one.py", "A = 1")
+    (name,) = here.bytecode()
     assert name.startswith("lib/__pycache__/one.")
-    assert not shared.exists()
-    (archive,) = own.iterdir()
+    assert not (tmp_path / "a shared cache").exists()
+    own = bytecode_cache()
+    (entry,) = own.iterdir()
     assert own.stat().st_mode & 0o777 == 0o700
     for wrong in (
         "../../escaped.pyc",
@@ -331,10 +375,10 @@ def test_nobody_elses_bytecode_gets_into_a_layer(tmp_path: Path, monkeypatch: py
         "__pycache__/x.py",
         "one.pyc",
     ):
-        with zipfile.ZipFile(archive, "w") as made:
-            made.writestr(wrong, b"x")
-        with ExitStack() as held, pytest.raises(InstallError, match="holds files other than a layer's bytecode"):
-            bytecode(Here(place / "wrapper", place), 1, held)
+        said = json.dumps([[wrong, 1]]).encode() + b"\nx"
+        entry.write_bytes(hashlib.sha256(said).hexdigest().encode() + b"\n" + said)
+        with pytest.raises(InstallError, match="is not the bytecode of a layer"):
+            here.bytecode()
     for mode in (0o777, 0o770, 0o702):
         own.chmod(mode)
         with pytest.raises(InstallError, match="other users can write"):
@@ -364,5 +408,5 @@ def test_the_index_with_the_most_of_torchs_local_version_is_taken() -> None:
             *(("2.9+cpu", "cpu"), ("2.9+rocm5.7", ""), ("2.9", "")),
         ):
             torch = Distribution("torch", version, False, (), (), "/torch-1.dist-info", ("torch",))
-            python = ImagePython("/python", "/", (3, 11, 2), {"torch": torch}, PROTECTED)
+            python = ImagePython("/python", "/", (3, 11, 2), "cpython-311", {"torch": torch}, PROTECTED)
             assert torch_index(python, indexes).url == (f"https://{taken}.test/" if taken else "")

@@ -49,11 +49,11 @@ def test_where_a_job_goes_that_says_nothing() -> None:
     with pytest.raises(OptionError, match="the partition login has no GPUs"):
         partition_for(slurm("login", login=parts["login"]), None, SITE)
     with pytest.raises(OptionError, match="names no partition other"):
-        partition_for(slurm(**parts), "small,other", SITE)
+        partition_for(slurm(None, **parts), "small,other", SITE)
 
 
 def test_of_several_partitions_all_have_what_the_job_is_told() -> None:
     parts = {"a": PartitionKeys(), "b": PartitionKeys(cpus_per_gpu=7), "c": PartitionKeys(cpus_per_gpu=6)}
-    assert partition_for(slurm(**parts), "a,b", SITE) == ("a,b", SITE)
+    assert partition_for(slurm(None, **parts), "a,b", SITE) == ("a,b", SITE)
     with pytest.raises(OptionError, match="nodes of a and c differ in GPUs or processors"):
-        partition_for(slurm(**parts), "a,c", SITE)
+        partition_for(slurm(None, **parts), "a,c", SITE)

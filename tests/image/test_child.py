@@ -6,19 +6,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from sifmod.image import child
-from sifmod.image.child import LATE, Ended, run_child
+from sifmod.image.child import LATE, SERVER, Ended, run_child, serving
 from support.processes import marked, wait_until
 
 DRIVER = """
 import os, signal, sys
 from pathlib import Path
-from sifmod.image.child import run_child
+from sifmod.image.child import SERVER, run_child, serving
 
 def stop(number, frame):
     sys.exit(128 + number)
@@ -27,7 +28,12 @@ if sys.argv[1] == "handled":
     signal.signal(signal.SIGTERM, stop)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 code = "sh -c 'sleep 98765; :' & sleep 98765; :"
-run_child(("/bin/sh", "-c", code), cwd=Path("/"), env={**os.environ, "MARK": sys.argv[2]})
+command, where = ("/bin/sh", "-c", code), {"cwd": Path("/"), "env": {**os.environ, "MARK": sys.argv[2]}}
+if sys.argv[3] == "run_child":
+    run_child(command, **where)
+else:
+    with serving((sys.executable, "-I", "-c", SERVER), **where) as run:
+        run(*command)
 """
 
 
@@ -100,9 +106,10 @@ def test_of_much_output_the_end_is_kept(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_children_and_grandchildren_end_with_us(tmp_path: Path, number: signal.Signals, handler: str) -> None:
+@pytest.mark.parametrize("way", ["run_child", "serving"])
+def test_children_and_grandchildren_end_with_us(tmp_path: Path, number: signal.Signals, handler: str, way: str) -> None:
     mark = str(tmp_path)
-    script = (sys.executable, "-c", DRIVER, handler, mark)
+    script = (sys.executable, "-c", DRIVER, handler, mark, way)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     driver = subprocess.Popen(script, env=env, stderr=subprocess.DEVNULL)
     wait_until(lambda: sum("98765" in command for command in marked(mark)) >= 3)
@@ -191,3 +198,69 @@ def test_what_it_leaves_running_is_ended_with_it_where_that_is_asked_for(tmp_pat
     command = ("/bin/sh", "-c", "sleep 98764 & exit 3")
     assert run_child(command, cwd=tmp_path, env=env, whole=True).code == 3
     wait_until(lambda: not marked(env["MARK"]))
+
+
+def server(directory: Path, before: str = "") -> AbstractContextManager[Callable[..., Ended]]:
+    """A child that runs commands, after this of the shell."""
+    args = ("/bin/sh", "-c", f'{before}\nexec "$@"', "sh", sys.executable, "-I", "-c", SERVER)
+    return serving(args, cwd=directory, env={"PATH": os.environ["PATH"], "MARK": str(directory)})
+
+
+def test_one_child_runs_many_commands(tmp_path: Path) -> None:
+    """Each has its own exit code and output, an empty input, and no part in the conversation."""
+    odd = "a 'b\n$c ü \udcff"
+    with server(tmp_path) as run:
+        code, lines = (
+            (first := run("/bin/sh", "-c", "pwd; cat; readlink /proc/$$/fd/0; echo $PPID >&2; exit 7")).code,
+            first.lines,
+        )
+        assert (code, lines[:2]) == (7, (str(tmp_path), "/dev/null"))
+        said = run("", "-c", "import os, sys; print(os.getppid(), os.fsencode(sys.argv[1]))", odd).lines
+        assert said == (f"{first.lines[2]} {os.fsencode(odd)!r}",)
+        assert run("/bin/true") == Ended(0, b"")
+        assert run("/bin/sh", "-c", "kill -9 $$").code == -signal.SIGKILL
+        much = run("/bin/sh", "-c", "head -c 9000000 /dev/zero | tr '\\0' x; echo; echo the end").said
+        assert (much[-9:], len(much)) == (b"\nthe end\n", 1 << 16)
+        assert run("/bin/echo", "more") == Ended(0, b"more\n")
+    assert not marked(str(tmp_path))
+
+
+def test_what_is_said_before_the_first_command_belongs_to_it(tmp_path: Path) -> None:
+    """An image's environment may print anything when its container starts."""
+    with server(tmp_path, "echo 0; echo 1 >&2") as run:
+        assert run("/bin/sh", "-c", "echo 2; exit 3") == Ended(3, b"0\n1\n2\n")
+        assert run("/bin/echo", "3") == Ended(0, b"3\n")
+
+
+def test_a_child_that_does_not_start_or_ends_early(tmp_path: Path) -> None:
+    with server(tmp_path, "echo no; exit 5") as run:
+        assert [run("/bin/true"), run("/bin/true")] == [Ended(5, b"no\n"), Ended(5, b"")]
+    with server(tmp_path) as run:
+        assert run("/bin/sh", "-c", "kill -9 $PPID").code == -signal.SIGKILL
+        assert run("/bin/true").code == -signal.SIGKILL
+    with server(tmp_path) as run:
+        assert run("/no/such/program").code == 1
+    with pytest.raises(FileNotFoundError), serving(("/no/such/program",), cwd=tmp_path, env={}):
+        pass
+
+
+def test_what_commands_leave_running_ends_with_the_child(tmp_path: Path) -> None:
+    with server(tmp_path) as run:
+        assert run("/bin/sh", "-c", "sleep 98763 &").code == 0
+        assert marked(str(tmp_path))
+    wait_until(lambda: not marked(str(tmp_path)))
+    with pytest.raises(StopError), server(tmp_path) as run:
+        assert run("/bin/sh", "-c", "sleep 98763 &").code == 0
+        raise StopError
+    wait_until(lambda: not marked(str(tmp_path)))
+
+
+def test_a_server_leaves_nothing_open(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    with server(tmp_path) as run:
+        run("/bin/true")
+    with pytest.raises(StopError), server(tmp_path):
+        raise StopError
+    with pytest.raises(FileNotFoundError), serving(("/no/such/program",), cwd=tmp_path, env={}):
+        pass
+    assert os.listdir("/proc/self/fd") == before

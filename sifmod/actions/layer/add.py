@@ -101,37 +101,39 @@ def _made(
     """
     wanted = _wanted(before, change)
     (directory / "work").mkdir(parents=True)
-    inside = Inside(python_wrapper(installation), directory, _there((*wanted.local, *change.add.local)))
-    python = inside.look(site.protected if (own := protected(Path(installation.root))) is None else own)
-    projects = Projects(inside, python, Checkouts(directory / "work" / "git"))
-    if change.add.unnamed:
-        change = replace(change, add=projects.named(change.add))
-        wanted = _wanted(before, change)
-    inside.check_seen(tuple(map(project, wanted.editable)))
-    index = torch_index(python, site.package_indexes)
-    resolved, places = _resolved(wanted, change, before, projects, index)
-    if _changes_nothing(change, before, resolved) and (held := already(change.add, python, resolved)):
-        reporter.say(f"{', '.join(f'{one.name} {one.version}' for one in held)}: already in the image")
-        return None
-    if linked := ", ".join(sorted(index.names & resolved.added.keys())):
-        reporter.say(f"{linked}: taken from {index.url}, to match the image's torch +{index.local}")
-    for line in format_added(python, resolved):
-        reporter.say(line)
-    program = _program(installation, site)
-    layer = _layer(installation, change.name, wanted, python, resolved)
-    binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
-    layer = replace(layer, packed=binds and not (change.unpacked or wanted.editable))
-    if before and _same(before, layer, resolved.lock) and not wanted.projects and not verify_layer(before):
-        return before
-    named = dict.fromkeys(map(name_of, change.add.requirements or resolved.requirements))
-    names = tuple(name for name in named if name in resolved.added)
-
-    def tried() -> None:
-        for line in tried_imports(inside, python, resolved, names, index) if names and change.tried else ():
+    visible = _there((*wanted.local, *change.add.local))
+    with Inside(python_wrapper(installation), directory, visible) as inside:
+        inside.start()
+        program = _program(installation, site)  # while the container starts
+        python = inside.look(site.protected if (own := protected(Path(installation.root))) is None else own)
+        projects = Projects(inside, python, Checkouts(directory / "work" / "git"))
+        if change.add.unnamed:
+            change = replace(change, add=projects.named(change.add))
+            wanted = _wanted(before, change)
+        inside.check_seen(tuple(map(project, wanted.editable)))
+        index = torch_index(python, site.package_indexes)
+        resolved, places = _resolved(wanted, change, before, projects, index)
+        if _changes_nothing(change, before, resolved) and (held := already(change.add, python, resolved)):
+            reporter.say(f"{', '.join(f'{one.name} {one.version}' for one in held)}: already in the image")
+            return None
+        if linked := ", ".join(sorted(index.names & resolved.added.keys())):
+            reporter.say(f"{linked}: taken from {index.url}, to match the image's torch +{index.local}")
+        for line in format_added(python, resolved):
             reporter.say(line)
+        layer = _layer(installation, change.name, wanted, python, resolved)
+        binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
+        layer = replace(layer, packed=binds and not (change.unpacked or wanted.editable))
+        if before and _same(before, layer, resolved.lock) and not wanted.projects and not verify_layer(before):
+            return before
+        named = dict.fromkeys(map(name_of, change.add.requirements or resolved.requirements))
+        names = tuple(name for name in named if name in resolved.added)
 
-    built = (*wanted.projects, *((name, places[source]) for name, source in resolved.repositories))
-    return make(layer, resolved.lock, inside, wanted, (python, program, site), built, tried)
+        def tried() -> None:
+            for line in tried_imports(inside, python, resolved, names, index) if names and change.tried else ():
+                reporter.say(line)
+
+        built = (*wanted.projects, *((name, places[source]) for name, source in resolved.repositories))
+        return make(layer, resolved.lock, inside, wanted, (python, program, site), built, tried)
 
 
 def _changes_nothing(change: LayerChange, before: Layer | None, resolved: Resolved) -> bool:

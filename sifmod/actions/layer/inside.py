@@ -1,12 +1,12 @@
 """Inside: run the module's Python, and uv with it, with a directory mounted where the layer will be."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
+from types import TracebackType
 
 from sifmod.errors import ImageError, OptionError
-from sifmod.image.child import Ended, run_child
+from sifmod.image.child import SERVER, Ended, serving
 from sifmod.image.packages.image_python import PROBE, ImagePython, image_python
 from sifmod.image.packages.uv import Uv, bytecode_cache, linked_directory, uv_cache
 from sifmod.image.packages.uv_settings import config_words, find_links, uv_environment, write_config
@@ -15,34 +15,58 @@ from sifmod.tree.receipt import Installation
 
 _WRAPPERS = ("python", "python3")
 # removes the image's own uv settings; the first argument names the variables to keep
-_EXEC = """
+_CLEAN = """
 import os, sys
 keep = sys.argv[1].split(",")
-env = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PIP_")) or name in keep}
-os.execve(sys.argv[2], sys.argv[2:], env)
+for name in [name for name in os.environ if name.startswith(("UV_", "PIP_")) and name not in keep]:
+    del os.environ[name]
 """
 
 
-@dataclass(frozen=True)
 class Inside:
-    """Starts the module's Python through its wrapper, so that the environment is the module's own.
+    """Runs commands in a container, started by the module's wrapper, so that the environment is the module's own.
 
-    The host's `directory` is mounted at `target` inside, writable.
+    The container starts with `start` or the first command, and ends with `end`, on exit, or before an exception
+    propagates.
     """
-
-    wrapper: Path
-    directory: Path
-    visible: tuple[str, ...] = ()  # other host paths that must exist inside
 
     target = LAYER_TARGET
 
+    def __init__(self, wrapper: Path, directory: Path, visible: tuple[str, ...] = ()) -> None:
+        self.directory = directory  # of the host, mounted at `target` inside, writable
+        self._wrapper = wrapper
+        self._visible = visible  # other host paths that must exist inside
+        self._held = ExitStack()
+        self._run: Callable[..., Ended] | None = None
+
+    def __enter__(self) -> "Inside":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.__exit__(kind, error, trace)
+
+    def start(self) -> Callable[..., Ended]:
+        """Start the container without waiting for it, unless it runs; returns what runs a command in it."""
+        if self._run is None:
+            environment = self._environment()
+            kept = ",".join(name for name in environment if name.startswith("UV_"))
+            args = (str(self._wrapper), "-I", "-c", _CLEAN + SERVER, kept)
+            self._run = self._held.enter_context(serving(args, cwd=self.directory, env=environment))
+        return self._run
+
+    def end(self) -> None:
+        """End the container, and what commands left running in it."""
+        self._held.close()
+        self._run = None
+
     def python(self, *words: str) -> Ended:
-        return run_child((str(self.wrapper), *words), cwd=self.directory, env=self._environment(), whole=True)
+        return self.start()("", *words)
 
     def uv(self, *words: str) -> Ended:
-        kept = ",".join(name for name in self._environment() if name.startswith("UV_"))
         words = (*words, *config_words(f"{self.target}/work"), "--color", "never", "--no-progress")
-        return self.python("-I", "-c", _EXEC, kept, f"{self.target}/work/uv", *words)
+        return self.start()(f"{self.target}/work/uv", *words)
 
     def look(self, names: tuple[str, ...]) -> ImagePython:
         """The image's Python and its packages; `names`: protected ones. Raises ImageError if it cannot start."""
@@ -55,7 +79,11 @@ class Inside:
     def check_seen(self, projects: tuple[str, ...]) -> None:
         """Raise OptionError for a directory that is only visible inside because it is bound now."""
         code = "import os, sys; sys.exit(not all(map(os.path.isdir, sys.argv[1:])))"
-        if projects and replace(self, visible=()).python("-c", code, *projects).code != 0:
+        if not projects:
+            return
+        with Inside(self._wrapper, self.directory) as other:
+            seen = other.python("-c", code, *projects).code == 0
+        if not seen:
             raise OptionError(
                 f"the container does not see {' or '.join(projects)}",
                 "keep projects below your home directory, or bind their directory: `binds` in the easyconfig or the "
@@ -88,7 +116,7 @@ class Inside:
             f"{cache}:{self.target}/work/cache",
             f"{bytecode_cache()}:{self.target}/work/bytecode",
         ]
-        places = (*self.visible, *find_links())
+        places = (*self._visible, *find_links())
         binds += [path for path in dict.fromkeys(places) if path.startswith("/")]
         environment = uv_environment()
         write_config(work)

@@ -1,27 +1,25 @@
 """make: install a layer's packages with uv, compile them, and pack them into one file."""
 
-import functools
 import os
 import re
 import shutil
-import zipfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from sifmod.actions.layer.bytecode import Bytecode
 from sifmod.actions.layer.inside import Inside
 from sifmod.actions.layer_commands import is_command, write_commands
 from sifmod.config.site import Site
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError
 from sifmod.image.convert.budget import threads
-from sifmod.image.convert.packed import More, pack
+from sifmod.image.convert.packed import pack
 from sifmod.image.packages.added import LEFT_BY_UV, check_hides_nothing
 from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.package_lock import pinned, without_repositories
 from sifmod.image.packages.request import PackageRequest, project
-from sifmod.image.packages.uv import bytecode_cache
 from sifmod.image.program import Program
 from sifmod.image.startable import can_start
 from sifmod.module.plan import LAYER_TARGET
@@ -56,32 +54,45 @@ def make(
     jobs, directory = threads(site.processors, site.memory), inside.directory
     with ExitStack() as held:
         place = inside.linked(held) if layer.packed else directory
-        tree = place / TREE
+        tree = place if layer.packed else directory / TREE
         (place / "lib").mkdir()
         _install(inside, python, layer, lock, wanted, built)
         check_hides_nothing(place / "lib", python)
         tried()
-        more = bytecode(inside, jobs, held)
-        shutil.rmtree(directory / "work")
-        _arrange(place, python)
+        inside.end()
+        bytecode = Bytecode(inside, python, jobs)
+        if not layer.packed:
+            _compile(place, bytecode)
+        _arrange(place / "lib", tree, python)
         write_commands(directory / "bin", _commands(tree), layer.name)
         (directory / LOCK).write_text(lock)
-        if not layer.packed:
-            for path, read in more.items():
-                (tree / path).parent.mkdir(exist_ok=True)
-                (tree / path).write_bytes(read())
+        if layer.packed:
+            chosen = site.compression
+            if chosen == "auto":
+                chosen = "zstd" if can_start("zstd", program) else "gzip"
+            files, size = pack(tree, directory / IMAGE, chosen, jobs, bytecode)
+            layer = replace(layer, files=files, size=size, digest=sha256_file(directory / IMAGE))
+            (directory / "lib").unlink()
+        else:
             sizes = [Path(top, name).lstat().st_size for top, _, names in os.walk(tree) for name in names]
-            return replace(layer, files=len(sizes), size=sum(sizes))
-        (directory / "lib").unlink()
-        chosen = site.compression if site.compression != "auto" else "zstd" if can_start("zstd", program) else "gzip"
-        files, size = pack(tree, directory / IMAGE, chosen, jobs, more)
-        return replace(layer, files=files, size=size, digest=sha256_file(directory / IMAGE))
+            layer = replace(layer, files=len(sizes), size=sum(sizes))
+        shutil.rmtree(directory / "work")
+        return layer
 
 
-def _arrange(place: Path, python: ImagePython) -> None:
+def _compile(place: Path, bytecode: Bytecode) -> None:
+    """Write the bytecode of the modules in `lib`."""
+    for path in (place / "lib").rglob("*.py"):
+        if path.is_file() and (read := bytecode.reader(str(path.relative_to(place)))):
+            read(path.read_bytes())
+    for name, content in bytecode.files():
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_bytes(content)
+
+
+def _arrange(lib: Path, tree: Path, python: ImagePython) -> None:
     """Build the layer's tree from the packages in `lib`."""
-    lib, tree = place / "lib", place / TREE
-    tree.mkdir()
+    tree.mkdir(exist_ok=True)
     for pattern in LEFT_BY_UV:  # records of when and where it was installed
         for left in lib.glob(pattern):
             _forget(left)
@@ -90,7 +101,8 @@ def _arrange(place: Path, python: ImagePython) -> None:
             _forget(left)
     if (lib / "bin").is_dir():
         (lib / "bin").rename(tree / "bin")
-    lib.rename(tree / "lib")
+    if lib.parent != tree:
+        lib.rename(tree / "lib")
     (tree / "start").mkdir()
     jupyter = (tree / "lib" / "share" / "jupyter").is_dir()
     (tree / "start" / "sitecustomize.py").write_text(start_file(python, jupyter=jupyter))
@@ -186,99 +198,3 @@ def start_file(python: ImagePython, *, jupyter: bool) -> str:
     mark = python.first.place if python.first else python.prefix
     jupyter_too = _JUPYTER if jupyter else ""
     return _START.format(prefix=python.prefix, version=python.version[:2], mark=mark, jupyter=jupyter_too)
-
-
-# Compiling takes longer than all other steps. So its result is cached by top-level name: one zip each, named by the
-# digest of the files.
-_ARCHIVE = re.compile(r"[0-9a-f]{64}\.zip")
-_COMPILED = re.compile(r"(?:[^/]+/)*__pycache__/[^/]+\.pyc")
-# Run inside. Arguments: directory, cache, the file to list the used cache entries in, number of processes. The bytecode
-# is unchecked (PEP 552).
-COMPILE = r"""
-import hashlib, importlib.util, marshal, multiprocessing, os, sys, tempfile, zipfile, zlib
-from functools import partial
-from zipfile import ZIP_DEFLATED as DEFLATED
-
-FORM = b"\1\0\0\0"
-VERSION = 4 if sys.version_info >= (3, 11) else 2  # with references, older ones write what they happen to share
-
-def compiled(top, name):
-    path = os.path.join(top, name)
-    with open(path, "rb") as file:
-        source = file.read()
-    try:
-        code = compile(source, path, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # left to who imports it
-        return b""
-    return importlib.util.MAGIC_NUMBER + FORM + importlib.util.source_hash(source) + marshal.dumps(code, VERSION)
-
-def place_of(top, cache, names):
-    whole = hashlib.sha256(importlib.util.MAGIC_NUMBER)
-    for name in names:
-        with open(os.path.join(top, name), "rb") as file:
-            content = file.read()
-        whole.update(repr((name, len(content))).encode() + content)
-    return os.path.join(cache, whole.hexdigest() + ".zip")
-
-def keep(place, names, contents):
-    descriptor, new = tempfile.mkstemp(dir=os.path.dirname(place))
-    try:
-        with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", DEFLATED, compresslevel=1) as archive:
-            for name, content in zip(names, contents):
-                if content:
-                    archive.writestr(importlib.util.cache_from_source(name), content)
-        os.replace(new, place)
-    except BaseException:
-        os.unlink(new)
-        raise
-
-def is_whole(place):
-    try:
-        with zipfile.ZipFile(place) as archive:
-            return archive.testzip() is None
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError):
-        return False
-
-def main(top, cache, said, jobs):
-    os.makedirs(cache, exist_ok=True)
-    by_name = {}
-    for directory, _, names in os.walk(top):
-        for name in (os.path.relpath(os.path.join(directory, name), top) for name in names if name.endswith(".py")):
-            by_name.setdefault(name.split(os.sep)[0], []).append(name)
-    by_name.pop("bin", None)  # commands, which are run and not imported
-    places = {place_of(top, cache, sorted(names)): sorted(names) for names in by_name.values()}
-    new = {place: names for place, names in places.items() if not is_whole(place)}
-    if new:
-        with multiprocessing.get_context("fork").Pool(int(jobs)) as pool:
-            for place, names in new.items():
-                keep(place, names, pool.imap(partial(compiled, top), names, chunksize=16))
-    with open(said, "w") as file:
-        file.writelines(os.path.basename(place) + "\n" for place in places)
-
-main(*sys.argv[1:])
-"""
-
-
-def _is_compiled(path: str) -> bool:
-    return _COMPILED.fullmatch(path) is not None and not {".", ".."}.intersection(path.split("/"))
-
-
-def bytecode(inside: Inside, jobs: int, held: ExitStack) -> More:
-    """The compiled modules of `lib` by relative path; read on demand while `held` is open.
-
-    Raises InstallError with the output of the image's Python if it cannot compile.
-    """
-    work, said = f"{inside.target}/work", inside.directory / "work" / "compiled"
-    ended = inside.python(
-        "-W", "ignore", "-c", COMPILE, f"{inside.target}/lib", f"{work}/bytecode", f"{work}/{said.name}", str(jobs)
-    )
-    if ended.code != 0 or not said.is_file():
-        raise InstallError("the packages could not be compiled:\n" + "\n".join(ended.lines[-12:]))
-    more: More = {}
-    kept = bytecode_cache()
-    for name in said.read_text().split():
-        archive = held.enter_context(zipfile.ZipFile(kept / name)) if _ARCHIVE.fullmatch(name) else None
-        if archive is None or not all(_is_compiled(entry) for entry in archive.namelist()):
-            raise InstallError(f"{kept / name} holds files other than a layer's bytecode", f"remove it: rm -r {kept}")
-        more |= {f"lib/{entry.filename}": functools.partial(archive.read, entry) for entry in archive.infolist()}
-    return more

@@ -2,8 +2,9 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Directory, File, Node, Symlink
@@ -13,62 +14,79 @@ from sifmod.image.disk import reading
 
 _EPOCH = 1_577_836_800  # seconds since 1970, for every file: 2020, which is also valid in a zip
 _PIECE = 1 << 20
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-Read = Callable[[], bytes]
-More = dict[str, Read]  # path → content of files outside of the directory
-_Tree = dict[str, "Read | _Tree"]
+Read = Callable[[bytes], object]
 
 
-def pack(
-    directory: Path, target: Path, compression: str, processors: int, more: Mapping[str, Read] | None = None
-) -> tuple[int, int]:
+class More(Protocol):
+    """Files that follow from those of the directory, and are packed behind them."""
+
+    def reader(self, path: str) -> Read | None:
+        """What gets the content of the directory's file `path`, in pieces; None: nothing."""
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """The path and the content of each one, after all files of the directory were read."""
+
+
+def pack(directory: Path, target: Path, compression: str, processors: int, more: More | None = None) -> tuple[int, int]:
     """Write the squashfs `target` of `directory` and `more`; returns its number of files and size in bytes.
 
     Every file belongs to root and is readable by all, and executable by all if it is by its owner. Raises ImageError
     for anything but files, links and directories, PermissionsError or FetchError for unreadable ones, OSError of
     `target`.
     """
-    count = [0]
     with target.open("xb") as file, SquashfsWriter(file, 0, parse(compression), processors, _EPOCH) as writer:
-        size = writer.close(_directory(writer, directory, _tree(more or {}), count))
-    return count[0], size
+        packing = _Packing(writer, more)
+        root = packing.directory(directory, "")
+        for path, content in more.files() if more else ():
+            packing.add(root, path, content)
+        size = writer.close(root)
+    return packing.count, size
 
 
-def _tree(more: Mapping[str, Read]) -> _Tree:
-    top: _Tree = {}
-    for path, read in more.items():
-        *above, name = path.split("/")
-        tree = top
-        for each in above:
-            below = tree.setdefault(each, {})
-            if callable(below):
+class _Packing:
+    """A tree that is being written; `count` is the number of its files."""
+
+    def __init__(self, writer: DataWriter, more: More | None) -> None:
+        self.count = 0
+        self._writer = writer
+        self._more = more
+
+    def directory(self, directory: str | Path, inside: str) -> Directory:
+        """A directory with its content; `inside`: its path in the squashfs, ending with a slash unless empty."""
+        made = _new_directory()
+        with reading(Path(directory)):
+            entries = sorted(os.scandir(directory), key=lambda entry: os.fsencode(entry.name))
+        for entry in entries:
+            path = inside + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                node: Node = self.directory(entry.path, f"{path}/")
+            else:
+                read = self._more.reader(path) if self._more and entry.is_file(follow_symlinks=False) else None
+                node = packed_node(self._writer, entry.path, _EPOCH, read)
+            made.entries[os.fsencode(entry.name)] = node
+            self.count += isinstance(node, File)
+        return made
+
+    def add(self, root: Directory, path: str, content: bytes) -> None:
+        """Add a file with this content, and the directories above it."""
+        *above, name = os.fsencode(path).split(b"/")
+        for part in above:
+            below = root.entries.setdefault(part, _new_directory())
+            if not isinstance(below, Directory):
                 raise ImageError(f"{path} is inside a file")
-            tree = below
-        tree[name] = read
-    return top
+            root = below
+        self.count += name not in root.entries
+        root.entries[name] = File(0o644, 0, 0, _EPOCH, (), self._writer.add(content))
 
 
-def _directory(writer: DataWriter, directory: Path | None, more: _Tree, count: list[int]) -> Directory:
-    """A directory with its content on the host, if it exists, and more."""
-    made = Directory(0o755, 0, 0, _EPOCH, ())
-    here = {entry.name: entry for entry in os.scandir(directory)} if directory else {}
-    for name in sorted(here.keys() | more.keys(), key=os.fsencode):
-        entry, added = here.get(name), more.get(name, {})
-        if callable(added):
-            writer.start()
-            writer.write(added())
-            node: Node = File(0o644, 0, 0, _EPOCH, (), writer.finish())
-        elif entry is None or entry.is_dir(follow_symlinks=False):
-            node = _directory(writer, Path(entry.path) if entry else None, added, count)
-        else:
-            node = packed_node(writer, entry.path, _EPOCH)
-        made.entries[os.fsencode(name)] = node
-        count[0] += isinstance(node, File)
-    return made
+def _new_directory() -> Directory:
+    return Directory(0o755, 0, 0, _EPOCH, ())
 
 
-def packed_node(writer: DataWriter, path: str | Path, epoch: int) -> Node:
-    """A file, a link, or a directory without content, as packed. Raises like `pack`."""
+def packed_node(writer: DataWriter, path: str | Path, epoch: int, read: Read | None = None) -> Node:
+    """A file, a link, or a directory without content, as packed; `read` gets a file's content. Raises like `pack`."""
     with reading(Path(path)):
         status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
@@ -78,12 +96,19 @@ def packed_node(writer: DataWriter, path: str | Path, epoch: int) -> Node:
     if not stat.S_ISREG(status.st_mode):
         raise ImageError(f"{path} is neither a file nor a directory nor a link")
     writer.start()
-    for piece in _pieces(path):
+    for piece in _pieces(path, status.st_size):
         writer.write(piece)
+        if read:
+            read(piece)
     return File(0o755 if status.st_mode & 0o100 else 0o644, 0, 0, epoch, (), writer.finish())
 
 
-def _pieces(path: str | Path) -> Iterator[bytes]:
-    with reading(Path(path)), open(path, "rb") as file:  # noqa: PTH123 (thousands of them)
-        while piece := file.read(_PIECE):
-            yield piece
+def _pieces(path: str | Path, size: int) -> Iterator[bytes]:
+    """The content of a file of about `size` bytes."""
+    with reading(Path(path)):
+        descriptor = os.open(path, _READ)
+        try:
+            while piece := os.read(descriptor, min(size + 1, _PIECE)):
+                yield piece
+        finally:
+            os.close(descriptor)

@@ -91,7 +91,7 @@ def read_base_python(
     bin_ = f"{chosen.directory}/bin"
     program = find_command(rootfs, f"python{chosen.version}", (bin_,)) or find_command(rootfs, "python3", (bin_,))
     stay, found = (*names, *fixed.values()), dict(sorted(found.items()))
-    python = ImagePython(program or f"{bin_}/python", chosen.directory, (major, minor, 0), found, stay)
+    python = ImagePython(program or f"{bin_}/python", chosen.directory, (major, minor, 0), "", found, stay)
     return BasePython(rootfs, python, library, library_prefix(library), _platform(rootfs, arch, program), later)
 
 

@@ -15,7 +15,7 @@ from sifmod.image.inspect.python_environments import normalized
 
 # run by the image's own Python, since only that one knows its path, its `.pth` files and its markers
 PROBE = """
-import importlib.metadata, json, os, sys
+import importlib.metadata, importlib.util, json, os, sys
 found = {}
 def modules(one):
     names = (one.read_text("top_level.txt") or "").split() or (one.read_text("RECORD") or "").splitlines()
@@ -30,7 +30,8 @@ for one in importlib.metadata.distributions():
         place = place if os.path.exists(place) else sys.prefix
         found[name] = [name, one.version, pure, one.requires or [], extras, place, modules(one)]
 with open(sys.argv[1], "w") as file:
-    json.dump([sys.executable, sys.prefix, list(sys.version_info[:3]), list(found.values())], file)
+    bytecode = "%s %s %d" % (sys.implementation.cache_tag, importlib.util.MAGIC_NUMBER.hex(), sys.flags.optimize)
+    json.dump([sys.executable, sys.prefix, list(sys.version_info[:3]), bytecode, list(found.values())], file)
 """
 
 
@@ -65,6 +66,7 @@ class ImagePython:
     executable: str
     prefix: str
     version: tuple[int, int, int]
+    bytecode: str  # its kind: equal for interpreters whose bytecode is equal; "" if the interpreter was not asked
     distributions: dict[str, Distribution]
     names: tuple[str, ...]  # of what stays as it is, `*` at the end for all that begin so
 
@@ -124,13 +126,14 @@ def is_among(key: str, names: tuple[str, ...]) -> bool:
 def image_python(text: str, names: tuple[str, ...]) -> ImagePython:
     """Parse the output of PROBE. Raises ImageError if it is invalid: a program of the image wrote it."""
     try:
-        executable, prefix, version, found = json.loads(text)
+        executable, prefix, version, bytecode, found = json.loads(text)
         distributions = [_distribution(fields) for fields in found if has_valid_name(*fields[:2])]
         major, minor, micro = map(int, version)
     except (ValueError, TypeError, RecursionError) as error:
         raise ImageError("the image's Python cannot list its packages") from error
     by_key = {one.key: one for one in reversed(distributions)}
-    return ImagePython(str(executable), str(prefix), (major, minor, micro), dict(sorted(by_key.items())), names)
+    held = dict(sorted(by_key.items()))
+    return ImagePython(str(executable), str(prefix), (major, minor, micro), str(bytecode), held, names)
 
 
 _NAME = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
