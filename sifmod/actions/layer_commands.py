@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError
-from sifmod.image.inspect.host_commands import HOST_COMMANDS
+from sifmod.image.inspect.host_commands import is_host_command
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.module.quote import shell
 from sifmod.tree.durable import read
@@ -26,7 +26,7 @@ exec "${{here%/*}}/../module/bin/python" -ISc 'import os, sys; os.execv(sys.argv
 
 def is_command(name: str) -> bool:
     """Whether a layer may have a host command of this name: a plain name that hides no host program."""
-    return _PLAIN.fullmatch(name) is not None and name not in HOST_COMMANDS
+    return _PLAIN.fullmatch(name) is not None and not is_host_command(name)
 
 
 def command(name: str, layer: str) -> str:

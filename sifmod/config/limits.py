@@ -35,6 +35,8 @@ class Limits(Model):
     """Files that a pattern in a stack or a bind path matches."""
     lock_size: Size = 64 << 20
     """Bytes of a lock (modules or packages)."""
+    lock_values: Count = 200_000
+    """Texts in a lock of packages: names, versions, addresses, digests."""
     requirements_size: Size = 4 << 20
     """Bytes of a requirements.txt with the files that it names."""
     requirement_size: Size = 64 << 10

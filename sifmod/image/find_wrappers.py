@@ -10,7 +10,7 @@ from sifmod.config.limits import bound, limits
 from sifmod.errors import ImageError
 from sifmod.image.guess import Guess, make_guess
 from sifmod.image.inspect.description import ImageDescription
-from sifmod.image.inspect.host_commands import HOST_COMMANDS
+from sifmod.image.inspect.host_commands import is_host_command
 from sifmod.image.inspect.python_environments import PythonEnvironment, activated_environment
 from sifmod.image.inspect.rootfs import PYTHON_COMMANDS, Rootfs, search_path
 from sifmod.image.reference import Reference
@@ -70,7 +70,7 @@ def find_wrappers(rootfs: Rootfs, described: ImageDescription, search: Search) -
     software = sorted({name for place in places for name in names_in(place)} - distribution)
     wanted = [
         *_of_python(first_with, guess, places),
-        *(name for _, _, name in spoken if name not in HOST_COMMANDS),
+        *(name for _, _, name in spoken if not is_host_command(name)),
         *software,
     ]
     names = [name for name in dict.fromkeys(wanted) if _is_name(name, search)]
@@ -83,12 +83,12 @@ def find_wrappers(rootfs: Rootfs, described: ImageDescription, search: Search) -
     commands = [
         (name, "" if first_with(name, path) == place else f"{place}/{name}")
         for name, place in found
-        if name not in HOST_COMMANDS
+        if not is_host_command(name)
     ]
     scripts = SCRIPTS if {"pip", "pip3", "python", "python3"} & {name for name, _ in commands} else SCRIPTS[:1]
     return Found(
         (*commands, *((name, "") for name in scripts if name not in search.named)),
-        tuple(name for name, _ in found if name in HOST_COMMANDS),
+        tuple(name for name, _ in found if is_host_command(name)),
         tuple(name for name in software if not _NAME.fullmatch(name)),
     )
 

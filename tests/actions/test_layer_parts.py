@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import py_compile
+import resource
 import subprocess
 import sys
 import time
@@ -37,6 +38,7 @@ from sifmod.module.scripts import PROTECTED as PROTECTED_FILE
 from support.command import run
 from support.config import write
 
+QUOTED = "\"a\".'b'."
 HELD = json.dumps(
     [
         "/opt/bin/python",
@@ -321,6 +323,7 @@ def test_bytecode_that_was_compiled_before_is_taken(here: Here, tmp_path: Path) 
     lib, odd = here.directory / "lib", os.fsdecode(b"\xff\xc3\xbc")
     for name, text in (("one/a.py", "A = 1"), ("one/in/b.py", "B = 2"), ("two.py", "C = 3"), ("wrong.py", "def")):
         write(lib / name, text)
+    write(lib / "large.py", f"E = 5\n#{' ' * (32 << 20)}")  # compiling a module takes many times its size in memory
     write(lib / odd / "d.py", "D = 4")
     tag = sys.implementation.cache_tag
     first = here.bytecode()
@@ -397,6 +400,28 @@ def test_what_is_no_file_of_requirements_is_not_waited_for_or_read(tmp_path: Pat
         for read in (lambda path: parse_requests(files=(path,)), read_lock):
             with pytest.raises(OptionError, match="cannot be read: it is not a regular file"):
                 read(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f"x = {'9' * 5000}\n", "Exceeds the limit"),
+        (f"{'a.' * 50_000}b = 1\n", "nested too deep"),
+        (f"x = {{{'a . ' * 50_000}b = 1}}\n", "nested too deep"),
+        (f"{QUOTED * 50_000}b = 1\n", "nested too deep"),
+        (f"x = {'[' * 50_000}\n", "nested too deep"),
+    ],
+    ids=["number", "keys", "inline", "quoted", "lists"],
+)
+def test_a_lock_that_takes_the_memory(text: str, why: str, tmp_path: Path) -> None:
+    """A dotted key of 40 kB took 1.6 GB."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, limit[1]))
+    try:
+        with pytest.raises(OptionError, match=f"pylock.toml is not a PEP 751 lock: {why}"):
+            read_lock(write(tmp_path / "pylock.toml", f'lock-version = "1.0"\n{text}'))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limit)
 
 
 def test_the_index_with_the_most_of_torchs_local_version_is_taken() -> None:

@@ -81,6 +81,13 @@ def requirements(here: Path, images: Images) -> list[str]:
     return ["install", str(write(here / "Tiny-1.yaml", text)), "--skip-sanity-check"]
 
 
+def a_lock_of_packages(here: Path, images: Images) -> list[str]:
+    packages = "".join(f'[[packages]]\nname = "p{number}"\nversion = "1"\n' for number in range(9))
+    write(here / "pylock.toml", f'lock-version = "1.0"\ncreated-by = "x"\n{packages}')
+    text = f"{EASYCONFIG}  build: {{from: '{images.tiny_sif}', requirements: pylock.toml}}\n"
+    return ["install", str(write(here / "Tiny-1.yaml", text)), "--skip-sanity-check"]
+
+
 def an_archive(here: Path, images: Images) -> list[str]:  # noqa: ARG001
     with tarfile.open(here / "x.tar", "w") as archive:
         for name in ("oci-layout", "index.json", "b", "c"):
@@ -101,6 +108,7 @@ CASES: dict[str, tuple[Callable[[Path, Images], list[str]], str]] = {
     "bundle_file_size": (a_bundle, "1KiB"),
     "bundle_size": (a_bundle, "1KiB"),
     "lock_size": (a_lock, "1KiB"),
+    "lock_values": (a_lock_of_packages, "9"),
     "requirements_size": (requirements, "1KiB"),
     "requirement_size": (requirements, "1KiB"),
     "build_files": (a_recipe, "2"),

@@ -15,7 +15,7 @@ from sifmod.config.redact import shown
 from sifmod.config.yaml.node import base_key, join_key
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Error, OptionError
 from sifmod.image.disk import writing
-from sifmod.image.inspect.host_commands import HOST_COMMANDS
+from sifmod.image.inspect.host_commands import is_host_command
 from sifmod.image.printable import line
 from sifmod.imports.easybuild import read_easybuild
 from sifmod.imports.modulefile import Naming, read_modulefile
@@ -134,7 +134,7 @@ def convert(sources: tuple[Path, ...], site: LoadedSite, naming: Naming) -> Iter
 
 
 def _convert(imported: Imported, source: Path, site: LoadedSite, taken: Mapping[str, Converted]) -> Converted:
-    if hidden := sorted(HOST_COMMANDS & set(_wrapper_names(imported))):
+    if hidden := sorted(filter(is_host_command, set(_wrapper_names(imported)))):
         note = f"wrappers: {', '.join(hidden)} will hide the host's own while the module is loaded"
         imported = replace(imported, notes=(*imported.notes, note))
     if (module := _module(imported)) in taken and imported.publisher and source.suffix != ".lua":

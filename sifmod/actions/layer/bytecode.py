@@ -24,10 +24,13 @@ import hashlib, importlib.util, json, marshal, multiprocessing, os, sys, tempfil
 from functools import partial
 
 FORM = b"\1\0\0\0"
+LARGEST = 32 << 20  # bytes of a module; compiling takes some hundred times its size in memory
 VERSION = 4 if sys.version_info >= (3, 11) else 2  # with references, older ones write what they happen to share
 
 def compiled(top, name):
     path = os.path.join(top, name)
+    if os.path.getsize(path) > LARGEST:
+        return b""
     with open(path, "rb") as file:
         source = file.read()
     try:

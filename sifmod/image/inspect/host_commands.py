@@ -22,7 +22,11 @@ _GNU_AND_LINUX = (
 _DAILY = (
     "7z bunzip2 bzcat bzip2 cpio gunzip gzip lz4 pigz tar uncompress unxz unzip unzstd xz xzcat zcat zip zstd curl "
     "wget ssh scp sftp rsync ssh-add ssh-agent ssh-keygen gpg gpg2 openssl git git-lfs svn hg tmux screen vim "
-    "vimdiff view nano emacs emacsclient xterm perl tclsh wish lua jq sqlite3 tree parallel"
+    "vimdiff view nano emacs emacsclient xterm perl tclsh wish lua jq sqlite3 tree parallel mail xauth xdg-open killall"
+)
+_RIGHTS = (
+    "chsh chfn gpasswd pkexec run0 newuidmap newgidmap gpg-agent pinentry pass vault ssh-askpass sshpass "
+    "nvidia-container-cli"
 )
 _BUILD = (
     "as c++ c89 cc cpp g++ gcc gfortran gdb ld clang clang++ clang-cpp ccache cmake ctest ninja meson pkg-config "
@@ -72,6 +76,12 @@ _SHELLS_WORDS = (
 
 _ALL = (
     *(_SHELLS, _SHELLS_WORDS, _POSIX, _GNU_AND_LINUX, _DAILY, _BUILD, _COMPILERS, _GPUS, _FABRIC, _FILE_SYSTEMS),
-    *(_CLOUD, _MACHINE, _MPI, _SITE),
+    *(_CLOUD, _MACHINE, _MPI, _SITE, _RIGHTS),
 )
-HOST_COMMANDS = frozenset(" ".join(_ALL).split())
+_NAMES = frozenset(" ".join(_ALL).split())
+_FAMILIES = ("docker-credential-", "git-credential-", "git-remote-")
+
+
+def is_host_command(name: str) -> bool:
+    """Whether this is the name of a common host program."""
+    return name in _NAMES or name.startswith(_FAMILIES)

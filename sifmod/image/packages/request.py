@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from sifmod.config.limits import bound, limits
 from sifmod.config.redact import has_login, without_logins
 from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
@@ -17,6 +18,7 @@ from sifmod.image.packages.requirement_lines import read_text
 
 FIND_LINKS = "--find-links="
 _LASTING = ("--index-url=", "--extra-index-url=", "--prerelease=", "--no-binary=", "--only-binary=")
+_LONG_KEY = re.compile(r"""(?<![\w.-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}""")  # a.b.c…
 LOCK_AGAIN = "create it again: `uv pip compile --generate-hashes --format pylock.toml -o pylock.toml requirements.txt`"
 
 
@@ -135,13 +137,19 @@ def read_lock(path: Path) -> str:
     if text := read_text(path, "lock_size").strip():
         for line in text.splitlines() if has_login(text) else ():
             check_login(line.strip(), str(path))
+        if _LONG_KEY.search(text):  # tomllib takes the square of its length, in time and memory
+            raise OptionError(f"{path} is not a PEP 751 lock: nested too deep", LOCK_AGAIN)
         try:
-            for value in _texts(tomllib.loads(text)):  # whose spelling there may hide it: "me\\u0040host"
-                check_login(value, str(path))
+            for number, value in enumerate(_texts(tomllib.loads(text))):
+                if number == limits().lock_values:
+                    raise OptionError(f"{path} has more texts than {bound('lock_values')}")
+                check_login(value, str(path))  # whose spelling there may hide it: "me\\u0040host"
         except RecursionError as error:
             raise OptionError(f"{path} is not a PEP 751 lock: nested too deep", LOCK_AGAIN) from error
         except tomllib.TOMLDecodeError:
             pass  # who reads it says so
+        except ValueError as error:  # a number with more digits than Python converts
+            raise OptionError(f"{path} is not a PEP 751 lock: {error}", LOCK_AGAIN) from error
         return f"{text}\n"
     raise OptionError(f"{path} is empty, so it is not a lock", LOCK_AGAIN)
 
