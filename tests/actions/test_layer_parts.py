@@ -323,7 +323,6 @@ def test_bytecode_that_was_compiled_before_is_taken(here: Here, tmp_path: Path) 
     lib, odd = here.directory / "lib", os.fsdecode(b"\xff\xc3\xbc")
     for name, text in (("one/a.py", "A = 1"), ("one/in/b.py", "B = 2"), ("two.py", "C = 3"), ("wrong.py", "def")):
         write(lib / name, text)
-    write(lib / "large.py", f"E = 5\n#{' ' * (32 << 20)}")  # compiling a module takes many times its size in memory
     write(lib / odd / "d.py", "D = 4")
     tag = sys.implementation.cache_tag
     first = here.bytecode()
@@ -351,6 +350,13 @@ def test_bytecode_that_was_compiled_before_is_taken(here: Here, tmp_path: Path) 
     (lib / "one" / "a.py").rename(lib / "one" / "z.py")
     assert f"lib/one/__pycache__/z.{tag}.pyc" in here.bytecode()
     assert len(list(bytecode_cache().iterdir())) == 6
+
+
+def test_a_huge_module_is_not_compiled(here: Here) -> None:
+    """Compiling takes many times its size in memory."""
+    write(here.directory / "lib" / "small.py", "A = 1")
+    write(here.directory / "lib" / "large.py", f"A = 1\n#{' ' * (32 << 20)}")
+    assert list(here.bytecode()) == [f"lib/__pycache__/small.{sys.implementation.cache_tag}.pyc"]
 
 
 def test_bytecode_is_cached_for_each_kind_of_python(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
