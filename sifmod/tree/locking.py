@@ -290,8 +290,17 @@ def _fence(own: Path, name: str, number: int) -> tuple[Path, ...]:
         else:
             # This rename, not the removal of files, stops a holder that wakes up.
             with suppress(FileNotFoundError):
-                fenced.append(entry.path.rename(entry.path.with_name(entry.path.name + FENCED)))
+                fenced.append(_moved_away(entry.path))
     return tuple(fenced)
+
+
+def _moved_away(directory: Path) -> Path:
+    try:
+        return directory.rename(directory.with_name(f"{directory.name}{FENCED}"))
+    except FileNotFoundError:
+        raise
+    except OSError:  # that name is taken: a holder that was fenced off has made its directory again
+        return directory.rename(directory.with_name(f"{directory.name}{os.urandom(4).hex()}{FENCED}"))
 
 
 def _acquire(

@@ -94,7 +94,8 @@ def _made(
 ) -> Layer:
     """A new generation in `directory`, or the existing one if it matches the request."""
     wanted = _wanted(before, change)
-    (directory / "work").mkdir(parents=True)
+    directory.mkdir()
+    (directory / "work").mkdir()
     inside = Inside(python_wrapper(installation), directory, _there((*wanted.local, *change.add.local)))
     python = inside.look(site.protected if (own := protected(Path(installation.root))) is None else own)
     projects = Projects(inside, python, Checkouts(directory / "work" / "git"))
