@@ -16,7 +16,7 @@ from sifmod.config.site import Site
 from sifmod.result import Described, Number, OrNull, Size
 from sifmod.system import size_text
 from sifmod.tree.durable import reported, take
-from sifmod.tree.generation import module_lock, tidy, unpublish
+from sifmod.tree.generation import module_lock, tidy, tidy_all_nodes, unpublish
 from sifmod.tree.layer import OldLayer, remove_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Held, Tree
@@ -112,8 +112,12 @@ def collect_garbage(
 ) -> Garbage:
     """Find what is no longer used, and remove it if requested; `begin` receives the plan first.
 
-    Raises what `plan_gc` and `apply_gc` raise.
+    Before a removal it cleans up after dead runs, on other nodes too, since they keep images. Raises what `plan_gc` and
+    `apply_gc` raise.
     """
+    if request.remove:
+        with changing_prefix(site):
+            tidy_all_nodes(reporter.tree(site))
     plan = plan_gc(
         Layout(site.prefix),
         request.days,

@@ -228,7 +228,8 @@ def gc_command(given: GcOptions) -> None:
 
     Kept are live generations, what `rollback` would restore, what a Slurm job may still use, images that a stack's lock
     names, and files that you added or changed. Your caches and temporary files outside the prefix are listed with the
-    command that frees them. A line for each kept generation, image and download gives the reason.
+    command that frees them. A line for each kept generation, image and download gives the reason. --yes also cleans up
+    after commands that died, on other nodes too.
     """
     from sifmod.actions.gc import GcRequest, collect_garbage
 

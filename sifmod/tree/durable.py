@@ -82,22 +82,24 @@ def reported(doing: str) -> Iterator[None]:
 
 
 @contextmanager
-def opened(directory: Path, top: Path, *, make: bool = False) -> Iterator[int]:
+def opened(directory: Path, top: Path, *, make: bool = False, inside: Path | None = None) -> Iterator[int]:
     """A descriptor of `directory`, which is `top` or below it, opened without following symlinks.
 
     Other users may be able to write to a prefix and replace any directory by a link. `make`: missing directories are
-    created, subject to the umask; other runs may remove them meanwhile, because they are empty. Raises OSError, with
-    its own message for a link, and ValueError for a path that is not below.
+    created, subject to the umask; other runs may remove them meanwhile, because they are empty. Those above `inside`,
+    which is a holder's own directory, are not: after the fence it must stay away. Raises OSError, with its own message
+    for a link, and ValueError for a path that is not below.
     """
     path, above = str(directory), f"{top}/"  # texts for speed
     names = path[len(above) :].split("/") if path.startswith(above) else directory.relative_to(top).parts
     if ".." in names:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
+    existing = len(inside.relative_to(top).parts) if inside else 0
     for attempt in range(_ATTEMPTS):
         try:
-            descriptor = _descend(top, names, make=make)
+            descriptor = _descend(top, names, existing if make else len(names))
         except FileNotFoundError:
-            if not make or attempt + 1 == _ATTEMPTS:
+            if not make or inside or attempt + 1 == _ATTEMPTS:
                 raise
             with suppress(FileNotFoundError, FileExistsError):  # another run may remove one of them meanwhile
                 top.mkdir(parents=True, exist_ok=True)
@@ -115,11 +117,12 @@ def make_directory(path: Path, top: Path) -> None:
         pass
 
 
-def _descend(top: Path, names: Sequence[str], *, make: bool) -> int:
+def _descend(top: Path, names: Sequence[str], existing: int) -> int:
+    """A descriptor of the directory with these names below `top`; those after the `existing` ones are created."""
     here = os.open(top, _WAY if names else DIRECTORY)
     for number, name in enumerate(names, 1):
         try:
-            below = _below(here, name, _WAY if number < len(names) else DIRECTORY, make=make)
+            below = _below(here, name, _WAY if number < len(names) else DIRECTORY, make=number > existing)
         except OSError as error:
             place = top.joinpath(*names[:number])
             if error.errno in (errno.ENOTDIR, errno.ELOOP) and place.is_symlink():

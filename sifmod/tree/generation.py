@@ -1,7 +1,7 @@
 """Generations: publish one by a single switch, and clean up after a run that died."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,13 +11,14 @@ from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.change import Change, change
-from sifmod.tree.durable import READ_ONLY, is_directory, is_full, is_there, make_directory, names, read, write
+from sifmod.tree.durable import READ_ONLY, is_directory, is_full, is_there, make_directory, names, read, reported, write
 from sifmod.tree.history import read_history, recorded, with_event, without_holds
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.locking import Held, Tree, left_over
 from sifmod.tree.provenance import Provenance
 from sifmod.tree.receipt import FileRecord, Installation, is_number, live, live_number, numbers, read_receipt, to_json
 from sifmod.tree.removal import prune, removable
+from sifmod.tree.silence import silent
 from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
 from sifmod.tree.write_life import LOCK, complete_life, renew_life
 
@@ -62,7 +63,19 @@ def module_lock(tree: Tree, module: ModuleName) -> Iterator[HeldModule]:
 
 def tidy(tree: Tree) -> None:
     """Clean up after every run that died on this node; costs one directory listing if there is none."""
-    for name in left_over(tree.layout):
+    _clean_up(tree, left_over(tree.layout))
+
+
+def tidy_all_nodes(tree: Tree) -> None:
+    """Like `tidy`, also after runs on other nodes that stayed silent for their lease time, which it waits for."""
+    tidy(tree)
+    with reported("cannot read the locks"):
+        looks = silent(tree)
+    _clean_up(replace(tree, looks=looks), sorted(looks))
+
+
+def _clean_up(tree: Tree, locks: Iterable[str]) -> None:
+    for name in locks:
         if name.startswith(LOCK):
             complete_life(tree, name.removeprefix(LOCK))
             continue

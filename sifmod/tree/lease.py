@@ -67,6 +67,16 @@ class Lease(NamedTuple):
         return None
 
 
+class Look(NamedTuple):
+    """A lease, and since when this process has seen it unchanged (time.monotonic)."""
+
+    lease: Lease
+    since: float
+
+
+NO_LOOK = Look(Lease(-1, "", b""), 0.0)
+
+
 def _holder(fields: Mapping[str, object]) -> Holder:
     """Parse the holder from a lease's text; other users may have written it. Raises ValueError, TypeError, KeyError."""
     token, host, boot, start = (fields[name] for name in ("token", "host", "boot", "start"))
@@ -106,9 +116,14 @@ def this_process(seconds: float) -> Holder:
     return Holder(os.urandom(8).hex(), os.uname().nodename, _boot(), pid, _status(pid)[1], seconds)
 
 
+def is_here(holder: Holder) -> bool:
+    """Whether the holder is a process of this node since its last boot, about which the node can be asked."""
+    return (holder.host, holder.boot) == (os.uname().nodename, _boot())
+
+
 def dead(holder: Holder) -> bool:
     """Whether the holder is known to be dead; False for a holder on another host."""
-    if (holder.host, holder.boot) != (os.uname().nodename, _boot()):
+    if not is_here(holder):
         return False
     try:
         os.kill(holder.pid, 0)

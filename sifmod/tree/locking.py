@@ -9,9 +9,9 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from sifmod.errors import LockError
 from sifmod.tree import lease as leases
 from sifmod.tree.durable import explain, is_full, make_directory, names, reported, take
 from sifmod.tree.layout import Layout, LockRoot
-from sifmod.tree.lease import Holder, Lease
+from sifmod.tree.lease import NO_LOOK, Holder, Look
 from sifmod.tree.removal import removable, remove_tree
 from sifmod.tree.turn import LockQueue
 
@@ -43,10 +43,12 @@ class Tree:
     layout: Layout
     lease: float  # seconds without a sign of life after which a holder counts as gone
     waiting: Callable[[object], Callable[[str], None]]  # says who works on something while its lock is waited for
+    looks: Mapping[str, Look] = field(default_factory=dict)  # at locks that this process has watched
 
     def lock(self, name: str, what: object = "", place: LockRoot | None = None) -> AbstractContextManager["Held"]:
         """Hold the lock `name` of the tree or of another `place`: see `lock`. `what` is waited for, if not `name`."""
-        return lock(place or self.layout, name, self.lease, self.waiting(what or name))
+        look = NO_LOOK if place else self.looks.get(name, NO_LOOK)
+        return lock(place or self.layout, name, self.lease, self.waiting(what or name), look)
 
 
 class Held:
@@ -183,12 +185,15 @@ def as_open(directory: Path) -> int | None:
 
 
 @contextmanager
-def lock(workplace: LockRoot, name: str, lease: float, on_wait: Callable[[str], None]) -> Iterator[Held]:
+def lock(
+    workplace: LockRoot, name: str, lease: float, on_wait: Callable[[str], None], look: Look = NO_LOOK
+) -> Iterator[Held]:
     """Hold the lock `name`, waiting as long as it takes; files created meanwhile are as open as the tree.
 
     `lease`: seconds of silence after which a holder counts as dead; one that died on this node counts as dead
-    immediately. `on_wait` is called with the holder, once, and again when that changes. Raises LockError if it is lost
-    while it is being taken, InstallError or PermissionsError if the tree cannot be written.
+    immediately. `on_wait` is called with the holder, once, and again when that changes. Silence counts from the `look`.
+    Raises LockError if it is lost while it is being taken, InstallError or PermissionsError if the tree cannot be
+    written.
     """
     chain = workplace.locks / lock_file_name(name)
     doing = f"cannot lock {name}"
@@ -199,7 +204,7 @@ def lock(workplace: LockRoot, name: str, lease: float, on_wait: Callable[[str], 
                 stack.enter_context(_decided_umask(workplace.prefix))
                 make_directory(chain, workplace.prefix)
                 turn = stack.enter_context(LockQueue(chain))
-                held = stack.enter_context(Held(workplace, name, *_acquire(chain, lease, turn, on_wait)))
+                held = stack.enter_context(Held(workplace, name, *_acquire(chain, lease, turn, on_wait, look)))
             yield held
     except BaseException:
         if first_ever:
@@ -231,9 +236,14 @@ def left_over(workplace: LockRoot) -> tuple[str, ...]:
 
     If another run holds the lock now, that run cleans up. Closed directories of other users are ignored.
     """
+    found = locks_with_files(workplace).items()
+    return tuple(sorted(name for name, chain in found if leases.newest(chain).vacant))
+
+
+def locks_with_files(workplace: LockRoot) -> dict[str, Path]:
+    """The directories of the locks whose holders have files in `.staging/`, live or not, by the locks' names."""
     owners = {entry.owner for entry in _entries(workplace.staging) if not entry.fenced or _removable(entry.path)}
-    dead = (owner for owner in owners if leases.newest(workplace.locks / owner).vacant)
-    return tuple(sorted(owner.replace("@", "/") for owner in dead))
+    return {owner.replace("@", "/"): workplace.locks / owner for owner in owners}
 
 
 def closed_remains(workplace: LockRoot) -> tuple[Path, ...]:
@@ -280,13 +290,24 @@ def _fence(own: Path, name: str, number: int) -> tuple[Path, ...]:
         else:
             # This rename, not the removal of files, stops a holder that wakes up.
             with suppress(FileNotFoundError):
-                fenced.append(entry.path.rename(entry.path.with_name(entry.path.name + FENCED)))
+                fenced.append(_moved_away(entry.path))
     return tuple(fenced)
 
 
-def _acquire(chain: Path, seconds: float, turn: LockQueue, on_wait: Callable[[str], None]) -> tuple[int, Holder]:
+def _moved_away(directory: Path) -> Path:
+    try:
+        return directory.rename(directory.with_name(f"{directory.name}{FENCED}"))
+    except FileNotFoundError:
+        raise
+    except OSError:  # that name is taken: a holder that was fenced off has made its directory again
+        return directory.rename(directory.with_name(f"{directory.name}{os.urandom(4).hex()}{FENCED}"))
+
+
+def _acquire(
+    chain: Path, seconds: float, turn: LockQueue, on_wait: Callable[[str], None], look: Look
+) -> tuple[int, Holder]:
     """Wait for the lock and claim it: the number of the new lease, and its holder."""
-    seen, since = Lease(-1, "", b""), 0.0  # by this process's own clock
+    seen, since = look  # by this process's own clock
     announced = ""
     while True:
         lease = leases.newest(chain)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -74,9 +75,8 @@ class Stage:
         text = os.path.relpath(target, here) if inside else str(target)
         target = self.directory / path
         self._claim(path)
-        with self._held.changing(f"cannot stage {self.module}"):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(text)
+        with self._held.changing(f"cannot stage {self.module}"), self._opened(target.parent) as directory:
+            os.symlink(text, target.name, dir_fd=directory)
         self._links.append(LinkRecord(path, text))
 
     def unlink(self, path: str) -> None:
@@ -140,7 +140,7 @@ class Stage:
         records: dict[str, FileRecord] = {}
         with self._held.changing(f"cannot stage {self.module}"):
             for parent, together in groupby(sorted(new, key=_parent), key=_parent):
-                with opened(self.directory / parent, self._layout.prefix, make=True) as directory:
+                with self._opened(self.directory / parent) as directory:
                     for file in together:
                         data, mode = file.text.encode(), READ_ONLY_EXECUTABLE if file.executable else READ_ONLY
                         descriptor = new_file(directory, f"{self.directory}/{file.path}", data, mode)
@@ -148,6 +148,10 @@ class Stage:
                         os.close(descriptor)
                         records[file.path] = FileRecord(file.path, sha256_bytes(data), mode)
         return [records[file.path] for file in new]
+
+    def _opened(self, directory: Path) -> AbstractContextManager[int]:
+        """A directory of the generation, made where it is missing; the generation itself has to be there."""
+        return opened(directory, self._layout.prefix, make=True, inside=self.directory)
 
     def _claim(self, path: str) -> None:
         parts = path.split("/")

@@ -104,7 +104,7 @@ def carry_over(installation: Installation, target: Path) -> Carried:
     carried: list[str] = []
     left: list[str] = []
     for path in additions(installation):
-        done = _copy(Path(installation.root, path), target / path)
+        done = _copy(Path(installation.root, path), target, path)
         (carried if done else left).append(path)
     for directory in {parent for path in carried for parent in PurePosixPath(path).parents}:
         sync_directory(target / directory)
@@ -132,11 +132,12 @@ def _walk(directory: Path, inside: str) -> Iterator[str]:
                 yield path
 
 
-def _copy(source: Path, target: Path) -> bool:
-    mode = source.lstat().st_mode
+def _copy(source: Path, generation: Path, path: str) -> bool:
+    target, mode = generation / path, source.lstat().st_mode
     if os.path.lexists(target) or not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
         return False
-    target.parent.mkdir(parents=True, exist_ok=True)
+    for parent in reversed(target.parents[: path.count("/")]):  # the generation itself stays away after a fence
+        parent.mkdir(exist_ok=True)
     if stat.S_ISLNK(mode):
         target.symlink_to(os.readlink(source))  # noqa: PTH115 (the exact text)
         return True

@@ -5,10 +5,10 @@
 The users have umasks of 077, 022 and 002 and work at once, on two hosts, while what stays installed is loaded in a loop
 in Lmod and in Environment Modules. Half of the kills come at an instant, the others just before a change to the disk. A
 stopped run is overtaken by another user's, and goes on afterwards. In the quiet after each round three of the users
-remove a copy of all that is there, type the next commands and verify. Prints counts, and a line for each finding: a
-load that fails, a verb that ends otherwise than it may, what `verify` finds, what is left, what one of them cannot
-remove. Ends with 1 where there is one. The seed decides the commands and the instants; how they interleave is the
-machine's.
+remove a copy of all that is there, type the next commands (the first also gc) and verify. Prints counts, and a line for
+each finding: a load that fails, a verb that ends otherwise than it may, what `verify` finds, what is left, what one of
+them cannot remove. Ends with 1 where there is one. The seed decides the commands and the instants; how they interleave
+is the machine's.
 
 Needs root and both module systems.
 """

@@ -169,6 +169,68 @@ def die(hosts: Hosts, step: int) -> bool:
     return waits
 
 
+def test_gc_completes_what_died_on_another_host(pairs: list[Hosts]) -> None:
+    """An uninstall between the modulefile and the switch. Host two cannot ask whether it has died."""
+    hosts = pairs[0]
+    tree = ("--prefix", hosts.place.prefix)
+    die_half_uninstalled(hosts)
+    assert hosts.two.run(("verify", *tree)).code == 1
+    outcome = hosts.two.run(("gc", "--yes", "--ignore-jobs", *tree))
+    assert outcome.code == 0, outcome.stderr
+    verified = hosts.two.run(("verify", *tree))
+    assert (verified.code, verified.stdout.strip()) == (0, "")
+    assert outcome.stderr.count("waiting for") == 1, "its lease was waited for twice"
+    assert list(hosts.place.prefix.glob(".staging/*")) == []
+    restored = hosts.two.run(("rollback", "Tiny/1.0", *tree))
+    assert restored.code == 0, restored.stderr
+    assert hosts.seen == "a"
+
+
+def die_half_uninstalled(hosts: Hosts) -> None:
+    """Host one dies when the modulefile is gone and the switch is still there."""
+    prefix = hosts.place.prefix
+    for step in range(1, hosts.steps):
+        hosts.reset()
+        assert hosts.one.run(("uninstall", "Tiny/1.0", "--prefix", prefix), "killed", step).code == -9
+        if not (prefix / "modules" / "Tiny" / "1.0.lua").exists():
+            break
+    assert (prefix / "software" / "Tiny" / "1.0").is_symlink()
+
+
+def test_gc_frees_what_died_on_another_host(pairs: list[Hosts]) -> None:
+    """Its directories, and the images that it works with."""
+    assert at_steps(pairs, die_and_free, 12) > 0.8
+
+
+def die_and_free(hosts: Hosts, step: int) -> bool:
+    hosts.reset()
+    assert hosts.one.run(hosts.place.install("b"), "killed", step).code == -9
+    held = holds(hosts.place.prefix, "one")
+    words = ("gc", "--yes", "--now", "--rollbacks", "--ignore-jobs", "--prefix", hosts.place.prefix)
+    outcome = hosts.two.run(words)
+    assert outcome.code == 0, outcome.stderr
+    assert hosts.seen in "ab"
+    assert list(hosts.place.prefix.glob(".staging/*")) == []
+    assert len(list(hosts.place.prefix.glob("images/sha256/*.sif"))) == 1
+    outlook.published_are_whole(hosts.place.prefix, hosts.known)
+    return held
+
+
+def test_gc_leaves_alone_what_lives_on_another_host(pairs: list[Hosts]) -> None:
+    hosts = pairs[0]
+    hosts.reset()
+    one = Other(hosts.place.prefix, LEASE, *on_host("one")).take()
+    try:
+        outcome = hosts.two.run(("gc", "--yes", "--ignore-jobs", "--prefix", hosts.place.prefix))
+        assert outcome.code == 0, outcome.stderr
+        assert f"waiting for the tree, which process {one.pid} on one is working on" in outcome.stderr
+        assert one.ask("check") == "ok"
+        assert one.ask("install c").startswith("installed")
+        one.release()
+    finally:
+        one.kill()
+
+
 def test_a_holder_that_lives_is_waited_for(tmp_path: Path) -> None:
     """Longer than its lease: the heartbeat keeps it."""
     one = Other(tmp_path / "tree", LEASE, *on_host("one")).take()

@@ -103,6 +103,7 @@ def test_additions_are_carried_over_durably(tmp_path: Path, monkeypatch: pytest.
 
 def test_without_hard_links_files_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installation, target = generation(tmp_path / "1"), tmp_path / "2"
+    target.mkdir()
     source = tmp_path / "1" / "z"
     source.write_text("mine")
     source.chmod(0o750)

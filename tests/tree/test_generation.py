@@ -463,3 +463,21 @@ def test_what_cannot_be_published_leaves_nothing_but_its_image(layout: Layout) -
         install(layout, "a")
     assert {name for name in names(layout) if not name.startswith("images")} == {".staging", "modules"}
     assert layout.modules.read_text() == "mine"
+
+
+@pytest.mark.parametrize("how", ["write", "link", "carry_over"])
+def test_a_holder_that_was_fenced_off_does_not_make_its_directory_again(layout: Layout, how: str) -> None:
+    """A new holder moves it away while a file is staged: what is staged next is an error, and nowhere."""
+    root = Path(install(layout, "a").root)
+    (root / "notes").mkdir()
+    (root / "notes" / "mine").write_text("mine")
+    with pytest.raises(LockError), module_lock(tree_of(layout), MODULE) as mine, staged_generation(mine) as stage:
+        mine.held.directory.rename(layout.staging / "away")
+        with pytest.raises(LockError):
+            if how == "write":
+                stage.write((File("bin/python", "x"),))
+            elif how == "link":
+                stage.link("share/tiny.sif", layout.prefix)
+            else:
+                stage.carry_over()
+        assert not mine.held.directory.exists()

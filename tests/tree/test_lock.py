@@ -289,6 +289,20 @@ def test_what_a_second_run_that_died_had_taken_over_goes_too(layout: Layout, oth
     assert list(layout.staging.iterdir()) == []
 
 
+def test_a_directory_that_a_fenced_holder_has_made_again_goes_too(layout: Layout, others: list[Other]) -> None:
+    """Both of it and of the run that fenced it off something is left; no lock may be refused for that."""
+    Other(layout.prefix, LEASE).take().kill()
+    first = next(layout.staging.iterdir())
+    (first / "rubbish").write_text("x")
+    Other(layout.prefix, LEASE).take().kill()
+    (first / "3.generation").mkdir(parents=True)
+    assert first.with_name(f"{first.name}.fenced").is_dir()
+    last = Other(layout.prefix, LEASE).take()
+    others.append(last)
+    last.release()
+    assert list(layout.staging.iterdir()) == []
+
+
 def test_strangers_in_the_staging_directory_are_left_alone(layout: Layout) -> None:
     stranger = layout.staging / "notes.txt"
     layout.staging.mkdir(parents=True)

@@ -100,7 +100,8 @@ def _made(
     None if the image has all that is to be added.
     """
     wanted = _wanted(before, change)
-    (directory / "work").mkdir(parents=True)
+    directory.mkdir()
+    (directory / "work").mkdir()
     visible = _there((*wanted.local, *change.add.local))
     with Inside(python_wrapper(installation), directory, visible) as inside:
         inside.start()
