@@ -6,8 +6,7 @@ are plain text, lower-case start, no full stop on a single sentence.
 
 import errno
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from sifmod.result import Described, Hint, OrNull
 from sifmod.system import FILE_LIMIT, meaning, one_line, reason
@@ -54,8 +53,7 @@ class EasyconfigNotFoundError(SifmodError):
     exit_code = 4
 
 
-@dataclass(frozen=True, order=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong, or odd, at one place."""
 
     file: Annotated[OrNull[str], Described("or the option or the variable that gave the value")]
@@ -86,8 +84,7 @@ class ConfigError(SifmodError):
         return f"{'a problem' if number == 1 else f'{number} problems'} in the configuration\n{self.message}"
 
 
-@dataclass(frozen=True)
-class Error:
+class Error(NamedTuple):
     """The error as `--json` prints it, with the position of the first problem."""
 
     error: Annotated[str, Described("the message, as standard error has it")]

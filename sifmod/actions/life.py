@@ -120,21 +120,21 @@ def _changed(request: LifeRequest, module: ModuleName, life: NameLife) -> NameLi
     one = life.of(module.version)
     match request:
         case Default(none=none):
-            return replace(life, default=None if none else module.version)
+            return life._replace(default=None if none else module.version)
         case Hide(undo=undo):
-            one = replace(one, hidden=not undo)
+            one = one._replace(hidden=not undo)
         case Deprecate(undo=True):
-            one = replace(one, deprecated=None)
+            one = one._replace(deprecated=None)
         case Deprecate(_, _, since, until, message):
             known = one.deprecated.since if one.deprecated else today()
-            one = replace(one, deprecated=Deprecated(since or known, until, message))
+            one = one._replace(deprecated=Deprecated(since or known, until, message))
         case Retire(undo=True):
-            one = replace(one, retired=None)
+            one = one._replace(retired=None)
         case Retire(_, _, since, successor, message):
             if str(module) == successor:
                 raise OptionError(f"{module} cannot be its own successor")
             known = one.retired.since if one.retired else today()
-            one = replace(one, retired=Retired(since or known, successor, message))
+            one = one._replace(retired=Retired(since or known, successor, message))
     return life.with_life(module.version, one)
 
 

@@ -1,6 +1,6 @@
 """list: the installed modules."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -12,7 +12,7 @@ from sifmod.tree.history import held_since, in_utc, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import ModuleLife, NameLife, decided_names, read_life
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
-from sifmod.tree.state import missing
+from sifmod.tree.state import leftovers, missing
 
 _HELD = "generations that were rolled back and are not installed again by default"
 
@@ -59,7 +59,8 @@ def list_modules(layout: Layout, pattern: str = "") -> tuple[Listed, ...]:
     """Installed modules whose name contains `pattern`, or matches its wildcards; case-insensitive."""
     found = [(module, number) for module, number in live_modules(layout) if fits(str(module), pattern)]
     lives = {name: _life(layout, name) for name in decided_names(layout) & {module.name for module, _ in found}}
-    return tuple(_look(layout, module, number, lives.get(module.name, (NameLife(), ()))) for module, number in found)
+    left, none = leftovers(layout), (NameLife(), ())
+    return tuple(_look(layout, left, module, number, lives.get(module.name, none)) for module, number in found)
 
 
 def list_trees(trees: Iterable[Layout], pattern: str = "") -> tuple[Listed, ...]:
@@ -80,7 +81,13 @@ def _life(layout: Layout, name: str) -> tuple[NameLife, tuple[str, ...]]:
         return NameLife(), (error.message,)
 
 
-def _look(layout: Layout, module: ModuleName, number: int, decided: tuple[NameLife, tuple[str, ...]]) -> Listed:
+def _look(
+    layout: Layout,
+    left: Collection[str],
+    module: ModuleName,
+    number: int,
+    decided: tuple[NameLife, tuple[str, ...]],
+) -> Listed:
     life, problems = decided
     held: dict[int, float] = {}
     try:
@@ -92,6 +99,6 @@ def _look(layout: Layout, module: ModuleName, number: int, decided: tuple[NameLi
     lacks = (
         (f"the receipt in {root} is missing or cannot be read",)
         if installation is None
-        else missing(layout, installation)
+        else missing(layout, installation, left)
     )
     return Listed(module, number, installation, (*lacks, *problems), life, held, layout.prefix)

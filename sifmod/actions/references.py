@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.errors import FetchError, OptionError
 from sifmod.system import reason
@@ -13,9 +13,12 @@ from sifmod.tree.mark import LINK, is_name, leave, remove
 from sifmod.tree.receipt import ImageRecord, Installation, known_modules, live, numbers, read_receipt
 from sifmod.tree.stored_image import keeper
 
+if TYPE_CHECKING:
+    from sifmod.actions.reporter import Reporter
+
 
 @contextmanager
-def referring(layout: Layout, module: ModuleName, image: Path | None, reporter: Reporter) -> Iterator[Path | None]:
+def referring(layout: Layout, module: ModuleName, image: Path | None, reporter: "Reporter") -> Iterator[Path | None]:
     """Leave a mark if the image is in another tree's store; returns its path, or None if none is needed or possible.
 
     A new mark is removed if the block fails. Raises FetchError if a gc there was faster.

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from sifmod.config.site import Site
 from sifmod.image.artifact import Progress, no_progress
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Tree
+
+if TYPE_CHECKING:
+    from sifmod.config.site import Site
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Reporter:
         """Report who holds the lock on `what` while waiting."""
         return lambda who: self.say(f"waiting for {what}, which {who} is working on")
 
-    def tree(self, site: Site) -> Tree:
+    def tree(self, site: "Site") -> Tree:
         """The tree of the site, which reports waits for locks here."""
         return Tree(Layout(site.prefix), site.lock_lease, self.waiting)
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -219,7 +219,7 @@ def import_command(given: ImportOptions) -> int:
             worst = max(worst, error.exit_code)
             failed[one.source] = as_result(error)
             if isinstance(error, CannotImportError):
-                failed[one.source] = replace(as_result(error), file=source, line=error.line or 0)
+                failed[one.source] = as_result(error)._replace(file=source, line=error.line or 0)
             results.append(ImportedFile(source, one.notes, failed[one.source]))
             show_error(f"{one_line(str(one.source))}: {error.message}{f'; {error.hint}' if error.hint else ''}")
             continue

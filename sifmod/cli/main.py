@@ -5,7 +5,6 @@ import io
 import os
 import signal
 import sys
-from dataclasses import replace
 from types import FrameType
 
 import click
@@ -186,7 +185,7 @@ def _answer(error: SifmodError, typed: CommandLine, file: object = None) -> int:
     """With `--json`, print the error on standard output unless the command has printed data; returns its exit code."""
     if typed.wants_json and not typed.answered:
         answer = as_result(error)
-        write(json_text(answer if file is None else replace(answer, file=str(file))))
+        write(json_text(answer if file is None else answer._replace(file=str(file))))
     return error.exit_code
 
 

@@ -120,8 +120,6 @@ def _shape(kind: Any) -> Any:
     choices = get_args(kind)
     if text := text_of(kind):
         return text
-    if has_fields(kind):
-        return _object(kind)
     match get_origin(kind):
         case origin if origin is Annotated:
             return reduce(_marked, choices[1:], _shape(choices[0]))
@@ -131,7 +129,7 @@ def _shape(kind: Any) -> Any:
             return dict[str, str]
         case origin if origin in (tuple, list):
             return list[_shape(choices[0])]  # type: ignore[misc]
-    return kind
+    return _object(kind) if has_fields(kind) else kind
 
 
 def _marked(kind: Any, mark: object) -> Any:

@@ -5,10 +5,9 @@ Imports neither pydantic nor a YAML parser: an unchanged module is recognised wi
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from sifmod.config.bind_paths import tops_of_links
 from sifmod.config.kinds import RUNTIMES, Syntax, accelerator_of
@@ -36,8 +35,7 @@ _SYNTAX_PLACES: tuple[tuple[str, Syntax], ...] = (
 _VARIABLES = ("EBU_USER_PREFIX", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
 
-@dataclass(frozen=True, order=True)
-class Input:
+class Input(NamedTuple):
     """A file that was read, or looked for.
 
     `path` is a file's path (digest: of its content), a directory's path with a `/` at its end (digest: of the names in

@@ -6,13 +6,12 @@ Everything else is derived from it: the modulerc files, and the notices that a m
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.errors import InstallError
-from sifmod.result import Described, OrNull
+from sifmod.result import Beside, Described, OrNull
 from sifmod.tree.durable import is_refused, names, read
 from sifmod.tree.layout import Layout
 
@@ -29,8 +28,7 @@ def begins(day: date) -> int:
     return int(datetime.combine(day, time(), UTC).timestamp())
 
 
-@dataclass(frozen=True)
-class Deprecated:
+class Deprecated(NamedTuple):
     """A module that goes, which a load on a terminal says from `since` on; after `until` it is retired."""
 
     since: date
@@ -38,8 +36,7 @@ class Deprecated:
     message: str = ""
 
 
-@dataclass(frozen=True)
-class Retired:
+class Retired(NamedTuple):
     """A module that is hidden at once, and from `since` on does not load."""
 
     since: date
@@ -47,8 +44,7 @@ class Retired:
     message: str = ""
 
 
-@dataclass(frozen=True)
-class Life:
+class Life(NamedTuple):
     """The decisions of staff about one module."""
 
     hidden: bool = False
@@ -65,25 +61,24 @@ class Life:
         return min(days, default=None)
 
 
-@dataclass(frozen=True)
-class ModuleLife(Life):
+class ModuleLife(NamedTuple):
     """What is decided about a module, whichever of its generations is live."""
 
-    default: bool = False
+    life: Beside[Life]
+    default: bool
 
 
-@dataclass(frozen=True)
-class NameLife:
+class NameLife(NamedTuple):
     """The same for all modules of one name, by version; a missing version has no decisions."""
 
     default: str | None = None
-    versions: Mapping[str, Life] = field(default_factory=dict)
+    versions: Mapping[str, Life] = {}
 
     def of(self, version: str) -> Life:
         return self.versions.get(version, Life())
 
     def of_module(self, version: str) -> ModuleLife:
-        return ModuleLife(**vars(self.of(version)), default=self.default == version)
+        return ModuleLife(self.of(version), self.default == version)
 
     def with_life(self, version: str, life: Life) -> "NameLife":
         return NameLife(self.default, {**self.versions, version: life})
@@ -188,11 +183,16 @@ def format_life(version: str, life: NameLife, on: date) -> str:
 
 def to_json(life: NameLife) -> str:
     """The file's text; empty without decisions."""
-    decided = ((version, asdict(one)) for version, one in sorted(life.versions.items()) if one != Life())
-    versions = {version: {key: value for key, value in one.items() if value} for version, one in decided}
+    versions = {version: _decided(one) for version, one in sorted(life.versions.items()) if one != Life()}
     if not versions and life.default is None:
         return ""
     return json.dumps({"format": 1, "default": life.default, "versions": versions}, indent=1, default=str) + "\n"
+
+
+def _decided(life: Life) -> dict[str, object]:
+    """What is decided, as data."""
+    texts = {key: one._asdict() for key, one in (("deprecated", life.deprecated), ("retired", life.retired)) if one}
+    return {key: value for key, value in {**life._asdict(), **texts}.items() if value}
 
 
 def from_json(data: bytes) -> NameLife:

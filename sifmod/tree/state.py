@@ -7,7 +7,7 @@ would take most of the time.
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -18,8 +18,11 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import FileRecord, Installation, live_number
 
 
-def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
-    """The problems of an incomplete live installation, as short texts; () if it is complete. Checks names only."""
+def missing(layout: Layout, installation: Installation, left: Collection[str] | None = None) -> tuple[str, ...]:
+    """The problems of an incomplete live installation, as short texts; () if it is complete. Checks names only.
+
+    `left`: the tree's leftovers, if they are known.
+    """
     root = installation.root
     stubs = [f"{layout.prefix}/modules/{stub.path}" for stub in installation.stubs]
     links = [f"{root}/{link.path}" for link in installation.links]
@@ -30,7 +33,7 @@ def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
         lacks.append(f"the image {image.path} is missing")
     if live_number(layout, installation.module) != installation.generation:
         lacks.append(f"generation {installation.generation} is not the live one")
-    if str(installation.module) in leftovers(layout):
+    if str(installation.module) in (leftovers(layout) if left is None else left):
         lacks.append("an earlier run for it died and left files behind; `sifmod gc --yes` removes them")
     return tuple(lacks)
 

@@ -202,7 +202,13 @@ class _Schema:
         return "text"
 
 
-class Model(BaseModel):
-    """Frozen, strict (a number is not text), and closed: an unknown key is an error."""
+def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    from sifmod.config.yaml.docstrings import describe
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    describe(schema, model)
+
+
+class Model(BaseModel):
+    """Frozen, strict (a number is not text), and closed: an unknown key is an error. Built at its first use."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True, json_schema_extra=_describe)
