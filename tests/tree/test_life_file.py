@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -173,7 +172,7 @@ def test_the_truth_is_written_first_and_each_name_is_durable_before_the_next(
     versions = sorted(version for version, _ in notices("PyTorch", life))
     lives, modules = "life/PyTorch", "modules/PyTorch"
     derived = [*(f"{lives}/{version}" for version in versions), f"{modules}/{LUA}", f"{modules}/{TCL}"]
-    for wanted in (life, replace(life, default=None, versions={})):
+    for wanted in (life, life._replace(default=None, versions={})):
         steps = steps_of(wanted, layout, monkeypatch)
         assert [step for step in steps if not step.startswith("sync")] == [f"{lives}/.life.json", *derived]
         for step, after in zip(steps, [*steps[1:], ""], strict=True):
