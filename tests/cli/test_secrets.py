@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -14,7 +15,7 @@ from sifmod.cli.main import run
 from sifmod.config.redact import shown
 from support.images import Images
 from support.oci import Entry
-from support.web import Web, answer
+from support.web import Answer, Handler, Web, answer, raw
 
 SIGNED = "X-Amz-Signature=s3cret&X-Amz-Credential=s3cret"
 EASYCONFIG = """\
@@ -189,3 +190,126 @@ def test_a_helper_that_floods_its_output_is_stopped_and_named(
     told = said("fetch", f"docker://{host}/a/b:1", code=10)
     assert "docker-credential-flood wrote more than 1048576 bytes, and was stopped" in told
     assert time.monotonic() - began < 30  # its output was read for a minute before, into memory
+
+
+HEADERS = {"WWW-Authenticate": "Basic realm=x"}
+
+
+def put_login(home: Path, host: str, **others: str) -> str:
+    """Write the login, and return its base64."""
+    auth = base64.b64encode(b"user:s3cret/%").decode()
+    (home / ".docker").mkdir()
+    (home / ".docker" / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth, **others}}}))
+    return auth
+
+
+def echoing(status: int, place: str) -> Answer:
+    """It challenges a request without a login; to another it repeats, at `place`, all that can be read in it."""
+
+    def send(handler: Handler) -> None:
+        sent = handler.headers.get("Authorization", "") or handler.path.partition("?")[2]
+        if not sent:
+            return answer(401, headers=HEADERS)(handler)
+        login = base64.b64decode(sent.split()[-1]).decode() if sent.startswith("Basic") else unquote(sent)
+        told = f"echo: {sent} {login} {login.partition(':')[2]} {quote(login, safe='')} end"
+        if place == "status":
+            return raw(f"HTTP/1.1 {status} {told}\r\nContent-Length: 0\r\n\r\n".encode())(handler)
+        if place == "location":
+            return answer(302, headers={"Location": f"http://host.invalid/{told.replace(' ', '/')}"})(handler)
+        if place == "odd location":
+            return answer(302, headers={"Location": f"https://host.invalid/{told}"})(handler)
+        if place == "start":
+            return answer(status, f"{sent} {login}".encode())(handler)
+        key = {"details": told} if place == "details" else {"errors": [{"message": told}]}
+        return answer(status, json.dumps(key).encode())(handler)
+
+    return send
+
+
+@pytest.mark.parametrize(
+    ("status", "place"),
+    [
+        (403, "message"),
+        (401, "message"),
+        (404, "details"),
+        (403, "status"),
+        (200, "start"),
+        (302, "location"),
+        (302, "odd location"),
+    ],
+)
+def test_a_login_that_a_registry_repeats_is_neither_printed_nor_written(
+    said: Said, web: Web, own_home: Path, tmp_path: Path, prefix: Path, status: int, place: str
+) -> None:
+    host = f"127.0.0.1:{web.server_address[1]}"
+    auth = put_login(own_home, host)
+    web.answers["/v2/a/b/manifests/1"] = echoing(status, place)
+    source = f"docker://{host}/a/b:1"
+    told = said("fetch", source, code=10)
+    told += said("fetch", "--json", source, code=10)
+    (tmp_path / "stack.yaml").write_text("name: echo\neasyconfigs: [Tiny-1.0.yaml]\n")
+    easyconfig(tmp_path, source)
+    told += said("stack", "apply", tmp_path / "stack.yaml", code=None)
+    sent = [headers["authorization"] for _, headers in web.asked if "authorization" in headers]
+    assert f"Basic {auth}" in sent  # so that there was something to repeat
+    logs = [file for file in prefix.rglob("*") if file.is_file()]
+    assert any(file.suffix == ".log" for file in logs)
+    for text in (told, *(file.read_bytes().decode("utf-8", "replace") for file in logs)):
+        assert "s3cret" not in text
+        assert auth.rstrip("=") not in text
+
+
+@pytest.mark.parametrize("place", ["message", "details", "status", "start"])
+@pytest.mark.parametrize("kind", ["password", "identity token"])
+def test_a_login_that_a_token_server_repeats_is_not_printed(
+    said: Said, web: Web, own_home: Path, place: str, kind: str
+) -> None:
+    host = f"127.0.0.1:{web.server_address[1]}"
+    auth = put_login(own_home, host, **({} if kind == "password" else {"identitytoken": "s3cret/%"}))
+    realm = web.url("/token", "127.0.0.1")
+    web.answers["/v2/a/b/manifests/1"] = answer(401, headers={"WWW-Authenticate": f'Bearer realm="{realm}"'})
+    web.answers["/token"] = echoing(200 if place == "start" else 403, place)
+    assert auth.rstrip("=") not in said("fetch", f"docker://{host}/a/b:1", code=10)
+
+
+def proxy(status: bytes) -> Answer:
+    def send(handler: Handler) -> None:
+        sent = handler.headers["Proxy-Authorization"]
+        login = base64.b64decode(sent.split()[-1])
+        raw(b"HTTP/1.1 ", status, b" for ", sent.encode(), b" ", login, b"\r\nContent-Length: 0\r\n\r\n")(handler)
+
+    return send
+
+
+def test_a_login_that_a_proxy_repeats_is_not_printed(said: Said, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Handler, "do_CONNECT", Handler.do_GET, raising=False)
+    monkeypatch.setenv("https_proxy", web.url("", "joe:s3cret%2Fpx@127.0.0.1"))
+    web.answers["host.invalid:443"] = proxy(b"407 need auth")
+    told = said("fetch", "https://host.invalid/x.sif", code=10)
+    assert "407 need auth for Basic ***" in told
+    assert base64.b64encode(b"joe:s3cret/px").decode().rstrip("=") not in told
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("https_proxy", "http://joe:s3cret/px@127.0.0.1:1"),
+        ("HTTPS_PROXY", "http://joe:123/s3cret@127.0.0.1:1"),
+        ("all_proxy", "joe:s3cret/px@127.0.0.1:1"),
+        ("ALL_PROXY", "http://joe:s3cret?px@127.0.0.1:1"),
+        ("https_proxy", "http://joe:s3cret#px@127.0.0.1:1"),
+        ("https_proxy", "http://joe:s3cret\\px@127.0.0.1:1"),
+        ("https_proxy", "http://joe:s3cret px@127.0.0.1:1"),
+        ("https_proxy", "http://s3cret:port"),
+        ("https_proxy", "http://joe:s3cret@"),
+        ("https_proxy", "http://joe:s3cret%E2%82%AC@127.0.0.1:1"),  # a Euro sign, which no Basic login has
+    ],
+)
+def test_a_proxy_that_is_no_url_is_refused_by_its_variable(
+    said: Said, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    told = said("fetch", "https://host.invalid/x.sif", code=10)
+    assert f"the variable {name} is not the URL of a proxy" in told
+    assert "%2F" in told
+    assert "joe" not in told

@@ -19,6 +19,7 @@ from sifmod.image.registry.http import Authority, Http, RequestSpec, in_the_clea
 from sifmod.image.registry.mirrors import Place, covers
 from sifmod.image.registry.network import TransientError, within
 from sifmod.image.registry.refused import refused_by
+from sifmod.image.registry.sent import check_answer
 from sifmod.image.registry.url import Url
 
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -148,6 +149,7 @@ class RegistryAuthority(Authority):
             opened = self._http.resource(realm.asking(asked), server)({})
         with within(self._http.timeouts.whole), opened as response:
             raw = response.raw.read(_LARGEST_ANSWER, decode_content=True)
+        check_answer(raw, response, f"the token of {host}")
         try:
             content = read_content(raw, f"the token of {host}")
             token = content.text("token") or content.text("access_token")

@@ -10,7 +10,6 @@ import requests
 
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Get
-from sifmod.image.oci.content import plain
 from sifmod.image.reference import is_loopback
 from sifmod.image.registry.mirrors import covers
 from sifmod.image.registry.network import (
@@ -23,6 +22,7 @@ from sifmod.image.registry.network import (
     within,
 )
 from sifmod.image.registry.network import TransientError as TransientError  # part of what a Get promises
+from sifmod.image.registry.sent import told
 from sifmod.image.registry.session import Session
 from sifmod.image.registry.url import Url
 
@@ -103,13 +103,14 @@ class Http:
                 response = self._answer(url, {**headers, **({"Authorization": sent} if sent else {})}, asked)
             with response:
                 if response.status_code in asked.good:
-                    with network_errors(url.place), minimum_rate(self.timeouts.silence):
+                    with network_errors(url.place, response.request), minimum_rate(self.timeouts.silence):
                         yield response
                     return
                 if response.status_code in asked.followed:
                     url, redirects = self._redirected(url, response), redirects + 1
                     if redirects > _MOST_REDIRECTS:
-                        raise FetchError(f"more than {_MOST_REDIRECTS} redirects, the last one to {url.shown}")
+                        last = told(url.shown, response.request)
+                        raise FetchError(f"more than {_MOST_REDIRECTS} redirects, the last one to {last}")
                 elif response.status_code == 401 and renewals < _MOST_RENEWALS and authority.renew(response, sent):
                     renewals += 1
                 else:
@@ -133,9 +134,10 @@ class Http:
         location = response.headers.get("Location", "")
         if not location:
             raise FetchError(f"{url.place} redirects without a target; nothing was sent")
-        target = url.join(location, f"{url.place} redirects to")
+        target = url.join(location, f"{url.place} redirects to", lambda text: told(text, response.request))
         if not self.may_ask(target) or (target.scheme == "http" and url.scheme == "https"):
-            raise FetchError(f"the server redirects to {target.shown}, which is not https; nothing was sent there")
+            where = told(target.shown, response.request)
+            raise FetchError(f"the server redirects to {where}, which is not https; nothing was sent there")
         return target
 
 
@@ -164,8 +166,8 @@ def refusal(response: requests.Response, advice: str, said: str = "", *, final: 
         advice = "the server has a problem: try again later" if status >= 500 else "check the URL"
     if after is not None:
         advice += f"; the server asks to retry in {after:.0f} seconds"
-    message = f"{Url.parse(response.url).place} answered {status} {plain(response.reason or '')}"
-    message = f"{message.rstrip()}: {plain(said)}" if said else message.rstrip()
+    message = f"{Url.parse(response.url).place} answered {status} {told(response.reason or '', response.request)}"
+    message = f"{message.rstrip()}: {told(said, response.request)}" if said else message.rstrip()
     if transient and (after is None or after <= _LONGEST_WAIT):
         return TransientError(message, advice, status, after)
     return FetchError(message, advice, status)

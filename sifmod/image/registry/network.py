@@ -21,7 +21,7 @@ import requests
 import urllib3
 
 from sifmod.errors import FetchError
-from sifmod.image.oci.content import plain
+from sifmod.image.registry.sent import told
 
 SLOWEST = 1024  # bytes a second
 
@@ -167,12 +167,15 @@ class SlowError(TransientError):
 
 
 @contextmanager
-def network_errors(host: str) -> Iterator[None]:
-    """An error of requests in one line: TransientError, or FetchError if a retry cannot help."""
+def network_errors(host: str, request: requests.PreparedRequest | None = None) -> Iterator[None]:
+    """An error of requests in one line: TransientError, or FetchError if a retry cannot help.
+
+    The secrets of `request`, or of the one that the error names, are not repeated.
+    """
     try:
         yield
     except BROKEN as error:
-        raise _explained(host, error) from error
+        raise _explained(host, error, getattr(error, "request", None) or request) from error
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -192,8 +195,8 @@ def connection_closed(error: BaseException) -> bool:
     )
 
 
-def _explained(host: str, error: Exception) -> FetchError:
-    cause = _cause(error)
+def _explained(host: str, error: Exception, request: requests.PreparedRequest | None = None) -> FetchError:
+    cause = _cause(error, request)
     if any(isinstance(seen, TooSlowError) for seen in causes(error)):
         return SlowError(f"{host} is too slow: {cause}", "try again later, or use a mirror or a copy of the image")
     if isinstance(error, requests.exceptions.ProxyError):
@@ -219,11 +222,11 @@ def _about_name(host: str) -> str:
     return here if host.endswith(("docker.io", "docker.com")) else f"{here}; or correct the name {host} in the source"
 
 
-def _cause(error: BaseException) -> str:
+def _cause(error: BaseException, request: requests.PreparedRequest | None) -> str:
     """The innermost reason with a message."""
     text = ""
     for seen in causes(error):
-        text = plain((seen.strerror if isinstance(seen, OSError) else None) or str(seen)) or text
+        text = told((seen.strerror if isinstance(seen, OSError) else None) or str(seen), request) or text
     return re.sub(r"^\w*Connection(Pool)?\([^)]*\): |Failed to establish a new connection: |\[Errno -?\d+\] ", "", text)
 
 

@@ -20,6 +20,7 @@ from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.http import GET, Http, RequestSpec
 from sifmod.image.registry.mirrors import Place, places, token_servers
 from sifmod.image.registry.network import RETRY_POLICY, RetryPolicy, SlowError, TransientError, causes, retry, within
+from sifmod.image.registry.sent import check_answer
 from sifmod.image.registry.url import Url
 from sifmod.image.settings import Settings
 
@@ -58,6 +59,7 @@ class Repository:
             raw = bytearray()
             while announced <= LARGEST and len(raw) <= LARGEST:
                 if not (chunk := response.raw.read(LARGEST + 1 - len(raw), decode_content=True)):
+                    check_answer(raw, response, name)
                     return bytes(raw), response.headers
                 raw += chunk
             raise ImageError(f"{self.place.server} sends {announced or 'more than 4 million'} bytes for {name}")

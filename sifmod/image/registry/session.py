@@ -19,6 +19,7 @@ from sifmod import __version__
 from sifmod.image.reference import is_loopback
 from sifmod.image.registry.certificates import has_own, make_context
 from sifmod.image.registry.network import SLOWEST, PlainSocket, Timeouts, within
+from sifmod.image.registry.proxy import proxies_for
 from sifmod.image.registry.url import Url
 
 _CONNECTIONS = 32  # kept per host
@@ -111,7 +112,7 @@ class Session(requests.Session):
     ) -> requests.Response:
         """The head of a response, within `more` additional seconds; its body is not read yet.
 
-        Raises errors of requests, and FetchError for a file.
+        Raises errors of requests, and FetchError for a file or a variable.
         """
         data = None if body is None else BytesIO(body)  # sent in pieces, each with the timeout
         text, target = str(url), _target.set(url.target)
@@ -124,7 +125,7 @@ class Session(requests.Session):
                     data=data,
                     stream=True,
                     timeout=(self._timeouts.connect, self._timeouts.silence + more),
-                    proxies={} if is_loopback(url.host) else requests.utils.get_environ_proxies(text),
+                    proxies={} if is_loopback(url.host) else dict(proxies_for(text)),
                     allow_redirects=False,
                 )
         finally:

@@ -1,6 +1,7 @@
 """A Url from a server or a file, parsed once, by the parser of the library that connects (urllib3)."""
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self
@@ -32,41 +33,41 @@ class Url:
     target: str
 
     @classmethod
-    def parse(cls, text: str, what: str = "the URL") -> Self:
+    def parse(cls, text: str, what: str = "the URL", told: Callable[[str], str] = plain) -> Self:
         """Raises FetchError, which names `what` and repeats no secret, for an invalid URL or one with a login.
 
         Characters that only some parsers treat as the end of a host (a backslash, blanks, control characters, an @) are
-        refused, and so are other characters that host names do not have.
+        refused, and so are other characters that host names do not have. `told` gives the text for the message.
         """
         if _ODD.search(text):
-            raise _refused(text, what, "it contains a backslash, a blank or a control character")
+            raise _refused(text, what, told, "it contains a backslash, a blank or a control character")
         found = _AUTHORITY.match(text)
         try:
             parts = parse_url(text)
             host = (parts.host or "").lower()
             host = host if host.isascii() else idna.encode(host, uts46=True).decode()
         except (LocationParseError, UnicodeError) as error:
-            raise _refused(text, what, "it is not a URL") from error
+            raise _refused(text, what, told, "it is not a URL") from error
         if found is None or parts.scheme not in _PORTS or not host:
-            raise _refused(text, what, "it is not an http or https URL with a host")
+            raise _refused(text, what, told, "it is not an http or https URL with a host")
         if parts.auth is not None or "@" in found[1]:
-            raise _refused(text, what, "a URL must not contain a login", "put it in ~/.netrc")
+            raise _refused(text, what, told, "a URL must not contain a login", "put it in ~/.netrc")
         if not _NAME.fullmatch(host):
-            raise _refused(text, what, "it has no valid host")
+            raise _refused(text, what, told, "it has no valid host")
         port = _PORTS[parts.scheme] if parts.port is None else parts.port
         if not 0 < port < 65536:
-            raise _refused(text, what, "it has an invalid port")
+            raise _refused(text, what, told, "it has an invalid port")
         target = found[2] if found[2].startswith("/") else f"/{found[2]}"
         return cls(parts.scheme, host, port, quote(target, safe="".join(map(chr, range(33, 127)))))
 
-    def join(self, location: str, what: str) -> Self:
+    def join(self, location: str, what: str, told: Callable[[str], str] = plain) -> Self:
         """The URL in `location`, a header of a response from here. Raises FetchError like `parse`."""
         with suppress(UnicodeError):
             location = location.encode("latin-1").decode()  # as http.client reads the bytes of a header
         if _ODD.search(location):
-            raise _refused(location, what, "it contains a backslash, a blank or a control character")
+            raise _refused(location, what, told, "it contains a backslash, a blank or a control character")
         absolute = _AUTHORITY.match(location)
-        return self.parse(location if absolute else urljoin(str(self), location), what)
+        return self.parse(location if absolute else urljoin(str(self), location), what, told)
 
     def asking(self, query: str) -> Self:
         """The same with another query parameter."""
@@ -86,7 +87,7 @@ class Url:
         return f"{self.scheme}://{self.place}{self.target}"
 
 
-def _refused(text: str, what: str, why: str, hint: str = "") -> FetchError:
+def _refused(text: str, what: str, told: Callable[[str], str], why: str, hint: str = "") -> FetchError:
     """The error for a text that is not a Url: its beginning, without a possible login or signature."""
     shown = re.sub(r"(?s)^([a-z]+:/*)?.*@", r"\1", re.split("[?#]", text, maxsplit=1)[0])
-    return FetchError(f"{what} {plain(shown)}: {why}; nothing was sent there", hint)
+    return FetchError(f"{what} {told(shown)}: {why}; nothing was sent there", hint)

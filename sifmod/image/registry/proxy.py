@@ -1,0 +1,48 @@
+"""The proxy for a URL, from the variables that curl and the runtimes read."""
+
+import os
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+import requests
+from urllib3.exceptions import LocationParseError
+from urllib3.util import parse_url
+
+from sifmod.errors import FetchError
+
+_HINT = (
+    "write it as http://USER:PASSWORD@HOST:PORT, with %2F for a `/` in the password, %3F for `?`, %23 for `#`, %40 for "
+    "`@`, %25 for `%`"
+)
+
+
+def proxies_for(url: str) -> Mapping[str, str]:
+    """The proxies for requests. Raises FetchError, which names the variable, if the one for `url` is not a URL.
+
+    A parser finds the end of the host in an unescaped password, and names a part of it in its error.
+    """
+    found: Mapping[str, str] = requests.utils.get_environ_proxies(url)
+    proxy = requests.utils.select_proxy(url, found)
+    if proxy and not _is_url(proxy):
+        raise FetchError(f"the variable {_variable(proxy)} is not the URL of a proxy; nothing was sent", _HINT)
+    return found
+
+
+def _variable(proxy: str) -> str:
+    """The variable with this value; the lower-case name, which takes precedence, if two have it."""
+    names = sorted((name for name in os.environ if name.lower().endswith("_proxy")), reverse=True)
+    return next((name for name in names if os.environ[name] == proxy), "https_proxy")
+
+
+def _is_url(proxy: str) -> bool:
+    text = proxy if "://" in proxy else f"http://{proxy}"
+    rest = re.split("[/?#]", text.partition("://")[2], maxsplit=1)
+    if re.search(r"[\x00-\x20\x7f\\]", text) or "@" in "".join(rest[1:]):
+        return False
+    try:
+        parts = parse_url(text)
+        unquote(parts.auth or "", errors="strict").encode("latin-1")  # as requests sends it
+    except (LocationParseError, UnicodeError):
+        return False
+    return bool(parts.host)
