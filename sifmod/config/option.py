@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from sifmod.config.redact import without_query
+
 # `file` gives a Path; `place`, `places` (with `:` between) and what may be a path (`site`, `reference`) stay texts
 Word = (
     Literal["flag", "text", "text or nothing", "number", "whole", "amount", "day", "walltime", "name", "file"]
@@ -265,6 +267,7 @@ def in_full(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def deciding(given: Mapping[str, str | None]) -> tuple[tuple[str, str], ...]:
-    """What decides about a module's files of the options that are given, as typed in full: a receipt keeps it."""
+    """The given options that decide about a module's files, in full but for queries of URLs: a receipt keeps them."""
     options = ((option, given.get(option.name)) for option in TABLE if option.decides)
-    return tuple((option.spellings[-1], option.in_full(text)) for option, text in options if text is not None)
+    known = ((option, text) for option, text in options if text is not None)
+    return tuple((option.spellings[-1], without_query(option.in_full(text))) for option, text in known)

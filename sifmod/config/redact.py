@@ -6,6 +6,7 @@ import re
 _SCHEME = re.compile(r"[^\w./~]*([A-Za-z][A-Za-z0-9+.-]*):")  # also after a blank, which is rejected later
 _FORGOTTEN = re.compile(r"(?i)[^\w./~]*(https?|docker|oras|library|file|oci)//")
 LOCAL = ("file", "oci", "oci-archive", "docker-archive")
+NO_QUERY = "?..."
 REGISTRIES = ("docker", "oras", "library")
 # an @ in a registry reference that does not end credentials: before a digest, or after a repository
 _NO_CREDENTIALS = r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)?@[^/:@]*)$"
@@ -55,6 +56,12 @@ def shown(source: str) -> str:
     kept = re.search(_NO_CREDENTIALS, source)
     end = kept.start() if kept else len(source)
     return re.sub(r"^([^:]*:(?://)?).*@", r"\1", source[:end]) + source[end:]
+
+
+def without_query(source: str) -> str:
+    """`source` for a receipt, where others read it: with NO_QUERY instead of a URL's query, which no fetch accepts."""
+    bare = shown(source)
+    return f"{bare}{NO_QUERY}" if bare != source and source.lower().startswith(("https:", "http:")) else source
 
 
 def _of_url(source: str) -> str:

@@ -123,6 +123,36 @@ def test_a_signed_query_is_not_printed(said: Said, web: Web, tmp_path: Path, pre
             assert b"s3cret" not in file.read_bytes(), file
 
 
+def test_the_query_of_the_option_is_not_stored_and_not_guessed(
+    said: Said, web: Web, tmp_path: Path, prefix: Path
+) -> None:
+    path, url = easyconfig(tmp_path, "x.sif"), web.url("/x.sif")
+    given = ("install", "--skip-sanity-check", path, "--source", f"{url}?{SIGNED}")
+    said(*given)
+    said("show", "--json", "Tiny/1.0")
+    assert f"{url}?..." in said.out
+    stack = said("stack", "init", "-")
+    assert f"{url}?..." in stack
+    said("verify")
+    for file in prefix.rglob("*"):
+        if file.is_file() and file.suffix != ".sif":
+            assert b"s3cret" not in file.read_bytes(), file
+    modulefiles = [*(prefix / "software").rglob("modulefile.lua")]
+    assert all(f"--source '{url}?...'" in file.read_text() for file in modulefiles)
+    assert modulefiles
+    asked = len(web.asked)
+    assert "already installed" in said(*given)
+    assert "generation" in said("install", "--module-only", "--yes", "--rebuild", path, "--source", f"{url}?...")
+    assert len(web.asked) == asked
+    for force in ("--force", "--fetch"):
+        told = said("install", force, path, "--source", f"{url}?...", code=10)
+        assert f"the query of {url} was not stored" in told
+        assert f"--source '{url}?QUERY'" in told
+    assert len(web.asked) == asked
+    said(*given[:-1], f"{url}?{SIGNED}&other=file")
+    assert len(web.asked) > asked  # another query is another file
+
+
 def test_a_signed_query_is_not_printed_with_an_error(said: Said, web: Web, tmp_path: Path) -> None:
     assert f"{web.url('/x.sif')}: " in said("fetch", "--sha256", "0" * 64, web.url(f"/x.sif?{SIGNED}"), code=10)
     web.answers["/x.sif"] = answer(403, b"<Error>no</Error>")

@@ -13,6 +13,7 @@ from sifmod.actions.install.options import InstallOptions
 from sifmod.config.find import is_path, own_path
 from sifmod.config.input import HostFacts
 from sifmod.config.name import ModuleName
+from sifmod.config.redact import without_query
 from sifmod.tree.durable import read
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.provenance import file_state
@@ -28,9 +29,9 @@ def find_unchanged(
 ) -> Installation | None:
     """The live installation of this easyconfig if it is complete and none of its inputs has changed.
 
-    None with --rebuild, --force or --module-only.
+    None with --rebuild, --force or --module-only, and for a source with a query: no receipt says which query it was.
     """
-    if options.rebuild:
+    if options.rebuild or without_query(options.source or "") != (options.source or ""):
         return None
     for installation in installed_from(layout, easyconfig):
         made = installation.provenance

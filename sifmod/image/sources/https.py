@@ -1,6 +1,7 @@
 """https: a SIF from a web server."""
 
-from sifmod.config.redact import shown
+from sifmod.config.redact import NO_QUERY, shown
+from sifmod.errors import FetchError
 from sifmod.image.artifact import Fetched, Fetching, FetchRequest, Remote
 from sifmod.image.download.downloads import download_sif, refuse_other_files
 from sifmod.image.reference import Reference, SourceKind, no_files, nothing, refused, says_nothing
@@ -26,16 +27,26 @@ def download(request: Fetching, timeouts: Timeouts = TIMEOUTS, patience: RetryPo
     or the server, ImageError as soon as the beginning shows that it is not a SIF, and if it is not the promised one.
     """
     promised = f"sha256:{request.image.sha256}" if request.image.sha256 else ""
-    get = Http(timeouts=timeouts).resource(Url.parse(request.reference.location, "source"), Netrc())
+    get = Http(timeouts=timeouts).resource(_asked(request.reference), Netrc())
     remote = Remote(request.image.filename, get, digest=promised, check=refuse_other_files)
     return download_sif(request, remote, patience=patience)
+
+
+def _asked(reference: Reference) -> Url:
+    """The URL to fetch. Raises FetchError for one from a receipt, which lacks the query that the file needs."""
+    if reference.location.endswith(NO_QUERY):
+        raise FetchError(
+            f"the query of {reference.shown} was not stored, because it may be a signature, so nothing was fetched",
+            f"give the source with its whole query: --source '{reference.shown}?QUERY'",
+        )
+    return Url.parse(reference.location, "source")
 
 
 def _announced(request: FetchRequest) -> int | None:
     """Bytes of the file as announced by the server; None if unknown. Raises FetchError."""
 
     def ask() -> str:
-        with Http().resource(Url.parse(request.reference.location, "source"), Netrc())({}) as response:
+        with Http().resource(_asked(request.reference), Netrc())({}) as response:
             return response.headers.get("Content-Length", "")
 
     stated = retry(ask)
