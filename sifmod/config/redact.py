@@ -1,6 +1,7 @@
 """Redact sources for display: remove passwords and queries, which may be signatures."""
 
 import re
+from urllib.parse import unquote
 
 # Only the first two are compiled here: most runs need no others, and compiling them takes milliseconds.
 _SCHEME = re.compile(r"[^\w./~]*([A-Za-z][A-Za-z0-9+.-]*):")  # also after a blank, which is rejected later
@@ -10,6 +11,9 @@ NO_QUERY = "?..."
 REGISTRIES = ("docker", "oras", "library")
 # an @ in a registry reference that does not end credentials: before a digest, or after a repository
 _NO_CREDENTIALS = r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)?@[^/:@]*)$"
+_SUSPICIOUS = (
+    "(?i)TOKEN|PASS|SECRET|KEY|CREDENTIAL|AUTH|LOGIN|SIGNATURE|(?<![A-Z])(SIG|TOK|PAT)(?![A-Z])"  # and Azure's sig
+)
 _HEAD = r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}"  # a path has only one slash
 _HOST = r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)"
 
@@ -56,6 +60,21 @@ def shown(source: str) -> str:
     kept = re.search(_NO_CREDENTIALS, source)
     end = kept.start() if kept else len(source)
     return re.sub(r"^([^:]*:(?://)?).*@", r"\1", source[:end]) + source[end:]
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable or a parameter of this name may hold a secret."""
+    return re.search(_SUSPICIOUS, name) is not None
+
+
+def secret_parameter(text: str) -> str:
+    """The first parameter in the query of a URL in the text that has a secret's name and a value; "" for none."""
+    for query in re.findall(r"\?([^\s#]*)", text) if "?" in text and "://" in text else ():
+        for parameter in re.split("[?&;]", query):
+            name, _, value = parameter.partition("=")
+            if value and is_secret(unquote(name)):
+                return unquote(name)
+    return ""
 
 
 def without_query(source: str) -> str:

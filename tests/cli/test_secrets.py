@@ -343,3 +343,49 @@ def test_a_proxy_that_is_no_url_is_refused_by_its_variable(
     assert f"the variable {name} is not the URL of a proxy" in told
     assert "%2F" in told
     assert "joe" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("aone @ https://host.invalid/aone-1.0-py3-none-any.whl?token=s3cret",), ""),
+        (("https://host.invalid/aone-1.0-py3-none-any.whl?x=1&sig=s3cret&se=2",), ""),
+        (("aone @ git+https://host.invalid/x.git?private%5Ftoken=s3cret",), ""),
+        (("aone", "--find-links", "https://host.invalid/simple/?X-Amz-Signature=s3cret"), ""),
+        (("aone", "--index-url", "https://host.invalid/simple/?X-Goog-Signature=s3cret"), ""),
+        (("-r", "wanted.txt"), "aone @ https://host.invalid/aone-1.0-py3-none-any.whl?api_key=s3cret"),
+        (("-r", "wanted.txt"), "--find-links https://host.invalid/?auth=s3cret\naone"),
+        (("-r", "wanted.txt"), "--index-url https://host.invalid/${TOK}/simple/\naone"),
+        (("-r", "wanted.txt"), "--extra-index-url https://host.invalid/${MY_API_TOKEN}/simple/\naone"),
+        (("-r", "wanted.txt"), "--find-links https://host.invalid/${PIP_PASSWORD}/\naone"),
+    ],
+)
+def test_a_token_for_packages_is_refused_and_not_repeated(
+    said: Said, images: Images, tmp_path: Path, prefix: Path, monkeypatch: pytest.MonkeyPatch, words: str, line: str
+) -> None:
+    for name in ("TOK", "MY_API_TOKEN", "PIP_PASSWORD"):
+        monkeypatch.setenv(name, "s3cret")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wanted.txt").write_text(f"{line}\n")
+    said("install", "--skip-sanity-check", easyconfig(tmp_path, str(images.tiny("plain"))))
+    told = said("add", "Tiny/1.0", *words, code=2)
+    assert "stored where other users can read it" in told
+    assert "~/.netrc" in told
+    for file in prefix.rglob("*"):
+        assert not file.is_file() or b"s3cret" not in file.read_bytes(), file
+
+
+def test_a_token_in_a_recipe_or_a_lock_is_refused_and_not_repeated(
+    said: Said, images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "s3cret")
+    (tmp_path / "wanted.txt").write_text("--index-url https://host.invalid/${TOKEN}/simple/\naone\n")
+    wheel = '{url = "https://host.invalid/aone-1-py3-none-any.whl?tok\\u0065n=s3cret", hashes = {sha256 = "00"}}'
+    (tmp_path / "pylock.toml").write_text(
+        f'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "aone"\nversion = "1"\nwheels = [{wheel}]\n'
+    )
+    for name in ("wanted.txt", "pylock.toml"):
+        path = easyconfig(tmp_path, "x.sif")
+        build = f"image:\n  build: {{from: '{images.tiny_sif}', requirements: {name}}}"
+        path.write_text(path.read_text().replace("image:\n  sources: ['x.sif']", build))
+        assert "stored where other users can read it" in said("install", "--yes", path, code=None)

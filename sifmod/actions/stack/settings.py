@@ -10,11 +10,11 @@ from sifmod.config.expand import names_in
 from sifmod.config.find import shipped
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.prefix import settings_directories
+from sifmod.config.redact import is_secret
 from sifmod.config.site import DECIDING
 from sifmod.config.yaml.node import Node, Number
 from sifmod.errors import InstallError
 
-_SECRET = re.compile("TOKEN|PASS|SECRET|KEY|CREDENTIAL|AUTH|LOGIN|SIGNATURE", re.IGNORECASE)
 _VALUE = re.compile(r"[A-Za-z0-9._~+,:/@ -]*")
 _OF_THE_USER = (
     "HOME",
@@ -44,7 +44,7 @@ def deciding_settings(site: LoadedSite, lock: Lock, directory: Path, environ: Ma
     """Raises InstallError for a variable that is unset or may hold a secret."""
     settings = {key: _plain(node) for key, node in site.said.entries.items()}
     for key in ("env", "host_env", "runscript_env"):
-        if secret := next((name for name, _ in getattr(site.site, key) if _SECRET.search(name)), None):
+        if secret := next((name for name, _ in getattr(site.site, key) if is_secret(name)), None):
             problem = f"{key} of the site or the settings sets {secret}, which a bundle must not contain"
             hint = "set it where the module is used, because others can read bundles and modules"
             raise InstallError(f"{problem}: its name looks like a secret", hint)
@@ -59,7 +59,7 @@ def deciding_settings(site: LoadedSite, lock: Lock, directory: Path, environ: Ma
 def is_taken(name: str) -> bool:
     """Whether a bundle may set this variable: not one that programs use, and not a secret."""
     known = ("XDG_", "SLURM_", "SIFMOD_", "LD_", "PYTHON", "APPTAINER", "SINGULARITY", "LC_", "GIT_", "SSL_")
-    return not (name in _OF_THE_USER or name.startswith(known) or _SECRET.search(name))
+    return not (name in _OF_THE_USER or name.startswith(known) or is_secret(name))
 
 
 def _site(file: Path, directory: Path, environ: Mapping[str, str]) -> str:
@@ -88,10 +88,10 @@ def _variables(lock: Lock, robot_paths: tuple[Path, ...], environ: Mapping[str, 
             value = environ.get(name, "")
             if not value and is_taken(name):
                 yield name, ""  # its default applies there too, whatever the environment
-            if not value or not (is_taken(name) or _SECRET.search(name)):
+            if not value or not (is_taken(name) or is_secret(name)):
                 continue
             inside = rf"\$\{{{name}(:-[^}}]*)?\}}"
-            if _SECRET.search(name):
+            if is_secret(name):
                 why = "its name looks like a secret"
             elif re.search(rf"\?[^\s'\"]*{inside}", text) or re.search(rf"//[^/\s'\"@]*{inside}[^/\s'\"@]*@", text):
                 why = "it is used in the login or query of a URL"

@@ -11,13 +11,16 @@ from urllib.parse import unquote
 from packaging.requirements import InvalidRequirement, Requirement
 
 from sifmod.config.limits import bound, limits
-from sifmod.config.redact import has_login, without_logins
+from sifmod.config.redact import has_login, secret_parameter, without_logins
 from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.requirement_lines import read_text
 
 FIND_LINKS = "--find-links="
 _LASTING = ("--index-url=", "--extra-index-url=", "--prerelease=", "--no-binary=", "--only-binary=")
+KEEP_LOGIN = (
+    "put it in ~/.netrc; for an index NAME of uv.toml also in UV_INDEX_NAME_USERNAME and UV_INDEX_NAME_PASSWORD"
+)
 _LONG_KEY = re.compile(r"""(?<![\w.-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}""")  # a.b.c…
 LOCK_AGAIN = "create it again: `uv pip compile --generate-hashes --format pylock.toml -o pylock.toml requirements.txt`"
 
@@ -99,14 +102,22 @@ def path_of(requirement: str) -> Path | None:
 
 
 def check_login(text: str, what: str) -> None:
-    """Raise OptionError if a URL in the text has a login, because the text is stored where other users may read it."""
+    """Raise OptionError if a URL in the text has a login, or a parameter with a secret's name in its query.
+
+    The text is stored where other users may read it.
+    """
     text = re.sub(r"[\t\r\n]", "", text)  # as parsers of URLs do
     if has_login(text):
         raise OptionError(
             f"{what}: {without_logins(text)[:200]} contains a login, which would be stored where other users can "
             "read it",
-            "put it in ~/.netrc; for an index NAME of uv.toml also in UV_INDEX_NAME_USERNAME and "
-            "UV_INDEX_NAME_PASSWORD",
+            KEEP_LOGIN,
+        )
+    if name := secret_parameter(text):
+        raise OptionError(
+            f"{what}: {text.partition('?')[0][:200]} has the parameter {name[:60]!r} in its query, which would be "
+            "stored where other users can read it",
+            f"{KEEP_LOGIN}; or download the file, and give its path",
         )
 
 
@@ -135,7 +146,7 @@ def name_of(requirement: str) -> str:
 def read_lock(path: Path) -> str:
     """The text of a lock. Raises OptionError if it is empty, because that would mean no lock."""
     if text := read_text(path, "lock_size").strip():
-        for line in text.splitlines() if has_login(text) else ():
+        for line in text.splitlines() if has_login(text) or secret_parameter(text) else ():
             check_login(line.strip(), str(path))
         if _LONG_KEY.search(text):  # tomllib takes the square of its length, in time and memory
             raise OptionError(f"{path} is not a PEP 751 lock: nested too deep", LOCK_AGAIN)

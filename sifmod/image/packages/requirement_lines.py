@@ -13,10 +13,15 @@ from pathlib import Path
 from typing import NoReturn
 
 from sifmod.config.limits import NotReadError, bound, limits, read_bounded
+from sifmod.config.redact import is_secret
 from sifmod.errors import OptionError
 
 _COMMENT = re.compile(r"(^|\s)#.*$")  # `\s+`, as pip has it, takes quadratic time for many blanks
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
+_KEEP = (
+    "if it is a login, put it in ~/.netrc, or for an index NAME of uv.toml in UV_INDEX_NAME_USERNAME and "
+    "UV_INDEX_NAME_PASSWORD; if it is none, rename the variable"
+)
 _DEEPEST = 10  # files that name each other
 _SHOWN = 60  # characters of a line that is too long
 # short and long; those of a whole file, then those of one requirement
@@ -151,8 +156,11 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
 
 def _taken_apart(path: Path, number: int, text: str, constrains: bool) -> Line:
     missing = list[str]()
+    secret = next((name for name in _VARIABLE.findall(text) if is_secret(name)), "")
 
     def value(found: re.Match[str]) -> str:
+        if found[1] == secret:
+            return found[0]
         if not (said := os.environ.get(found[1])):
             missing.append(found[1])
         return said or found[0]
@@ -162,6 +170,8 @@ def _taken_apart(path: Path, number: int, text: str, constrains: bool) -> Line:
     count = next((index for index, word in enumerate(words) if word.startswith("-")), len(words))
     requirement, said = " ".join(words[:count]).strip(), " ".join(words[count:])
     problem = f"the variable {missing[0]} is not set; export it, or write its value" if missing else ""
+    if secret:
+        problem = f"the value of the variable {secret} would be stored where other users can read it; {_KEEP}"
     if not said:
         return Line(path, number, requirement, (), constrains, problem)
     try:
