@@ -21,8 +21,9 @@ SKIP = "--skip-sanity-check"
     [
         ("PULL_TOKEN", "https://x/${PULL_TOKEN}/i.sif", "its name looks like a secret"),
         ("my_password", "https://x/${my_password}/i.sif", "its name looks like a secret"),
+        ("SIG", "https://x/${SIG}/i.sif", "its name looks like a secret"),
         ("WHO", "https://${WHO}@x.org/i.sif", "it is used in the login or query of a URL"),
-        ("SIG", "https://x.org/i.sif?sig=${SIG:-a}", "it is used in the login or query of a URL"),
+        ("SUM", "https://x.org/i.sif?sig=${SUM:-a}", "it is used in the login or query of a URL"),
         ("PLACE", "${PLACE}/i.sif", "its value is not a path, host or repository"),
     ],
 )
