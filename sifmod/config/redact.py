@@ -1,7 +1,6 @@
 """Redact sources for display: remove passwords and queries, which may be signatures."""
 
 import re
-from urllib.parse import unquote
 
 # Only the first two are compiled here: most runs need no others, and compiling them takes milliseconds.
 _SCHEME = re.compile(r"[^\w./~]*([A-Za-z][A-Za-z0-9+.-]*):")  # also after a blank, which is rejected later
@@ -69,6 +68,8 @@ def is_secret(name: str) -> bool:
 
 def secret_parameter(text: str) -> str:
     """The first parameter in the query of a URL in the text that has a secret's name and a value; "" for none."""
+    from urllib.parse import unquote  # not above: `list` and TAB import this module
+
     for query in re.findall(r"\?([^\s#]*)", text) if "?" in text and "://" in text else ():
         for parameter in re.split("[?&;]", query):
             name, _, value = parameter.partition("=")
