@@ -10,9 +10,7 @@ NO_QUERY = "?..."
 REGISTRIES = ("docker", "oras", "library")
 # an @ in a registry reference that does not end credentials: before a digest, or after a repository
 _NO_CREDENTIALS = r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)?@[^/:@]*)$"
-_SUSPICIOUS = (
-    "(?i)TOKEN|PASS|SECRET|KEY|CREDENTIAL|AUTH|LOGIN|SIGNATURE|(?<![A-Z])(SIG|TOK|PAT)(?![A-Z])"  # and Azure's sig
-)
+_SUSPICIOUS = "(?i)TOKEN|PASS|SECRET|KEY|CREDENTIAL|AUTH(?!OR)|LOGIN|SIGNATURE|(?<![A-Z])(SIG|TOK|PAT)(?![A-Z])"  # and Azure's sig
 _HEAD = r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}"  # a path has only one slash
 _HOST = r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)"
 

@@ -22,7 +22,7 @@ from sifmod.image.registry.network import (
     within,
 )
 from sifmod.image.registry.network import TransientError as TransientError  # part of what a Get promises
-from sifmod.image.registry.sent import told
+from sifmod.image.registry.sent import quoted
 from sifmod.image.registry.session import Session
 from sifmod.image.registry.url import Url
 
@@ -109,7 +109,7 @@ class Http:
                 if response.status_code in asked.followed:
                     url, redirects = self._redirected(url, response), redirects + 1
                     if redirects > _MOST_REDIRECTS:
-                        last = told(url.shown, response.request)
+                        last = quoted(url.shown, response.request)
                         raise FetchError(f"more than {_MOST_REDIRECTS} redirects, the last one to {last}")
                 elif response.status_code == 401 and renewals < _MOST_RENEWALS and authority.renew(response, sent):
                     renewals += 1
@@ -134,9 +134,9 @@ class Http:
         location = response.headers.get("Location", "")
         if not location:
             raise FetchError(f"{url.place} redirects without a target; nothing was sent")
-        target = url.join(location, f"{url.place} redirects to", lambda text: told(text, response.request))
+        target = url.join(location, f"{url.place} redirects to", lambda text: quoted(text, response.request))
         if not self.may_ask(target) or (target.scheme == "http" and url.scheme == "https"):
-            where = told(target.shown, response.request)
+            where = quoted(target.shown, response.request)
             raise FetchError(f"the server redirects to {where}, which is not https; nothing was sent there")
         return target
 
@@ -166,8 +166,8 @@ def refusal(response: requests.Response, advice: str, said: str = "", *, final: 
         advice = "the server has a problem: try again later" if status >= 500 else "check the URL"
     if after is not None:
         advice += f"; the server asks to retry in {after:.0f} seconds"
-    message = f"{Url.parse(response.url).place} answered {status} {told(response.reason or '', response.request)}"
-    message = f"{message.rstrip()}: {told(said, response.request)}" if said else message.rstrip()
+    message = f"{Url.parse(response.url).place} answered {status} {quoted(response.reason or '', response.request)}"
+    message = f"{message.rstrip()}: {quoted(said, response.request)}" if said else message.rstrip()
     if transient and (after is None or after <= _LONGEST_WAIT):
         return TransientError(message, advice, status, after)
     return FetchError(message, advice, status)

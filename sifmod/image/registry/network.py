@@ -21,7 +21,7 @@ import requests
 import urllib3
 
 from sifmod.errors import FetchError
-from sifmod.image.registry.sent import told
+from sifmod.image.registry.sent import quoted
 
 SLOWEST = 1024  # bytes a second
 
@@ -226,7 +226,7 @@ def _cause(error: BaseException, request: requests.PreparedRequest | None) -> st
     """The innermost reason with a message."""
     text = ""
     for seen in causes(error):
-        text = told((seen.strerror if isinstance(seen, OSError) else None) or str(seen), request) or text
+        text = quoted((seen.strerror if isinstance(seen, OSError) else None) or str(seen), request) or text
     return re.sub(r"^\w*Connection(Pool)?\([^)]*\): |Failed to establish a new connection: |\[Errno -?\d+\] ", "", text)
 
 

@@ -9,7 +9,7 @@ from sifmod.errors import FetchError
 from sifmod.image.oci.content import any_object
 from sifmod.image.registry.http import read_beginning, refusal
 from sifmod.image.registry.mirrors import Place
-from sifmod.image.registry.sent import told
+from sifmod.image.registry.sent import quoted
 
 _ECR = re.compile(r"\.dkr\.ecr(-fips)?\.[a-z0-9-]+\.amazonaws\.com(\.cn)?$")
 _WAYS_OUT = (
@@ -132,4 +132,4 @@ def _said(response: requests.Response) -> str:
     errors = content.get("errors")
     first = errors[0] if isinstance(errors, list) and errors else content
     words = (first.get(key) for key in ("message", "details", "error_description")) if isinstance(first, dict) else ()
-    return told(next((word for word in words if isinstance(word, str) and word), ""), response.request)
+    return quoted(next((word for word in words if isinstance(word, str) and word), ""), response.request)

@@ -16,7 +16,7 @@ _SHORTEST = 8  # characters of a query's value that may be a signature; shorter 
 _REMOVED = "***"
 
 
-def told(text: str, request: requests.PreparedRequest | None) -> str:
+def quoted(text: str, request: requests.PreparedRequest | None) -> str:
     """The text of a server in one line, as by `plain`, without the secrets of the request that it answers."""
     return plain(_without(text, request))
 

@@ -18,7 +18,7 @@ from sifmod.image.oci.manifest import Descriptor
 from sifmod.image.registry.http import RequestSpec, read_beginning
 from sifmod.image.registry.network import Attempts, RetryPolicy, TransientError
 from sifmod.image.registry.registry import Repository
-from sifmod.image.registry.sent import told
+from sifmod.image.registry.sent import quoted
 from sifmod.image.registry.url import Url
 
 _CHUNK = 16 << 20  # bytes of one request; proxies in front of registries limit them
@@ -164,7 +164,7 @@ class _Upload:
         if location := response.headers.get("Location", ""):
             what = f"{self._repository.place.host} wants a blob at"
             own = Url.parse(response.url)
-            self._location = own.join(location, what, lambda text: told(text, response.request))
+            self._location = own.join(location, what, lambda text: quoted(text, response.request))
         self._place()
         if found := re.fullmatch(r"(?:bytes=)?0-([0-9]{1,18})", response.headers.get("Range", "")):
             last = int(found[1])

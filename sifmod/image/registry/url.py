@@ -33,41 +33,41 @@ class Url:
     target: str
 
     @classmethod
-    def parse(cls, text: str, what: str = "the URL", told: Callable[[str], str] = plain) -> Self:
+    def parse(cls, text: str, what: str = "the URL", quoted: Callable[[str], str] = plain) -> Self:
         """Raises FetchError, which names `what` and repeats no secret, for an invalid URL or one with a login.
 
         Characters that only some parsers treat as the end of a host (a backslash, blanks, control characters, an @) are
-        refused, and so are other characters that host names do not have. `told` gives the text for the message.
+        refused, and so are other characters that host names do not have. `quoted` gives the text for the message.
         """
         if _ODD.search(text):
-            raise _refused(text, what, told, "it contains a backslash, a blank or a control character")
+            raise _refused(text, what, quoted, "it contains a backslash, a blank or a control character")
         found = _AUTHORITY.match(text)
         try:
             parts = parse_url(text)
             host = (parts.host or "").lower()
             host = host if host.isascii() else idna.encode(host, uts46=True).decode()
         except (LocationParseError, UnicodeError) as error:
-            raise _refused(text, what, told, "it is not a URL") from error
+            raise _refused(text, what, quoted, "it is not a URL") from error
         if found is None or parts.scheme not in _PORTS or not host:
-            raise _refused(text, what, told, "it is not an http or https URL with a host")
+            raise _refused(text, what, quoted, "it is not an http or https URL with a host")
         if parts.auth is not None or "@" in found[1]:
-            raise _refused(text, what, told, "a URL must not contain a login", "put it in ~/.netrc")
+            raise _refused(text, what, quoted, "a URL must not contain a login", "put it in ~/.netrc")
         if not _NAME.fullmatch(host):
-            raise _refused(text, what, told, "it has no valid host")
+            raise _refused(text, what, quoted, "it has no valid host")
         port = _PORTS[parts.scheme] if parts.port is None else parts.port
         if not 0 < port < 65536:
-            raise _refused(text, what, told, "it has an invalid port")
+            raise _refused(text, what, quoted, "it has an invalid port")
         target = found[2] if found[2].startswith("/") else f"/{found[2]}"
         return cls(parts.scheme, host, port, quote(target, safe="".join(map(chr, range(33, 127)))))
 
-    def join(self, location: str, what: str, told: Callable[[str], str] = plain) -> Self:
+    def join(self, location: str, what: str, quoted: Callable[[str], str] = plain) -> Self:
         """The URL in `location`, a header of a response from here. Raises FetchError like `parse`."""
         with suppress(UnicodeError):
             location = location.encode("latin-1").decode()  # as http.client reads the bytes of a header
         if _ODD.search(location):
-            raise _refused(location, what, told, "it contains a backslash, a blank or a control character")
+            raise _refused(location, what, quoted, "it contains a backslash, a blank or a control character")
         absolute = _AUTHORITY.match(location)
-        return self.parse(location if absolute else urljoin(str(self), location), what, told)
+        return self.parse(location if absolute else urljoin(str(self), location), what, quoted)
 
     def asking(self, query: str) -> Self:
         """The same with another query parameter."""
@@ -87,7 +87,7 @@ class Url:
         return f"{self.scheme}://{self.place}{self.target}"
 
 
-def _refused(text: str, what: str, told: Callable[[str], str], why: str, hint: str = "") -> FetchError:
+def _refused(text: str, what: str, quoted: Callable[[str], str], why: str, hint: str = "") -> FetchError:
     """The error for a text that is not a Url: its beginning, without a possible login or signature."""
     shown = re.sub(r"(?s)^([a-z]+:/*)?.*@", r"\1", re.split("[?#]", text, maxsplit=1)[0])
-    return FetchError(f"{what} {told(shown)}: {why}; nothing was sent there", hint)
+    return FetchError(f"{what} {quoted(shown)}: {why}; nothing was sent there", hint)
