@@ -10,7 +10,10 @@ NO_QUERY = "?..."
 REGISTRIES = ("docker", "oras", "library")
 # an @ in a registry reference that does not end credentials: before a digest, or after a repository
 _NO_CREDENTIALS = r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)?@[^/:@]*)$"
-_SUSPICIOUS = "(?i)TOKEN|PASS|SECRET|KEY|CREDENTIAL|AUTH(?!OR)|LOGIN|SIGNATURE|(?<![A-Z])(SIG|TOK|PAT)(?![A-Z])"  # and Azure's sig
+# AUTHORIZATION, but not AUTHOR; SIG is Azure's
+_SUSPICIOUS = (
+    "(?i)TOKEN|PASS|SECRET|KEY|CREDENTIAL|AUTH(?!ORS?(?![A-Z]))|LOGIN|SIGNATURE|(?<![A-Z])(SIG|TOK|PAT)(?![A-Z])"
+)
 _HEAD = r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}"  # a path has only one slash
 _HOST = r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)"
 
