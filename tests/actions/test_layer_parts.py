@@ -422,7 +422,8 @@ def test_what_is_no_file_of_requirements_is_not_waited_for_or_read(tmp_path: Pat
 def test_a_lock_that_takes_the_memory(text: str, why: str, tmp_path: Path) -> None:
     """A dotted key of 40 kB took 1.6 GB."""
     limit = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, limit[1]))
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 30), limit[1]))
     try:
         with pytest.raises(OptionError, match=f"pylock.toml is not a PEP 751 lock: {why}"):
             read_lock(write(tmp_path / "pylock.toml", f'lock-version = "1.0"\n{text}'))

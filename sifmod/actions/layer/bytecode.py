@@ -78,7 +78,7 @@ class Bytecode:
         self._modules: dict[str, dict[bytes, hashlib._Hash]] = {}  # by top-level name
 
     def reader(self, path: str) -> Callable[[bytes], object] | None:
-        """What must get the content of the layer's file `path`; None if it is no module."""
+        """The function that takes the content of a module `path` of the layer; None for another file."""
         if not path.startswith(_LIBRARY) or not path.endswith(".py"):
             return None
         name = path.removeprefix(_LIBRARY)

@@ -67,7 +67,7 @@ def tried_imports(
     answer = inside.directory / "work" / "imports.json"
     answer.write_text("{}")
     place = f"{inside.target}/work/{answer.name}"
-    ended = inside.python("-c", _CODE, str(_SECONDS), f"{inside.target}/lib", place, *names)
+    ended = inside.python("-B", "-c", _CODE, str(_SECONDS), f"{inside.target}/lib", place, *names)
     try:
         failures = {str(name): str(why) for name, why in json.loads(answer.read_text()).items()}
     except (ValueError, AttributeError):
