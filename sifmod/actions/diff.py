@@ -121,6 +121,8 @@ def diff(old: Subject, new: Subject) -> Difference:
     variables, inside, binds, commands = (changes(before, after) for before, after in pairs)
     same = old.sha256 == new.sha256 and (old.sha256 or (old.view and new.view))
     packages = () if same else _packages(old, new, notes)
+    if not (same or packages) and old.sha256 and new.sha256:
+        notes.append("the images have different SHA-256 digests; of their files only packages are compared")
     sources, modules = changes(*_sources(old, new)), changes(_modules(old), _modules(new))
     return Difference(
         old.name, new.name, sources, modules, packages, variables, inside, binds, commands, tuple(dict.fromkeys(notes))

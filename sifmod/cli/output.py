@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from sifmod.cli.words import Words
+from sifmod.config.redact import without_logins
 from sifmod.errors import SifmodError
 from sifmod.result import in_json
 from sifmod.system import escape_controls, one_line, reason
@@ -128,7 +129,7 @@ def json_text(data: object) -> str:
 def show_error(message: str, hint: str = "") -> None:
     """Print a message and, after a blank line, its hint to standard error; coloured on a terminal without NO_COLOR."""
     color = False if os.environ.get("NO_COLOR") else None
-    text = in_locale(escape_controls(message), err=True)
+    text = in_locale(escape_controls(without_logins(message)), err=True)
     write(f"{click.style('error:', fg='red', bold=True)} {text}", err=True, color=color)
     if hint:
         write(

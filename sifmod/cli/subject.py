@@ -143,7 +143,7 @@ def _lines(found: "Difference") -> "Iterator[str]":
         if changes:
             rows.append(f"{title}: {_counted([(one.old is None, one.new is None) for one in changes])}")
             rows += [f"  {one_line(_row(one.name, one.old, one.new))}" for one in changes]
-    yield from rows or ["no differences in contents or settings"]
+    yield from rows or ["no differences in packages or settings"]
 
 
 def _package_lines(packages: "Sequence[PackageChange]") -> "Iterator[str]":

@@ -94,7 +94,7 @@ def test_two_modules_of_one_image(here: Path, capfd: pytest.CaptureFixture[str])
     assert rows(found["origin_changes"])["version"] == ("1.0", "2.0")
     assert not list((here / "prefix").rglob("*.inventory.json"))  # which nobody needed
     assert run(["diff", "Tiny/1.0", "Tiny/1.0@1"]) == 0
-    assert capfd.readouterr().out.endswith("Tiny/1.0@1 → Tiny/1.0@1\nno differences in contents or settings\n")
+    assert capfd.readouterr().out.endswith("Tiny/1.0@1 → Tiny/1.0@1\nno differences in packages or settings\n")
 
 
 def test_images_and_many_packages_of_the_system(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

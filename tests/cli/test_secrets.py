@@ -390,3 +390,25 @@ def test_a_token_in_a_recipe_or_a_lock_is_refused_and_not_repeated(
         build = f"image:\n  build: {{from: '{images.tiny_sif}', requirements: {name}}}"
         path.write_text(path.read_text().replace("image:\n  sources: ['x.sif']", build))
         assert "stored where other users can read it" in said("install", "--yes", path, code=None)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("add", "Tiny/1.0", "-r", "https://me:S3CRET@h.test/r.txt"),
+        ("add", "Tiny/1.0", "foo", "-c", "https://me:S3CRET@h.test/c.txt"),
+        ("add", "Tiny/1.0", "https://me:S3CRET@h.test/x-1.0-py3-none-any.whl"),
+        ("layer", "sync", "Tiny/1.0", "https://me:S3CRET@h.test/pylock.toml"),
+        ("stack", "plan", "https://me:S3CRET@h.test/s.yaml"),
+        ("install", "https://me:S3CRET@h.test/x.yaml"),
+    ],
+)
+def test_an_error_does_not_repeat_a_login_that_was_typed_for_a_path(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Output lands in the logs of others' machines."""
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    monkeypatch.chdir(tmp_path)
+    assert run(list(words)) not in (0, 70)
+    output = capfd.readouterr()
+    assert "S3CRET" not in output.out + output.err

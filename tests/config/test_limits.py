@@ -118,6 +118,7 @@ CASES: dict[str, tuple[Callable[[Path, Images], list[str]], str]] = {
 ELSEWHERE = {  # and the tests that have it
     "image_packages": "test_inventory.py",
     "image_files": "test_inventory.py",
+    "layer_ratio": "test_layers_decompress.py",
     "wrappers": "test_find_wrappers.py",
     "sparse_file_size": "test_layers_sparse.py",
     "build_text_size": "test_hostile_builds.py",

@@ -9,6 +9,7 @@ import random
 import sys
 import tarfile
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -16,8 +17,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from sifmod.config.limits import Limits, use_limits
 from sifmod.errors import ImageError
 from sifmod.image.convert.budget import Budget
+from sifmod.image.convert.layers import decompress
 from sifmod.image.convert.layers.decompress import CHUNK, chunks
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.convert.layers.stream import Malformed
@@ -268,3 +271,21 @@ def test_a_name_in_the_header_that_is_longer_than_what_is_read_at_once() -> None
     data = b"\x1f\x8b\x08\x08\0\0\0\0\0\3" + b"n" * (2 << 20) + b"\0" + gzip.compress(LAYER, 1, mtime=0)[10:]
     with pytest.raises(Malformed, match="is truncated or damaged: Gzip header exceeds"):
         uncompressed(data)
+
+
+@pytest.mark.parametrize("pack", [bz2.compress, lzma.compress, zstd])
+def test_a_small_layer_that_unpacks_to_terabytes(
+    pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bzip2 of 226 kB took over ten minutes; `layer_ratio` is the bound beyond the first bytes."""
+    monkeypatch.setattr(decompress, "_FREE", 16 << 20)
+    data = pack(bytes(48 << 20))
+    with pytest.raises(Malformed, match=r"unpacks to over 2000 times its size \(`limits: \{layer_ratio: N\}`"):
+        uncompressed(data)
+    use_limits(Limits(layer_ratio=1 << 30))
+    try:
+        assert len(uncompressed(data)) == 48 << 20
+    finally:
+        use_limits(Limits())
+    monkeypatch.setattr(decompress, "_FREE", 1 << 30)
+    assert len(uncompressed(data)) == 48 << 20

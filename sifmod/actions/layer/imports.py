@@ -17,6 +17,8 @@ import sys, os, signal, tempfile, json, site
 seconds, lib, answer, *names = sys.argv[1:]
 home = tempfile.mkdtemp(dir=os.path.dirname(answer))
 os.environ.update(HOME=home, XDG_CACHE_HOME=home, XDG_CONFIG_HOME=home, XDG_DATA_HOME=home, MPLCONFIGDIR=home)
+for name in [name for name in os.environ if name.startswith(("UV_", "PIP_"))]:  # among them logins of indexes
+    del os.environ[name]
 os.environ.update(dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), ""))
 def refuse(event, arguments):
     away = event in ("socket.connect", "socket.sendto") and not isinstance(arguments[-1], (str, bytes))

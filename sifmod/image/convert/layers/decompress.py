@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import zstandard
 
+from sifmod.config.limits import limits, raised
 from sifmod.image.convert.deflate import DAMAGED, gzip_stream
 from sifmod.image.convert.layers.stream import Blob, Malformed
 
@@ -26,6 +27,7 @@ _GZIP, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\0"
 _XZ = 1 << 29  # memory limit of an xz stream in bytes
 _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block's or an end's magic: a tar's first name may be BZh1
 HEAD = 10  # bytes that identify a blob's compression
+_FREE = 16 << 30  # bytes that a layer of any size may unpack to
 _WORTH = 16 << 20  # bytes; rapidgzip's threads do not pay off for smaller gzip blobs
 _FEWEST, _MOST = 4, 8  # threads: it takes twice the processor time of isa-l, and about 40 MB of memory per thread
 
@@ -91,9 +93,13 @@ def _certify(blob: Blob, count: Callable[[int], None]) -> None:
 
 def uncompressed(file: BinaryIO, count: Callable[[int], None]) -> Iterator[bytes]:
     """The same for a whole file. Raises Malformed."""
-    compressed = _Compressed(file, count)
+    compressed, done = _Compressed(file, count), 0
     try:
-        yield from _uncompressed(compressed)
+        for chunk in _uncompressed(compressed):
+            done += len(chunk)
+            if done > _FREE and done > limits().layer_ratio * compressed.taken:
+                raise Malformed(f"unpacks to over {limits().layer_ratio} times its size{raised('layer_ratio')}")
+            yield chunk
     except Malformed:
         compressed.skip()
         raise
@@ -177,6 +183,7 @@ class _Compressed(io.RawIOBase):
         while len(self.head) < HEAD and (more := file.read(HEAD - len(self.head))):
             self.head += more
         self._unread = self.head
+        self.taken = 0  # bytes
 
     def skip(self) -> None:
         while data := self._file.read(CHUNK):
@@ -188,6 +195,7 @@ class _Compressed(io.RawIOBase):
     def read(self, size: int = CHUNK) -> bytes:
         data = self._unread or self._file.read(size)
         self._unread = b""
+        self.taken += len(data)
         self._count(len(data))
         if not data:
             data, self.behind = self.behind, b""
@@ -200,6 +208,7 @@ class _Compressed(io.RawIOBase):
             view[: len(data)] = data
             return len(data)
         size = self._file.readinto(view) or 0
+        self.taken += size
         self._count(size)
         return size
 
