@@ -1,6 +1,7 @@
 """Packages over an image: `sifmod add` beside a bare `uv pip install`, the start of Python, imports from a layer.
 
     python benchmarks/packages.py [--pairs 5] [--packages transformers lightning]
+    python benchmarks/packages.py --local [--pairs 5]
     python benchmarks/packages.py --starts [--pairs 5]
 
 Needs the network once (the caches are warm when it is measured), the demo's image, and a runtime. What is compared:
@@ -9,6 +10,8 @@ Needs the network once (the caches are warm when it is measured), the demo's ima
   with the same cache, on the host. sifmod resolves against the image, installs, compiles all bytecode and packs it; uv
   resolves and installs, torch and all.
 * the same without the import at the end (--no-import), which has a target of 5 s.
+* with --local only these two, from a directory with the wheels that sifmod added, so that no network is measured: an
+  index without caching headers makes uv download everything again.
 * `python -c pass` by the module's wrapper, with a layer and without (SIFMOD_LAYER=); and beside it the runtime
   alone, with the same squashfs bound and without, which is what squashfuse's mount costs. Target: 10 ms above it.
 * the import of 5 000 modules from a layer, packed and as a directory (--unpacked).
@@ -24,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,24 +51,27 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=5, metavar="N", help="how many pairs of runs (5)")
     parser.add_argument("--packages", nargs="*", default=["transformers", "lightning"], help="what is added")
     parser.add_argument("--starts", action="store_true", help="the starts alone, which need no network")
+    parser.add_argument("--local", action="store_true", help="add alone, from a directory of wheels")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="sifmod-bench-", ignore_cleanup_errors=True) as directory:
         machine = Machine(Path(directory))
         machine.wheels.mkdir()
         machine.install(Images().pytorch_sif)
         if not given.starts:
-            added(machine, given.packages, given.pairs)
-        started(machine, given.pairs * 4)
-        if not given.starts:
+            added(machine, given.packages, given.pairs, local=given.local)
+        if not given.local:
+            started(machine, given.pairs * 4)
+        if not (given.starts or given.local):
             imported(machine, given.pairs)
     return 0
 
 
-def added(machine: Machine, packages: list[str], pairs: int) -> None:
-    """sifmod add against uv pip install, with a warm cache."""
+def added(machine: Machine, packages: list[str], pairs: int, *, local: bool) -> None:
+    """sifmod add against uv pip install, with a warm cache; `local`: both from a directory of wheels."""
     target = machine.top / "bare"
     python = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28")
-    bare = (find_uv_bin(), "pip", "install", "--quiet", "--target", str(target), *python, *packages)
+    bare = [find_uv_bin(), "pip", "install", "--quiet", "--target", str(target), *python, *packages]
+    places: tuple[str, ...] = ()
 
     certificates = {name: os.environ[name] for name in ("SSL_CERT_FILE",) if name in os.environ}
 
@@ -74,10 +81,18 @@ def added(machine: Machine, packages: list[str], pairs: int) -> None:
 
     def add(*options: str) -> None:
         shutil.rmtree(machine.prefix / "layers", ignore_errors=True)
-        machine.sifmod("add", NAME, *packages, *options, env=certificates).ok()
+        machine.sifmod("add", NAME, *packages, *places, *options, env=certificates).ok()
 
-    install()
     add()
+    if local:
+        lock = tomllib.loads((machine.live() / "pylock.toml").read_text())
+        names = [f"{one['name']}=={one['version']}" for one in lock["packages"]]
+        pip = (sys.executable, "-m", "pip", "-qq", "download", "--no-deps", "--only-binary=:all:", "--dest")
+        subprocess.run((*pip, str(machine.wheels), "--python-version", "3.11", *names), check=True)
+        places = ("--no-index", "--find-links", str(machine.wheels))
+        bare[-len(packages) :] = [*places, "--no-deps", *names]
+        add()
+    install()
     words, theirs = f"sifmod add {' '.join(packages)}", "uv pip install of the same"
     report(words, theirs, add, install, pairs)
     report(f"{words} --no-import", theirs, lambda: add("--no-import"), install, pairs)
