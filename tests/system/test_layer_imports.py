@@ -1,6 +1,8 @@
 """What was added to a layer is imported once, in the image: what cannot fit is refused, the rest is told."""
 
+import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,15 @@ CURIOSITIES = {
     "asks": ("import socket; socket.getaddrinfo('example.org', 80)", "OSError: there is no network while"),
     "crashes": ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "Python exited with code"),
 }
+CHILDREN = """
+import os, subprocess, sys, time
+code = "import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
+reached = subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == 0
+if not os.fork():
+    os.setsid()
+    time.sleep(100.25)
+raise ImportError(f"reached {{reached}}, login {{'UV_INDEX_OWN_PASSWORD' in os.environ}}")
+"""
 GOOD = """
 import os, pathlib, helper
 if os.environ.get("CUDA_VISIBLE_DEVICES") == os.environ.get("ROCR_VISIBLE_DEVICES") == "":
@@ -74,3 +85,17 @@ def test_an_import_leaves_nothing_and_ends(machine: Machine) -> None:
     assert "endless cannot be imported here: it takes longer than 20 seconds" in machine.add("endless").ok().stderr
     assert time.monotonic() - began >= 20
     assert list(machine.top.rglob("trace")) == []
+
+
+def test_what_an_import_starts_has_no_network_and_ends(machine: Machine) -> None:
+    """And no login of an index; a package of a stranger sent one away, and left a process."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = CHILDREN.format(port=server.getsockname()[1])
+        wheel(machine.wheels, "starts", files={"starts/__init__.py": code})
+        said = machine.add("starts", env={"UV_INDEX_OWN_PASSWORD": "S3CRET"}).ok().stderr
+    assert "starts cannot be imported here: ImportError: reached False, login False" in said
+    commands = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            commands.append(path.read_bytes())
+    assert [words for words in commands if b"imports.json\0starts" in words] == []

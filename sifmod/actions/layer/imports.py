@@ -11,10 +11,45 @@ from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.resolve import Resolved, TorchIndex
 
 _SECONDS = 20
-# in a temporary home, without GPUs and without network connections
+# in a temporary home, without GPUs and without network connections: the machine's, if it can, and Python's own
 _CODE = """
 import sys, os, signal, tempfile, json, site
 seconds, lib, answer, *names = sys.argv[1:]
+def apart():
+    import ctypes
+    user, group, networks_and_processes = os.geteuid(), os.getegid(), 0x40000000 | 0x20000000
+    if ctypes.CDLL(None).unshare(networks_and_processes | (0x10000000 if user else 0)):
+        raise OSError
+    ids = (("setgroups", "deny"), ("uid_map", "%d %d 1" % (user, user)), ("gid_map", "%d %d 1" % (group, group)))
+    for name, text in ids if user else ():
+        with open("/proc/self/" + name, "w") as file:
+            file.write(text)
+def can_be_apart():  # not on every machine, and what was begun cannot be undone
+    probe = os.fork()
+    if probe:
+        return os.waitpid(probe, 0)[1] == 0
+    try:
+        apart()
+        os._exit(0)
+    finally:
+        os._exit(1)
+def wait(process):
+    status = os.waitpid(process, 0)[1]
+    os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+if can_be_apart():
+    apart()
+    first = os.fork()  # with the first process of them all others end
+    if first:
+        def end(number, frame):
+            os.kill(first, signal.SIGKILL)
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        signal.signal(signal.SIGALRM, end)
+        signal.alarm(int(seconds))
+        wait(first)
+    tries = os.fork()  # signals do not end the first one
+    if tries:
+        wait(tries)
 home = tempfile.mkdtemp(dir=os.path.dirname(answer))
 os.environ.update(HOME=home, XDG_CACHE_HOME=home, XDG_CONFIG_HOME=home, XDG_DATA_HOME=home, MPLCONFIGDIR=home)
 for name in [name for name in os.environ if name.startswith(("UV_", "PIP_"))]:  # among them logins of indexes
