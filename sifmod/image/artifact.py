@@ -27,7 +27,7 @@ class Artifact:
     size: Size
     source: Source  # its source, as `redact` shows it
     arch: Arch  # as the SIF's header says
-    notes: Notes = ()  # for the user: e.g. that a hard link became a copy
+    notes: Notes = ()  # for the user, such as: a copy was made instead of a hard link
     origin: Annotated[ImageOrigin, Named("made_from")] = NO_ORIGIN
 
 

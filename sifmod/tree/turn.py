@@ -72,7 +72,7 @@ class LockQueue:
                 time.sleep(pause)
         except Timeout:
             pass
-        except (OSError, NotImplementedError):  # a file system without flock: each waiter looks by itself
+        except (OSError, NotImplementedError):  # a file system without flock: each waiter looks at the lease itself
             self._looking = self._holding = None
 
     def taken(self) -> None:

@@ -88,7 +88,7 @@ class SquashfsReader:
         return way
 
     def read(self, path: Path, limit: int) -> bytes:
-        """The first `limit` bytes of a file. Raises ImageError if there is no such regular file."""
+        """The first `limit` bytes of a regular file. Raises ImageError if the image has no such file."""
         found = self.lookup(path)
         if found is None or found.kind != "f":
             raise ImageError(f"the image has no regular file {os.fsdecode(path)!r}")
