@@ -1,6 +1,7 @@
 """Options of stack commands; `sifmod stack init`, `outdated`, `lock`, `bundle` and `catalogue`."""
 
 from collections.abc import Sized
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -143,7 +144,7 @@ def bundle(given: BundleOptions) -> None:
     from sifmod.cli.progress import progress
 
     output, there = given.output, given.without.read_text("utf-8", "replace") if given.without else ""
-    planned = read_stack(given.file, installed_stack(given))
+    planned = read_stack(given.file, replace(installed_stack(given), whole=True))
     with progress(not given.as_json) as update:
         size = bundle_stack(planned, output, there, update, wheels=not given.no_wheels)
     if given.as_json:

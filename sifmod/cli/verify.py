@@ -9,7 +9,7 @@ from sifmod.cli.command import argument, command
 from sifmod.cli.context import layout_for, load_context, reporter
 from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.shared_options import SiteOptions
-from sifmod.config.redact import shown
+from sifmod.config.redact import has_login, shown
 from sifmod.system import one_line
 from sifmod.tree.layout import Layout
 
@@ -40,6 +40,8 @@ def verify_command(given: VerifyOptions) -> int:
             )
         return _verify_modes(given)
     layout = layout_for(given.prefix)
+    if url := next((name for name in given.names if "://" in name or has_login(name)), None):
+        raise click.UsageError(f"{shown(url)} is a URL; fetch the image with `sifmod fetch`, then verify the file")
     if given.signature:
         return _verify_signatures(given, layout)
     if given.keys:

@@ -54,7 +54,7 @@ def shown(source: str) -> str:
         return _of_url(source) if _FORGOTTEN.match(source) else source
     kind = scheme[1].lower()
     if kind in LOCAL:
-        return source
+        return without_logins(source)
     if kind not in REGISTRIES:
         return _of_url(source)
     kept = re.search(_NO_CREDENTIALS, source)

@@ -126,8 +126,11 @@ class Member(NamedTuple):
     def site(self) -> str | None:
         """The site of its entry: a name, or the path of a file relative to the stack."""
         site = self.entry.site
-        is_file = site and ("/" in site or site.endswith(".yaml"))
-        return str(Path(self.mark.file).parent / site) if site and is_file else site
+        return str(Path(self.mark.file).parent / site) if site and _is_file(site) else site
+
+
+def _is_file(site: str) -> bool:
+    return "/" in site or site.endswith(".yaml")
 
 
 @dataclass(frozen=True)
@@ -140,10 +143,13 @@ class Stack:
     inputs: tuple[Input, ...]
 
 
-def load_stack(path: Path) -> Stack:
-    """Raises ConfigError with every problem of every file, SifmodError if it needs another version of sifmod."""
+def load_stack(path: Path, *, whole: bool = False) -> Stack:
+    """Raises ConfigError with every problem of every file, SifmodError if it needs another version of sifmod.
+
+    A `whole` stack, such as a bundle's, may only name files below its own directory; nothing else is read.
+    """
     path = Path(os.path.abspath(path))  # noqa: PTH100 (a link stays one)
-    read = _read(path, (), count(1))
+    read = _read(path, (), _Reading(count(1), path.parent if whole else Path("/")))
     problems = [*read.problems, *_twice(read.members)]
     if problems:
         raise ConfigError(tuple(sorted(set(problems))))
@@ -170,6 +176,17 @@ def stack_of(easyconfigs: tuple[str, ...], variants: tuple[str, ...]) -> Stack:
     return Stack(Path(), "the command line", tuple(members), ())
 
 
+class _Reading(NamedTuple):
+    included_files: Iterator[int]  # counts them
+    top: Path  # only files below it are read
+
+    def outside(self, path: str | Path, word: str) -> str:
+        """What is wrong with a path that is not below the top; "" if it is."""
+        if Path(os.path.normpath(path)).is_relative_to(self.top):
+            return ""
+        return f"{word} is not below {self.top}; a bundle can only name files below the stack's directory"
+
+
 class _Read(NamedTuple):
     name: str | None
     members: tuple[Member, ...]
@@ -183,7 +200,7 @@ def bounds() -> Bounds:
     return Bounds(size, size // 5, raised("stack_size"))
 
 
-def _read(path: Path, above: tuple[Path, ...], included_files: Iterator[int]) -> _Read:
+def _read(path: Path, above: tuple[Path, ...], reading: _Reading) -> _Read:
     try:
         file, document = load_model(StackFile, path, bounds())
     except ConfigError as error:
@@ -198,33 +215,36 @@ def _read(path: Path, above: tuple[Path, ...], included_files: Iterator[int]) ->
     found: list[Problem] = []
     for number, word in enumerate(file.include):
         included, mark = path.parent / word, node.entries["include"].items[number].mark
-        depth, wrong = len(above) + 1, ""
+        depth, wrong = len(above) + 1, reading.outside(included, word)
         if included in above or included == path:
             wrong = f"{word} includes itself"
         elif depth > limits().include_depth:
             wrong = f"{word} is included at depth {depth}, which is more than {bound('include_depth')}"
-        elif next(included_files) > limits().included_files:
+        elif next(reading.included_files) > limits().included_files:
             what = f"with {word}, more files are included than {bound('included_files')}"
             raise ConfigError((problem_at(mark, f"include[{number}]", what),))
         if wrong:
             found.append(problem_at(mark, f"include[{number}]", wrong))
             continue
-        inner = _read(included, (*above, path), included_files)
+        inner = _read(included, (*above, path), reading)
         members, inputs, found = [*members, *inner.members], [*inputs, *inner.inputs], [*found, *inner.problems]
     items = node.at("easyconfigs").items
     for number, (entry, item) in enumerate(zip(file.easyconfigs, items, strict=True)):
         try:
-            members += _members(path.parent, entry, item, inputs)
+            members += _members(path.parent, entry, item, inputs, reading)
         except ValueError as error:
             found.append(problem_at(item.mark, join_key("easyconfigs", number), str(error)))
     return _Read(file.name, tuple(members), tuple(inputs), tuple(found))
 
 
-def _members(directory: Path, entry: Entry, item: Node, inputs: list[Input]) -> Iterator[Member]:
+def _members(directory: Path, entry: Entry, item: Node, inputs: list[Input], reading: _Reading) -> Iterator[Member]:
     """The easyconfigs of an entry; adds to `inputs`."""
     word = entry.easyconfig
     if isinstance(entry.default, str) and entry.variants != "all" and entry.default not in entry.variants:
         raise ValueError(f"the default {entry.default} is not among the variants")
+    for name in (word, entry.site if entry.site and _is_file(entry.site) else word):
+        if wrong := reading.outside(directory / name, name):
+            raise ValueError(wrong)
     if not any(sign in word for sign in "*?["):
         beside = directory / word
         yield Member(str(beside) if beside.is_file() or "/" in word else word, entry, item.mark)

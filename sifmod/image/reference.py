@@ -70,6 +70,14 @@ def after_scheme(source: str) -> str:
     return source.partition(":")[2]
 
 
+def path_after_scheme(kind: "SourceKind", source: str) -> str:
+    """The path of a local source, and what follows it. Raises FetchError for `//HOST`, which is no path."""
+    rest = after_scheme(source)
+    if rest.startswith("//") and not rest.startswith("///"):
+        raise refused(source, f"a path follows {kind.name}:, without `//`", f"such as {kind.example}")
+    return rest
+
+
 def refused(source: str, what: str, hint: str = "") -> FetchError:
     """The error for a source, without its password."""
     return FetchError(f"source {shown(source)}: {what}", hint)
@@ -86,7 +94,7 @@ def is_loopback(host: str) -> bool:
 
 def parse_layout(kind: "SourceKind", source: str) -> Reference:
     """`PATH`, `PATH:TAG` or `PATH@DIGEST` after the scheme."""
-    rest = after_scheme(source)
+    rest = path_after_scheme(kind, source)
     path, at, digest = rest.partition("@")
     if at and not _DIGEST.fullmatch(digest):
         path, digest = rest, ""  # an @ in the path

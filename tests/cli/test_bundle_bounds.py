@@ -149,3 +149,29 @@ def test_an_image_with_holes_that_has_no_room_is_not_read(
     assert run(["stack", "apply", "--bundle", "bundle", "--prefix", "there"]) == 18
     assert "not enough space in" in capfd.readouterr().err
     assert not [path for path in (tmp_path / "there").rglob("*") if path.suffix == ".sif" or path.lstat().st_size > 1e6]
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        "include: ['{}']\n",
+        "include: ['../{}']\n",
+        "easyconfigs: ['{}']\n",
+        "easyconfigs: ['{}*']\n",
+        "easyconfigs: [{{easyconfig: Good-1.yaml, site: '{}'}}]\n",
+        "include: [other.yaml]\n",
+    ],
+)
+def test_a_bundle_names_no_file_outside_of_it(stack: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its reader may be allowed to read files that its author is not, and messages quote lines."""
+    folder, prefix = tmp_path / "a bundle", tmp_path / "a prefix"
+    private = write(tmp_path / "private.yaml", "planted of years\n")
+    write(folder / "bundle.json", json.dumps(HEAD))
+    write(folder / "stack.yaml", stack.format(private))
+    write(folder / "other.yaml", f"include: ['{private}']\n")
+    write(folder / "Good-1.yaml", "name: Good\n")
+    write(folder / "stack.lock", json.dumps({"format": 1, "modules": []}))
+    assert run(["stack", "apply", "--bundle", str(folder), "--prefix", str(prefix)]) == 5
+    error = capfd.readouterr().err
+    assert f"is not below {prefix}/stacks/ours; a bundle can only name files below the stack's directory" in error
+    assert "planted" not in error

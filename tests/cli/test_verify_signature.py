@@ -123,3 +123,14 @@ def test_what_cannot_be_asked(sif: Path, tmp_path: Path, capfd: pytest.CaptureFi
     empty.write_text("nothing\n")
     assert run(["verify", "--signature", "--keys", str(empty), str(tmp_path / "none.sif")]) == 1
     assert "none.sif" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_url_is_not_a_file_and_its_login_is_not_repeated(
+    options: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    for url in ("https://me:planted@host/x.sif", "https:/me:planted@host/x.sif", "oras://me:planted@host/x"):
+        assert run(["verify", "--signature", *options, url]) == 2
+        shown = "".join(capfd.readouterr())
+        assert "fetch the image with `sifmod fetch`" in shown
+        assert "planted" not in shown

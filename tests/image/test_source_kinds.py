@@ -111,6 +111,18 @@ def test_an_example_is_shown_as_it_is(kind: SourceKind) -> None:
     assert shown(kind.example) == kind.example
 
 
+@each_kind
+def test_a_login_before_a_local_path_is_refused_and_not_repeated(
+    kind: SourceKind, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if not kind.is_local or not kind.schemes:
+        return
+    assert run(["fetch", f"{kind.schemes[0]}://me:planted@host/x"]) == 10
+    shown = "".join(capfd.readouterr())
+    assert kind.example in shown or "file:///absolute/path" in shown
+    assert "planted" not in shown
+
+
 def test_an_image_is_built_or_has_sources() -> None:
     assert [one.kind.name for one in references(plan(build=Path("/x.def")).required_image)] == ["build"]
     assert [

@@ -10,6 +10,7 @@ from sifmod.config.input import module_tools
 from sifmod.config.kinds import module_tool, syntax_of
 from sifmod.tree.receipt import Installation
 
+_EXPANDED = "$[{}"  # Environment Modules reads MODULEPATH as a Tcl list of words to substitute
 SPIDER_CACHE_SECONDS = 86400  # Lmod's default lifetime of a user's spider cache
 
 
@@ -47,7 +48,12 @@ def stale_spider_cache(installation: Installation, environ: Mapping[str, str]) -
 def unseen_warning(installation: Installation, environ: Mapping[str, str]) -> str:
     """A note if a module tool of this machine does not see the module; "" if all do."""
     made = {syntax_of(stub.path) for stub in installation.stubs}
-    tools = [module_tool(syntax) for syntax in module_tools(environ) if syntax not in made]
+    found = module_tools(environ)
+    directory = installation.prefix / "modules"
+    if "tcl" in found and "tcl" in made and set(_EXPANDED) & set(str(directory)):
+        signs = ", ".join(_EXPANDED)
+        return f"{module_tool('tcl')} finds no module below {directory}: it expands {signs} in a module path"
+    tools = [module_tool(syntax) for syntax in found if syntax not in made]
     both = "`--module-syntax both`, or `module_syntax: both` in the settings, writes modulefiles for both"
     return (
         f"{' and '.join(tools)}, which is on this machine too, does not see {installation.module}: {both}"

@@ -110,7 +110,7 @@ def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: De
     for seen in stack.inputs:
         path = Path(seen.path)
         if seen.path.startswith("/") and path != stack.path:
-            yield Item(_beside(path, stack.path.parent), path)
+            yield Item(str(path.relative_to(stack.path.parent)), path)
     yield Item(STACK, stack.path)
     yield Item(LOCK, lock.path)
     seen_before = {seen.path for seen in stack.inputs}
@@ -139,15 +139,6 @@ def _layers(layout: Layout, locked: LockedModule) -> Iterator[Item]:
         root = Path(layer.root)
         files = [root / name for name in (RECEIPT, LAYER_LOCK)] + sorted((root / "bin").iterdir()) + [root / LAYER]
         yield from (Item(str(path.relative_to(layout.prefix)), path) for path in files)
-
-
-def _beside(path: Path, directory: Path) -> str:
-    if not path.is_relative_to(directory):
-        raise InstallError(
-            f"{path} is included but is not below {directory}",
-            "a bundle can only include files below the stack's directory",
-        )
-    return str(path.relative_to(directory))
 
 
 def write_bundle(bundle: Path, files: Iterator[Item], progress: Progress) -> None:

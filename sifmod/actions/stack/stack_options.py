@@ -25,6 +25,7 @@ class StackOptions:
     locked: bool = False  # all of it must come to what the lock beside its file says
     only: tuple[str, ...] = ()  # these modules, by their names or beginnings, and no others
     jobs: int | None = None  # modules at the same time; None: as many as processors
+    whole: bool = False  # a bundle's: it may only name files below its directory
 
 
 class Planned(NamedTuple):
@@ -46,7 +47,7 @@ def read_stack(stack: Path | Stack, options: StackOptions) -> Planned:
     Raises ConfigError, OptionError, PermissionsError; InstallError for a lock that cannot be read.
     """
     site = site_in_force(options.site)
-    found = load_stack(stack) if isinstance(stack, Path) else stack
+    found = load_stack(stack, whole=options.whole) if isinstance(stack, Path) else stack
     layout = tree(site.site.prefix)
     lock = read_lock(lock_beside(found.path)) if options.locked else None
     jobs = options.jobs or fetch_settings(site.site).processors

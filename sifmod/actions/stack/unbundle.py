@@ -80,7 +80,7 @@ def opened_bundle(bundle: Path, options: StackOptions, reporter: Reporter, *, lo
         if local:
             del os.environ[BUNDLE]
         install = replace(options.install, offline=True, stores=(found.place,))  # its layers lie beside the stack
-        opened = replace(options, site=given, install=install, locked=True)
+        opened = replace(options, site=given, install=install, locked=True, whole=True)
         yield OpenBundle(found.place / "stack.yaml", opened, found.made_by, differ, local)
 
 

@@ -14,7 +14,15 @@ from sifmod.image.inspect.description import describe_image
 from sifmod.image.oci.content import Content, plain
 from sifmod.image.oci.image import Files, OciImage, Stored, of_files, open_archive, read_json
 from sifmod.image.oci.manifest import Descriptor, Manifest, check_digest, parse_config
-from sifmod.image.reference import Reference, SourceKind, after_scheme, nothing, refused, size_of_location, the_location
+from sifmod.image.reference import (
+    Reference,
+    SourceKind,
+    nothing,
+    path_after_scheme,
+    refused,
+    size_of_location,
+    the_location,
+)
 
 _HEX = re.compile(r"(?:^|/)([0-9a-f]{64})(?:\.json)?$")
 _TAR = "application/vnd.oci.image.layer.v1.tar"
@@ -86,7 +94,9 @@ def _descriptor(path: str, stored: Stored, diff_id: str) -> Descriptor:
 
 
 def _parse(kind: SourceKind, source: str) -> Reference:
-    path, _, tag = after_scheme(source).partition(":")  # the tag is a whole docker reference: repository/name:1.0
+    path, _, tag = path_after_scheme(kind, source).partition(
+        ":"
+    )  # the tag is a whole docker reference: repository/name:1.0
     if not path:
         raise refused(source, "expected docker-archive:PATH or docker-archive:PATH:NAME:TAG")
     return Reference(kind, source, path, tag)
