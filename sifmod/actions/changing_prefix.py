@@ -13,7 +13,7 @@ from sifmod.config.site import Site
 from sifmod.errors import PermissionsError
 from sifmod.tree.durable import opened
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import as_open, umask
+from sifmod.tree.umask import as_open, umask
 
 _PARENTS = 0o022  # umask for directories above a shared prefix, which its readers traverse
 

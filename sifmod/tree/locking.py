@@ -24,11 +24,11 @@ from sifmod.tree.layout import Layout, LockRoot
 from sifmod.tree.lease import NO_LOOK, Holder, Look
 from sifmod.tree.removal import removable, remove_tree
 from sifmod.tree.turn import LockQueue
+from sifmod.tree.umask import decided_umask
 
 FENCED = ".fenced"
 _DIRECTORY = re.compile(rf"([^@]+(?:@[^@]+)?)\.([0-9]{{1,18}})\.[0-9a-f]+({FENCED})?")
 _BEATS = 6  # per lease time
-_decided: list[Path] = []  # directories with a umask of their own; the last one takes precedence
 
 
 def lock_file_name(name: str) -> str:
@@ -154,37 +154,6 @@ class Held:
 
 
 @contextmanager
-def umask(place: Path, mask: int | None) -> Iterator[int]:
-    """Use this umask for changes in and below `place`; None: the current one; yields it."""
-    before = os.umask(0o077)
-    os.umask(before if mask is None else mask)
-    _decided.append(place)
-    try:
-        yield before
-    finally:
-        _decided.pop()
-        os.umask(before)
-
-
-@contextmanager
-def _decided_umask(place: Path) -> Iterator[None]:
-    """Use the umask that was decided for `place`; otherwise new files are as open as `place`.
-
-    So members of a group do not lock each other out, whichever command they use.
-    """
-    if _decided and place.is_relative_to(_decided[-1]):
-        yield
-    else:
-        with umask(place, as_open(place)):
-            yield
-
-
-def as_open(directory: Path) -> int | None:
-    """The umask that makes files as open as a directory; None if it is missing."""
-    return 0o777 & ~directory.stat().st_mode if directory.is_dir() else None
-
-
-@contextmanager
 def lock(
     workplace: LockRoot, name: str, lease: float, on_wait: Callable[[str], None], look: Look = NO_LOOK
 ) -> Iterator[Held]:
@@ -201,7 +170,7 @@ def lock(
     try:
         with ExitStack() as stack:
             with reported(doing):
-                stack.enter_context(_decided_umask(workplace.prefix))
+                stack.enter_context(decided_umask(workplace.prefix))
                 make_directory(chain, workplace.prefix)
                 turn = stack.enter_context(LockQueue(chain))
                 held = stack.enter_context(Held(workplace, name, *_acquire(chain, lease, turn, on_wait, look)))

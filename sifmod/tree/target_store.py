@@ -10,8 +10,9 @@ from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.system import not_own
 from sifmod.tree.durable import reported, sync_directory, sync_file
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held, Tree, forget_locks, umask
+from sifmod.tree.locking import Held, Tree, forget_locks
 from sifmod.tree.store import Store
+from sifmod.tree.umask import umask
 
 
 class _Hidden(Layout):

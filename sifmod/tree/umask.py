@@ -1,0 +1,39 @@
+"""The umask for changes in a tree: the one decided for it, else one that leaves new files as open as the tree."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_decided: list[Path] = []  # directories with a umask of their own; the last one takes precedence
+
+
+@contextmanager
+def umask(place: Path, mask: int | None) -> Iterator[int]:
+    """Use this umask for changes in and below `place`; None: the current one; yields it."""
+    before = os.umask(0o077)
+    os.umask(before if mask is None else mask)
+    _decided.append(place)
+    try:
+        yield before
+    finally:
+        _decided.pop()
+        os.umask(before)
+
+
+@contextmanager
+def decided_umask(place: Path) -> Iterator[None]:
+    """Use the umask that was decided for `place`; otherwise new files are as open as `place`.
+
+    So members of a group do not lock each other out, whichever command they use.
+    """
+    if _decided and place.is_relative_to(_decided[-1]):
+        yield
+    else:
+        with umask(place, as_open(place)):
+            yield
+
+
+def as_open(directory: Path) -> int | None:
+    """The umask that makes files as open as a directory; None if it is missing."""
+    return 0o777 & ~directory.stat().st_mode if directory.is_dir() else None
