@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.actions.start import site_in_force
 from sifmod.cli.command import Options, argument, command
-from sifmod.cli.context import load_context, load_facts, reporter
+from sifmod.cli.context import load_facts, reporter
 from sifmod.cli.output import counted, echo, print_json, quiet, say, show_error, write
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Error, OptionError, Problem, SifmodError, as_result
@@ -37,7 +38,7 @@ def check_command(given: CheckOptions) -> int:
     """
     from sifmod.actions.author.check import files_below
 
-    context = load_context(given.settings)
+    context = site_in_force(given.settings)
     only = tuple(dict.fromkeys(given.variants))
     results: list[CheckedFile] = []
     codes: list[int] = []

@@ -1,4 +1,4 @@
-"""The start of commands: the site, and the tree in its prefix."""
+"""The context of a command: the typed words, a reporter, and the facts of the site."""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -6,20 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.actions.start import layout_for as layout_for
-from sifmod.actions.start import live as live
-from sifmod.actions.start import resolve as resolve
 from sifmod.actions.start import site_in_force
-from sifmod.actions.start import tree as tree
-from sifmod.actions.start import trees_for as trees_for
 from sifmod.cli.output import ask, say
 
 if TYPE_CHECKING:
     from sifmod.actions.reporter import Reporter
     from sifmod.config.load_site import LoadedSite
     from sifmod.image.artifact import Progress
-
-load_context = site_in_force
 
 
 def typed() -> str:
@@ -42,7 +35,7 @@ def reporter(speak: Callable[[str], None] = say, progress: "Progress | None" = N
 
 def load_facts(settings: Mapping[str, str]) -> "LoadedSite":
     """The site for a command that installs nothing: quirks are not read, and an unreadable site file is a warning."""
-    loaded = load_context(settings)
+    loaded = site_in_force(settings)
     for problem in loaded.left_out:
         say(f"warning: {problem}")
     return loaded.without_quirks()

@@ -6,9 +6,10 @@ from pathlib import Path
 import click
 
 from sifmod.actions.batch import worst
+from sifmod.actions.start import site_in_force
 from sifmod.cli.batch import Reported, reported_batch, result_of, summary
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import load_context, reporter
+from sifmod.cli.context import reporter
 from sifmod.cli.output import echo, print_json, quiet, say
 from sifmod.cli.shared_options import ConversionOptions
 from sifmod.config.redact import shown
@@ -61,7 +62,7 @@ def _fetch(given: FetchCommand) -> Callable[[str], Reported]:
     from sifmod.actions.fetch import FetchOptions, fetch, with_promise
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
-    site = load_context(given.settings).site
+    site = site_in_force(given.settings).site
     options = FetchOptions(
         sha256=_digest(given.sha256) if given.sha256 else None,
         arch=given.arch,

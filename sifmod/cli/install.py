@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from sifmod.actions.batch import Succeeded, worst
+from sifmod.actions.start import site_in_force
 from sifmod.cli.batch import Reported, reported_batch, result_of, summary
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import load_context, reporter
+from sifmod.cli.context import reporter
 from sifmod.cli.output import choose, counted, echo, print_json, quiet, say
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 from sifmod.config.find import is_bare
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sifmod.actions.install.decision import Decision
     from sifmod.actions.install.install_easyconfigs import Installer, InstallOutcome, Target
     from sifmod.actions.install.options import InstallOptions
+    from sifmod.actions.install.row import InstallDone
     from sifmod.actions.layer.outgoing import OutgoingLayer
     from sifmod.tree.receipt import Installation
 
@@ -134,7 +136,7 @@ def _newest(name: str, given: InstallCommand) -> tuple[str, ...] | None:
     """The easyconfig (and variant) of the newest release of a program; None if no program has this name."""
     from sifmod.actions.install.newest import Undecided, newest, others_in_words
 
-    site = load_context(given.settings)
+    site = site_in_force(given.settings)
     found = newest(name, site, given.variants)
     if isinstance(found, Undecided):
         if given.as_json or not (
@@ -165,10 +167,7 @@ def _check(installer: "Installer", target: "Target", given: InstallCommand) -> R
     installation = installer.check_again(target, reporter(quiet if given.quiet else say))
     reported = f"{installation.module}: generation {installation.generation} passed the sanity check"
     if given.as_json:
-        from sifmod.actions.install.row import InstallDone
-        from sifmod.actions.installed import installed_from
-
-        return Reported(reported, InstallDone(**vars(installed_from(installation)), changed=False, outgoing_layers=()))
+        return Reported(reported, _done(installation, changed=False))
     if not given.quiet:
         say(reported)
     return Reported(reported)
@@ -216,13 +215,16 @@ def install(installer: "Installer", target: "Target", given: InstallCommand) -> 
     words = _STATES[state].format(installation.generation)
     reported = f"{installation.module} {words}"
     if given.as_json:
-        from sifmod.actions.install.row import InstallDone
-        from sifmod.actions.installed import installed_from
-
-        fields = vars(installed_from(installation))
-        return Reported(reported, InstallDone(**fields, changed=state != "unchanged", outgoing_layers=layers))
+        return Reported(reported, _done(installation, state != "unchanged", layers))
     _report(installation, words, layers, quiet=given.quiet)
     return Reported(reported)
+
+
+def _done(installation: "Installation", changed: bool, layers: "tuple[OutgoingLayer, ...]" = ()) -> "InstallDone":
+    from sifmod.actions.install.row import InstallDone
+    from sifmod.actions.installed import installed_from
+
+    return InstallDone(**vars(installed_from(installation)), changed=changed, outgoing_layers=layers)
 
 
 def _installed(installer: "Installer", target: "Target", given: InstallCommand) -> "InstallOutcome":

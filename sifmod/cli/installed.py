@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.actions.start import layout_for, trees_for
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import layout_for, load_facts, reporter, trees_for, typed
+from sifmod.cli.context import load_facts, reporter, typed
 from sifmod.cli.output import counted, echo, print_json, print_rows, say, show_error, terminal_width
 from sifmod.cli.shared_options import TreeOptions
 from sifmod.system import one_line, size_text

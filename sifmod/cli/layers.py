@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sifmod.actions.start import trees_for
 from sifmod.cli.command import argument, command, group
-from sifmod.cli.context import load_facts, reporter, trees_for
+from sifmod.cli.context import load_facts, reporter
 from sifmod.cli.output import echo, print_json, print_rows, say
 from sifmod.cli.shared_options import LayerOptions, TreeOptions
 from sifmod.errors import OptionError

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.actions.start import site_in_force, trees_for
 from sifmod.cli.command import argument, command, group
-from sifmod.cli.context import load_context, load_facts, trees_for
+from sifmod.cli.context import load_facts
 from sifmod.cli.output import echo, hanging, print_json, print_origins, say, terminal_width, write
 from sifmod.cli.shared_options import JsonOption, PrefixOption, SiteOptions
 from sifmod.config.option import KEYS
@@ -142,7 +143,7 @@ def doctor_command(given: SiteOptions) -> int:
     """Check this machine: runtime, user namespaces, squashfs, GPUs, module tool, Slurm, disk space, prefix."""
     from sifmod.actions.doctor import diagnose, diagnose_settings
 
-    loaded = load_context(given.settings)
+    loaded = site_in_force(given.settings)
     findings = (*diagnose(loaded.site, os.environ), *diagnose_settings(os.environ))
     if given.as_json:
         print_json(findings)

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.actions.start import resolve, tree
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import load_facts, resolve, tree
+from sifmod.cli.context import load_facts
 from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 

@@ -8,8 +8,9 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from sifmod.actions.batch import Ended, Failed, Succeeded, worst
+from sifmod.actions.start import layout_for
 from sifmod.cli.batch import FailureReporter, Reported, summary
-from sifmod.cli.context import layout_for, reporter
+from sifmod.cli.context import reporter
 from sifmod.cli.output import ask, counted, echo, print_json, quiet, say, show_error
 from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError, as_result

@@ -8,8 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from sifmod.actions.start import trees_for
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import load_facts, trees_for
+from sifmod.cli.context import load_facts
 from sifmod.cli.output import echo, print_json, print_rows, say, terminal_width
 from sifmod.cli.shared_options import SiteOptions
 from sifmod.config.index import NOT_PUBLIC, DriverRuns

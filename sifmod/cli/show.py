@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from sifmod.actions.start import resolve, site_in_force, trees_for
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import load_context, resolve, trees_for
 from sifmod.cli.output import echo, print_json, print_origins, print_rows
 from sifmod.cli.shared_options import SiteOptions
 from sifmod.errors import OptionError
@@ -119,7 +119,7 @@ def _show_easyconfig(given: ShowOptions) -> None:
     from sifmod.config.load_easyconfig import load_easyconfig
     from sifmod.config.word import resolve_easyconfig
 
-    context = load_context(given.settings)
+    context = site_in_force(given.settings)
     loaded = load_easyconfig(resolve_easyconfig(given.name, context.site), context, given.variant, {}, os.environ)
     data = json.loads(loaded.easyconfig.model_dump_json(exclude_none=True, by_alias=True))
     if given.origins and given.as_json:
@@ -178,7 +178,7 @@ def show_image(given: ShowOptions) -> None:
     """Print an image's metadata."""
     from sifmod.actions.subject import describe
 
-    site = load_context(given.settings).site
+    site = site_in_force(given.settings).site
     described = describe(given.name, site, given.arch or site.arch)
     if given.as_json:
         print_json(described)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.actions.start import layout_for
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import layout_for, reporter
+from sifmod.cli.context import reporter
 from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.shared_options import SiteOptions, TreeOptions
 from sifmod.config.option import in_full

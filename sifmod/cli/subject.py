@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sifmod.actions.start import resolve, site_in_force
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import load_context, load_facts, reporter, resolve
+from sifmod.cli.context import load_facts, reporter
 from sifmod.cli.output import counted, echo, print_json, quiet, say
 from sifmod.cli.shared_options import SiteOptions, TreeOptions
 from sifmod.errors import OptionError
@@ -192,7 +193,7 @@ def push_command(given: PushCommand) -> None:
     from sifmod.actions.push import PushOptions, push
     from sifmod.cli.progress import progress
 
-    site = load_context(given.settings).site
+    site = site_in_force(given.settings).site
     speak = quiet if given.quiet else say
     options = PushOptions(force=given.force, add_to_index=given.add_to_index)
     image = subject(given.name, _trees(site)).path
@@ -243,7 +244,7 @@ def export_command(given: ExportOptions) -> None:
     to = given.to
     if given.output == Path("-"):
         raise OptionError("-o -: an image cannot be written to standard output", "name a file: -o FILE")
-    site = load_context(given.settings).site
+    site = site_in_force(given.settings).site
     speak = quiet if given.quiet else say
     meant = subject(given.name, _trees(site))
     module = meant.installation.module if meant.installation else None

@@ -3,8 +3,9 @@
 import os
 from typing import TYPE_CHECKING
 
+from sifmod.actions.start import resolve, trees_for
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import load_facts, resolve, trees_for
+from sifmod.cli.context import load_facts
 from sifmod.cli.life import say_life
 from sifmod.cli.output import echo, print_json, say
 from sifmod.cli.shared_options import TreeOptions

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.actions.start import layout_for, site_in_force
 from sifmod.cli.command import argument, command
-from sifmod.cli.context import layout_for, load_context, reporter
+from sifmod.cli.context import reporter
 from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.shared_options import SiteOptions
 from sifmod.config.redact import has_login, shown
@@ -86,7 +87,7 @@ def _verify_sharing(settings: dict[str, str], layout: "Layout") -> int:
     """Report where the prefix's intended users lack access, even if all files match their receipts."""
     from sifmod.actions.sharing import closed
 
-    facts = load_context(settings).site
+    facts = site_in_force(settings).site
     found = tuple(closed(facts)) if facts.prefix == layout.prefix else ()
     for text in found:
         say(text)
@@ -96,7 +97,7 @@ def _verify_sharing(settings: dict[str, str], layout: "Layout") -> int:
 def _verify_modes(given: VerifyOptions) -> int:
     from sifmod.actions.sharing import modes, sharing_warnings
 
-    facts = load_context(given.settings).site
+    facts = site_in_force(given.settings).site
     found = modes(facts, reporter(), repair=given.repair_modes)
     left = [wrong for wrong in found if not wrong.repaired]
     if given.as_json:
@@ -116,7 +117,7 @@ def _verify_modes(given: VerifyOptions) -> int:
 def _verify_signatures(given: VerifyOptions, layout: "Layout") -> int:
     from sifmod.actions.verify import signed_images
 
-    keys = (*map(Path, load_context(given.settings).site.signatures.keys), *map(Path, given.keys))
+    keys = (*map(Path, site_in_force(given.settings).site.signatures.keys), *map(Path, given.keys))
     report = []
     for one in signed_images(layout, given.names, keys):
         report.append(one)

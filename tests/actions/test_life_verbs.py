@@ -14,8 +14,8 @@ from sifmod.actions.life import change_life, update_life
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.rollback import rollback
 from sifmod.actions.spider_cache import refresh_spider_cache
+from sifmod.actions.start import site_in_force
 from sifmod.actions.uninstall import uninstall
-from sifmod.cli.context import load_context
 from sifmod.cli.main import run
 from sifmod.config.load_site import load_site
 from sifmod.config.name import ModuleName
@@ -45,7 +45,7 @@ def layout(tmp_path: Path) -> Layout:
 
 @pytest.fixture
 def site(layout: Layout) -> Site:
-    return load_context({"prefix": str(layout.prefix)}).site
+    return site_in_force({"prefix": str(layout.prefix)}).site
 
 
 def decide(layout: Layout, version: str, life: Life) -> None:
@@ -287,7 +287,7 @@ def test_the_spider_cache(tmp_path: Path, layout: Layout, monkeypatch: pytest.Mo
     stamp.unlink()
     stamp.mkdir(mode=0)
     (tmp_path / "site.yaml").write_text(f"name: x\nspider_cache: {{directory: {stamp / 'x y'}, timestamp: {stamp}}}\n")
-    site = load_context({"prefix": str(layout.prefix)}).site
+    site = site_in_force({"prefix": str(layout.prefix)}).site
     told: list[str] = []
     assert not refresh_spider_cache(layout, site, Reporter(told.append))
     assert told[0].startswith("warning: the spider cache was not refreshed: ")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.cli.context import resolve
+from sifmod.actions.start import resolve
 from sifmod.cli.main import run
 from sifmod.cli.output import show_error
 from sifmod.config.name import ModuleName

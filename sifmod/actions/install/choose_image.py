@@ -180,8 +180,7 @@ def fetch_only(decision: Decision, tree: Tree, reporter: Reporter) -> Artifact:
     with changing_prefix(site):
         tidy(tree)
         with module_lock(tree, plan.module) as mine:
-            others = (*decision.options.stores, *site.stores)
-            store = Store(tree.layout, mine.held, reporter.waiting(name), others=others)
+            store = Store(tree.layout, mine.held, reporter.waiting(name), others=decision.stores)
             artifact = fetch_image_for(decision, tree, store, reporter).artifact
             record_fetched(tree, store, reporter)
             return artifact

@@ -105,6 +105,11 @@ class Decision:
         }
 
     @property
+    def stores(self) -> tuple[Path, ...]:
+        """Other prefixes that may have its image: those of the options, then those of the site."""
+        return (*self.options.stores, *self.site.site.stores)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Warnings for its author: skipped sources, and questionable binds of the site or the easyconfig."""
         problems = (*lint_binds(self.site.tree), *lint_binds(self.loaded.tree))
@@ -195,7 +200,7 @@ def pin_to_lock(decision: Decision, lock: Lock) -> Decision:
         )
     differing = differing_inputs(locked, decision.inputs, lock.path.parent, site.robot_paths)
     if decision.plan.image:
-        places = (site.prefix, *decision.options.stores, *site.stores)
+        places = (site.prefix, *decision.stores)
         check_image(locked, decision.plan.image, filter(None, (stored_at(one, locked.digest) for one in places)))
     return replace(decision, locked=locked, differing=differing)
 

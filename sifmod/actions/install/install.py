@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -122,7 +121,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
     if site.hooks:
         decision = replace(decision)  # a copy reads local files of the image again, which the hooks may have changed
     waiting = reporter.waiting(decision.plan.image.filename if decision.plan.image else mine.module)
-    store = Store(layout, mine.held, waiting, others=(*options.stores, *site.stores))
+    store = Store(layout, mine.held, waiting, others=decision.stores)
     decision, plan, image, notes = chosen = _chosen(mine, before, decision, store, reporter)
     another = before and options.if_different not in (None, before.generation)
     if another and before and before.provenance.site == site.name and not difference(before, plan).text:
@@ -145,7 +144,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
         if options.asked.checked and path:
             with store.workspace() as workspace:
                 known = Known(PastChecks(options.checked_since), options.beside)
-                skipped = partial(_say_skipped, reporter)
+                skipped = lambda why: reporter.say(f"sanity check: {why}")  # noqa: E731
                 sanity_check(installation, plan, workspace, skipped, known=known)
         _publish(mine, before, installation, decision, reporter)
     return Outcome(installation, "installed", before)
@@ -180,10 +179,6 @@ def _write(stage: Stage, chosen: _Chosen, own: tuple[File, ...], mark: Path | No
     _carry_over(stage, reporter)
     made = decision.provenance._replace(image=image.choice if image else decision.image)
     return stage.record(made, image_record(plan, image.artifact) if image else None, plan.modules)
-
-
-def _say_skipped(reporter: Reporter, why: str) -> None:
-    reporter.say(f"sanity check: {why}")
 
 
 def _publish(
@@ -228,8 +223,8 @@ def check_locked(before: Installation | None, decision: Decision) -> bool:
     if locked is None:
         return True
     if image := locked.image:
-        decision, site = with_image(decision, image), decision.site.site
-        places = (site.prefix, *decision.options.stores, *site.stores)
+        decision = with_image(decision, image)
+        places = (decision.site.site.prefix, *decision.stores)
         stored = next(filter(None, (stored_at(place, image.sha256) for place in places)), None)
         found = found_by_lock(decision.plan, image, before, stored)
         if found is None:
