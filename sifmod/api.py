@@ -25,7 +25,7 @@ from sifmod.actions.search import Answer, ask, find_all
 from sifmod.actions.stack.apply import Preview, StackOutcome, StackRun, preview_stack
 from sifmod.actions.stack.apply import apply_stack as applied
 from sifmod.actions.stack.stack_options import StackOptions
-from sifmod.actions.start import installed, live, resolve, site_in_force, tree
+from sifmod.actions.start import installed, layout_at, live_names, resolve, site_in_force
 from sifmod.actions.uninstall import Uninstalled, uninstall_module
 from sifmod.actions.verify import verify as findings
 from sifmod.config.option import in_full
@@ -155,13 +155,13 @@ def apply_stack(
 def list_modules(pattern: str = "", *, where: Where = HERE) -> tuple[Listed, ...]:
     """The installed modules whose names contain `pattern`, or match it if it has wildcards."""
     site = load_site(where)
-    return listed((tree(site.prefix), *(() if where.prefix else map(Layout, site.trees))), pattern)
+    return listed((layout_at(site.prefix), *(() if where.prefix else map(Layout, site.trees))), pattern)
 
 
 def verify(module: str, *, where: Where = HERE) -> tuple[Finding, ...]:
     """Hash the image, every file and the layers of a module again; () if all are unchanged since the install."""
-    layout = tree(load_site(where).prefix)
-    return findings(layout, installed(layout, resolve(module, live(layout))), found_layers((layout,), os.environ))
+    layout = layout_at(load_site(where).prefix)
+    return findings(layout, installed(layout, resolve(module, live_names(layout))), found_layers((layout,), os.environ))
 
 
 def rollback(module: str, *, to: int | None = None, where: Where = HERE) -> Installation:

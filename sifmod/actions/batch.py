@@ -27,7 +27,7 @@ class Failed:
     bug: str = ""  # where it is one: its traceback
 
 
-class NotTried(Failed):
+class Skipped(Failed):
     """One that came after the failure of `error`."""
 
 
@@ -44,7 +44,7 @@ def run_batch(
     last: Failed | None = None
     for thing in things:
         if last and (last.ends or fail_fast):
-            yield thing, NotTried(with_code(f"not tried: {last.error.message}", last.error.hint, last.error.exit_code))
+            yield thing, Skipped(with_code(f"not tried: {last.error.message}", last.error.hint, last.error.exit_code))
             continue
         try:
             ended: Ended[Result] = Succeeded(do(thing))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.garbage import DAYS, GcPlan, OldGeneration, old_generations, plan_gc
+from sifmod.actions.image_marks import release
 from sifmod.actions.log import record, record_beside
-from sifmod.actions.references import release
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
@@ -19,7 +19,7 @@ from sifmod.tree.durable import reported, take
 from sifmod.tree.generation import module_lock, tidy, tidy_all_nodes, unpublish
 from sifmod.tree.layer import OldLayer, remove_layers
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held, Tree
+from sifmod.tree.locking import HeldLock, Tree
 from sifmod.tree.log import Done
 from sifmod.tree.mark import forget
 from sifmod.tree.partial import Partial, discard_partial, lock_name
@@ -183,7 +183,7 @@ def apply_gc(tree: Tree, plan: GcPlan, reporter: Reporter) -> Collected:
     return Collected(tuple(removed), tuple(images), tuple(gone), size, tuple(layers))
 
 
-def _remove_generation(layout: Layout, old: OldGeneration, held: Held) -> None:
+def _remove_generation(layout: Layout, old: OldGeneration, held: HeldLock) -> None:
     with held.changing(f"cannot remove {old.root}"):
         gone = held.path("collected")
         held.check()
@@ -192,7 +192,7 @@ def _remove_generation(layout: Layout, old: OldGeneration, held: Held) -> None:
         prune(old.root.parent, layout.prefix)
 
 
-def _remove_history(layout: Layout, module: ModuleName, held: Held) -> None:
+def _remove_history(layout: Layout, module: ModuleName, held: HeldLock) -> None:
     """Remove the rest of a module that is not installed and has no generations."""
     history = layout.history(module)
     if live_number(layout, module) is None and not numbers(layout, module) and history.exists():

@@ -59,7 +59,7 @@ class Installed:
     modulefiles: tuple[InstalledFile, ...]
 
 
-def installed_from(found: Installation) -> Installed:
+def installed_data(found: Installation) -> Installed:
     """The installation's data from its receipt."""
     made, root = found.provenance, found.root
     provenance = Provenance(

@@ -11,7 +11,7 @@ from sifmod.actions.hooks import run_hooks
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.spider_cache import refresh_spider_cache
-from sifmod.actions.start import live, resolve, resolve_own, tree
+from sifmod.actions.start import layout_at, live_names, resolve, resolve_own
 from sifmod.config.hook import Moment
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
@@ -93,8 +93,8 @@ def decide_lives(
 
     What is undone need not be installed. Idempotent. Raises ModuleError, OptionError, and what `update_life` raises.
     """
-    layout = tree(site.prefix)
-    known = live(layout)
+    layout = layout_at(site.prefix)
+    known = live_names(layout)
     names: tuple[str, ...]
     if isinstance(request, Default):
         names = (_any_of(layout, request.name, known) if request.none else request.name,)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from sifmod.actions.installed import Installed, installed_from
+from sifmod.actions.installed import Installed, installed_data
 from sifmod.config.name import ModuleName, fits
 from sifmod.errors import InstallError, Problem
 from sifmod.result import Described, Internal, Named, Number, Time
@@ -52,7 +52,7 @@ class Listed(NamedTuple):
     def shown(
         self,
     ) -> Annotated[Installed | None, Named("installation"), Described("null if the receipt cannot be read")]:
-        return installed_from(self.installation) if self.installation else None
+        return installed_data(self.installation) if self.installation else None
 
 
 def list_modules(layout: Layout, pattern: str = "") -> tuple[Listed, ...]:

@@ -9,12 +9,12 @@ from sifmod.errors import SifmodError
 from sifmod.tree.generation import module_lock
 from sifmod.tree.layer import Layer, Layers
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held, Tree
+from sifmod.tree.locking import HeldLock, Tree
 from sifmod.tree.log import STORE, Done, Log, append, entry, logged_modules, read_log
 from sifmod.tree.store import Store
 
 
-def record(layout: Layout, done: Done, held: Held, reporter: Reporter) -> None:
+def record(layout: Layout, done: Done, held: HeldLock, reporter: Reporter) -> None:
     """Log a change of a module, under its lock.
 
     A failure to write is only a warning, because the change is already made.

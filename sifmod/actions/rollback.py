@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
+from sifmod.actions.image_marks import release, renew
 from sifmod.actions.log import record
-from sifmod.actions.references import release, renew
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.start import installed, resolve_own
 from sifmod.config.name import ModuleName

@@ -30,7 +30,7 @@ def site_in_force(given: Mapping[str, str]) -> "LoadedSite":
     return loaded
 
 
-def tree(prefix: Path, *, named: bool = False) -> Layout:
+def layout_at(prefix: Path, *, named: bool = False) -> Layout:
     """The tree of a prefix. Raises OptionError if a file is in its place or in its way.
 
     Raises PermissionsError if this user may not read it, unless it is only `named`.
@@ -48,8 +48,8 @@ def layout_for(prefix: str | None, *, named: bool = False) -> Layout:
     from sifmod.config.prefix import quick_prefix
 
     if quick := quick_prefix(prefix, os.environ):
-        return tree(Path(quick), named=named)
-    return tree(site_in_force({"prefix": prefix} if prefix is not None else {}).site.prefix, named=named)
+        return layout_at(Path(quick), named=named)
+    return layout_at(site_in_force({"prefix": prefix} if prefix is not None else {}).site.prefix, named=named)
 
 
 def trees_for(prefix: str | None, *, named: bool = False) -> tuple[Layout, ...]:
@@ -58,9 +58,9 @@ def trees_for(prefix: str | None, *, named: bool = False) -> tuple[Layout, ...]:
 
     quick, others = quick_prefix(prefix, os.environ), quick_trees(os.environ)
     if quick and others is not None:
-        return (tree(Path(quick), named=named), *(Layout(Path(one)) for one in others if one != quick))
+        return (layout_at(Path(quick), named=named), *(Layout(Path(one)) for one in others if one != quick))
     site = site_in_force({"prefix": prefix} if prefix is not None else {}).site
-    return (tree(site.prefix, named=named), *map(Layout, site.trees))
+    return (layout_at(site.prefix, named=named), *map(Layout, site.trees))
 
 
 def unreadable(trees: Iterable[Layout]) -> dict[Layout, str]:
@@ -81,7 +81,7 @@ def is_readable(tree: Layout) -> bool:
     return os.access(tree.software, os.R_OK | os.X_OK)
 
 
-def live(layout: Layout) -> list[ModuleName]:
+def live_names(layout: Layout) -> list[ModuleName]:
     """The modules that can be loaded."""
     from sifmod.tree.receipt import live_modules
 
@@ -116,7 +116,7 @@ def resolve_own(name: str, known: Iterable[ModuleName], site: "Site") -> ModuleN
 def _elsewhere(name: str, site: "Site") -> ModuleError | None:
     for other in filter(is_readable, map(Layout, site.trees)):
         with suppress(ModuleError):
-            message = f"{resolve(name, live(other))} is in {other.prefix}, and this command changes {site.prefix}"
+            message = f"{resolve(name, live_names(other))} is in {other.prefix}, and this command changes {site.prefix}"
             return ModuleError(message, f"`--prefix {other.prefix}` names the other tree")
     return None
 

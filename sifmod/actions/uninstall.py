@@ -9,9 +9,9 @@ from typing import Annotated, NamedTuple
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.garbage import plan_gc
 from sifmod.actions.gc import Candidate, Garbage, apply_gc
+from sifmod.actions.image_marks import release
 from sifmod.actions.life import forget_life
 from sifmod.actions.log import record
-from sifmod.actions.references import release
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.start import resolve_own
 from sifmod.config.name import ModuleName

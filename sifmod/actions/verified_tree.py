@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sifmod.actions.finding import Finding
 from sifmod.actions.layer.places import found_layers
-from sifmod.actions.start import installed, live, resolve
+from sifmod.actions.start import installed, live_names, resolve
 from sifmod.actions.verify import Verified, verify
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
@@ -28,7 +28,7 @@ def verify_modules(layout: Layout, names: Collection[str] = ()) -> VerifiedTree:
 
     Changes nothing. Raises ModuleError where a name means no module or several.
     """
-    known = live(layout)
+    known = live_names(layout)
     layers = tuple(found_layers((layout,), os.environ))
     found = tuple(_verified(layout, module, layers) for module in ([resolve(name, known) for name in names] or known))
     paths = {Path(fault.path) for one in found for fault in one.faults}

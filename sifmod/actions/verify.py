@@ -8,7 +8,7 @@ from typing import Annotated
 
 from sifmod.actions.finding import Finding, of_file, of_link, verify_layer
 from sifmod.actions.inventory import image_of, kept_inventory
-from sifmod.actions.start import installed, live, resolve
+from sifmod.actions.start import installed, live_names, resolve
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
 from sifmod.errors import Error, FetchError, OptionError, PermissionsError, SifmodError, as_result
@@ -115,7 +115,7 @@ def signed_images(layout: Layout, names: Collection[str], keys: tuple[Path, ...]
 
     Raises what `check_image` raises, ModuleError where a name means no module or several, ViewError.
     """
-    known = live(layout)
+    known = live_names(layout)
     for name in names or tuple(map(str, known)):
         if name.endswith(".sif") or ("/" in name and Path(name).is_file()):
             yield check_image(None, Path(name), keys)

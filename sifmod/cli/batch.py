@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from sifmod.actions.batch import Ended, Failed, NotTried, Succeeded, run_batch, worst
+from sifmod.actions.batch import Ended, Failed, Skipped, Succeeded, run_batch, worst
 from sifmod.cli.output import echo, show_error
 from sifmod.errors import as_result
 
@@ -27,7 +27,7 @@ class FailureReporter:
 
     def __call__(self, ended: Ended[Any]) -> None:
         """Report the outcome if it is a failure."""
-        if isinstance(ended, Failed) and not isinstance(ended, NotTried) and ended.error.message not in self._reported:
+        if isinstance(ended, Failed) and not isinstance(ended, Skipped) and ended.error.message not in self._reported:
             self._reported.add(ended.error.message)
             echo(ended.bug, nl=False, err=True)
             show_error(ended.error.text, ended.error.hint)
@@ -61,6 +61,6 @@ def summary(ended: Sequence[tuple[object, Ended[Reported]]]) -> Iterator[str]:
 def _state(ended: Ended[Reported]) -> str:
     if isinstance(ended, Succeeded):
         return ended.result.state
-    if isinstance(ended, NotTried):
+    if isinstance(ended, Skipped):
         return "not tried"
     return f"failed ({ended.error.exit_code}): {ended.error.short}"

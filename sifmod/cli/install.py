@@ -222,9 +222,9 @@ def install(installer: "Installer", target: "Target", given: InstallCommand) -> 
 
 def _done(installation: "Installation", changed: bool, layers: "tuple[OutgoingLayer, ...]" = ()) -> "InstallDone":
     from sifmod.actions.install.row import InstallDone
-    from sifmod.actions.installed import installed_from
+    from sifmod.actions.installed import installed_data
 
-    return InstallDone(**vars(installed_from(installation)), changed=changed, outgoing_layers=layers)
+    return InstallDone(**vars(installed_data(installation)), changed=changed, outgoing_layers=layers)
 
 
 def _installed(installer: "Installer", target: "Target", given: InstallCommand) -> "InstallOutcome":

@@ -133,7 +133,7 @@ def rollback_command(given: RollbackOptions) -> None:
     The content that was live is held from then on: `stack apply` skips it and `install` asks, until --release, a
     rollback to it, an install of different content, or `uninstall`.
     """
-    from sifmod.actions.installed import installed_from
+    from sifmod.actions.installed import installed_data
     from sifmod.actions.rollback import RollbackRequest, change_live
     from sifmod.tree.history import format_held
 
@@ -143,7 +143,7 @@ def rollback_command(given: RollbackOptions) -> None:
     done = change_live(request, load_facts(given.settings).site, reporter())
     module = done.installation.module
     if given.as_json:
-        print_json(installed_from(done.installation))
+        print_json(installed_data(done.installation))
     elif given.release:
         say(f"{module}: generation {', '.join(map(str, done.released))} is no longer held")
     else:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.actions.start import resolve, tree
+from sifmod.actions.start import layout_at, resolve
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_facts
 from sifmod.cli.output import counted, echo, print_json, say
@@ -33,7 +33,7 @@ def outdated_command(given: OutdatedOptions) -> None:
     from sifmod.actions.outdated import outdated
 
     site = load_facts(given.settings)
-    found = outdated(_installed(tree(site.site.prefix), given.modules), site)
+    found = outdated(_installed(layout_at(site.site.prefix), given.modules), site)
     if given.as_json:
         print_json(found)
         return
@@ -77,7 +77,7 @@ def upgrade_command(given: UpgradeCommand) -> int:
     from sifmod.config.redact import shown
 
     site = load_facts(given.settings)
-    there = _installed(tree(site.site.prefix), given.modules)
+    there = _installed(layout_at(site.site.prefix), given.modules)
     found = outdated(there, site, offline=given.offline)
     options = InstallOptions(offline=given.offline, into_home=given.yes)
     todo = tuple(upgrades(there, found.newer, site, given.settings, options))

@@ -68,9 +68,9 @@ def show(given: ShowOptions) -> None:
             found = installed(modules[module], module)
             say_life(found)
             if given.as_json:
-                from sifmod.actions.installed import installed_from
+                from sifmod.actions.installed import installed_data
 
-                print_json(installed_from(found))
+                print_json(installed_data(found))
             else:
                 print_rows(_rows(modules[module], found))
             return

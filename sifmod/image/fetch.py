@@ -22,7 +22,7 @@ from sifmod.image.reference import Reference
 from sifmod.image.registry.mirrors import mirrors_of, own_place, source_of
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.signature.signatures import check_policy, refuse_unsigned_kind
-from sifmod.image.sources.file import take
+from sifmod.image.sources.file import take_file
 from sifmod.image.sources.source_kinds import references
 from sifmod.image.startable import check_startable
 from sifmod.image.stored import bytes_to_copy, from_other_store
@@ -175,7 +175,7 @@ def _fetched(request: FetchRequest) -> Artifact | None:
         fetching = Fetching(**vars(request), incoming=incoming, partial=partial or incoming)
         fetched = there or kind.fetch(fetching)
         if fetched.from_other_store:
-            taken = take(fetched.path, fetching)
+            taken = take_file(fetched.path, fetching)
             if taken.sha256 != fetched.sha256:
                 if store.damaged(fetched.sha256):
                     return None

@@ -43,7 +43,7 @@ def build_data(build: BuildPlan) -> Data:
     }
 
 
-def deciding(plan: Plan) -> Data:
+def deciding_data(plan: Plan) -> Data:
     """Data that decides the installation of a module but is in none of its rendered files."""
     image, mpi = plan.image, plan.mpi
     return {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.tree.durable import is_there, move, read, sync_file, take, write
-from sifmod.tree.locking import Held
+from sifmod.tree.locking import HeldLock
 from sifmod.tree.removal import prune
 
 
@@ -24,7 +24,7 @@ class _Step(NamedTuple):
 class Change:
     """Steps prepared in the holder's directory, carried out in order by `apply`."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: HeldLock) -> None:
         self._held = held
         self._top = held.top  # empty directories are removed only below it
         self._steps: list[_Step] = []
@@ -90,7 +90,7 @@ class Change:
 
 
 @contextmanager
-def change(held: Held, doing: str) -> Iterator[Change]:
+def change(held: HeldLock, doing: str) -> Iterator[Change]:
     """A Change that is applied at the end of the block; an OSError is reported with `doing`."""
     with held.changing(doing):
         steps = Change(held)

@@ -14,7 +14,7 @@ from sifmod.tree.change import Change, change
 from sifmod.tree.durable import READ_ONLY, is_directory, is_full, is_there, make_directory, names, read, reported, write
 from sifmod.tree.history import read_history, recorded, with_event, without_holds
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.locking import Held, Tree, left_over
+from sifmod.tree.locking import HeldLock, Tree, left_over
 from sifmod.tree.provenance import Provenance
 from sifmod.tree.receipt import FileRecord, Installation, is_number, live, live_number, numbers, read_receipt, to_json
 from sifmod.tree.removal import prune, removable
@@ -31,7 +31,7 @@ class HeldModule:
 
     tree: Tree
     module: ModuleName
-    held: Held
+    held: HeldLock
 
     @property
     def layout(self) -> Layout:

@@ -33,7 +33,7 @@ from sifmod.tree.durable import (
     write,
 )
 from sifmod.tree.layout import Layout, LockRoot
-from sifmod.tree.locking import Held, Tree
+from sifmod.tree.locking import HeldLock, Tree
 from sifmod.tree.receipt import is_number, live
 
 DEFAULT = "default"
@@ -72,7 +72,7 @@ class Layers(LockRoot):
         return above / "software" / module.name / module.version
 
 
-def layers_lock(layers: Layers, module: ModuleName, tree: Tree) -> AbstractContextManager[Held]:
+def layers_lock(layers: Layers, module: ModuleName, tree: Tree) -> AbstractContextManager[HeldLock]:
     """Hold the lock of the layers of a module in this directory, waiting as in the `tree`."""
     return tree.lock(str(module), f"the layers of {module}", layers)
 
@@ -201,7 +201,7 @@ def _parts(directory: Path) -> list[str]:
     return [name for name in names(directory) if is_part(name) and is_directory(directory / name)]
 
 
-def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> Layer:
+def publish_layer(layers: Layers, layer: Layer, directory: Path, held: HeldLock) -> Layer:
     """Move a complete directory to its place, and switch to it: durably, with the old or the new layer at any time.
 
     Returns the published layer. Raises LockError, InstallError or PermissionsError; then the live layer is unchanged.
@@ -241,14 +241,14 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> 
     return replace(layer, root=str(root))
 
 
-def withdraw_layer(layers: Layers, layer: Layer, held: Held) -> None:
+def withdraw_layer(layers: Layers, layer: Layer, held: HeldLock) -> None:
     """Take a layer out of use; its generations stay until `gc`, for running programs."""
     place = layers.place(layer.module, layer.name, layer.image)
     with change(held, f"cannot remove the layer {layer.name} of {layer.module}") as steps:
         steps.remove(place / LIVE)
 
 
-def remove_generation(layers: Layers, root: Path, held: Held) -> None:
+def remove_generation(layers: Layers, root: Path, held: HeldLock) -> None:
     """Remove a generation that is not live, and directories that become empty. Errors are ignored."""
     gone = held.path("removed")
     with suppress(OSError):
@@ -258,7 +258,7 @@ def remove_generation(layers: Layers, root: Path, held: Held) -> None:
             above.rmdir()
 
 
-def remove_old(layers: Layers, layer: Layer, keep: int, held: Held) -> None:
+def remove_old(layers: Layers, layer: Layer, keep: int, held: HeldLock) -> None:
     """Remove the generations of a layer except the `keep` newest and the live one. Errors are ignored."""
     place = layers.place(layer.module, layer.name, layer.image)
     for root in generations(place)[:-keep]:

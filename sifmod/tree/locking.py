@@ -45,13 +45,13 @@ class Tree:
     waiting: Callable[[object], Callable[[str], None]]  # says who works on something while its lock is waited for
     looks: Mapping[str, Look] = field(default_factory=dict)  # at locks that this process has watched
 
-    def lock(self, name: str, what: object = "", place: LockRoot | None = None) -> AbstractContextManager["Held"]:
+    def lock(self, name: str, what: object = "", place: LockRoot | None = None) -> AbstractContextManager["HeldLock"]:
         """Hold the lock `name` of the tree or of another `place`: see `lock`. `what` is waited for, if not `name`."""
         look = NO_LOOK if place else self.looks.get(name, NO_LOOK)
         return lock(place or self.layout, name, self.lease, self.waiting(what or name), look)
 
 
-class Held:
+class HeldLock:
     """A held lock; a context manager that sends beats and releases it at the end.
 
     `directory` is the holder's own, inside `.staging/`, on the file system of the tree, whose `top` is the prefix.
@@ -107,7 +107,7 @@ class Held:
         self._count += 1
         return self.directory / f"{self._count}.{kind}"
 
-    def __enter__(self) -> "Held":
+    def __enter__(self) -> "HeldLock":
         leases.beat(self._chain, self._number, 1)
         self._thread.start()
         try:
@@ -156,7 +156,7 @@ class Held:
 @contextmanager
 def lock(
     workplace: LockRoot, name: str, lease: float, on_wait: Callable[[str], None], look: Look = NO_LOOK
-) -> Iterator[Held]:
+) -> Iterator[HeldLock]:
     """Hold the lock `name`, waiting as long as it takes; files created meanwhile are as open as the tree.
 
     `lease`: seconds of silence after which a holder counts as dead; one that died on this node counts as dead
@@ -173,7 +173,7 @@ def lock(
                 stack.enter_context(decided_umask(workplace.prefix))
                 make_directory(chain, workplace.prefix)
                 turn = stack.enter_context(LockQueue(chain))
-                held = stack.enter_context(Held(workplace, name, *_acquire(chain, lease, turn, on_wait, look)))
+                held = stack.enter_context(HeldLock(workplace, name, *_acquire(chain, lease, turn, on_wait, look)))
             yield held
     except BaseException:
         if first_ever:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sifmod.tree.durable import opened
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held, lock_file_name
+from sifmod.tree.locking import HeldLock, lock_file_name
 from sifmod.tree.removal import prune, remove_tree
 
 _ATTEMPTS = 100
@@ -61,7 +61,7 @@ def own_key(key: str) -> str:
     return f"{key}-{os.geteuid()}"
 
 
-def discard_partial(layout: Layout, partial: Partial, held: Held) -> bool:
+def discard_partial(layout: Layout, partial: Partial, held: HeldLock) -> bool:
     """Remove it, under its lock; False if it was written since the look, and stays."""
     now = _look(partial.path)
     if now is None or now.changed > partial.changed:

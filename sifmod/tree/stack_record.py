@@ -11,7 +11,7 @@ from sifmod.result import Described, Internal, Sha256, in_json
 from sifmod.tree.change import change
 from sifmod.tree.durable import names, parsed
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held, Tree
+from sifmod.tree.locking import HeldLock, Tree
 
 _FORMAT = 1
 Record = TypeVar("Record")
@@ -27,7 +27,7 @@ class Applied(NamedTuple):
     images: tuple[Sha256, ...] = ()  # that its lock names, the one that was last written or applied here
 
 
-def stack_lock(name: str, tree: Tree) -> AbstractContextManager[Held]:
+def stack_lock(name: str, tree: Tree) -> AbstractContextManager[HeldLock]:
     """Hold the lock of both records of a stack."""
     return tree.lock(f"stack-{name}", f"the stack {name}")
 
@@ -55,7 +55,7 @@ def read_applied(layout: Layout, name: str) -> Applied | None:
     return _read(Applied, _path(layout, name), layout.prefix, name=name)
 
 
-def write_applied(layout: Layout, applied: Applied, held: Held) -> None:
+def write_applied(layout: Layout, applied: Applied, held: HeldLock) -> None:
     """Write it if it has changed. Raises InstallError, LockError."""
     if read_applied(layout, applied.name) != applied:
         _write(_path(layout, applied.name), applied, held)
@@ -81,7 +81,7 @@ def read_submissions(layout: Layout, stack: str) -> tuple[Submission, ...]:
     return found.jobs if found else ()
 
 
-def write_submissions(layout: Layout, stack: str, submissions: Iterable[Submission], held: Held) -> None:
+def write_submissions(layout: Layout, stack: str, submissions: Iterable[Submission], held: HeldLock) -> None:
     """Replace the earlier submissions with these, so that nothing is submitted twice.
 
     Raises InstallError, LockError.
@@ -101,7 +101,7 @@ def _read(kind: type[Record], path: Path, top: Path, **known: object) -> Record 
     return parsed(path, read, top=top)
 
 
-def _write(path: Path, record: Applied | Submissions, held: Held) -> None:
+def _write(path: Path, record: Applied | Submissions, held: HeldLock) -> None:
     with change(held, f"cannot write the record {path}") as steps:
         steps.file(path, json.dumps({"format": _FORMAT, **in_json(record)}, indent=1) + "\n")
 

@@ -22,7 +22,7 @@ from sifmod.tree.durable import (
     write,
 )
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.locking import Held
+from sifmod.tree.locking import HeldLock
 from sifmod.tree.provenance import Provenance
 from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, LinkRecord, live, to_json
 from sifmod.tree.state import Carried, carry_over
@@ -42,7 +42,7 @@ class Stage:
     `number` and `root` are final: `root` is the path it will have in this prefix. `directory` is where it is now.
     """
 
-    def __init__(self, layout: Layout, module: ModuleName, number: int, held: Held) -> None:
+    def __init__(self, layout: Layout, module: ModuleName, number: int, held: HeldLock) -> None:
         self.module = module
         self.number = number
         self.root = str(layout.generation(module, number))

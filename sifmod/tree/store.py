@@ -19,7 +19,7 @@ from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree import lease as leases
 from sifmod.tree.durable import READ_ONLY, is_there, move, sync_directory, take, write
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import FENCED, Held, lock
+from sifmod.tree.locking import FENCED, HeldLock, lock
 from sifmod.tree.mark import in_force
 from sifmod.tree.partial import lock_name, open_partial, own_key
 from sifmod.tree.removal import prune, remove_tree
@@ -36,7 +36,7 @@ from sifmod.tree.stored_image import (
 )
 
 
-def keep_inventory(layout: Layout, sha256: str, text: bytes, held: Held) -> None:
+def keep_inventory(layout: Layout, sha256: str, text: bytes, held: HeldLock) -> None:
     """Write it beside its image, with the image's permissions; does nothing if the image was removed meanwhile.
 
     `held`: the lock for removing images.
@@ -64,7 +64,7 @@ class Store:
     def __init__(
         self,
         layout: Layout,
-        held: Held,
+        held: HeldLock,
         on_wait: Callable[[str], None] = lambda who: None,  # noqa: ARG005
         *,
         fresh: bool = False,
@@ -239,7 +239,7 @@ class Store:
                 pass
 
 
-def discard(layout: Layout, image: StoredImage, held: Held, mark_days: float = 0.0) -> bool:
+def discard(layout: Layout, image: StoredImage, held: HeldLock, mark_days: float = 0.0) -> bool:
     """Remove an image from the store; False if another run removed it, or it is in use and stays.
 
     `held`: the lock GC, for which runs wait that look for images. `mark_days`: days for which a mark keeps it.

@@ -10,7 +10,7 @@ from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.system import not_own
 from sifmod.tree.durable import reported, sync_directory, sync_file
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held, Tree, forget_locks
+from sifmod.tree.locking import HeldLock, Tree, forget_locks
 from sifmod.tree.store import Store
 from sifmod.tree.umask import umask
 
@@ -87,7 +87,7 @@ class TargetStore(Store):
     """The store of `target_store`: it keeps nothing, and searches no other store."""
 
     def __init__(
-        self, target: Path, hidden: Layout, held: Held, on_wait: Callable[[str], None], *, replace: bool
+        self, target: Path, hidden: Layout, held: HeldLock, on_wait: Callable[[str], None], *, replace: bool
     ) -> None:
         super().__init__(hidden, held, on_wait)
         self._target = target

@@ -22,7 +22,7 @@ from sifmod.tree.change import change as changed
 from sifmod.tree.durable import content, is_there, names
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import NameLife, begins, notices, read_life, retirement, to_json
-from sifmod.tree.locking import Held, Tree
+from sifmod.tree.locking import HeldLock, Tree
 from sifmod.tree.removal import prune
 
 LUA, TCL = ".modulerc.lua", ".modulerc"
@@ -126,7 +126,7 @@ class Written(NamedTuple):
     changed: bool  # any file
 
 
-def life_lock(tree: Tree, name: str) -> AbstractContextManager[Held]:
+def life_lock(tree: Tree, name: str) -> AbstractContextManager[HeldLock]:
     """Hold the lock for all files of this name's lifecycle."""
     return tree.lock(f"{LOCK}{name}", name)
 
@@ -141,7 +141,7 @@ def written(layout: Layout, name: str, change: Callable[[NameLife], NameLife]) -
     return None if wrong else Written(before, after, kept, changed=False)
 
 
-def write_life(layout: Layout, name: str, change: Callable[[NameLife], NameLife], held: Held) -> Written:
+def write_life(layout: Layout, name: str, change: Callable[[NameLife], NameLife], held: HeldLock) -> Written:
     """Change the lifecycle of this name with `change`, and update each derived file. Idempotent.
 
     If it is killed, the first file has the change, and the next run writes the others. On an error nothing has changed.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.references import release, renew
+from sifmod.actions.image_marks import release, renew
 from sifmod.actions.sharing import rights, sharing_warnings
 from sifmod.cli.main import run
 from sifmod.config.site import Site

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.batch import Failed, NotTried, Succeeded, run_batch, worst
+from sifmod.actions.batch import Failed, Skipped, Succeeded, run_batch, worst
 from sifmod.cli.main import Terminated, run
 from sifmod.errors import FetchError, ModuleError
 from sifmod.tree.layout import Layout
@@ -192,5 +192,5 @@ def test_what_may_go_wrong_with_one_of_them(problem: BaseException, code: int, g
     assert isinstance(second, Failed)
     assert second.error.exit_code == code
     assert ("ValueError: odd" in second.bug) == (code == 70)
-    assert isinstance(third, Succeeded if goes_on else NotTried)
+    assert isinstance(third, Succeeded if goes_on else Skipped)
     assert worst([first, second, third, Failed(ModuleError("x"))]) == max(code, 24)

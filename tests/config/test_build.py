@@ -7,8 +7,8 @@ import pytest
 
 from sifmod.config.build import Build
 from sifmod.errors import ConfigError
-from sifmod.module.decide import Choices, make_plan
 from sifmod.module.deciding import build_data
+from sifmod.module.make_plan import Choices, make_plan
 from sifmod.module.plan import BuildPlan, ImagePlan, Plan
 from support.config import Configuration, lines, write
 

@@ -10,8 +10,8 @@ from sifmod.config.load_easyconfig import load_easyconfig
 from sifmod.config.load_site import load_site
 from sifmod.config.name import ModuleName
 from sifmod.config.quirk import read_quirk
-from sifmod.module.decide import Choices, make_plan
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin, from_fields
+from sifmod.module.make_plan import Choices, make_plan
 from sifmod.module.plan import (
     Activation,
     Bind,

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from plans import publish
 from sifmod.actions.author.import_easyconfig import Converted, convert, find_sources
 from sifmod.imports.modulefile import Naming
-from sifmod.module.decide import Choices, make_plan
+from sifmod.module.make_plan import Choices, make_plan
 from sifmod.module.plan import Plan, Runtime
 from support.config import Configuration
 from support.module_tool import ModuleTool, Step, lmod

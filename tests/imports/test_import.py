@@ -9,7 +9,7 @@ import pytest
 from plans import publish
 from sifmod.cli.main import run
 from sifmod.config.easyconfig import Easyconfig
-from sifmod.module.decide import Choices, make_plan
+from sifmod.module.make_plan import Choices, make_plan
 from sifmod.module.scripts import scripts
 from support.command import SIFMOD
 from support.command import run as call

@@ -9,7 +9,7 @@ from plans import publish
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.errors import ConfigError
 from sifmod.imports.easybuild_commands import take_commands
-from sifmod.module.decide import Choices, make_plan
+from sifmod.module.make_plan import Choices, make_plan
 from sifmod.module.plan import Wrapper
 from support.config import Configuration, write
 

@@ -6,7 +6,7 @@ import pytest
 
 from sifmod.config.load_easyconfig import load_easyconfig
 from sifmod.config.load_site import load_site
-from sifmod.module.decide import Choices, make_plan
+from sifmod.module.make_plan import Choices, make_plan
 from sifmod.module.plan import Plan
 
 

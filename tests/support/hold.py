@@ -14,7 +14,7 @@ from pathlib import Path
 from sifmod.errors import SifmodError
 from sifmod.tree.generation import HeldModule, module_lock
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held
+from sifmod.tree.locking import HeldLock
 from support.tree import MODULE, install_under, tree_of
 
 
@@ -90,7 +90,7 @@ def _obey(layout: Layout, name: str, lease: float) -> None:
             _do(held, None)
 
 
-def _do(held: Held, mine: HeldModule | None) -> None:
+def _do(held: HeldLock, mine: HeldModule | None) -> None:
     print("held", held.directory, flush=True)
     for line in sys.stdin:
         verb, _, tag = line.strip().partition(" ")

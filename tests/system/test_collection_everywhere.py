@@ -19,7 +19,7 @@ from sifmod.config.kinds import Syntax
 from sifmod.config.load_easyconfig import all_variants
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.name import ModuleName
-from sifmod.module.decide import Choices, make_plan
+from sifmod.module.make_plan import Choices, make_plan
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
 from support.collection import FILES, SITES

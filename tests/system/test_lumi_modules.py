@@ -12,7 +12,7 @@ from loads import users
 from plans import Published, publish
 from sifmod.config.find import find_easyconfig, shipped
 from sifmod.config.load_easyconfig import load_easyconfig
-from sifmod.module.decide import Choices, make_plan
+from sifmod.module.make_plan import Choices, make_plan
 from support.config import Configuration
 from support.images import Images
 from support.lumi import AS_VARIANT, KINDS, SIFS

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sifmod.actions import references
+from sifmod.actions import image_marks
 from sifmod.cli.main import run
 from sifmod.tree.mark import leave
 from support.command import SIFMOD
@@ -97,7 +97,7 @@ def test_a_gc_of_the_site_that_was_faster_than_the_mark(
             assert run([*GC, str(tree.site)]) == 0
             return leave(*asked)
 
-        monkeypatch.setattr(references, "leave", late)
+        monkeypatch.setattr(image_marks, "leave", late)
     assert tree.install("a") == 10
     assert "was removed by gc meanwhile\n\nhint: repeat the command" in capfd.readouterr().err
     assert list(tree.site.glob("images/sha256/*.sif")) == []

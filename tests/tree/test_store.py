@@ -12,7 +12,7 @@ from sifmod.errors import InstallError
 from sifmod.image.artifact import ImageStore
 from sifmod.module.image_origin import ImageOrigin
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held, lock
+from sifmod.tree.locking import HeldLock, lock
 from sifmod.tree.store import GC, Store, discard, pinned
 from sifmod.tree.stored_image import entries
 from support.disk_state import disk_state, file_state
@@ -29,13 +29,13 @@ def layout(tmp_path: Path) -> Layout:
 
 
 @pytest.fixture
-def held(layout: Layout) -> Iterator[Held]:
+def held(layout: Layout) -> Iterator[HeldLock]:
     with lock(layout, "image-1", LEASE, nobody) as held:
         yield held
 
 
 @pytest.fixture
-def store(layout: Layout, held: Held) -> Store:
+def store(layout: Layout, held: HeldLock) -> Store:
     return Store(layout, held)
 
 
@@ -238,7 +238,7 @@ def test_an_image_in_use_is_not_discarded(layout: Layout, store: Store) -> None:
 
 
 @pytest.mark.parametrize("bring", ["find", "add"])
-def test_who_needs_an_image_waits_for_the_gc_that_may_take_it(layout: Layout, held: Held, bring: str) -> None:
+def test_who_needs_an_image_waits_for_the_gc_that_may_take_it(layout: Layout, held: HeldLock, bring: str) -> None:
     sha256, path = put_image(Store(layout, held), "a")
     gc = Other(layout.prefix, LEASE, name=GC).take()
     waited: list[str] = []

@@ -12,7 +12,7 @@ import pytest
 from sifmod.errors import FetchError, InstallError, LockError, PermissionsError
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree.layout import Layout
-from sifmod.tree.locking import Held, lock
+from sifmod.tree.locking import HeldLock, lock
 from sifmod.tree.partial import Partial, discard_partial, lock_name, open_partial, own_key, partials
 from sifmod.tree.removal import remove_tree
 from sifmod.tree.store import Store, discard, pinned
@@ -34,7 +34,7 @@ def place(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def held(layout: Layout) -> Iterator[Held]:
+def held(layout: Layout) -> Iterator[HeldLock]:
     with lock(layout, "image-1", LEASE, nobody) as lock_held:
         yield lock_held
 

@@ -25,7 +25,7 @@ from sifmod.config.yaml.node import Node, problem_at
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.config.yaml.validate import did_you_mean
 from sifmod.errors import ConfigError, Error, Problem, SifmodError
-from sifmod.module.decide import Choices, make_plan
+from sifmod.module.make_plan import Choices, make_plan
 from sifmod.module.render import render, render_stub
 from sifmod.result import Beside, Described, Internal, Variant
 

@@ -23,8 +23,8 @@ from sifmod.config.partition import SlurmKeys
 from sifmod.config.site import Site
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, ModuleError, SifmodError
-from sifmod.module.decide import Choices, make_plan
 from sifmod.module.jobscript import JOB, JobOptions, about_from_json, job_of, job_script
+from sifmod.module.make_plan import Choices, make_plan
 from sifmod.module.plan import Help
 from sifmod.module.quote import shell
 from sifmod.tree.durable import read

@@ -13,7 +13,7 @@ from sifmod.actions.catalogue.entry import AboutSite, Entry, compared
 from sifmod.actions.catalogue.gather import fits, installable, installed, of_stack
 from sifmod.actions.stack.stack_options import StackOptions, read_stack
 from sifmod.actions.stack.stack_plan import plan_stack
-from sifmod.actions.start import site_in_force, tree
+from sifmod.actions.start import layout_at, site_in_force
 from sifmod.config.find import easyconfigs
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.site import CatalogueKeys
@@ -71,7 +71,7 @@ def _entries(request: CatalogueRequest, site: LoadedSite, say: Callable[[str], N
             raise error
         say(f"warning: {error.problems[0]}; skipped its modules")
 
-    here = {entry.module: entry for entry in installed(tree(site.site.prefix), say)}
+    here = {entry.module: entry for entry in installed(layout_at(site.site.prefix), say)}
     if not names and not everything:
         return tuple(here.values())
     paths = [resolve_easyconfig(name, site.site) for name in names] or easyconfigs(site.site.robot_paths)

@@ -26,9 +26,9 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError
 from sifmod.image.artifact import Artifact
 from sifmod.image.sources.source_kinds import local_files
-from sifmod.module.decide import NOT_LOOKED, Choices, InImage, make_plan
-from sifmod.module.deciding import FORMAT, deciding, image_data
+from sifmod.module.deciding import FORMAT, deciding_data, image_data
 from sifmod.module.image_origin import ImageOrigin
+from sifmod.module.make_plan import NOT_LOOKED, Choices, InImage, make_plan
 from sifmod.module.plan import Plan
 from sifmod.module.quote import shell
 from sifmod.module.render import render, render_stub
@@ -226,13 +226,13 @@ def image_request(plan: Plan) -> ImageChoice:
 
 
 def plan_digest(plan: Plan, image: str) -> str:
-    """One digest of everything that decides an installation: the rendered files of the plan, and `deciding`.
+    """One digest of everything that decides an installation: the rendered files of the plan, and `deciding_data`.
 
     `image` is the digest of `image_request`. The prefix decides nothing, so that a tree that was moved has what its
     easyconfigs ask for.
     """
     files = [(file.path, file.text, file.executable) for file in (*render(plan, 0), *render_stub(plan))]
-    return sha256_bytes(json.dumps({"image": image, "files": files, **deciding(plan)}, sort_keys=True).encode())
+    return sha256_bytes(json.dumps({"image": image, "files": files, **deciding_data(plan)}, sort_keys=True).encode())
 
 
 def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:

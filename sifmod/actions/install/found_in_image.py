@@ -21,7 +21,7 @@ from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import line
 from sifmod.image.sources.source_kinds import parse
-from sifmod.module.decide import NOT_LOOKED, InImage, wrapper_of
+from sifmod.module.make_plan import NOT_LOOKED, InImage, wrapper_of
 from sifmod.module.plan import Plan
 from sifmod.system import abbreviated
 from sifmod.tree.provenance import FoundCommands, FoundMpi, MpiInUse

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.hooks import of_image, run_hooks
+from sifmod.actions.image_marks import referring, renew
 from sifmod.actions.install.choose_image import ChosenImage, fetch_image_for, image_record, released, reuse_image
 from sifmod.actions.install.current import Compared, check_installed_from, compare, difference, plan_warnings
 from sifmod.actions.install.decision import Decision, with_image
@@ -16,7 +17,6 @@ from sifmod.actions.install.past_checks import PastChecks
 from sifmod.actions.install.sanity_check import Known, check_modules, sanity_check
 from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
-from sifmod.actions.references import referring, renew
 from sifmod.actions.reporter import Reporter
 from sifmod.errors import FetchError
 from sifmod.module.plan import File, Plan

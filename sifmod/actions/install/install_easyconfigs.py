@@ -88,7 +88,7 @@ class Installer:
         self._around = self._around or HostFacts(os.environ)
         found = find_unchanged(self._layout, target.easyconfig, self._options(target), self._around)
         if found and found.image and found.image.link == "reference":
-            from sifmod.actions.references import renew
+            from sifmod.actions.image_marks import renew
 
             renew(self._layout, found)
         return found

@@ -33,7 +33,7 @@ def find_unchanged(
     """
     if options.rebuild or without_query(options.source or "") != (options.source or ""):
         return None
-    for installation in installed_from(layout, easyconfig):
+    for installation in installed_by(layout, easyconfig):
         made = installation.provenance
         if made.asked.options != options.asked.options or made.image.kept:
             continue
@@ -50,7 +50,7 @@ def find_unchanged(
     return None
 
 
-def installed_from(layout: Layout, easyconfig: str) -> Iterator[Installation]:
+def installed_by(layout: Layout, easyconfig: str) -> Iterator[Installation]:
     """The live installations made from this easyconfig, even if it has changed since.
 
     For a bare name, those that were found by that name: their inputs include the places searched first.

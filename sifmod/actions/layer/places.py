@@ -12,8 +12,7 @@ from sifmod.actions.layer_commands import commands_of, contents, lock_of, write_
 from sifmod.actions.lock import LockedModule
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.start import is_readable
-from sifmod.actions.start import tree as tree_of
+from sifmod.actions.start import is_readable, layout_at
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
 from sifmod.digest import sha256_file
@@ -54,7 +53,7 @@ def layouts(trees: Iterable[Layout], environ: Mapping[str, str]) -> tuple[Layout
 
 def layouts_of(site: "Site", environ: Mapping[str, str]) -> tuple[Layout, ...]:
     """The same for a site. Raises PermissionsError if its prefix cannot be read."""
-    tree_of(site.prefix)
+    layout_at(site.prefix)
     return layouts(map(Layout, (site.prefix, *site.trees)), environ)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.lock import Lock, lock_beside, read_lock
-from sifmod.actions.start import site_in_force, tree
+from sifmod.actions.start import layout_at, site_in_force
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.stack import Stack, load_stack
 from sifmod.tree.layout import Layout
@@ -48,7 +48,7 @@ def read_stack(stack: Path | Stack, options: StackOptions) -> Planned:
     """
     site = site_in_force(options.site)
     found = load_stack(stack, whole=options.whole) if isinstance(stack, Path) else stack
-    layout = tree(site.site.prefix)
+    layout = layout_at(site.site.prefix)
     lock = read_lock(lock_beside(found.path)) if options.locked else None
     jobs = options.jobs or fetch_settings(site.site).processors
     return Planned(found, layout, site, options.site, options.install, lock, jobs=jobs)

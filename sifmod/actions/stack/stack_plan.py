@@ -14,7 +14,7 @@ from sifmod.actions.install.hold import check_hold
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.look import words_of
 from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.install.unchanged import find_unchanged, installed_from
+from sifmod.actions.install.unchanged import find_unchanged, installed_by
 from sifmod.actions.layer.outgoing import OutgoingLayer
 from sifmod.actions.layer.places import layers_match
 from sifmod.actions.stack.stack_options import Given, Planned
@@ -216,7 +216,7 @@ def _todo(before: Installation | None, decision: Decision) -> Work:
 
 def _made_before(failed: Step, layout: Layout, options: Pairs | None) -> list[Step]:
     """A step for each module that the easyconfig made, with these options if any: an error does not stop the others."""
-    made = sorted(installed_from(layout, failed.member.easyconfig), key=lambda one: one.module)
+    made = sorted(installed_by(layout, failed.member.easyconfig), key=lambda one: one.module)
     there = [one for one in made if options is None or one.provenance.asked.options == options]
     variants = [dict(one.provenance.asked.options).get("--variant") for one in there]
     pairs = zip(there, variants, strict=True)

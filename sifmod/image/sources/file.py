@@ -81,7 +81,7 @@ def _announced(request: FetchRequest) -> int | None:
 def _fetch(request: Fetching) -> Fetched:
     reference, image_dirs = request.reference, request.image.image_dirs
     if found := _find(reference, image_dirs, Path.exists):
-        return take(found.absolute(), request)
+        return take_file(found.absolute(), request)
     where = ", ".join(image_dirs) or "no image_dirs are set (site file, SIFMOD_IMAGE_DIRS)"
     raise FetchError(f"no file with this name; searched in: {where}")
 
@@ -95,7 +95,7 @@ def hashed(path: Path, request: FetchRequest, notes: tuple[str, ...] = ()) -> Fe
         return Fetched(path, digest.hexdigest(), os.fstat(file.fileno()).st_size, notes)
 
 
-def take(path: Path, request: Fetching) -> Fetched:
+def take_file(path: Path, request: Fetching) -> Fetched:
     """A local SIF, copied or linked according to `link`. Raises FetchError unless it is a SIF, UnstartableError."""
     with reading(path):
         status = path.stat()
