@@ -82,7 +82,7 @@ def take_command(module: Module, name: str, text: str) -> None:
         module.note(f"function {name}: cannot be a wrapper: it does not start with a command")
         return
     words = rest[1:] or [name]
-    if "$@" in words:  # words follow the user's arguments
+    if "$@" in words:  # the user's arguments are not at the end
         script = " ".join('"$@"' if word == "$@" else shlex.quote(word) for word in words)
         words = ["sh", "-c", script, name]
     module.wrappers[name] = (*before, *words)

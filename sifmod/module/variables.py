@@ -36,7 +36,7 @@ def image_variables(module: ModuleName) -> tuple[str, ...]:
 
 
 def record_key(plan: Plan) -> str:
-    """The key of the module's record in the environment; by that of a view, wrappers keep the view's variables."""
+    """The key of the module's record in the environment. Wrappers recognise a view's, and keep its variables."""
     return state_key(plan.module) if plan.image else f"_VIEW_{state_key(plan.module)}"
 
 

@@ -33,5 +33,5 @@ def gzip_stream(file: BinaryIO) -> BinaryIO:
     """The uncompressed bytes of a gzip file."""
     if _open:
         return cast(BinaryIO, _open(file, "rb"))
-    # gzip expects reads of no more bytes than it asks for
+    # gzip expects that a read returns no more bytes than it asked for
     return cast(BinaryIO, gzip.open(io.BufferedReader(cast(io.RawIOBase, file), _BUFFER), "rb"))

@@ -38,7 +38,7 @@ class MergingDirectory:
         self.touched = self.layer
 
     def child(self, name: bytes, implicit: Attributes, layer: int, *, real: bool) -> "MergingDirectory":
-        """A new directory in this one, by `layer`."""
+        """A new directory in this one, which `layer` uses first."""
         child = self.directories[name] = MergingDirectory(implicit, layer)
         if real:
             self.promote(name, child)

@@ -263,7 +263,7 @@ class TopDown:
         if leads and (child.through or (above and name in directory.fresh)):
             raise NeedsFullMerge
         if not child.real or name in directory.fresh:
-            # the directory is removed; its entries of this layer went elsewhere if a lower layer has a link on the way
+            # the directory is removed, but this layer's entries went elsewhere if a lower layer has links there
             self._suspect(parts, child)
             if above:
                 self._suspects.add(mark(parts))

@@ -47,8 +47,8 @@ def make_labels(
 def inspect_text(labels: Mapping[str, str], deffile: str, scripts: Mapping[str, str]) -> bytes:
     """The JSON for the runtimes' `inspect`, which does not start the image.
 
-    `scripts` are runscript, startscript, and those of the environment, by their full path. Line ends at the end are
-    stripped, as by the runtimes.
+    `scripts` are runscript, startscript, and those of the environment, by their full path. Trailing line ends are
+    removed, as by the runtimes.
     """
     attributes = {
         "environment": {path: text.rstrip("\n") for path, text in sorted(scripts.items()) if path.startswith("/")},
