@@ -1,4 +1,4 @@
-"""An Artifact: a verified SIF. A FetchRequest to a source, the Fetched file, and the store that keeps it."""
+"""An Artifact: a verified SIF. Also a FetchRequest to a source, the Fetched file, and the store that keeps the file."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -25,7 +25,7 @@ class Artifact:
     path: Path  # in the store, or the user's own file if only referenced
     sha256: Sha256
     size: Size
-    source: Source  # its source, as `redact` shows it
+    source: Source  # where the SIF is from, as `redact` shows it
     arch: Arch  # as the SIF's header says
     notes: Notes = ()  # for the user, such as: a copy was made instead of a hard link
     origin: Annotated[ImageOrigin, Named("made_from")] = NO_ORIGIN
@@ -57,7 +57,7 @@ def no_progress(what: str, done: int, total: int | None) -> None:
 
 @dataclass(frozen=True)
 class FetchRequest:
-    """What a kind of source is asked about the image of `reference`. `store` lends a workspace for temporary files."""
+    """A question to a kind of source about the image of `reference`. `store` lends a workspace for temporary files."""
 
     reference: "Reference"
     image: "ImagePlan"
@@ -65,11 +65,11 @@ class FetchRequest:
     store: ImageStore
     progress: Progress
     settings: Settings = DEFAULT
-    base: Artifact | None = None  # its base image, fetched
+    base: Artifact | None = None  # the fetched base image of a build
 
     @property
     def build(self) -> "BuildPlan":
-        """How it is built. Raises FetchError for an image without `build`."""
+        """How the image is built. Raises FetchError for an image without `build`."""
         if self.image.build is None:
             raise FetchError(f"there is no `build` for {self.image.filename}")
         return self.image.build
@@ -77,11 +77,11 @@ class FetchRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Fetching(FetchRequest):
-    """What a kind of source is asked to do: give the image at `incoming`.
+    """A request to a kind of source: put the image at `incoming`.
 
-    That is a path that does not exist yet, on the store's file system; it is removed afterwards unless it is accepted.
-    `partial` is a directory for one reference from the network, under a lock: the next run resumes the download of a
-    failed or killed run. A source that is not resumable has none there.
+    `incoming` is a path on the store's file system that does not exist yet; the file is removed afterwards unless it is
+    accepted. `partial` is a directory for one reference from the network, under a lock: the next run resumes the
+    download of a failed or killed run. For a source that is not resumable, `partial` is `incoming`.
     """
 
     incoming: Path
@@ -112,8 +112,8 @@ the body inside the `with`. May be called by several threads at once.
 class Remote:
     """One resource. `name` is its name in messages.
 
-    `size` in bytes and `digest` (sha256:…) are the expected values, or None and "". `by_digest`: the server finds it by
-    its digest, so that it cannot change. `check` gets the first bytes, and raises ImageError if they are wrong.
+    `size` in bytes and `digest` (sha256:…) are the expected values; None and "" if unknown. `by_digest`: the server
+    finds it by its digest, so it cannot change. `check` gets the first bytes, and raises ImageError if they are wrong.
     """
 
     name: str

@@ -20,7 +20,7 @@ def open_tar(path: Path) -> tarfile.TarFile:
 
 class _Member(tarfile.TarInfo):
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        """The step where tarfile would read a header of any size into memory."""
+        """Check the member before tarfile reads its header, which may have any size, into memory."""
         if self.type in _TEXTS:
             if self.size > limits().header_size:
                 raise RefusedMemberError(f"the header of {self.name!r} has more bytes than {bound('header_size')}")

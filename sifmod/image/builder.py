@@ -19,7 +19,7 @@ ELSEWHERE = (
 
 @dataclass(frozen=True)
 class BuildMethod:
-    """One way to build. `before` precedes the runtime, `options` follow its `build`."""
+    """One way to build. On the command line `before` precedes the runtime, and `options` follow its `build`."""
 
     said: str
     before: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ def dockerfile_builder() -> str:
 
 
 def why_no_ranges() -> str:
-    """Why this user has no subordinate ids for builds; "" if there are some."""
+    """Why this user cannot use subordinate ids for builds; "" if that works."""
     for file in ("/etc/subuid", "/etc/subgid"):
         if not subordinate_ids(file):
             return f"{file} has no line for the user {login_name(os.geteuid())}"
@@ -87,7 +87,7 @@ def _found(program: str) -> str:
 
 
 def _has_all_capabilities() -> bool:
-    """Whether root has all capabilities, unlike in most containers."""
+    """Whether root has all capabilities, unlike in most containers; true if unknown."""
     try:
         last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
         held = re.search(r"(?m)^CapEff:\s*([0-9a-f]+)", Path("/proc/self/status").read_text())

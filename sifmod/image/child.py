@@ -22,8 +22,8 @@ exec 3<&1 >&2
 ( trap '' TERM INT HUP; read -r _ <&3 || { kill -TERM 0; sleep 3; kill -KILL 0; } ) 3<&3 </dev/null >/dev/null 2>&1 &
 exec "$@" 3<&-
 """
-# The other side of `serving`: a line of the input is a command as JSON; its exit code is the answer, through the same
-# socket. Output of commands goes where that of the child goes. Without a program, Python itself is run.
+# The child's side of `serving`: each line of its input is a command in JSON; the answer, by the same socket, is the
+# exit code. Commands share the child's output. An empty program name stands for the Python that runs this.
 SERVER = """
 import json, os, subprocess, sys
 for line in sys.stdin.buffer:
@@ -92,7 +92,7 @@ def serving(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Iterat
     ours, theirs = socket.socketpair()
     with ours, theirs, _group(args, cwd, env, theirs.fileno()) as (process, log), ours.makefile("rb") as answers:
         theirs.close()
-        begin = 0  # in its output, of what belongs to the next command
+        begin = 0  # where the output of the next command starts, in that of the child
 
         def run(*words: str) -> Ended:
             nonlocal begin
@@ -140,7 +140,7 @@ def _group(
 
 
 def _output(log: int, begin: int, kept: int) -> bytes:
-    """The last `kept` bytes of what was written since `begin`."""
+    """The last `kept` bytes of the output `log` from byte `begin` on."""
     end = os.fstat(log).st_size
     return os.pread(log, min(kept, end - begin), max(begin, end - kept))
 

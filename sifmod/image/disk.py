@@ -115,7 +115,7 @@ def reserve(file: int, path: Path, size: int, parts: str = "", done: str = "") -
 def check_holes(paths: Iterable[Path], place: Path, hint: str) -> None:
     """Raise FetchError for a sparse file that is larger than the free space at `place`.
 
-    Reading one takes hours, making one costs nothing.
+    Reading a hole of petabytes takes hours, making one costs nothing.
     """
     free = shutil.disk_usage(place).free
     for path in paths:
@@ -133,9 +133,9 @@ def _no_space(directory: Path, needed: int, limit: str, parts: str, done: str) -
 
 
 def _fallocate(file: int, size: int) -> int:
-    """Linux's fallocate; the C library's posix_fallocate writes zeros if the file system has none.
+    """Call Linux's fallocate; returns the errno, 0 for success.
 
-    Returns the errno.
+    The C library's posix_fallocate would write zeros on a file system without it.
     """
     library = ctypes.CDLL(None, use_errno=True)
     call = library.fallocate64 if hasattr(library, "fallocate64") else library.fallocate

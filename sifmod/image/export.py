@@ -51,7 +51,10 @@ _SPECIAL = {"b": S_IFBLK, "c": S_IFCHR, "p": S_IFIFO, "s": S_IFSOCK}
 
 
 def write_sif(path: Path, target: Path) -> None:
-    """Copy with shared blocks if the file system supports that. Raises the errors of `reading` and `writing`."""
+    """Copy the SIF at `path` to the new file `target`, with shared blocks if the file system supports that.
+
+    Raises ImageError unless it is a SIF, and the errors of `reading` and `writing`.
+    """
     size = read_sif(path).size
     check_space(target.parent, size)
     with reading(path), path.open("rb") as source, writing(target), target.open("xb") as file:
@@ -59,7 +62,7 @@ def write_sif(path: Path, target: Path) -> None:
 
 
 def write_sqsh(path: Path, target: Path, settings: Settings, runtime: Runtime) -> tuple[str, ...]:
-    """The squashfs that `enroot import` makes of the OCI image of the SIF at `path`. Returns notes.
+    """Write the squashfs that `enroot import` would make of the SIF at `path`, as an OCI image. Returns notes.
 
     Its data blocks are copied from the SIF. As with enroot, root owns all files, their owner can read them, /dev is
     empty, and files in /etc define how the image starts. Source: enroot's src/docker.sh, `docker::configure`, and
@@ -150,20 +153,20 @@ def _configure(section: dict[str, object]) -> tuple[dict[str, str], str, tuple[s
 
 
 def _words(given: object) -> str:
-    """Quoted for a shell as bash's @Q does it."""
+    """The words in `given`, each quoted for a shell as bash's `@Q` does."""
     words = given if isinstance(given, list) else []
     return " ".join("'{}'".format(str(word).replace("'", "'\\''")) for word in words)
 
 
 def write_archive(path: Path, target: Path, form: str, runtime: Runtime, progress: Progress) -> tuple[str, ...]:
-    """The SIF at `path` as an OCI image in a tar: a layout (`oci-archive`), or as `docker save` has it. Returns notes.
+    """Write the SIF at `path` as an OCI image in a tar: a layout (`oci-archive`), or as `docker save` does.
 
-    Its single layer is written in one pass. Raises as `write_sqsh` does.
+    Returns notes. The image's single layer is written in one pass. Raises as `write_sqsh` does.
     """
     check_space(target.parent, read_sif(path).primary.size)
     with writing(target), target.open("xb") as file:
         for name in ("blobs", "blobs/sha256") if form == "oci-archive" else ():
-            file.write(_header(name, 0, tarfile.DIRTYPE))  # an ordinary user of skopeo cannot unpack it otherwise
+            file.write(_header(name, 0, tarfile.DIRTYPE))  # else an ordinary user of skopeo cannot unpack it
         start = file.tell()
         file.write(bytes(tarfile.BLOCKSIZE))  # for the layer's header, which has its digest
 
@@ -200,7 +203,7 @@ def write_archive(path: Path, target: Path, form: str, runtime: Runtime, progres
 def _header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
     info = tarfile.TarInfo(name)
     info.size, info.type, info.mode = size, kind, 0o755 if kind == tarfile.DIRTYPE else 0o644
-    return info.tobuf(tarfile.GNU_FORMAT)  # one block at a time, for a file of any size
+    return info.tobuf(tarfile.GNU_FORMAT)  # one block for a file of any size; PAX needs more
 
 
 def write_directory(path: Path, target: Path, progress: Progress) -> tuple[str, ...]:
@@ -246,7 +249,7 @@ def _unpack(reader: SquashfsReader, top: bytes, progress: Callable[[int], None])
 
 
 def _make(reader: SquashfsReader, stat: Stat, place: bytes) -> bool:
-    """False if this user cannot create such a file."""
+    """Create a file, a link or a special file at `place`; False if this user cannot create such a file."""
     if stat.kind == "f":
         with open(place, "xb") as file:  # noqa: PTH123 (bytes)
             for piece in reader.data(stat):

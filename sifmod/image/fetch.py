@@ -98,7 +98,7 @@ def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settin
             return size
         failures.append((reference, FetchError("not found on this machine")))
     if all(reference.kind.is_local for reference, _ in failures):
-        return 0  # the fetch will report it
+        return 0  # the fetch will report the failure
     raise _none_worked(image, failures)
 
 
@@ -129,7 +129,7 @@ def _promised(request: FetchRequest) -> Artifact | None:
 
 
 def _checked(path: Path, name: str, info: SifInfo, request: FetchRequest) -> tuple[str, ...]:
-    """Raise SignatureError or UnstartableError for an image that is not to be used here; else what to say of it."""
+    """The notes on the image. Raises SignatureError or UnstartableError if it must not be used here."""
     return (*check_policy(path, name, info, request.settings), *check_startable(info, request))
 
 
@@ -156,12 +156,12 @@ def _fetch_past_mirrors(request: FetchRequest) -> Artifact:
 
 def _fetch(request: FetchRequest) -> Artifact:
     while (artifact := _fetched(request)) is None:
-        pass  # each time one less counts as stored
+        pass  # each round excludes one damaged image of another store
     return artifact
 
 
 def _fetched(request: FetchRequest) -> Artifact | None:
-    """None if the image from another store was damaged; that one is not tried again."""
+    """The image; None if the copy in another store was damaged, which the next call does not try again."""
     reference, image, store = request.reference, request.image, request.store
     kind = reference.kind
     refuse_unsigned_kind(reference, request.settings)
@@ -199,7 +199,7 @@ def _key(reference: Reference, image: ImagePlan) -> str:
 
 
 def _check_promise(reference: Reference, image: ImagePlan, fetched: Fetched) -> tuple[str, ...]:
-    """Raise ImageError unless `fetched` is what `image` promises; return advice on what could be pinned.
+    """Raise ImageError unless `fetched` is what `image` promises; return notes, such as what to pin.
 
     Converting a docker or oci image with other tool versions or another processor may give a different SIF; if its
     bytes differ, its files are compared.

@@ -15,7 +15,7 @@ from sifmod.image.inspect.python_environments import PythonEnvironment, activate
 from sifmod.image.inspect.rootfs import PYTHON_COMMANDS, Rootfs, search_path
 from sifmod.image.reference import Reference
 
-SCRIPTS = ("start-shell", "list-packages")  # that sifmod has for every image
+SCRIPTS = ("start-shell", "list-packages")  # sifmod's own; the second is for an image with Python
 _BASE = ("/bin", "/usr/bin", "/sbin", "/usr/sbin")  # the distribution's
 _NOT_OF_THE_IMAGE = re.compile(r"/runscripts|/user-software(/.*)?|.*/condabin")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")

@@ -24,7 +24,7 @@ _UNASKED = frozenset(("torch", "tensorflow", "jax", "paddle"))  # frameworks who
 _NOTHING = "nothing in the image"
 CALLED = "the image's name"
 _SPELLED = {"python": "Python", "julia": "Julia", "r-base": "R", "r-ver": "R"}
-_MODULES = {"PyTorch": "torch", "TensorFlow": "tensorflow", "jax": "jax"}  # that import without a GPU
+_MODULES = {"PyTorch": "torch", "TensorFlow": "tensorflow", "jax": "jax"}  # Python can import these without a GPU
 _SAYS_NOTHING = (
     "image", "images", "container", "containers", "docker", "oci", "sif", "archive", "layout", "latest", "main", "base",
     "runtime", "devel", "dev", "test", "demo", "ml", "ai", "dl", "gpu", "cpu", "cuda", "rocm", "python", "py", "app",
@@ -67,9 +67,9 @@ def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
 def find_name(reference: Reference, packages: Mapping[str, str], labels: Mapping[str, str]) -> Named:
     """Name and version of the software in the image of `reference`, from its Python packages and own labels.
 
-    The first match wins: a framework in the reference's name, a package with the reference's name, the label `title`,
-    the reference's name, any framework in the image. The version comes from the package of that name, else from a
-    label, the tag, or the reference's name.
+    The first match wins: a framework in the reference's name or in the label `title`, a package with the reference's
+    name, any framework in the image if name and label say nothing, the label, the reference's name. The version comes
+    from the package of that name, else from a label, the tag, or the reference's name; else it is 1.0.
     """
     text = called(reference)
     words = [word for word in re.split(r"[-_. +]+", text.lower()) if word]
@@ -107,7 +107,7 @@ def _framework(packages: Mapping[str, str], words: Set[str], origin: str) -> Nam
 
 
 def called(reference: Reference) -> str:
-    """The last part of its location, without suffixes of the package format."""
+    """The last part of the reference's location, without suffixes of the package format."""
     last = reference.location.rstrip("/").rpartition("/")[2]
     return re.sub(r"(?i)(\.sif|\.tar(\.\w+)?|[._-]oci|\.img|\.simg|-dockerhash-[0-9a-f]+)+$", "", last)
 
@@ -163,7 +163,7 @@ class Guess:
 
     @property
     def versionsuffix(self) -> str:
-        """`-cuda-12.6-python-3.12` of a framework; of anything else only the kind of GPU."""
+        """`-cuda-12.6-python-3.12` for a framework; for other software `-cuda-12.6`, and "" without a GPU."""
         gpu = "-".join(part for part in (self.gpu.accelerator, self.gpu.version) if part)
         gpu = "cpu" if self.gpu.accelerator == "none" else gpu
         if not self.named.framework:

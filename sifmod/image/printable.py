@@ -10,7 +10,7 @@ def line(text: str, most: int = LINE) -> str:
 
 
 def block(text: str, most: int = TEXT, kept: str = "\n\t") -> str:
-    r"""The same, keeping line ends and tabs."""
+    r"""At most `most` characters of `text`; control characters are escaped, except those in `kept`."""
     letters = (letter if letter.isprintable() or letter in kept else _spelled(letter) for letter in text[: most + 1])
     shown = "".join(letters)
     return f"{shown[:most]}… ({len(text)} characters)" if len(text) > most else shown

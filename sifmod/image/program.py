@@ -26,11 +26,11 @@ class Program:
 
     kind: Kind
     version: Version
-    said: str = ""  # the line in which it says so
+    said: str = ""  # its answer to `--version`
     setuid: bool = False  # its setuid starter is installed and allowed: images are mounted by the kernel
-    kernel_zstd: bool | None = None  # what the kernel says of squashfs with zstd; None: unknown
-    forbids: tuple[str, ...] = ()  # keys of its configuration, as that says them, without which binds fail
-    configuration: str = ""  # the path of its configuration file, where it names one
+    kernel_zstd: bool | None = None  # whether the kernel reads squashfs with zstd; None: unknown
+    forbids: tuple[str, ...] = ()  # settings of its configuration that make binds fail: `user bind control = no`
+    configuration: str = ""  # the path of its configuration file, "" if its `buildcfg` names none
 
     @property
     def unbound(self) -> str:
@@ -57,7 +57,7 @@ class Limit:
     text: str
     hint: str
     before: Version | None = None  # the first version that can; None: there is none yet
-    setuid: bool | None = None  # only in an installation with it, or without; None: in both
+    setuid: bool | None = None  # True, False: only in an installation with setuid, or without; None: in both
 
 
 _NAMES: dict[Kind, str] = {
@@ -117,7 +117,7 @@ def limits(program: Program) -> tuple[Limit, ...]:
 def probe_runtime(path: str, system: Path = Path("/")) -> Program | None:
     """Probe the program at `path`; None if it does not exist. `system` is the root of the kernel's configuration.
 
-    The program is run, since `singularity` may be a link to either. Any other answer gives an unknown runtime.
+    The program is run, since `singularity` may be a link to apptainer. An unexpected answer gives an unknown runtime.
     """
     if not path or not os.access(path, os.X_OK):
         return None
@@ -156,7 +156,7 @@ def _package(build: Mapping[str, str]) -> str:
 
 
 def _configuration(file: str) -> dict[str, str]:
-    """Its configuration, by key; empty if it cannot be read."""
+    """The runtime's configuration in `file`, by key; empty if it cannot be read."""
     try:
         text = Path(file).read_text(errors="replace")
     except OSError:
@@ -165,7 +165,7 @@ def _configuration(file: str) -> dict[str, str]:
 
 
 def _forbids(configuration: Mapping[str, str], *, setuid: bool) -> tuple[str, ...]:
-    layers = ("enable overlay", "enable underlay")  # which make mount points that an image lacks
+    layers = ("enable overlay", "enable underlay")  # either one makes mount points that an image lacks
     keys = list(layers) if all(configuration.get(key) == "no" for key in layers) else []
     if setuid and configuration.get("user bind control") == "no":
         keys.append("user bind control")

@@ -46,7 +46,7 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """The last part of its location."""
+        """The last part of the location."""
         location = urlsplit(self.location).path if self.kind.location == "url" else self.location
         return location.rpartition("/")[2]
 
@@ -144,7 +144,7 @@ Directories = tuple[str, ...]
 
 
 def nothing(*_: object) -> None:
-    """The answer for a kind without one."""
+    """None: the answer of a kind that has nothing to give."""
 
 
 def no_files(_reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
@@ -176,11 +176,11 @@ class SourceKind:
     example: str
     location: Location
     parse: "Callable[[SourceKind, str], Reference]"  # pure; raises FetchError
-    watched: Callable[[Reference, Directories], tuple[str, ...]]  # the files here whose change means another image
-    local_sif: Callable[[Reference, Directories], Path | None]  # the SIF here that a user names on the command line
-    open: "Callable[[Reference, str, Settings, Path | None], OciImage] | None"  # None: a SIF already
+    watched: Callable[[Reference, Directories], tuple[str, ...]]  # the local files whose change means another image
+    local_sif: Callable[[Reference, Directories], Path | None]  # the local SIF that a user names on the command line
+    open: "Callable[[Reference, str, Settings, Path | None], OciImage] | None"  # None: no container image
     describe: "Callable[[Reference, str, Settings], ImageDescription]"  # (reference, arch, settings); raises FetchError
-    pinned: "Callable[[FetchRequest], Fetched | None]"  # the SIF that the store has for its digest; no server is asked
+    pinned: "Callable[[FetchRequest], Fetched | None]"  # the SIF in the store for its digest; no server is asked
     announced: "Callable[[FetchRequest], int | None]"  # bytes to fetch; None where unknown; raises FetchError
     fetch: "Callable[[Fetching], Fetched]"  # to `incoming`, or one that is stored; raises FetchError, ImageError
 
@@ -190,7 +190,7 @@ class SourceKind:
 
     @property
     def is_local(self) -> bool:
-        """Whether it needs no network."""
+        """Whether the source itself needs no network; the packages of a recipe may."""
         return self.location in ("path", "recipe")
 
     @property

@@ -30,14 +30,14 @@ class Settings:
     processors: int = 1  # threads that compress
     memory: int | None = None  # bytes that a conversion may take, None: any number
     compression: str = "auto"  # auto, or what squashfs/compression.py parses
-    mirrors: tuple[tuple[str, tuple[str, ...]], ...] = ()  # prefix of a reference, and what stands in for it, in order
-    insecure_registries: tuple[str, ...] = ()  # host[:port] that may be spoken to over plain http
-    token_servers: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of a registry, which may have a login for it
+    mirrors: tuple[tuple[str, tuple[str, ...]], ...] = ()  # prefix of a reference, and its replacements, in order
+    insecure_registries: tuple[str, ...] = ()  # host[:port] that plain http may reach
+    token_servers: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a registry, and hosts that may get its login
     striping: Striping | None = None
-    keep_blobs: bool = False  # what was downloaded for a conversion stays
+    keep_blobs: bool = False  # keep the downloaded layers after a conversion
     shared: SharedBlobs | None = None
-    fresh: bool = False  # what the store has converted before is converted again
-    startable: bool = False  # a SIF that the site's runtime does not start is refused; else that is a note
+    fresh: bool = False  # fetch and convert again what the store already has
+    startable: bool = False  # refuse a SIF that the site's runtime does not start; else only add a note
     policy: Policy = "off"  # about signatures
     keys: tuple[Path, ...] = ()  # OpenPGP public keys, armored or binary
 

@@ -1,8 +1,8 @@
 """The environment of a SIF for an OCI image: the config's, or the result of a definition's scripts in the shell.
 
 A SIF whose scripts do more than its config is started twice, contained: without the host's variables, home and network,
-with different homes, PATHs, directories, host names, process numbers and, if possible, users. What differs belongs to
-no image.
+with different homes, PATHs, directories, host names, process numbers and, if possible, users. A variable that differs
+between the two is not the image's.
 """
 
 import os
@@ -22,7 +22,7 @@ _TIME = 60.0  # seconds for one start
 _MOST_SAID = 1 << 24  # bytes
 _PLACES = ("CONFIGDIR", "CACHEDIR", "TMPDIR")
 _PROGRAMS = (("/bin/cat",), ("/usr/bin/cat",), ("/bin/busybox", "cat"))
-_FILES = ("/proc/self/cmdline", "/proc/self/environ", "/proc/self/cmdline")  # the first and the last are marks
+_FILES = ("/proc/self/cmdline", "/proc/self/environ", "/proc/self/cmdline")  # the first and last are marks around it
 _CONTAINED = ["--contain", "--ipc", "--net", "--network", "none", "--no-home"]
 _OF_THE_RUNTIME = re.compile(
     "PWD|OLDPWD|SHLVL|_|USER_PATH|PROMPT_COMMAND|__script__|e|key|SINGULARITY_SHELL"
@@ -67,7 +67,7 @@ def _agreed(
     found = {name: one[name] for name in names if name not in differ and not _is_the_base_s(name, one[name])}
     if "LD_LIBRARY_PATH" in found:
         found["LD_LIBRARY_PATH"] = found["LD_LIBRARY_PATH"].removesuffix(f":{_LIBRARIES}")
-    if "HOME" in differ:  # the caller's, in spite of what an OCI image says
+    if "HOME" in differ:  # a runtime sets the caller's; an OCI config keeps its own
         differ.remove("HOME")
         found |= {"HOME": config["HOME"]} if "HOME" in config else {}
     odd = [name for name, value in found.items() if len(value) > LONGEST or _HALF.search(f"{name}{value}")]
@@ -97,7 +97,7 @@ def _of_two_starts(path: Path, runtime: Runtime) -> tuple[dict[str, str], dict[s
         raise _CannotStartError("the image has no program `cat`")
     command = (*program, *_FILES)
     search = os.environ.get("PATH", os.defpath)
-    first = ("--pid", "--home", "/home/one", "--hostname", "one", "--pwd", "/")  # the process 1, the other is not
+    first = ("--pid", "--home", "/home/one", "--hostname", "one", "--pwd", "/")  # as process 1, unlike below
     second = ("--home", "/srv/two", "--hostname", "two", "--pwd", "/proc")
     other = ("--userns", "--security", "uid:65534")
     one = _started(path, runtime, first, search, command)

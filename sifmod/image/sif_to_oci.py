@@ -35,11 +35,11 @@ OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
 
 _LEVEL = 2  # of isa-l, whose output up to here does not depend on the processor
 _REMOVAL = b".wh."
-_REMOVES = re.compile(rb"\.wh\.(?!\.wh\.(?!\.opq\Z))")  # the others that begin so are notes of AUFS, which none reads
+_REMOVES = re.compile(rb"\.wh\.(?!\.wh\.(?!\.opq\Z))")  # other names with .wh..wh. are markers of AUFS without effect
 _LONGEST_REMOVED = 255 - len(_REMOVAL)  # bytes of a name
 _AS_SIF = "the SIF itself can be pushed (oras://…) and exported (--to sif)"
 _UNIT = 1 << 20
-# each conversion to a SIF writes these again; a recipe's own documents stay
+# each conversion to a SIF writes these files again; a recipe's own documents stay
 _OF_THE_TOOLS = re.compile(rb"\.singularity\.d(/(?!build(/|$)).*)?", re.DOTALL)
 _SHELL = re.compile(r"#! ?(?P<shell>/(?:usr/)?bin/(?:ba|da|a|z)?sh)[ \t]*\n")
 _KINDS = {
@@ -72,7 +72,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Converted:
-    """An OCI image of a SIF. `layer` is made from the SIF's `content`, and is the last of its manifest."""
+    """An OCI image of a SIF. `layer` is made from the SIF's `content`, and is the last layer in `manifest`."""
 
     manifest: bytes
     config: bytes
@@ -85,11 +85,11 @@ class Converted:
 
 
 def convert(path: Path, base: Base | None, runtime: Runtime, take: Callable[[bytes, int], None]) -> Converted:
-    """The OCI image of the SIF at `path`; on a `base` its layer has what was added, changed and removed.
+    """Convert the SIF at `path` to an OCI image.
 
-    If a definition sets its environment, `runtime` starts it to find the variables. Reads all of it; `take` is called
-    with each piece of the layer, and the number of bytes so far. Raises ImageError for a SIF that is damaged or whose
-    file system is no squashfs.
+    With a `base`, its layer holds only the differences from the base, including removals. If scripts set variables,
+    `runtime` starts the SIF to find them. Reads the whole SIF; `take` is called with each piece of the layer, and the
+    number of bytes so far. Raises ImageError for a SIF that is damaged or whose file system is not a squashfs.
     """
     info = read_sif(path)
     documents = read_documents(path, info)
@@ -123,7 +123,7 @@ def layer_bytes(content: Content, start: int) -> Iterator[bytes]:
 
 
 def from_byte(pieces: Iterable[bytes], start: int) -> Iterator[bytes]:
-    """What pieces hold from the byte `start` on."""
+    """The bytes of `pieces` from the byte `start` on."""
     for piece in pieces:
         if start < len(piece):
             yield piece[start:]
@@ -131,12 +131,12 @@ def from_byte(pieces: Iterable[bytes], start: int) -> Iterator[bytes]:
 
 
 def descriptor_data(descriptor: Descriptor) -> dict[str, object]:
-    """Its descriptor in a manifest."""
+    """The descriptor as a manifest has it."""
     return {"mediaType": descriptor.media_type, "digest": descriptor.digest, "size": descriptor.size}
 
 
 def json_bytes(content: object) -> bytes:
-    """The shortest JSON."""
+    """The shortest JSON of `content`, in UTF-8."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
@@ -221,7 +221,7 @@ def _data(reader: SquashfsReader, stat: Stat) -> Iterator[bytes]:
 
 
 def _tar(content: Content) -> Iterator[bytes]:
-    """A further name of a file is a hard link to the first."""
+    """The tar of the layer, uncompressed. Each further name of a file is a hard link to the first."""
     for name in content.gone:
         above, slash, last = name.rpartition(b"/")
         yield _header(tarfile.TarInfo(os.fsdecode(above + slash + _REMOVAL + last)))

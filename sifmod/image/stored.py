@@ -10,7 +10,7 @@ from sifmod.image.startable import refusal_here
 from sifmod.module.image_origin import ImageOrigin
 
 Tools = tuple[tuple[str, str], ...]
-"""What decides the bytes of a conversion, with versions; sifmod's own are called `…-format`."""
+"""The tools that decide the bytes of a conversion, with versions; those of sifmod are called `…-format`."""
 
 
 def stored(request: FetchRequest, digest: str, compression: str = "", tools: Tools = ()) -> Fetched | None:
@@ -19,8 +19,8 @@ def stored(request: FetchRequest, digest: str, compression: str = "", tools: Too
     Also None if everything must be fetched again.
 
     With a `compression`, the SIF must have been converted with it, by these `tools` or others that only differ in
-    library versions, which its origin records. But if the easyconfig expects a SIF that `tools` may make, only these
-    tools are accepted. A damaged one is skipped, so that it is fetched again.
+    library versions, which its origin records. But if the easyconfig expects another SIF that `tools` may make, only
+    these tools are accepted. A damaged SIF is skipped, so that it is fetched again.
     """
     if request.settings.fresh:
         return None
@@ -33,7 +33,7 @@ def stored(request: FetchRequest, digest: str, compression: str = "", tools: Too
 
 
 def from_other_store(request: FetchRequest, sha256: str | None) -> Fetched | None:
-    """The SIF with this digest in another store; None if everything must be fetched again."""
+    """The SIF with this digest in another store; None if it has no usable one, or everything is fetched again."""
     known = None if sha256 is None or request.settings.fresh else request.store.from_other_store(sha256)
     if known is None or damaged(request.store, known[0]):
         return None
@@ -49,7 +49,7 @@ def bytes_to_copy(there: Fetched, request: FetchRequest) -> int:
 
 
 def damaged(store: ImageStore, path: Path) -> bool:
-    """Whether the stored image at `path` does not match its digest; it is only read if its header is not a SIF's."""
+    """Whether the stored image at `path` does not match its digest; its data is only read if its header is damaged."""
     try:
         read_sif(path)
     except ImageError:
@@ -63,7 +63,7 @@ def _made_alike(request: FetchRequest, path: Path, origin: ImageOrigin, compress
     image, promised = request.image, request.image.conversion
     if image.sha256 in (None, path.stem) or origin.tools == tools:
         return True
-    # else the files in it are compared, as they would be of what is converted now
+    # the expected SIF has other tools: then a fetch compares the files in this SIF, as it would in a new one
     return promised is not None and (promised.compression, sorted(promised.tools)) != (compression, sorted(tools))
 
 

@@ -17,18 +17,18 @@ _PROGRAMS = {
     "amd64": (62, 0, "b83c000000 31ff 0f05"),
     "arm64": (183, 0, "000080d2 a80b80d2 010000d4"),
 }
-_BASE = 0x400000  # where the program is in memory
+_BASE = 0x400000  # address of the program in memory
 
 
 class NoStart(NamedTuple):
-    """Why no container starts, in the runtime's words, and what helps where that is known."""
+    """Why no container starts, in the runtime's words, and what helps, or whom to ask."""
 
     text: str
     hint: str
 
 
 def cannot_start(runtime: str, arch: str) -> NoStart | None:
-    """None where `runtime` starts a container in this environment, or where no program is known for `arch`."""
+    """Why `runtime` starts no container in this environment; None if it does, or without a trial program for `arch`."""
     if arch not in _PROGRAMS:
         return None
     with scratch_directory() as scratch:
@@ -73,7 +73,7 @@ def _write(image: Path, root: Path, arch: str) -> None:
 
 
 def _program(arch: str) -> bytes:
-    """A static ELF of one segment that ends with 0."""
+    """A static ELF program of one segment, which exits with 0."""
     machine, flags, code = _PROGRAMS[arch]
     text = bytes.fromhex(code)
     start = 64 + 56

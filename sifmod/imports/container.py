@@ -33,7 +33,7 @@ class WithOptions:
     """Options of singularity or apptainer, translated."""
 
     binds: tuple[str, ...] = ()
-    gpus: tuple[str, ...] = ()  # of cuda, rocm
+    gpus: tuple[str, ...] = ()  # cuda, rocm
     env: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     count: int = 0  # words that were options
@@ -52,7 +52,7 @@ def without_arguments(command: str) -> str:
 
 
 def wrapper(name: str, command: str) -> Value:
-    """The item of `wrappers`; raises ValueError for a command line with an unclosed quotation mark."""
+    """The item of `wrappers`; raises ValueError for an unclosed quotation mark, or without a command at the start."""
     words = shlex.split(command)
     if not words or not words[0] or words[0].startswith("-"):
         raise ValueError("it does not start with a command")
@@ -104,7 +104,7 @@ class Found:
     activate: str = ""  # the command of WITH_CONDA
 
     def bind(self, text: str) -> None:
-        """The bind paths of a comma-separated list, except sifmod's own."""
+        """Add the bind paths of a comma-separated list, except sifmod's own."""
         good, bad = binds_of(text)
         for one in good:
             if one.endswith(":/runscripts"):
@@ -116,7 +116,7 @@ class Found:
         self.notes.extend(f"bind path {one[:80]!r} depends on the user, or is not a path" for one in bad)
 
     def search(self, text: str) -> None:
-        """Directories to prepend to PATH inside; an empty one, the current directory, is dropped."""
+        """Add directories to prepend to PATH inside; an empty one, the current directory, is skipped with a note."""
         for directory in text.split(":"):
             if not directory.startswith("/") or _EVALUATED.search(directory):
                 self.notes.append(f"PATH inside: skipped {directory[:80]!r}, which is not a valid directory")
@@ -124,7 +124,7 @@ class Found:
                 self.path.append(directory)
 
     def set(self, name: str, value: str) -> None:
-        """A variable that the module sets, under the matching key."""
+        """Add a variable that the module sets, under the matching key."""
         if _OWN.fullmatch(name):
             return  # every module of sifmod sets these
         if name.removeprefix("SINGULARITYENV_").removeprefix("APPTAINERENV_") == "WITH_CONDA":
@@ -146,7 +146,7 @@ class Found:
             self._into(self.host_env, name, value)
 
     def default(self, name: str, value: str) -> None:
-        """A variable that the module sets unless the user has set it."""
+        """Add a variable that the module sets unless the user has set it."""
         self._into(self.default_env, name, value)
 
     def _into(self, env: dict[str, str], name: str, value: str) -> None:
@@ -171,13 +171,13 @@ class Found:
         keys |= {"env": env} if env else {}
         keys |= {"host_env": dict(self.host_env)} if self.host_env else {}
         keys |= {"default_env": dict(self.default_env)} if self.default_env else {}
-        if self.binds:  # what a host lacks is left out, where the runtimes would refuse to start
+        if self.binds:  # without a source, the runtimes would refuse to start
             keys["binds"] = tuple(optional(bind) for bind in self.binds)
             self.notes.append(OPTIONAL)
         return keys
 
     def _activated(self) -> Mapping[str, Value]:
-        """The value of WITH_CONDA: a conda environment if it activates one, else the unchanged command."""
+        """The key for WITH_CONDA: `conda` if it activates a named environment, else `activate` with the command."""
         found = _ACTIVATES.fullmatch(self.activate)
         if found and found[2]:
             return {"conda": {"prefix": found[1], "env": found[2]}}
@@ -209,7 +209,7 @@ def optional(bind: str) -> Value:
 
 
 def vendor(source: str) -> str:
-    """The accelerator that an image's name indicates: cuda, rocm, or nothing."""
+    """The accelerator that an image's name indicates: cuda, rocm, or ""."""
     if re.search(r"rocm|amdih|\bamd\b", source):
         return "rocm"
     return "cuda" if re.search(r"nvcr\.io|nvidia|cuda", source) else ""

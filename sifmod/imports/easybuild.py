@@ -17,7 +17,7 @@ _TEMPLATE = re.compile(r"%\(([a-z_]+)\)s|%%")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _OWN = re.compile("(SIF|RUNSCRIPTS)[A-Z0-9_]*|CONTAINERROOT|(SINGULARITY|APPTAINER)_BIND(PATH)?")
 _CONTENTS = re.compile("local_c_([A-Za-z][A-Za-z0-9_]*)_version")
-# what needs no word: how EasyBuild installs, which sifmod does in its own way
+# keys without a note: those that are read, and how EasyBuild installs, which sifmod does in its own way
 _HOW = (
     *("easyblock", "toolchain", "skipsteps", "files_to_copy", "sanity_check_paths", "name", "version", "versionsuffix"),
     *("sources", "source_urls", "checksums", "description", "homepage", "docurls", "whatis", "moduleclass"),
@@ -85,7 +85,7 @@ class _File:
         return self.filled(value) if isinstance(value, str) else ""
 
     def filled(self, text: str) -> str:
-        """Expand known templates; others stay."""
+        """`text` with known templates expanded; others stay."""
         self._budget.letters(len(text) + text.count("%(") * max(map(len, self.templates.values())))
         return _TEMPLATE.sub(lambda found: self.templates.get(found[1], found[0]) if found[1] else "%", text)
 
@@ -172,7 +172,7 @@ class _File:
 
 
 def _footer(file: _File, found: Found) -> tuple[str, ...]:
-    """Add the Lua at the end of the modulefile; returns the conflicting modules."""
+    """Add to `found` what the Lua of `modluafooter` sets; returns the conflicting modules."""
     value = file.constants.values.get("modluafooter", "")
     text = file.filled(value.replace("%(installdir)s", INSTALLDIR)) if isinstance(value, str) else ""
     if not isinstance(value, str):
@@ -185,7 +185,7 @@ def _footer(file: _File, found: Found) -> tuple[str, ...]:
         if call.function == "conflict":
             conflicts += [one for one in call.texts if HOLE not in one]
         elif call.function == "create_container_vars":
-            if len(texts) > 3:  # LUMI's function binds the user's additions where it is given binds
+            if len(texts) > 3:  # given binds, LUMI's function binds the user's additions too
                 found.bind(texts[3])
                 found.user_software = True
         elif call.function in ("setenv", "pushenv", "prepend_path", "append_path") and HOLE not in "".join(texts):
@@ -196,7 +196,7 @@ def _footer(file: _File, found: Found) -> tuple[str, ...]:
 
 
 def _accelerator(file: _File, filename: str, gpus: Collection[str]) -> dict[str, Value]:
-    """The accelerator that the names indicate, else the runtime's flags."""
+    """The key `accelerator`, by the names of SIF and module, else by the runtime's flags."""
     said = f"{filename} {file.text('versionsuffix')} {file.text('name')}".lower()
     if "rocm" in said:
         return {"accelerator": "rocm"}

@@ -101,7 +101,7 @@ def read_build(commands: tuple[str, ...], notes: list[str]) -> tuple[dict[str, V
             notes.append(f"%files {source}: copy it beside the easyconfig: `files: {{…: {target}}}` of image.build")
     post.append(said.pop("post", ""))
     build: dict[str, Value] = {"from": base[1].removeprefix("%(installdir)s/")}
-    # blanks at the end of a line would keep YAML from showing the lines
+    # with blanks at the end of a line, YAML would write the text as one line
     build["post"] = re.sub(r"(?m)[ \t]+$", "", "".join(post)).rstrip("\n") + "\n"
     if test := said.pop("test", "").strip():
         build["test"] = f"{test}\n"

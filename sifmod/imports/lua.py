@@ -49,9 +49,9 @@ from sifmod.imports.lua_values import (
 )
 from sifmod.imports.result import Budget, CannotImportError
 
-_PRIVATE = re.compile("[\ue000-\uf8ff]")  # ours: HOLE and its like
+_PRIVATE = re.compile("[\ue000-\uf8ff]")  # the signs of lua_values.py: HOLE, MAYBE, SOMEWHERE
 _NEWER = r"line {}: \x, \u and \z in a text are read as in Lua 5.3; Lua 5.1 drops the backslash"
-_COMMANDS = ("set_shell_function", "set_alias")  # whose words may be there on a condition, each for itself
+_COMMANDS = ("set_shell_function", "set_alias")  # each word of these may have its own condition
 
 
 def read_lua(text: str, name: str, version: str, given: frozenset[str] = frozenset()) -> Read:
@@ -84,7 +84,7 @@ class _File:
     untaken: list[Untaken] = field(default_factory=list)
     sure: bool = True
     under: tuple[Question, ...] = ()
-    asked: list[Question] = field(default_factory=list)  # by the expression that is being evaluated
+    asked: list[Question] = field(default_factory=list)  # tests in the expression that is being evaluated
 
     def run(self, statements: tuple[Statement, ...]) -> None:
         for statement in statements:
@@ -92,7 +92,7 @@ class _File:
             self.statement(statement)
 
     def block(self, statements: tuple[Statement, ...], names: Mapping[str, Value] | None = None) -> None:
-        """Statements with their own local variables."""
+        """Run statements with their own local variables."""
         outside = self.variables
         self.variables = outside.new_child(dict(names or {}))
         self.run(statements)
@@ -118,7 +118,7 @@ class _File:
                     self.scope(name, local)[name] = HOLE
 
     def scope(self, name: str, local: bool) -> dict[str, Value]:
-        """The scope of a name: this block, the innermost block with this name, or the global scope."""
+        """The scope of a name: this block if `local`, else the innermost block with this name, or the global scope."""
         maps = self.variables.maps
         there = maps[:1] if local else (one for one in maps if name in one)
         return cast("dict[str, Value]", next(iter(there), maps[-1]))
@@ -130,7 +130,7 @@ class _File:
         self.scope(name, local)[name] = self.marked(value)
 
     def marked(self, value: Value) -> Value:
-        """A text that only exists under the current condition."""
+        """The value; a text is marked with MAYBE if it depends on a condition that only a run could decide."""
         return MAYBE + value if isinstance(value, str) and not self.sure else value
 
     def conditional(
@@ -154,12 +154,12 @@ class _File:
         self.sure, self.under = before
 
     def condition(self, expression: Expression) -> tuple[bool | None, tuple[Question, ...]]:
-        """Whether it is true, and what it tests."""
+        """Whether the condition holds (None: only a run could decide), and what it tests."""
         self.asked = []
         holds = truth(self.value(expression))
         asked = tuple(dict.fromkeys(self.asked))
         names = {one.name for one in asked}
-        if len(asked) == 1 and all(names):  # would any other value change it?
+        if len(asked) == 1 and all(names):  # would a set variable change the result?
             given, calls = self.given, len(self.calls)
             self.given = given | names
             opposite = truth(self.value(expression)) is (not holds)

@@ -20,7 +20,7 @@ from sifmod.imports.lua_syntax import (
 )
 from sifmod.imports.result import Budget, CannotImportError
 
-# from the loosest to the tightest
+# binary operators, from the loosest to the tightest
 _BINARY = (("or",), ("and",), ("<", ">", "<=", ">=", "~=", "=="), ("..",), ("+", "-"), ("*", "/", "%"), ("^",))
 _CONSTANTS = {"nil": None, "true": True, "false": False}
 
@@ -269,7 +269,7 @@ class _Parser:
 
 
 def _number(text: str) -> float:
-    """An integer as an int, of any size."""
+    """The value of a number: an int for a hexadecimal one and an integer of up to 18 digits, else a float."""
     if text.startswith("0x"):
         return int(text, 16)
     return int(text) if text.isdecimal() and len(text) < 19 else float(text)

@@ -1,7 +1,7 @@
-"""What Lua's expressions are worth unrun, and the calls of a modulefile with what they hang on.
+"""The values of Lua's expressions without a run, and the calls of a modulefile with their conditions.
 
-What only a run could tell (the output of a program) is a hole in a text: a sign of Unicode's private area, which no
-file may hold.
+A part that only a run could tell (the output of a program) is a hole in a text: a sign of Unicode's private area. Such
+signs in a file are read as holes.
 """
 
 import re
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 HOLE = "\ue000"
-MAYBE = "\ue001"  # in front of a text that stands there on a condition that only a run could decide
-SOMEWHERE = "\ue002"  # the value of a variable of the environment that is taken to be set
+MAYBE = "\ue001"  # in front of a text that depends on a condition that only a run could decide
+SOMEWHERE = "\ue002"  # the value of an environment variable that counts as set
 _UNKNOWN = re.compile(f"[{HOLE}{MAYBE}]")
 
 
@@ -24,7 +24,7 @@ class Environment:
 class Default(str):
     """The default for an unset environment variable: `os.getenv("X") or "text"`.
 
-    `whole` is false if the text is only a part of it.
+    `whole` is false if the text has more than that default in it.
     """
 
     variable: str
@@ -86,7 +86,7 @@ def is_certain(value: Value, seen: set[int] | None = None) -> bool:
 
 
 def joined(values: tuple[Value, ...], text: str) -> str:
-    """The text made from the values, with their conditions."""
+    """The `text` that was made from the values; a Default if one of these is."""
     variable = next((value.variable for value in values if isinstance(value, Default)), "")
     return Default(text, variable, whole=False) if variable else text
 
@@ -112,7 +112,7 @@ class Question:
 
     what: str
     name: str = ""
-    is_set: bool = False  # it asks just whether the variable is set
+    is_set: bool = False  # it only tests whether the variable is set
 
     def __str__(self) -> str:
         """The assumption, as a clause."""

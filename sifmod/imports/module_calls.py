@@ -1,4 +1,4 @@
-"""What the calls of a Lua modulefile do: commands, variables, images; each of them is read, and none is run."""
+"""What the calls of a Lua modulefile do, by reading them, without a run: commands, variables, images."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ _RUNTIME = re.compile(rf"(?:\S*/)?(?:singularity|apptainer)|{HOLE}")
 _ASSIGNED = re.compile("(?:SINGULARITYENV_|APPTAINERENV_)?([A-Za-z_][A-Za-z0-9_]*=.*)", re.DOTALL)
 MODULES = ("load", "depends_on", "prereq", "always_load")
 _ENVIRONMENT = ("setenv", "pushenv", "prepend_path", "append_path")
-# what sets nothing, for itself
+# functions that set nothing themselves
 _SILENT = (
     *("LmodMessage", "LmodWarning", "LmodError", "io.stderr:write", "capture", "table.insert", "table.concat", "pairs"),
     *("ipairs", "mode", "isloaded", "isFile", "isDir", "os.getenv", "pathJoin", "myModuleName", "myModuleVersion"),
@@ -31,7 +31,7 @@ class Module:
     wrappers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     sources: dict[str, None] = field(default_factory=dict)
     verbs: set[str] = field(default_factory=set)
-    tested: set[str] = field(default_factory=set)  # whose GPUs it looks for: of cuda, rocm
+    tested: set[str] = field(default_factory=set)  # cuda, rocm: the GPUs that it looks for
 
     def note(self, text: str) -> None:
         """Add a note for the user, once."""
@@ -49,7 +49,7 @@ def take_command(module: Module, name: str, text: str) -> None:
         before, words = _start(shlex.split(command))
     except ValueError:
         before, words = [], []
-    if words and words[0] in module.wrappers:  # another of its commands, by a name of its own
+    if words and words[0] in module.wrappers:  # another name for a command that is a wrapper already
         module.wrappers[name] = (*before, *module.wrappers[words[0]], *words[1:])
         return
     if len(words) < 3 or not _RUNTIME.fullmatch(words[0]) or words[1] not in ("run", "exec"):
@@ -82,14 +82,14 @@ def take_command(module: Module, name: str, text: str) -> None:
         module.note(f"function {name}: cannot be a wrapper: it does not start with a command")
         return
     words = rest[1:] or [name]
-    if "$@" in words:  # with words behind the user's own
+    if "$@" in words:  # the user's arguments are not at the end
         script = " ".join('"$@"' if word == "$@" else shlex.quote(word) for word in words)
         words = ["sh", "-c", script, name]
     module.wrappers[name] = (*before, *words)
 
 
 def _start(words: list[str]) -> tuple[list[str], list[str]]:
-    """A command line without a leading `env`, and that `env` for inside the container."""
+    """A leading `env` of a command line, for inside the container, and the rest."""
     if words[:1] != ["env"]:
         return [], words
     before, rest = ["env"], words[1:]
@@ -149,7 +149,7 @@ def _take(module: Module, call: Made) -> None:
 
 
 def _add(module: Module, function: str, texts: tuple[str, ...]) -> None:
-    """Add an item to a list inside, or to one that becomes a default; its separator may be given."""
+    """Add an item to a list in a variable inside, or in a default on the host; a third text is the separator."""
     name, value, separator = (*texts, ":")[:3]
     inside = re.match("(?:SINGULARITY|APPTAINER)(?:ENV_(.*)|_BIND)", name)
     appended = function == "append_path"
@@ -167,7 +167,7 @@ def _add(module: Module, function: str, texts: tuple[str, ...]) -> None:
 
 
 def _set(module: Module, name: str, value: str, unset: set[str]) -> list[str]:
-    """Convert a variable, or its default; returns the other assumptions."""
+    """Convert a variable, or its default; returns the other assumptions, as texts."""
     inside = name.removeprefix("SINGULARITYENV_").removeprefix("APPTAINERENV_")
     own = {name, inside} & unset
     if isinstance(value, Default):

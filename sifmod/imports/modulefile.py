@@ -55,7 +55,7 @@ class Place:
     def ours(self, spec: str) -> str:
         """The name of a module of the same tree in sifmod: the last two parts of its own name."""
         parts = spec.split("/")
-        with suppress(OSError, ValueError):  # a text that can be no path
+        with suppress(OSError, ValueError):  # the text cannot be a path
             if len(parts) > 2 and (self.tree / f"{spec}.lua").is_file():
                 return "/".join(parts[-2:])
             if len(parts) > 1 and any((self.tree / spec).glob("*.lua")):
@@ -64,7 +64,7 @@ class Place:
 
 
 def keys_of_modulefile(read: Read, place: Place, name: str, notes: list[str]) -> dict[str, Value]:
-    """Its conflicting modules, its dependencies, and its family; the check validates their names."""
+    """The keys for conflicting modules, dependencies and family; checking the easyconfig validates the names."""
     own = (name, place.name, f"{place.name}/{place.version}")
     conflicts, needed, families = list[str](), list[str](), list[str]()
     for call in read.calls:
@@ -138,9 +138,9 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
     read = read_lua(text, place.full_name, place.version)
     module = read_calls(read)
     asked = (one for left in read.untaken if left.names for one in left.asked)
-    directories = frozenset(one.name for one in asked if one.name)  # variables that may name one of images
+    directories = frozenset(one.name for one in asked if one.name)  # variables that may name a directory of images
     if not module.sources and directories:
-        there = read_lua(text, place.full_name, place.version, directories)  # as where the site's image is
+        there = read_lua(text, place.full_name, place.version, directories)  # as if they were set
         if (found := read_calls(there)).sources:
             read, module = there, found
     for what in read.skipped:
@@ -166,7 +166,7 @@ def _sources(module: Module, read: Read) -> tuple[str, ...]:
     """The image's file name, for the site's image directories, and the source that the commands use."""
     texts = [text.strip() for text in read.texts if len(text) < MOST]
     named = [text for text in texts if SOURCE.fullmatch(text) and not _IMAGE_FILE.fullmatch(text)]
-    if any(_IMAGE_FILE.fullmatch(text) for text in texts):  # any other URL is that of a page
+    if any(_IMAGE_FILE.fullmatch(text) for text in texts):  # any other URL is a web page's
         named = [text for text in named if not text.startswith("http") or text.endswith((".sif", ".simg"))]
     used = next(iter((*module.sources, *named)), "")
     file = used.rpartition("/")[2] if {HOLE, SOMEWHERE} & set(used) else used

@@ -294,7 +294,7 @@ def _bound(node: ast.stmt) -> Iterator[str]:
             case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
                 yield name
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if attr not in METHODS:
-                yield name  # which it may change
+                yield name  # the method may change it
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 yield name
             case ast.alias(name=name, asname=other):

@@ -12,11 +12,11 @@ MAX_BYTES = 1 << 20
 MAX_STEPS = 200_000
 MAX_DEPTH = 80
 MAX_LETTERS = 16 << 20  # made while evaluating, all together
-MAX_TEXT = 1 << 20  # of one text
+MAX_TEXT = 1 << 20  # letters of one text, or items of one list
 
 
 class Budget:
-    """The remaining budget; each method raises CannotImportError when it is exceeded."""
+    """What is left of the limits for one file; each method raises CannotImportError when a limit is exceeded."""
 
     def __init__(self) -> None:
         self._steps = MAX_STEPS

@@ -12,7 +12,7 @@ Data = dict[str, object]
 
 
 def image_data(image: ImagePlan) -> Data:
-    """Data that decides which image is fetched. Whether the network may be used, and the image's path, do not."""
+    """Data that decides which image is fetched, without the image's path and whether the network may be used."""
     return {
         "sources": image.sources,
         "build": image.build and build_data(image.build),
@@ -22,7 +22,7 @@ def image_data(image: ImagePlan) -> Data:
 
 
 def build_data(build: BuildPlan) -> Data:
-    """Data that decides what is built; whether the network may be used does not."""
+    """Data that decides what is built, without whether the network may be used."""
     base = build.base
     return {
         "base": base
@@ -44,7 +44,7 @@ def build_data(build: BuildPlan) -> Data:
 
 
 def deciding_data(plan: Plan) -> Data:
-    """Data that decides the installation of a module but is in none of its rendered files."""
+    """Data that decides the installation of a module, and that its rendered files do not show, or not clearly."""
     image, mpi = plan.image, plan.mpi
     return {
         "format": FORMAT,

@@ -1,4 +1,4 @@
-"""An easyconfig and a site to a Plan, without looking at disk or network."""
+"""Make a Plan of an easyconfig and a site, without reading disk or network."""
 
 import shlex
 from dataclasses import dataclass, replace
@@ -37,10 +37,10 @@ class InImage:
     """What only the image decides: the commands that `wrappers: auto` finds, and the MPI."""
 
     wrappers: tuple[Wrapper, ...] = ()
-    mpi: str = ""  # what the module says of it
+    mpi: str = ""  # what the module's help says of the MPI
     env: Pairs = ()  # inside, whatever the easyconfig says
     default_env: Pairs = ()  # on the host, unless the easyconfig says something else
-    binds: tuple[BindSpec, ...] = ()  # after all others
+    binds: tuple[BindSpec, ...] = ()  # unless another bind has the same target
 
 
 NOT_LOOKED = InImage()
@@ -48,14 +48,14 @@ NOT_LOOKED = InImage()
 
 @dataclass(frozen=True)
 class Choices:
-    """What decides about one install beside easyconfig and site."""
+    """What decides one install in addition to easyconfig and site."""
 
     easyconfig: str  # the arguments of `sifmod install` that restore the module, quoted for a shell
     link: Link
     offline: bool = False
-    syntaxes: frozenset[Syntax] = frozenset()  # of the modulefiles that are installed, beside the site's
+    syntaxes: frozenset[Syntax] = frozenset()  # of installed modulefiles, in addition to the site's
     mpi: WantedMpi = IMAGES_OWN
-    found: InImage = NOT_LOOKED  # in the image, once that is known
+    found: InImage = NOT_LOOKED  # what the image decides, once it is known
 
 
 def make_plan(
@@ -68,10 +68,10 @@ def make_plan(
     """Decide everything. If easyconfig and site set the same bind target or variable, the easyconfig takes precedence.
 
     Variables that `quirks` set are in the easyconfig already; those that they unset are removed from the site's.
-    `bases` are the base images, each built on the next.
+    `bases` are the easyconfigs of the base images, each built on the next.
     """
     image = _image((easyconfig, *bases), site, choices) if easyconfig.image else None
-    if image is None:  # a view is without what the site adds: that the modules which it loads have
+    if image is None:  # a view adds nothing of the site: the modules that it loads do
         site = replace(site, binds=(), env=(), host_env=())
     activation, activation_env, activation_path = _activation(easyconfig)
     found, wrappers = choices.found, _wrappers(easyconfig, choices.found)
@@ -178,7 +178,7 @@ def _accelerator(accelerator: Accelerator, site: Site) -> tuple[tuple[str, ...],
 
 
 def _wrappers(easyconfig: Easyconfig, found: InImage) -> tuple[Wrapper, ...]:
-    """Those found, and those named, without what comes with the user's own place anyway."""
+    """The wrappers found in the image and those of the easyconfig, without the packers that `user_software` brings."""
     commands = dict(easyconfig.wrapper_commands)
     anyway = {name for name in PACKERS if easyconfig.user_software and name not in commands}
     named = (wrapper_of(name, commands.get(name, "")) for name in easyconfig.wrappers if name not in anyway)
@@ -186,19 +186,19 @@ def _wrappers(easyconfig: Easyconfig, found: InImage) -> tuple[Wrapper, ...]:
 
 
 def wrapper_of(name: str, command: str = "") -> Wrapper:
-    """A wrapper runs its command line, split into words like sh does, else the command of its own name."""
+    """The wrapper `name`. It runs `command`, split as by sh; without one, the runscript or program called `name`."""
     if command:
         return Wrapper(name, tuple(shlex.split(command)))
     return Wrapper(name, (f"{RUNSCRIPTS_TARGET}/{name}",) if name in SCRIPT_WRAPPERS else (name,))
 
 
 def _image(easyconfigs: tuple[Easyconfig, ...], site: Site, choices: Choices) -> ImagePlan:
-    """The image of the first; each one is built on the image of the next."""
+    """The image of the first easyconfig; each image is built on that of the next easyconfig."""
     easyconfig, *bases = easyconfigs
     image, build = easyconfig.required_image, None
     if recipe := image.build:
         path = (*easyconfig.path, *_activation(easyconfig)[2])
-        # a base is read in place, and no module refers to it
+        # a base is read where it is, and no module refers to its SIF
         own = replace(choices, link="reference")
         build = BuildPlan(
             base=_image(tuple(bases), site, own) if bases else None,
@@ -231,7 +231,7 @@ def _image(easyconfigs: tuple[Easyconfig, ...], site: Site, choices: Choices) ->
 
 
 def _whatis(easyconfig: Easyconfig) -> tuple[str, ...]:
-    """Its own lines, then other keys under Lmod's keywords; EasyBuild's default class is omitted."""
+    """The easyconfig's whatis lines, then other keys under Lmod's keywords; EasyBuild's default class is omitted."""
     category = "" if easyconfig.moduleclass == "base" else easyconfig.moduleclass
     said, own = {"Category": category, "License": easyconfig.license}, easyconfig.whatis
     more = (

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from sifmod.config.kinds import Syntax
 from sifmod.module.render import templates
 
-# what click generates, as bodies of functions; they start sifmod at TAB only
+# the completions that click generates, as bodies of functions, which start sifmod at TAB only
 BASH = """\
 local IFS=$'\\n' response completion type value;
 response=$(env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _SIFMOD_COMPLETE=bash_complete sifmod);
@@ -35,9 +35,9 @@ class Own(NamedTuple):
     """Where an installation of sifmod is."""
 
     bin: str  # the directory of the command
-    alone: bool  # no Python is in it, which would hide the user's: it may go to the front of PATH
+    alone: bool  # `bin` has no Python, which would hide the user's: it may be the first in PATH
     man: str = ""  # the directory of its man pages, "" without any
-    packages: str = ""  # the directory that PYTHONPATH needs, "" without need
+    packages: str = ""  # the directory that PYTHONPATH needs, "" if it needs none
 
 
 def modulefile(own: Own, syntax: Syntax) -> str:

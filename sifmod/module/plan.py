@@ -15,9 +15,9 @@ RUNSCRIPTS_TARGET = "/runscripts"
 PIP_TARGET = f"{RUNSCRIPTS_TARGET}/.pip"  # prepended to the image's pip
 USER_SOFTWARE_TARGET = "/user-software"
 LAYER_TARGET = "/user-layer"  # the layer made by `sifmod add`
-# the first existing one is used
+# patterns for a user's venv inside; the first one that matches is used
 VENVS = ("/user-software/venv/*", "/user-software/venv", "/user-software/*", "/user-software")
-# in the container, where the content of a squashfs is visible too
+# searched in the container, where the content of a squashfs is visible too
 _USERS_VENV = (
     f'for sifmod_venv in {" ".join(VENVS)}; do if [ -f "$sifmod_venv/bin/activate" ]; then'
     ' export VIRTUAL_ENV="$sifmod_venv" PATH="$sifmod_venv/bin:$PATH"; break; fi; done; unset sifmod_venv; '
@@ -25,8 +25,8 @@ _USERS_VENV = (
 # placeholders for paths that are known at run time; no text of a plan contains a NUL
 ROOT = "\0root"  # of the generation
 PREFIX = "\0prefix"  # as a shell word
-MODULES = "\0modules"  # the directory for `module use`, likewise
-PACKERS = ("make-squashfs", "unmake-squashfs")  # commands of the host, for what is at USER_SOFTWARE_TARGET
+MODULES = "\0modules"  # the directory for `module use`, as a shell word
+PACKERS = ("make-squashfs", "unmake-squashfs")  # commands of the host for the user's additions
 _EVALUATED = str.maketrans({sign: f"\\{sign}" for sign in "\\$`"})
 
 
@@ -103,7 +103,7 @@ class BuildPlan:
     indexes: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        """Its inputs, in one line."""
+        """The inputs of the build, in one line."""
         if self.base is None:
             return self.definition or self.dockerfile
         added = [*self.pip, *(os.path.basename(path) for path in (self.requirements,) if path)]  # noqa: PTH119 (text)
@@ -168,14 +168,14 @@ class Help:
     contents: tuple[tuple[str, str], ...]  # package, version
     origin: str  # the image's first source, with its digest if known
     mpi: str = ""  # the MPI of the image or host, and how srun starts it
-    driver: str = ""  # why the driver of the site's GPUs does not run it
-    quirks: tuple[tuple[str, str], ...] = ()  # one line with its reason for each that applies
-    extensions: tuple[tuple[str, str], ...] | None = None  # packages of the contents for `module spider`; None: all
+    driver: str = ""  # why the driver of the site's GPUs does not run the image
+    quirks: tuple[tuple[str, str], ...] = ()  # a line and its reason for each quirk that applies
+    extensions: tuple[tuple[str, str], ...] | None = None  # of `contents`, for `module spider`; None: all
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is decided for one module, as pure data: `make_plan` makes it of easyconfig, site and `Choices`."""
+    """The decisions for one module, as pure data: `make_plan` makes them from easyconfig, site and `Choices`."""
 
     module: ModuleName
     version: str  # without the versionsuffix: EBVERSION<NAME>
@@ -209,9 +209,9 @@ class Plan:
     default_env: tuple[tuple[str, str], ...] = ()  # on the host unless the user has set it; sorted by name
     depends_on: tuple[str, ...] = ()  # modules that this one loads
     protected: tuple[str, ...] | None = None  # packages that layers never replace; None: the site's list
-    wrappers_auto: bool = False  # further wrappers are found in the image
+    wrappers_auto: bool = False  # search the image for further wrappers
     stale_layer: StaleLayer = "warn"
-    warn_without_version: bool = False  # at a load without a version
+    warn_without_version: bool = False  # warn at a load without a version
     mpi: WantedMpi = IMAGES_OWN  # the wanted MPI; the image decides with it
     modules: tuple[str, ...] = ()  # loaded by a view; also in depends_on
 
@@ -261,13 +261,13 @@ class Plan:
         """The variables inside the container with the values they have there, WITH_CONDA among them, sorted by name."""
         activation = {"WITH_CONDA": self.activation.with_conda} if self.image else {}
         env = dict(self.env)
-        if self.layers and "PYTHONPATH" in env:  # else it would hide the image's own
+        if self.layers and "PYTHONPATH" in env:  # if the plan sets none, PIP_TARGET would hide the image's own
             env["PYTHONPATH"] = ":".join(filter(None, (env["PYTHONPATH"], PIP_TARGET)))
         return tuple(sorted({**env, **activation}.items()))
 
     @property
     def container_env(self) -> tuple[tuple[str, str], ...]:
-        """The same, quoted for the runtime after <prefix>ENV_: see literal. Without PREPEND_PATH."""
+        """The pairs of `plain_env`, quoted for the runtime after <prefix>ENV_: see literal. Without PREPEND_PATH."""
         return tuple((name, literal(value)) for name, value in self.plain_env)
 
     @property
@@ -291,7 +291,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class File:
-    """`path` is relative to the generation's root."""
+    """A file to write; `path` is relative to the generation's root, for a stub to `<prefix>/modules`."""
 
     path: str
     text: str

@@ -32,7 +32,7 @@ class Literal(str):
 def render(plan: Plan, number: int) -> tuple[File, ...]:
     """Every file of the generation of this number: modulefiles, what they share, and scripts.
 
-    They do not contain the prefix, but find it relative to themselves. Raises ModuleError for an invalid name or value.
+    The files do not contain the prefix, but find it by their own path. Raises ModuleError for an invalid name or value.
     """
     # module tools and scripts print names unquoted: they are checked against the rules of the configuration
     for name in (plan.module.name, plan.module.version, *plan.conflict, *plan.depends_on):
@@ -98,7 +98,7 @@ def _job_file(plan: Plan) -> str:
 def render_stub(plan: Plan) -> tuple[File, ...]:
     """The stubs in the module tree, relative to `<prefix>/modules`, which evaluate a generation's modulefiles.
 
-    They find the switch relative to themselves, and are the same for every generation of a module.
+    They find the switch by their own path, and are the same for every generation of a module.
     """
     files = []
     for syntax in plan.syntaxes:

@@ -30,8 +30,8 @@ from sifmod.module.variables import host_variables, image_variables, own_variabl
 LAUNCHER = "share/launch.sh"
 ANY = 10**40  # a placeholder number, in texts that are rendered once for all generations
 PROTECTED = "share/protected"  # one package per line
-NO_LAYER = 24  # the exit code of the launcher where the layer that SIFMOD_LAYER names is nowhere
-# the directory is always bound and set in RUNSCRIPTS
+NO_LAYER = 24  # the exit code of the launcher if the layer that SIFMOD_LAYER names does not exist
+# the directory of runscripts is always bound and set in RUNSCRIPTS
 NO_RUNSCRIPTS = "The easyconfig of this module has no runscripts.\n"
 _KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's variables do not reach the container if the plan sets them
 _DEVICES = {"nv": "/dev/nvidiactl", "nvccli": "/dev/nvidiactl", "rocm": "/dev/kfd"}
@@ -51,7 +51,7 @@ _MASKS = {("slurm", "rocm"): "ROCR_VISIBLE_DEVICES", ("localid", "rocm"): "ROCR_
     ("localid", "cuda"): "CUDA_VISIBLE_DEVICES"
 }
 _PATHS = {ROOT: '"$sifmod_root"', PREFIX: '"$sifmod_prefix"'}
-_CACHE_KEY = "\0cache key"  # in the text shared by all modules
+_CACHE_KEY = "\0cache key"  # a placeholder in the text shared by all modules
 _VENDORS = {"rocm": "amd", "cuda": "nvidia", "none": "any"}
 
 
@@ -79,7 +79,7 @@ def rendered(template: str, **values: Hashable) -> str:
 
 
 def numbered(plan: Plan, text: str, number: int) -> str:
-    """The text of a generation, of one that was rendered for ANY."""
+    """`text`, which was rendered for ANY, for the generation of this number."""
     return text.replace(plan.place_of(ANY), plan.place_of(number))
 
 

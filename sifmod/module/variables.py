@@ -10,7 +10,7 @@ from sifmod.module.plan import RUNSCRIPTS_TARGET, Plan
 def own_variables(plan: Plan, root: str) -> dict[str, str]:
     """The variables of every module about the generation at `root` and its contents."""
     name = plan.module.variable
-    if plan.image is None:  # the modules that a view loads keep theirs
+    if plan.image is None:  # the modules that a view loads set the others
         return {f"EBROOT{name}": root, f"EBVERSION{name}": plan.version}
     return {
         "RUNSCRIPTS": f"{root}/runscripts",
@@ -36,7 +36,7 @@ def image_variables(module: ModuleName) -> tuple[str, ...]:
 
 
 def record_key(plan: Plan) -> str:
-    """The key of the module's record in the environment; wrappers use a view's to keep the variables it sets."""
+    """The key of the module's record in the environment. Wrappers recognise a view's, and keep its variables."""
     return state_key(plan.module) if plan.image else f"_VIEW_{state_key(plan.module)}"
 
 
@@ -51,5 +51,5 @@ def python_key(plan: Plan) -> str:
 
 
 def python_path(plan: Plan) -> tuple[str, ...]:
-    """The directories to prepend to PATH to find it."""
+    """The directories to prepend to PATH to find the module's Python."""
     return tuple(directory for directory in plan.path if directory != RUNSCRIPTS_TARGET)

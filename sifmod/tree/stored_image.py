@@ -54,7 +54,7 @@ def read_stored(layout: Layout, sha256: str) -> StoredImage | None:
 
 
 def given_by(image: StoredImage, origin: ImageOrigin, source: str) -> StoredImage:
-    """The image with `source` added to its sources. The origin of a conversion takes precedence, then the newer one."""
+    """The image with `source` among its sources; an origin it has stays unless `origin` is another conversion's."""
     new = Given(source, origin.index, origin.manifest)
     given = image.given if new in image.given or not (source and origin.manifest) else (*image.given, new)
     before = image.origin

@@ -1,7 +1,7 @@
 """The budget of a conversion: compression threads, memory, and checks of its use.
 
-The limit is the smallest of: the processors this process may run on, the processor and memory limits of its control
-group (version 1 or 2, its parents included), and what the site allows.
+Threads are limited by the processors this process may run on, by its control group (version 1 or 2, with its parents),
+by the site, and by the memory. The memory is what the site allows, else a quarter of the machine's or control group's.
 """
 
 import os
@@ -34,7 +34,7 @@ class CpuWatch:
         self._members = 0
 
     def runs(self, members: Iterator[Item]) -> Iterator[Iterator[Item]]:
-        """All members, in complete runs. Raises ImageError if the tree becomes too large.
+        """All members, in runs to be read to their ends. Raises ImageError if this process takes too much memory.
 
         A quarter of the memory is reserved for the tables that are made at the end.
         """

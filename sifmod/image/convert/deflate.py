@@ -1,4 +1,4 @@
-"""Deflate: isa-l where there is a wheel of it, which is several times as fast; else Python's own zlib."""
+"""Deflate: by isa-l, which is several times as fast, where its wheel is installed; else by Python's own zlib."""
 
 import gzip
 import io
@@ -33,5 +33,5 @@ def gzip_stream(file: BinaryIO) -> BinaryIO:
     """The uncompressed bytes of a gzip file."""
     if _open:
         return cast(BinaryIO, _open(file, "rb"))
-    # gzip expects no more bytes than it asks for
+    # gzip expects that a read returns no more bytes than it asked for
     return cast(BinaryIO, gzip.open(io.BufferedReader(cast(io.RawIOBase, file), _BUFFER), "rb"))

@@ -56,7 +56,7 @@ class Addition:
 
     # path inside → file, link or directory on the host; directories without content
     files: tuple[tuple[str, Path], ...] = ()
-    removed: tuple[str, ...] = ()  # directories with their content, and those that become empty
+    removed: tuple[str, ...] = ()  # paths, directories with their content; parents that become empty go too
     documents: tuple[tuple[str, bytes], ...] = ()  # path inside → content
     env: Pairs = ()  # set literally, regardless of the base
     labels: Pairs = ()
@@ -124,7 +124,7 @@ def _write(source: BinaryIO, info: SifInfo, addition: Addition, file: BinaryIO, 
 
 
 def copy_blocks(source: BinaryIO, start: int, file: BinaryIO, at: int, size: int) -> None:
-    """Share blocks of `source` if the file system supports it, else copy them. Raises OSError, ImageError."""
+    """Copy `size` bytes of `source`, in shared blocks if possible. Raises OSError, ImageError for a short file."""
     end = start + size
     while start < end:
         try:
@@ -204,7 +204,7 @@ def _metadata(
     environment = child(shown, "environment") | {f"/{_ENVIRONMENT}": _text(script)}
     shown |= {"environment": environment, "labels": labels, "deffile": deffile.rstrip("\n")}
     entries = (
-        # without it a runtime does not set the user's variables
+        # without this file a runtime does not set the user's variables
         Entry(f"{_HOME}/env/99-base.sh", content=BASE.encode()),
         Entry(_ENVIRONMENT, content=script, replaces=True),
         Entry(f"{_HOME}/labels.json", 0o644, labels_text, replaces=True),
@@ -217,7 +217,7 @@ def _metadata(
     ]
     if config := said.get("oci-config.json"):
         before, ours = config.get("Env"), [f"{name}={value}" for name, value in addition.env]
-        kept = before if isinstance(before, list) else []  # the last one of a name counts
+        kept = before if isinstance(before, list) else []  # the last entry of a name counts
         labels = child(config, "Labels") | dict(addition.labels)
         objects.append(_document("oci-config.json", config | {"Env": [*kept, *ours], "Labels": labels}))
     return entries, tuple(objects), warnings
@@ -237,7 +237,7 @@ def _document(name: str, content: _Json) -> DataObject:
 
 
 def _read(reader: SquashfsReader, path: str) -> bytes:
-    """The content of a small file; empty if it is missing."""
+    """The content of a small file; empty if it is missing. Raises ImageError for a large one."""
     found = reader.lookup(path)
     if found is None or found.kind != "f":
         return b""
@@ -255,7 +255,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _left_out(info: SifInfo) -> tuple[str, ...]:
-    """Objects of the base that are not kept; JSON documents of its OCI image are dropped silently."""
+    """A warning for each object of the base that is not kept, except definition, labels and JSON documents."""
     others = [
         entry for entry in info.descriptors if entry.type not in (DEFFILE, LABELS, JSON) and entry != info.primary
     ]

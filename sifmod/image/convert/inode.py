@@ -14,11 +14,11 @@ Xattrs = tuple[tuple[bytes, bytes], ...]
 
 
 class Content(NamedTuple):
-    """The location of a regular file's data, set by the squashfs writer and opaque to other code."""
+    """The location of a regular file's data, set by the writer and the reader of squashfs; opaque to other code."""
 
     size: int  # bytes
     block: int = 0  # index of its first block among all blocks of the writer
-    stored: int = 0  # the same, without holes
+    stored: int = 0  # index of that block among those that are not holes
     fragment: int = -1  # index of its fragment block, -1 without one
     offset: int = 0  # in the fragment
     sparse: int = 0  # bytes in holes
@@ -80,7 +80,7 @@ class Directory(Node):
 
 
 def unpacked(plain: Plain) -> File:
-    """The same file as a node, which may have several names."""
+    """The file as a node, which may have several names."""
     mode, uid, gid, mtime = OWNER.unpack_from(plain)
     return File(mode, uid, gid, mtime, (), content_of(plain[OWNER.size :]))
 

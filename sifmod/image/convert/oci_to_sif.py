@@ -86,9 +86,9 @@ def pinned(request: FetchRequest) -> Fetched | None:
 
 
 def announced(request: FetchRequest) -> int:
-    """Bytes of the layers of a docker reference; 0 if the store has the image as it would be made now.
+    """Bytes of the layers of a docker reference, or to copy if a store has the image as it would be made now.
 
-    Only fetches manifests. Raises FetchError or ImageError.
+    The own store's image needs 0. Only fetches manifests. Raises FetchError or ImageError.
     """
     if made := pinned(request):
         return bytes_to_copy(made, request)
@@ -110,9 +110,9 @@ def _made_before(request: FetchRequest, image: OciImage, how: Compression) -> Fe
 
 
 def _compression(request: FetchRequest) -> Compression:
-    """The compression: as requested, else as promised, else zstd if the site's runtime supports it, else gzip.
+    """The compression: as set, else as the image's `conversion` says, else zstd; gzip if the runtime cannot start zstd.
 
-    Raises UnstartableError for a requested one that the runtime cannot start.
+    Raises UnstartableError if the settings name one that the runtime cannot start, and require a startable image.
     """
     program = probe_runtime(request.runtime.path)
     if request.settings.compression != "auto":
@@ -130,7 +130,7 @@ def _compression(request: FetchRequest) -> Compression:
 
 
 def _metadata(request: FetchRequest, image: OciImage) -> Metadata:
-    """The origin in the metadata has no path of this machine and no tag, which may move."""
+    """The metadata of the SIF. The source in its definition has no path of this machine, and no tag, which may move."""
     reference, manifest = request.reference, image.manifest
     digest = manifest.digest or f"sha256:{sha256_bytes(image.config.raw)}"
     where = f"{own_place(reference)}@{digest}" if reference.kind.location == "repository" else digest
@@ -193,5 +193,5 @@ def preflight(request: Fetching, image: OciImage, *, unpacked: bool) -> None:
         if layers:
             parts = f"{size_text(layers)} of layers to download and about {size_text(sif)} for the SIF"
             reserve(file.fileno(), path, layers + sif, parts, done)
-            os.ftruncate(file.fileno(), 0)  # frees it: each layer reserves its own
+            os.ftruncate(file.fileno(), 0)  # frees the space: each layer reserves its own
         reserve(file.fileno(), path, sif, "about, for the SIF", done)

@@ -20,13 +20,13 @@ Read = Callable[[bytes], object]
 
 
 class More(Protocol):
-    """Files that follow from those of the directory, and are packed behind them."""
+    """Files that are made from those of the directory, and packed after them."""
 
     def reader(self, path: str) -> Read | None:
-        """What gets the content of the directory's file `path`, in pieces; None: nothing."""
+        """A function to call with each piece of the directory's file `path`; None if its content is not needed."""
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """The path and the content of each one, after all files of the directory were read."""
+        """The path and the content of each file; called after all files of the directory were read."""
 
 
 def pack(directory: Path, target: Path, compression: str, processors: int, more: More | None = None) -> tuple[int, int]:
@@ -86,7 +86,7 @@ def _new_directory() -> Directory:
 
 
 def packed_node(writer: DataWriter, path: str | Path, epoch: int, read: Read | None = None) -> Node:
-    """A file, a link, or a directory without content, as packed; `read` gets a file's content. Raises like `pack`."""
+    """The node of a file, a link, or a directory (without content); `read` gets a file's pieces. Raises like `pack`."""
     with reading(Path(path)):
         status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):

@@ -62,7 +62,7 @@ class ArrivingFile:
 
     @property
     def received(self) -> int:
-        """The number of downloaded bytes, with or without gaps."""
+        """The number of downloaded bytes, those after a gap included."""
         return self.front
 
     def open(self) -> "Reader":
@@ -183,7 +183,7 @@ class SeekableReader(Reader):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Raises ValueError for a negative position; seeks from the end only if the size is known."""
+        """Raises ValueError for a negative position. To seek from the end, the size must be known."""
         starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._arriving.size or 0}
         if (position := starts[whence] + offset) < 0:
             raise ValueError(f"{position} is before the start")

@@ -69,8 +69,8 @@ class Pool:
         """Report the progress of the image `name` to `progress`.
 
         During the download a thread reports the received bytes as `doing`; after it, the yielded function reports how
-        many bytes of the layers have been merged. The first call is made on entry. An exception of `progress` in the
-        thread ends the downloads.
+        many bytes of the layers have been merged. The first call is made on entry, unless all bytes are there. An
+        exception of `progress` in the thread ends the downloads.
         """
         over, held = threading.Event(), threading.Lock()
 
@@ -244,7 +244,7 @@ class Downloads(Pool):
 
 
 def _local(shared: Shared, source: BlobSource, stored: Stored) -> ArrivingFile:
-    """A local blob, which is complete."""
+    """The file of a local blob, which is complete. Raises ImageError if it is shorter than its descriptor says."""
     wanted, shown = source.descriptor, _shown(source)
     with reading(stored.path):
         there = stored.path.stat().st_size - stored.offset
@@ -260,7 +260,7 @@ def _shown(source: BlobSource) -> str:
 
 
 def missing(sources: Sequence[BlobSource], directory: Path) -> int:
-    """The disk space that a Downloads of `sources` needs in `directory` in addition to what it has."""
+    """The bytes of disk that a Downloads of `sources` needs in `directory`, beyond those that its files there take."""
     wanted = {file_name(source): source.descriptor.size for source in sources if not isinstance(source.where, Stored)}
     return sum(max(0, size - _taken(directory / name)) for name, size in wanted.items())
 
@@ -273,14 +273,14 @@ def _taken(path: Path) -> int:
 
 
 def file_name(source: BlobSource) -> str:
-    """The name of a blob's file; for a local blob, its key."""
+    """The name of the file to download a blob to; for a local blob, which has none, its path and offset."""
     if isinstance(source.where, Stored):
         return f"{source.where.path}@{source.where.offset}"
     return source.descriptor.digest.replace(":", "-")
 
 
 def with_shared(sources: Sequence[BlobSource], shared: SharedBlobs | None) -> tuple[BlobSource, ...]:
-    """The same sources, with kept blobs read from their files; each is verified like any other."""
+    """`sources`, but blobs that are kept in `shared` are read from their files; each is verified like any other."""
     return tuple(replace(one, where=kept) if (kept := _kept(one, shared)) else one for one in sources)
 
 

@@ -17,16 +17,16 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC  # an
 _LARGEST = 1 << 20  # bytes; a journal has a few spans
 
 Span = tuple[int, int]
-"""From a byte, to before a byte."""
+"""A range of bytes: the first one, and the one after its last."""
 
 
 def mode_within(directory: Path) -> int:
-    """The mode of a new file: that of its directory, as far as the umask allows."""
+    """The mode to create a file with: its directory's, without execution; the umask still applies."""
     return directory.stat().st_mode & 0o666
 
 
 class PartialFile:
-    """The file at `path`, created if missing. Its `epoch` counts how often it was restarted."""
+    """The file at `path`, created if missing. Its `epoch` counts how often it was emptied."""
 
     def __init__(self, path: Path, striping: Striping | None = None) -> None:
         self.path = path
@@ -80,7 +80,7 @@ class PartialFile:
             self._file = -1
 
     def remove(self) -> None:
-        """Close it, and remove it from its directory."""
+        """Close the file, and remove it from its directory."""
         self.close()
         with writing(self.path):
             self.path.unlink(missing_ok=True)
@@ -88,10 +88,10 @@ class PartialFile:
 
 @dataclass(frozen=True)
 class Record:
-    """The state of a partial file. `validator` is the content's, as Head has it."""
+    """The state of a partial file. `validator` identifies its content: see `Head` in pieces.py."""
 
     size: int  # bytes of the complete file
-    digest: str  # sha256:…, "" without a promise
+    digest: str  # sha256:…, "" if the download has no expected digest
     validator: str
     spans: tuple[Span, ...]
     format: Literal[1] = 1

@@ -91,7 +91,7 @@ class Pieces:
         self.todo: deque[Span] = deque()
 
     def load(self) -> bool:
-        """Use the journal beside the file if its content is the same; False if there is none."""
+        """Use the journal beside the file; False if there is none, or if the content may be another one now."""
         record = journal.load(self._path)
         if record is None or self.size not in (None, record.size):
             return False
@@ -114,7 +114,7 @@ class Pieces:
         return record
 
     def plan(self, *taken: Span, whole: bool = False) -> None:
-        """List the ranges to request, without the `taken` ones; `whole`: in one request."""
+        """Set `todo` to the missing ranges, without the `taken` ones; `whole`: all of the file in one request."""
         if self.size is None:
             self.todo = deque([(0, _FIRST)])
         elif whole:

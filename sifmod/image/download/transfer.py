@@ -31,7 +31,7 @@ from sifmod.image.registry.network import RETRY_POLICY, Attempts, RetryPolicy, S
 from sifmod.image.settings import Settings
 
 _CHUNK = 1 << 18  # bytes at a time; at most this much is lost when the connection breaks
-_SMALL_CHUNK = 1 << 14  # seconds to wait after an attempt without data
+_SMALL_CHUNK = 1 << 14  # bytes at a time after an attempt without data
 _MOST_RESTARTS = 3
 
 
@@ -131,7 +131,7 @@ class Transfer(ArrivingFile):
     def _accept(self, head: Head, piece: Piece) -> int | None:
         """The end of the wanted bytes in this response (None: all); raises what `_start_over` returns.
 
-        Called with the lock.
+        Called with the lock held.
         """
         pieces = self._pieces
         if restart := why_restart(head, piece, pieces):
@@ -181,7 +181,7 @@ class Transfer(ArrivingFile):
         return SupersededError()
 
     def _reject(self, sha256: str) -> ImageError | Replaced:
-        """Data resumed from a journal may be damaged on disk: restart once from zero."""
+        """The error for wrong content. Resumed data may be damaged on disk: then the download restarts once."""
         if self._pieces.resumed:
             self._start_over("the partial download was damaged", whole=False)
             return Replaced()

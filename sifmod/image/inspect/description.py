@@ -63,7 +63,7 @@ class ImageDescription:
 
 
 def pairs(found: Iterable[tuple[str, str]]) -> Pairs:
-    """Printable names and values (a value may have line ends), at most a thousand, in order."""
+    """The pairs in `found`, at most a thousand, with printable names and values; a value may have line ends."""
     return tuple((line(name, 200), block(value, LINE)) for (name, value), _ in zip(found, range(_MOST), strict=False))
 
 

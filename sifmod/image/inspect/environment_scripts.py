@@ -15,7 +15,7 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  #
 LONGEST = 1 << 17  # bytes of a variable that Linux takes
 _DEFINITION = "90-environment.sh"
 _MOST_WORK = 1 << 24  # letters of all values
-# what a shell has by itself: a script may set the first, and of the others the shell sets each again
+# the variables that a shell has by itself: a script may set the first ones; the shell sets all others again
 _CALLERS = frozenset(("HOME", "OLDPWD", "HOSTNAME", "IFS"))
 _OWN = frozenset(("PWD", "OPTIND", "OPTARG", "UID", "EUID", "GID", "PPID", "RANDOM", "SECONDS", "LINENO", "SHLVL", "_"))
 _BY_THE_BASE = frozenset(("PATH", "LD_LIBRARY_PATH", "PS1"))  # 99-base.sh exports them
@@ -23,13 +23,13 @@ _BY_THE_BASE = frozenset(("PATH", "LD_LIBRARY_PATH", "PS1"))  # 99-base.sh expor
 
 @dataclass(frozen=True)
 class ScriptedEnvironment:
-    """The variables: known values, names with unknown values, and other commands that are run, as written."""
+    """The exported variables with known values, the names of those with unknown values, and what could not be read."""
 
     variables: Mapping[str, str]
     left_out: tuple[str, ...]
-    computed: frozenset[str]  # of these those that the output of a command is in
-    unread: tuple[str, ...]
-    does_nothing: bool  # there is no statement in the scripts, but for those of an OCI image
+    computed: frozenset[str]  # the names in `left_out` whose value has the output of a command in it
+    unread: tuple[str, ...]  # names of scripts, and commands as written, whose effect is unknown
+    does_nothing: bool  # the scripts have no statement, except those that set the variables of an OCI image
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ class ScriptedEnvironment:
 
 
 def read_scripts(scripts: Mapping[str, str | None], config: Mapping[str, str]) -> ScriptedEnvironment:
-    """The result of the scripts, by name; `config` has the exact variables of the OCI image."""
+    """The result of `scripts` (by name; None: too long to read); `config` has the exact variables of the OCI image."""
     state = _ScriptState(dict(config), {*config, *_BY_THE_BASE})
     does_nothing = True
     for name, script in sorted(scripts.items()):
@@ -71,7 +71,7 @@ def read_scripts(scripts: Mapping[str, str | None], config: Mapping[str, str]) -
         }
         if "PATH" not in config:
             state.values.pop("PATH", None)
-    for name in ("PATH", "LD_LIBRARY_PATH"):  # the runtimes take an empty one for none
+    for name in ("PATH", "LD_LIBRARY_PATH"):  # the runtimes treat an empty one as unset
         if state.values.get(name) == "":
             del state.values[name]
     names = state.exported | (state.unknown if state.all_exported else set())
@@ -94,7 +94,7 @@ class _ScriptState:
     computed: set[str] = field(default_factory=set)
     readonly: set[str] = field(default_factory=set)
     unread: list[str] = field(default_factory=list)
-    uncertain: bool = False  # whether what follows is run, and how
+    uncertain: bool = False  # it is unknown whether further statements are run, and how
     all_exported: bool = False
     path_is_set: bool = False  # by a script, and not by the runtime alone
     work: int = 0
@@ -109,7 +109,7 @@ class _ScriptState:
         self.exported.add("PATH")
 
     def run(self, statement: Statement) -> bool:
-        """False if nothing of this script is run afterwards."""
+        """Apply a statement; False if it ends its script."""
         words = statement.words
         if not words:
             self.lose(statement.tokens)
@@ -163,7 +163,7 @@ class _ScriptState:
         self.values.pop(name, None)
 
     def value(self, parts: tuple[Part, ...]) -> str | None:
-        """The value that a shell gives them; None if that is unknown."""
+        """The value of `parts` in a shell; None if it is unknown."""
         texts = []
         for part in parts:
             text = part if isinstance(part, str) else None if isinstance(part, Unknown) else self.expanded(part)

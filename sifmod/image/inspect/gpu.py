@@ -37,7 +37,7 @@ def find_gpu(
         built = (f"the package {name} {version}" for name, version in packages.items() if version.endswith("+cpu"))
         return Gpu("none", "", next(built, "nothing in the image indicates CUDA or ROCm"))
     first = found[0]
-    # the directory of ROCm says all of its version, a framework often less
+    # the name of ROCm's directory has the whole version, that of a framework often only its beginning
     same = [one for one in found if one.accelerator == first.accelerator and one.version]
     version = max((one.version for one in same), key=lambda text: text.count("."), default="")
     if first.accelerator == "cuda":

@@ -25,7 +25,7 @@ _MOST_PATHS = 1000  # lines of a .pth file
 class Interpreter:
     """A Python. `version` is like 3.11, "" if unknown; `libraries` are as in its `sys.path`.
 
-    `library` is the one where pip installs packages, "" if unknown. Only this one may be missing.
+    `library` is the one where pip installs packages, "" if unknown. Only `library` need not exist.
     """
 
     program: str  # links followed
@@ -120,13 +120,13 @@ def _site(rootfs: Rootfs, prefix: str, version: str) -> tuple[list[str], str] | 
         return [local, f"{prefix}/lib/python3/dist-packages", f"{prefix}/lib/python{version}/dist-packages"], local
     prefixes = ["/usr/local", prefix] if "RPM_BUILD_ROOT" in text and prefix == "/usr" else [prefix]
     libs = ["lib64", "lib"] if above and above.endswith("64") else ["lib"]
-    # Red Hat's Python does not look into /usr/local where PYTHONNOUSERSITE is set, as modules do
+    # pip uses the last: Red Hat's Python omits /usr/local if PYTHONNOUSERSITE is set, and sifmod sets it
     places = [f"{each}/{lib}/python{version}/site-packages" for each in prefixes for lib in libs]
     return places, places[-1]
 
 
 def _distinct(rootfs: Rootfs, places: Iterable[str], library: str) -> dict[str, str]:
-    """The existing ones of these directories, `library`, and those in `.pth` files; by path, links followed."""
+    """The existing directories in `places` and in their `.pth` files, and `library`; by path with links followed."""
     found: dict[str, str] = {}
     for place in places:
         for each in (place, *_paths(rootfs, place)):

@@ -1,7 +1,7 @@
 """The inventory of an image: its Python distributions, conda, Debian and RPM packages, read without starting it.
 
-Every directory is searched, since a venv may be anywhere, except the insides of distributions and the caches of conda
-and pip. A package that contains others (`_vendor`) counts as one.
+Every directory is searched, since a venv may be anywhere, except the kernel's, the insides of distributions and the
+caches of conda and pip. A package that contains others (`_vendor`) counts as one.
 """
 
 import json
@@ -61,9 +61,9 @@ def _system(release: str) -> str:
 
 
 def _walk(reader: SquashfsReader, found: Found) -> None:
-    noted: dict[Package, bytes] = {}  # of conda's packages the place of their metadata for Python
-    there: set[bytes] = set()  # of such places
-    condas: set[bytes] = set()  # what holds a conda-meta, which comes before pkgs, where conda keeps what it unpacked
+    noted: dict[Package, bytes] = {}  # conda's packages, each with the path of its metadata for Python
+    there: set[bytes] = set()  # the paths of such metadata that exist
+    condas: set[bytes] = set()  # directories with a conda-meta, which the walk meets before pkgs, conda's cache
 
     def enter(path: bytes) -> bool:
         above, _, name = path.rpartition(b"/")
@@ -89,7 +89,7 @@ def _walk(reader: SquashfsReader, found: Found) -> None:
             add_rpms(reader.data(stat), stat.size, found)
     for package, place in noted.items():
         found.check()
-        # pip leaves conda's record in its place when it replaces or removes the package
+        # pip does not remove conda's record when it replaces or removes a package
         if place not in there and reader.lookup(os.fsdecode(place)) is None:
             found.leave_out(package)
 
@@ -120,7 +120,7 @@ def _metadata(reader: SquashfsReader, stat: Stat) -> bytes:
 
 
 def _fields(metadata: bytes) -> Callable[[str], str]:
-    """The value of a header field such as `Name:`; "" if it is missing, or continues on the next line."""
+    """A function for the value of a header field like `Name:`; "" if it is missing, or continues on the next line."""
     header = re.split(r"\r?\n\r?\n", metadata.decode("utf-8", "replace"), maxsplit=1)[0]
 
     def field(name: str) -> str:
@@ -141,7 +141,7 @@ def _licence(said: Callable[[str], str]) -> str:
 
 
 def _add_conda(data: bytes, path: bytes, found: Found) -> Package:
-    """The package in a file of conda, which is named name-version-build."""
+    """Add the package that a file of conda records; the file is called name-version-build.json."""
     prefix, _, name = _text(path).removesuffix(".json").rpartition("/conda-meta/")
     package, _, rest = name.rpartition("-")[0].rpartition("-")
     licence = _LICENCE.search(data)

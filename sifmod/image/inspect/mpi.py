@@ -14,7 +14,7 @@ from sifmod.image.inspect.rootfs import Rootfs, search_path
 _LOAD, _DYNAMIC = 1, 2  # kinds of segments
 _NEEDED, _STRTAB, _SONAME = 1, 5, 14  # tags of the dynamic section, which a 0 ends
 _MOST = 4096  # segments, entries of the dynamic section, or bytes of a name
-# with what each says of itself in its texts; all but the first are made of MPICH, and may say so too
+# the name of each, and a text in its library; all but Open MPI derive from MPICH, and may have its text too
 KINDS = {
     "openmpi": ("Open MPI", b"Open MPI v"),
     "intel": ("Intel MPI", b"Intel(R) MPI Library"),
@@ -71,7 +71,7 @@ class Mpi(NamedTuple):
     version: str  # as far as its files tell: 4.1, or ""
     path: str
     soname: str
-    pmi: str  # what `srun --mpi=` must say
+    pmi: str  # the value for `srun --mpi=`
     glibc: str = ""  # the N of the image's glibc 2.N; 0 where it has another C library
     library_path: str = ""  # the image's own LD_LIBRARY_PATH
 
@@ -91,7 +91,7 @@ class Mpi(NamedTuple):
 def find_mpi(rootfs: Rootfs, environment: Mapping[str, str], path: Iterable[str]) -> Mpi | None:
     """The first MPI that a program of the image would find; None if none can be identified.
 
-    `environment` is the image's, `path` what is put in front of its PATH. Raises ImageError for a damaged image.
+    `environment` is the image's; the directories in `path` precede its PATH. Raises ImageError for a damaged image.
     """
     for directory in dict.fromkeys(_directories(rootfs, environment, path)):
         entries = rootfs.entries(directory)
@@ -104,7 +104,7 @@ def find_mpi(rootfs: Rootfs, environment: Mapping[str, str], path: Iterable[str]
 
 
 def read_mpi(path: str, data: bytes) -> Mpi | None:
-    """What the library at `path`, its last link followed, is; None for what is no MPI."""
+    """The MPI whose library, with the content `data`, is at `path`, its last link followed; None for any other."""
     dynamic = read_dynamic(data)
     kind = next((kind for kind, (_, mark) in KINDS.items() if mark in data), None)
     if dynamic is None or kind is None:
@@ -115,7 +115,7 @@ def read_mpi(path: str, data: bytes) -> Mpi | None:
 
 
 def glibc(data: bytes) -> int:
-    """The newest GLIBC_2.N that a library names: it needs that, and the C library itself gives it; 0 for none."""
+    """The N of the newest GLIBC_2.N in a library, which needs that version; of the C library, its own; 0 for none."""
     return max((int(number) for number in _GLIBC.findall(data)), default=0)
 
 
@@ -145,7 +145,7 @@ def _open_mpi(path: str, needed: str) -> str:
 
 
 def _pmi(kind: str, version: str, needed: str) -> str:
-    """MPICH and what is made of it speak PMI-1 over a socket of the launcher's, which Slurm's pmi2 serves too."""
+    """The value for `srun --mpi=`. MPICH and its derivatives use PMI-1 over a socket, which Slurm's pmi2 serves too."""
     if "libpmix.so" in needed or (kind == "openmpi" and not version.startswith("1")):
         return "pmix"
     if kind == "openmpi":

@@ -15,20 +15,20 @@ _LETTERS = 200  # of a name or a licence
 
 
 class Package(NamedTuple):
-    """One package. `place` is the directory of its Python, venv or conda; / for the system's."""
+    """One package. `place` is the directory of the Python, venv or conda that has it; / for a package of the system."""
 
     kind: PackageKind
     name: str
     version: str
     place: str
-    licence: str = ""  # as its metadata say it, "" where they do not
+    licence: str = ""  # as in its metadata; "" if they have none
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """The packages of an image, sorted; `system` as `debian-12`, by its os-release.
+    """The packages of an image, sorted; `system` is like `debian-12`, from its os-release.
 
-    It is not `complete` if a limit was reached, which a note says.
+    The inventory is not `complete` if a limit was reached or the image is damaged; a note has the reason.
     """
 
     packages: tuple[Package, ...]
@@ -52,7 +52,7 @@ class Found:
         self._end = time.monotonic() + _LONGEST
 
     def add(self, package: Package) -> Package:
-        """Add a package, with printable texts, and return it; None without a name or a version."""
+        """Return a package with printable texts, added if it has a name and a version. Raises TooMuchError."""
         kind, *texts = package
         printable = Package(kind, *(line(text.strip(), _LETTERS) for text in texts))
         if package.name and package.version:
@@ -63,11 +63,11 @@ class Found:
         return printable
 
     def leave_out(self, package: Package) -> None:
-        """Take one back."""
+        """Remove a package that was added."""
         self._packages.pop(package, None)
 
     def step(self) -> None:
-        """Count one more visited entry."""
+        """Count one more visited entry. Raises TooMuchError for too many, or if the time is over."""
         self._entries += 1
         if self._entries % 1024 == 0:
             self.check()
@@ -85,7 +85,7 @@ class Found:
         return time.monotonic() > self._end
 
     def inventory(self, system: str, ended: str) -> Inventory:
-        """The result; `ended` is the limit that was reached, or ""."""
+        """The result; `ended` is why the packages are not complete, or ""."""
         notes = (*self.notes, *([f"{ended}: the rest is not listed"] if ended else []))
         packages = tuple(sorted(self._packages))
         return Inventory(packages, line(system, _LETTERS), tuple(line(note) for note in notes), not ended)

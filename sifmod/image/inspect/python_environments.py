@@ -19,7 +19,7 @@ _LIBRARY = re.compile(r"/lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages$"
 _NAMEABLE = re.compile(r"/[A-Za-z0-9_@+./-]{0,200}")  # a directory that an easyconfig may name
 _ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _ACTIVATE = re.compile(r"(?:source|\.)\s+(/[^\s;&|]*)/bin/activate(?:\s+([A-Za-z0-9._+-]+))?")
-# words in a reference, the distributions that they mean, and the name that modules have for it
+# for each framework: the words in a reference that mean it, its distributions, and the name of its modules
 FRAMEWORKS = (
     (("pytorch", "torch"), ("torch",), "PyTorch"),
     (("tensorflow", "tf"), ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-rocm"), "TensorFlow"),
@@ -43,7 +43,7 @@ _PLAIN = {"pip", "setuptools", "wheel", "distlib", "packaging", "six", "distro-i
 class PythonEnvironment:
     """A Python environment: `directory` is its prefix.
 
-    A conda environment has the `prefix` and the `env` that conda knows it by. A `prefix` environment is any other
+    A conda environment also has conda's own `prefix`, and its name there, `env`. A `prefix` environment is any other
     directory that only needs its bin in PATH; the `system` one needs nothing. `packages` maps normalized names to
     versions. `version` is like 3.11, "" if unknown.
     """
@@ -70,7 +70,7 @@ def distribution(entry: str) -> tuple[str, str] | None:
 
 
 def library_prefix(library: str) -> str:
-    """The prefix of the Python with this package directory: for its commands and data. Any other path is unchanged."""
+    """The prefix of the Python with this package directory; its commands are below it. Any other path is unchanged."""
     return _LIBRARY.sub("", library)
 
 
@@ -113,7 +113,7 @@ def _candidates(rootfs: Rootfs, environment: Mapping[str, str]) -> Iterator[str]
             yield directory.removesuffix("/bin")
     for parent in ("/opt", "/usr/local", "/root", ""):
         for name in _USUAL_CONDA:
-            prefix = f"{parent}/{name}"  # conda's own environment is the last: what an author made one for counts
+            prefix = f"{parent}/{name}"  # conda's own environment comes after those that the author made
             yield from (f"{prefix}/envs/{env}" for env in rootfs.entries(f"{prefix}/envs")[:50])
             yield prefix
     yield from _USUAL_VENV
@@ -121,9 +121,9 @@ def _candidates(rootfs: Rootfs, environment: Mapping[str, str]) -> Iterator[str]
 
 
 def environment_of(rootfs: Rootfs, program: str, environment: Mapping[str, str]) -> PythonEnvironment | None:
-    """The environment of a program; None for "", and for a path that an easyconfig may not name.
+    """The environment of a Python program; None for "", and for a path that an easyconfig may not name.
 
-    `environment` is the image's: its PYTHONPATH is used.
+    `environment` is the image's, for its PYTHONPATH.
     """
     if not program:
         return None
@@ -164,12 +164,12 @@ def _is_conda(rootfs: Rootfs, directory: str) -> bool:
 
 
 def is_framework(package: str) -> bool:
-    """Whether this normalized distribution name is a framework's: images are built for it."""
+    """Whether this normalized distribution name is a framework's, for which images are built."""
     return any(package in names for _, names, _ in FRAMEWORKS)
 
 
 def is_bare(environment: PythonEnvironment) -> bool:
-    """Whether it is a system's own Python without other packages."""
+    """Whether `environment` is the system's own Python without further packages."""
     return environment.kind == "system" and not set(environment.packages) - _PLAIN
 
 

@@ -11,10 +11,10 @@ from sifmod.image.convert.squashfs.reader import SquashfsReader
 from sifmod.image.convert.squashfs.reader import tree_digest as digest_of
 from sifmod.image.disk import reading
 
-_WHENCE = ("/.singularity.d/Singularity", "/.singularity.d/labels.json")  # say where it came from, not what it is
+_WHENCE = ("/.singularity.d/Singularity", "/.singularity.d/labels.json")  # name the source of an image, not its content
 USUAL_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
-# what people start from a shell, in the order of a wrapper list
+# commands of Python that people start from a shell, in the order of a wrapper list
 PYTHON_COMMANDS = (
     "python", "python3", "pip", "pip3", "ipython", "jupyter", "jupyter-lab", "torchrun", "accelerate", "deepspeed",
     "lightning", "vllm", "sglang", "ray", "trtllm-build", "hf", "huggingface-cli", "tensorboard",
@@ -62,17 +62,17 @@ class Rootfs:
             yield from ((os.fsdecode(name), reference) for name, reference in self.reader.entries(found))
 
     def is_directory(self, path: str) -> bool:
-        """Whether it is a directory, or a link to one."""
+        """Whether `path` is a directory, or a link to one."""
         found = self.reader.lookup(path)
         return found is not None and found.kind == "d"
 
     def is_file(self, path: str) -> bool:
-        """Whether it is a regular file, or a link to one."""
+        """Whether `path` is a regular file, or a link to one."""
         found = self.reader.lookup(path)
         return found is not None and found.kind == "f"
 
     def is_program(self, path: str) -> bool:
-        """Whether it is an executable file, or a link to one."""
+        """Whether `path` is an executable file, or a link to one."""
         return _is_program(self.reader.lookup(path))
 
     def resolved(self, path: str) -> str:
@@ -104,7 +104,7 @@ def _is_program(stat: Stat | None) -> bool:
 
 
 def search_path(path: str) -> tuple[str, ...]:
-    """The absolute directories of a PATH, in order and once each; the usual ones if it has none."""
+    """The absolute directories of the PATH `path`, in order and once each; USUAL_PATH if it has none."""
     found = (directory.rstrip("/") or "/" for directory in path.split(":") if directory.startswith("/"))
     return tuple(dict.fromkeys(found)) or USUAL_PATH
 

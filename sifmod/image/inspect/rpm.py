@@ -21,7 +21,7 @@ _LARGEST = 512 << 20  # bytes of a database
 _LARGEST_HEADER = 16 << 20
 _NAME, _VERSION, _RELEASE, _EPOCH, _LICENCE = 1000, 1001, 1002, 1003, 1014  # rpmtag.h
 _STRING, _I18N, _INT32 = 6, 9, 4
-_NOT_PACKAGES = ("gpg-pubkey",)  # keys, which rpm lists among them
+_NOT_PACKAGES = ("gpg-pubkey",)  # keys, which rpm lists like packages
 _SLOT, _BLOB = b"Slot", b"BlbS"  # of ndb
 _HASH_MAGIC, _OFF_PAGE, _HASH_PAGES, _OVERFLOW = 0x061561, 3, (2, 13), 7  # of Berkeley DB
 
@@ -66,7 +66,7 @@ def _at(file: IO[bytes], offset: int, size: int) -> bytes:
 
 
 def _of_sqlite(path: Path, found: Found) -> Iterator[bytes]:
-    import sqlite3  # of few images only
+    import sqlite3  # needed for few images
 
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)) as database:
@@ -79,7 +79,7 @@ def _of_sqlite(path: Path, found: Found) -> Iterator[bytes]:
             for (blob,) in database.execute("SELECT blob FROM Packages"):
                 yield bytes(blob) if isinstance(blob, bytes) else b""
     except (sqlite3.Error, OverflowError) as error:
-        found.check()  # which is why it was interrupted
+        found.check()  # raises TooMuchError if the time limit interrupted the query
         raise ValueError(str(error)) from error
 
 
@@ -98,7 +98,7 @@ def _of_ndb(file: IO[bytes], found: Found) -> Iterator[bytes]:
 
 
 def _of_hash(file: IO[bytes], start: bytes, found: Found) -> Iterator[bytes]:
-    """The values of a hash: keys and values alternate on a page; a value as large as a header has its own pages."""
+    """The headers in a hash: keys and values alternate on a page; a value as large as a header has its own pages."""
     size, last = struct.unpack_from("<I", start, 20)[0], struct.unpack_from("<I", start, 32)[0]
     if not 512 <= size <= 65536:
         raise ValueError("their Berkeley DB is damaged")
@@ -129,7 +129,7 @@ def _chained(file: IO[bytes], size: int, place: tuple[int, int], found: Found) -
 
 
 def _package(header: bytes) -> Package | None:
-    """The package of this header, which is an index of tags and their data. None for a key."""
+    """The package of this header, which is an index of tags and their data. None for a key, or without a name."""
     count, size = struct.unpack_from(">II", header)
     if not count <= len(header) // 16:
         raise ValueError("an rpm header is damaged")

@@ -86,7 +86,7 @@ def statements(script: str) -> Iterator[Statement]:
 
 
 def _statement(tokens: list[_Token]) -> Iterator[Statement]:
-    """The commands of a line, if `&&` only joins ones that cannot fail; else the line as one not understood."""
+    """The commands of a line, if `&&` only joins ones that cannot fail; else one statement without words."""
     if not tokens:
         return
     whole = tuple(token.text for token in tokens)
@@ -107,7 +107,7 @@ def _statement(tokens: list[_Token]) -> Iterator[Statement]:
 
 
 def is_name(text: str) -> bool:
-    """Whether it can be a variable's name."""
+    """Whether `text` can be a variable's name."""
     return bool(_NAME.fullmatch(text))
 
 

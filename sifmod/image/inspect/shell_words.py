@@ -7,7 +7,7 @@ from dataclasses import dataclass
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
 _PLAIN = re.compile(r"[A-Za-z0-9_./+%,@-]+")
-_CARRIAGE_RETURN = "$(printf '\\r')"  # so sifmod's own scripts write one
+_CARRIAGE_RETURN = "$(printf '\\r')"  # the spelling in sifmod's own scripts
 _DEEPEST = 8  # quotes in braces in quotes
 
 
@@ -26,7 +26,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A value that only a shell can compute; `command`: with a command."""
+    """A value that only a shell can compute; `command`: it may differ from start to start, like a command's output."""
 
     command: bool = False
 
@@ -92,7 +92,7 @@ class WordReader:
         while self.at < len(self.script) and (letter := self.script[self.at]) not in ends:
             if letter == "\\":
                 if not self.script.startswith("\\\n", self.at):
-                    yield Unknown()  # Apptainer's shell keeps it in an assignment, others do not
+                    yield Unknown()  # Apptainer's shell keeps the backslash in an assignment, others do not
                 self.at += 2
             elif letter == "'":
                 self.at += 1
@@ -169,7 +169,7 @@ class WordReader:
             yield Unknown()
         elif following and following in "0123456789?@*#!$-":
             self.at += 2
-            yield Unknown(command=following == "$")  # which differs from start to start as much
+            yield Unknown(command=following == "$")  # `$$` differs from start to start
         else:
             self.at += 1
             yield letter
@@ -195,7 +195,7 @@ class WordReader:
         yield Variable(found[0], operator[0], word)
 
     def skip_command(self) -> None:
-        """Go past the `)` of `$(…)` or `$((…))`. Refuses text that may contain an unrelated one."""
+        """Go past the `)` of `$(…)` or `$((…))`. Raises NotUnderstoodError where another `)` may come before it."""
         depth = 1
         while depth:
             letter = self.script[self.at : self.at + 1]

@@ -27,7 +27,7 @@ _PARTITIONS = {1: "system", 2: "primary system", 3: "data", 4: "overlay"}
 _LARGEST = 4 << 20  # bytes of one document
 _MOST_DOCUMENTS = 32
 _HOME = "/.singularity.d"
-_RECIPES = f"{_HOME}/build"  # of those that have built it, by number
+_RECIPES = f"{_HOME}/build"  # the recipes that built the image, by number
 _OF_THE_RUNTIME = re.compile(r"(01-base|94-appsbase|95-apps|99-base|99-runtimevars)\.sh")
 
 
@@ -135,7 +135,7 @@ def _take_files(found: Documents, rootfs: Rootfs) -> None:
     said = (_texts(any_object(rootfs.read(f"{_RECIPES}/{name}/recipe.json", _LARGEST).encode())) for name in recipes)
     found.bases = tuple(line(f"{one.get('from', '')} {one.get('base', '')}".strip()) for one in said)
     names = [name for name in rootfs.entries(f"{_HOME}/env") if name.endswith(".sh")]
-    if names:  # the documents' have no effect
+    if names:  # then the scripts in the documents have no effect
         found.scripts = {}
     for number, name in enumerate(name for name in names if not _OF_THE_RUNTIME.fullmatch(name)):
         text = rootfs.data(f"{_HOME}/env/{name}", _LARGEST_SCRIPT + 1)
@@ -151,7 +151,7 @@ def _part(entry: SifObject) -> str:
 
 
 def _origin(deffile: str) -> str:
-    """The source, such as `docker://…`, from the first lines of a definition."""
+    """The source, such as `docker://…`, from the first lines of a definition; "" if they have none."""
     found = re.findall(r"(?im)^[ \t]*(bootstrap|from)[ \t]*:[ \t]*(\S.*)$", deffile[:8192])
     said = {key.lower(): value.strip() for key, value in reversed(found)}
     bootstrap, source = said.get("bootstrap", ""), said.get("from", "")

@@ -27,7 +27,7 @@ from sifmod.image.oci.manifest import (
 from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
 
-_MOST_LINKS = 8  # to links in an archive
+_MOST_LINKS = 8  # links in an archive that lead to one file
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Stored:
     size: int
 
     def read(self, limit: int) -> bytes:
-        """Its first bytes, at most `limit`."""
+        """The first bytes of the content, at most `limit`."""
         with reading(self.path), self.path.open("rb") as file:
             file.seek(self.offset)
             return file.read(min(limit, self.size))
@@ -47,13 +47,13 @@ class Stored:
 
 @dataclass(frozen=True)
 class Files:
-    """A directory or an archive, called `name` in messages."""
+    """The files in a directory or an archive, which is called `name` in messages."""
 
     name: str
     find: Callable[[str], Stored | None]  # the regular file of this relative name, or None
 
     def get(self, name: str, missing: str) -> Stored:
-        """The file of this name. Raises ImageError, which says what is `missing`."""
+        """The file of this name. Raises ImageError, which says what is `missing`, if there is none."""
         if (stored := self.find(name)) is None:
             raise ImageError(f"{self.name} is not complete: {missing}")
         return stored
@@ -74,7 +74,8 @@ def open_archive(path: Path, workspace: Path | None) -> Files:
     """The archive at `path`.
 
     A compressed one (gzip, zstd, xz, bzip2) is unpacked to `workspace`/archive.tar, which must stay while its files are
-    used. Raises FetchError if it is missing, ImageError if it is incomplete or not an archive, NoSpaceError.
+    used. Raises FetchError if the archive is missing, or is compressed and there is no `workspace`, ImageError if it is
+    incomplete or no tar, NoSpaceError.
     """
     path = path.absolute()
     if not path.is_file():
@@ -96,12 +97,12 @@ def open_archive(path: Path, workspace: Path | None) -> Files:
 
 def _files_in(path: Path, tar: Path) -> Files:
     """The files of the archive at `path`: the last one of each name, with links inside the archive followed."""
-    found: dict[str, Stored | str] = {}  # of a link the name that it leads to
+    found: dict[str, Stored | str] = {}  # for a link, the name of its target
     try:
         with reading(path), open_tar(tar) as opened:
             size = tar.stat().st_size
             for count, member in enumerate(opened):
-                opened.members = []  # type: ignore[attr-defined]  # it would keep them all
+                opened.members = []  # type: ignore[attr-defined]  # tarfile would keep all members
                 if count > limits().archive_files:
                     raise ImageError(f"{path} has more files than {bound('archive_files')}")
                 name = posixpath.normpath(member.name)
@@ -229,7 +230,7 @@ def _chosen(reference: Reference, files: Files, entries: tuple[Entry, ...], arch
         if files.find(_path(reference.digest)):  # also inside an index
             return reference.digest
         wanted: tuple[Entry, ...] = ()
-    elif reference.tag and tags != [""]:  # a single image without a name has any tag
+    elif reference.tag and tags != [""]:  # a single image without a name matches any tag
         wanted = tuple(entry for entry in entries if entry.tag == reference.tag)
     else:
         wanted = entries

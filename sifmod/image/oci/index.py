@@ -41,7 +41,7 @@ ACCEPTED = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_INDEX)
 
 _INDEXES = (OCI_INDEX, DOCKER_INDEX)
 _TAG = "org.opencontainers.image.ref.name"  # an annotation in the index of a layout
-_ATTESTS = "vnd.docker.reference.type"  # an annotation of what describes another entry
+_ATTESTS = "vnd.docker.reference.type"  # an annotation of an entry that describes another one
 _SILENT = ("", "unknown")
 _MOST_ENTRIES = 10_000
 _DEEPEST = 4  # indexes inside indexes
@@ -57,7 +57,7 @@ class Entry:
 
     content: Content
     media_type: str
-    digest: str  # as the index has it; `descriptor` has one that is right
+    digest: str  # as the index has it; `descriptor` has the validated one
     os: str
     arch: str  # Go's name
     variant: str
@@ -75,7 +75,7 @@ class Entry:
 
     @property
     def descriptor(self) -> Descriptor:
-        """The descriptor in it. Raises ImageError if it is invalid."""
+        """The entry's descriptor. Raises ImageError if it is invalid."""
         return parse_descriptor(self.content)
 
 
@@ -122,7 +122,7 @@ def choose(entries: tuple[Entry, ...], arch: str, name: str) -> Entry:
     """
     images = [entry for entry in entries if not entry.is_attestation]
     if any(entry.arch not in _SILENT for entry in images):
-        images = [entry for entry in images if entry.arch != "unknown"]  # an attestation that bears no annotation
+        images = [entry for entry in images if entry.arch != "unknown"]  # others attest, without the annotation
     if fitting := lowest(tuple(images), arch):
         found = fitting[0]
         if not runs_here(arch, found.variant):
@@ -190,7 +190,7 @@ def _said(content: Content, *keys: str) -> str:
 
 
 def rank(arch: str, variant: str) -> Rank:
-    """The lower of two variants of `arch`: every processor of the architecture runs the lowest.
+    """The key to sort variants of `arch` by: every processor of the architecture runs the lowest one.
 
     No variant is the lowest (v1 of amd64, v8 of arm64); an unknown form comes after all others.
     """

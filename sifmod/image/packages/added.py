@@ -31,7 +31,7 @@ _REQUIRES = re.compile(r"^requires-python = .*\n", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Added:
-    """The files that packages add and remove. Paths of the image start with a slash."""
+    """The files that packages add to an image and remove from it. Paths in the image start with a slash."""
 
     lock: str
     files: tuple[tuple[str, Path], ...]
@@ -66,7 +66,7 @@ def add_packages(
         raise OptionError(
             f"the lock has {name} in a git repository", "a recipe takes packages from an index; build it with `post`"
         )
-    lock = _LOCAL.sub('path = "', resolved.lock)  # the same wherever the files are
+    lock = _LOCAL.sub('path = "', resolved.lock)  # the same lock wherever the files are
     linked = ", ".join(sorted(index.names & resolved.added.keys()))
     of = (f"{linked}: from {index.url}, for the image's torch +{index.local}",) if linked else ()
     notes = (f"packages go to the Python in {python.prefix}", *of, *format_added(python, resolved))
@@ -85,9 +85,9 @@ def add_packages(
 
 
 def _install(uv: Uv, resolved: Resolved, wanted: PackageRequest, uv_prefix: Path) -> None:
-    # a lock says where each file is; of files here, and of those that were there elsewhere, only the digests count
+    # a lock names the path or URL of each file; of local files, here or on another machine, only the digests count
     name, text = ("pinned.txt", pinned(resolved.lock)) if _LOCAL.search(resolved.lock) else (_INSTALL, resolved.lock)
-    # uv holds this Python, which runs nothing of it, to what the lock asks of the image's
+    # requires-python is about the image's Python; uv would apply it to this one, which runs no package
     (uv.directory / name).write_text(_REQUIRES.sub("", text))
     words = ("--prefix", str(uv_prefix), "--no-deps", "--quiet", "--link-mode", "hardlink", "--no-compile-bytecode")
     ended = uv.run("pip", "install", *words, *wanted.words, "--requirements", f"{uv.place}/{name}")

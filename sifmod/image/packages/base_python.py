@@ -27,7 +27,7 @@ _HEAD = 1 << 16  # bytes of a program, in which it names its loader
 _LARGEST = 32 << 20  # bytes of a RECORD, or of what conda has noted of a package
 _LIBC = ("/lib/{0}-linux-gnu", "/usr/lib/{0}-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _GLIBC = re.compile(rb"GNU C Library [^\n]*version 2\.([0-9]{1,3})")
-_KNOWN = (17, 28, *range(31, 41))  # of the glibc 2.x that uv knows platforms of
+_KNOWN = (17, 28, *range(31, 41))  # each x of the glibc 2.x that uv has a platform for
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
@@ -40,16 +40,16 @@ class BasePython:
     library: str
     prefix: str
     platform: str  # as uv calls it
-    later: frozenset[str] = frozenset()  # where Python looks after `library`: what is there is hidden, not taken out
+    later: frozenset[str] = frozenset()  # directories searched after `library`: packages there are hidden, not removed
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The arguments for uv that describe it."""
+        """The arguments for uv that describe this Python."""
         return ("--python-version", self.python.short, "--python-platform", self.platform, "--only-binary", ":all:")
 
 
 class _Metadata(metadata.Distribution):
-    """The metadata directory or file at `place`."""
+    """The distribution whose metadata directory or file is at `place`."""
 
     def __init__(self, rootfs: Rootfs, place: str) -> None:
         self._rootfs, self.place = rootfs, place
@@ -66,8 +66,8 @@ def read_base_python(
 ) -> BasePython:
     """The first Python in `path`, or the one of the image's `environment`.
 
-    `names` are those of protected packages. Packages without a list of files, from themselves or conda, cannot be
-    removed and stay too. Raises ImageError without a Python, or if no packages can be chosen for it.
+    `names` are those of protected packages. Packages without a list of files, their own or conda's, cannot be removed:
+    they are protected too. Raises ImageError without a Python, or if no packages can be chosen for it.
     """
     chosen = _chosen(rootfs, environment, path, names)
     if not chosen.library or not chosen.version:
@@ -111,7 +111,7 @@ def _chosen(
         raise ImageError("the base has no Python to add packages to", "use a base with one")
     if not _stays(chosen, names) and (other := next((one for one in environments if _stays(one, names)), None)):
         raise _which(chosen, other, f"{_stays(other, names)} of the base is in")
-    # what `wrappers: auto` and `sifmod new` take for the image's Python
+    # the image's Python for `wrappers: auto` and `sifmod new`
     software = None if active else software_environment(environments, first)
     if software and software.directory != chosen.directory:
         raise _which(chosen, software, "the base's own packages are in")
@@ -126,12 +126,12 @@ def _which(chosen: PythonEnvironment, other: PythonEnvironment, why: str) -> Ima
 
 
 def _stays(environment: PythonEnvironment, names: tuple[str, ...]) -> str:
-    """Its first protected package, torch before others; "" without one."""
+    """The environment's first package among the protected `names`, torch before others; "" without one."""
     return next((key for key in sorted(environment.packages, key="torch".__ne__) if is_among(key, names)), "")
 
 
 def _key_of(environment: PythonEnvironment) -> str:
-    """The key of an easyconfig that selects it."""
+    """The key of an easyconfig that selects the environment."""
     if environment.kind == "conda":
         return f"conda: {{prefix: {environment.prefix}, env: {environment.env}}}"
     if environment.kind == "venv":
@@ -181,7 +181,7 @@ def files_of(base: BasePython, replaced: Sequence[Distribution]) -> tuple[str, .
 
     The files are those of their RECORDs, and their metadata directories. Excluded are, as with pip, files outside of
     the Python's prefix, files that another distribution has too, and those in a directory after `base.library` on the
-    search path. A conda package that only has these is removed completely, with conda's record.
+    search path. A conda package that only has these distributions is removed completely, with conda's record.
     """
     rootfs, found = base.rootfs, list[str]()
     replaced = [one for one in replaced if dirname(one.place) not in base.later]
@@ -200,7 +200,7 @@ def files_of(base: BasePython, replaced: Sequence[Distribution]) -> tuple[str, .
 
 
 def _there(rootfs: Rootfs, paths: Iterable[str]) -> Iterator[str]:
-    """The existing ones of these files, and their bytecode."""
+    """Those of `paths` that exist in the image, and their bytecode."""
     wanted = list(paths)
     for directory, names in _by_directory(wanted):
         there = files_in(rootfs, directory)
@@ -209,7 +209,7 @@ def _there(rootfs: Rootfs, paths: Iterable[str]) -> Iterator[str]:
 
 
 def bytecode_of(rootfs: Rootfs, paths: Iterable[str]) -> Iterator[str]:
-    """The bytecode in the image for the Python files among these, as absolute paths."""
+    """The bytecode in the image for the Python files in `paths`, as absolute paths."""
     for directory, names in _by_directory(paths):
         stems = {name.removesuffix(".py") for name in names if name.endswith(".py")}
         if stems and not directory.endswith("/__pycache__"):
@@ -225,7 +225,7 @@ def _by_directory(paths: Iterable[str]) -> list[tuple[str, set[str]]]:
 
 
 def recorded(rootfs: Rootfs, distribution: Distribution) -> Iterator[str]:
-    """The absolute paths in its RECORD, existing or not. Raises ImageError for an unreadable RECORD."""
+    """The absolute paths in the distribution's RECORD, existing or not. Raises ImageError for an unreadable RECORD."""
     record = f"{distribution.place}/RECORD"
     try:
         for row in csv.reader(rootfs.read(record, _LARGEST).splitlines()):
@@ -245,7 +245,7 @@ def files_in(rootfs: Rootfs, directory: str) -> set[str]:
 
 @dataclass(frozen=True)
 class CondaPackage:
-    """A conda package with Python distributions: its record, and the files in it, existing or not, as absolute paths.
+    """A conda package with Python distributions: its record, and the files in that, existing or not, as absolute paths.
 
     conda keeps one JSON for each package of an environment, below its `conda-meta`:
     https://docs.conda.io/projects/conda/en/stable/dev-guide/deep-dives/install.html.
@@ -253,7 +253,7 @@ class CondaPackage:
 
     record: str
     files: tuple[str, ...]
-    places: frozenset[str]  # of the metadata of distributions
+    places: frozenset[str]  # metadata directories or files of its distributions
 
 
 def conda_packages(rootfs: Rootfs, prefix: str, places: frozenset[str]) -> Iterator[CondaPackage]:

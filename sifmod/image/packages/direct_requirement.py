@@ -1,4 +1,4 @@
-"""Requirements with a location: a local file or project, a URL, a repository; as in PEP 508, absolute."""
+"""Requirements with a location (a local file or project, a URL, a repository), as in PEP 508, with absolute paths."""
 
 import configparser
 import os
@@ -19,7 +19,7 @@ _OTHERS = ("hg+", "svn+", "bzr+")
 
 
 def direct_requirement(name: str, spelled: str, *, recipe: bool) -> str:
-    """A requirement with a location, absolute; only the location if its name is unknown; "" for any other."""
+    """A requirement with its location, absolute; only the location if its name is unknown; "" without a location."""
     is_url = re.match(r"[a-z+]+://", spelled) is not None
     target, separator, marker = spelled.partition(" ;" if is_url else ";")
     target, marker = target.strip(), f" ; {marker.strip()}" if separator else ""

@@ -27,7 +27,7 @@ class GitSource:
     commit: str = ""  # "" until it is looked up
 
     def __post_init__(self) -> None:
-        """Raise OptionError unless git accepts it as a repository and a revision."""
+        """Raise OptionError unless the fields can be a repository's URL, a revision, a directory in it and a commit."""
         if not _URL.fullmatch(self.url):
             raise OptionError(
                 f"{without_logins(self.url)} is not a repository", "write git+https://…, git+ssh://… or git+file:///…"
@@ -78,7 +78,7 @@ class Checkouts:
         return self.made[asked]
 
     def path(self, source: GitSource) -> Path:
-        """The directory of the project of a source that was checked out."""
+        """The directory of the project that `source` names, after it was checked out."""
         return self.directory / source.commit / source.subdirectory
 
     def _take(self, asked: GitSource) -> GitSource:
@@ -88,7 +88,7 @@ class Checkouts:
         filtered = () if asked.url.startswith("file:") else ("--filter=blob:none",)
         self._git(asked, "clone", "--quiet", "--no-checkout", *filtered, "--", asked.url, str(clone))
         commit = self._commit(clone, revision)
-        if not commit:  # a branch has none of it: a pull request, or a commit that was replaced
+        if not commit:  # it is in no branch: of a pull request, or replaced
             self._git(asked, "-C", str(clone), "fetch", "--quiet", "origin", "--", revision)
             commit = self._commit(clone, "FETCH_HEAD")
         source, within = replace(asked, commit=commit), self.directory / commit

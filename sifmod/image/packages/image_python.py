@@ -37,15 +37,15 @@ with open(sys.argv[1], "w") as file:
 
 @dataclass(frozen=True)
 class Distribution:
-    """A distribution of the image, by its own metadata; `pure`: without compiled code."""
+    """A distribution in the image, from its own metadata; `pure`: without compiled code."""
 
     name: str
     version: str
     pure: bool
-    requires: tuple[str, ...]  # as its Requires-Dist say
+    requires: tuple[str, ...]  # its Requires-Dist, unchanged
     extras: tuple[str, ...]
-    place: str  # of its metadata, a path inside, which has the version in its name
-    modules: tuple[str, ...]  # what can be imported of it, without what is in packages
+    place: str  # the path of its metadata in the image, which has the version in its name
+    modules: tuple[str, ...]  # its top-level import names
 
     @property
     def key(self) -> str:
@@ -68,7 +68,7 @@ class ImagePython:
     version: tuple[int, int, int]
     bytecode: str  # its kind: equal for interpreters whose bytecode is equal; "" if the interpreter was not asked
     distributions: dict[str, Distribution]
-    names: tuple[str, ...]  # of what stays as it is, `*` at the end for all that begin so
+    names: tuple[str, ...]  # of protected distributions; with a `*` at the end, a prefix of names
 
     @property
     def short(self) -> str:
@@ -103,7 +103,7 @@ class ImagePython:
         return {name: one for one in self.protected.values() for name in one.modules if count[name] == 1}
 
     def broken_by(self, added: dict[str, str]) -> tuple[str, ...]:
-        """Requirements of the image's distributions that these (name → version) do not meet, but the image did."""
+        """Requirements of the image's distributions that `added` (name → version) breaks: the image alone met them."""
         unmet = []
         for one in self.distributions.values():
             for need in filter(None, map(read_requirement, one.requires)):
@@ -119,7 +119,7 @@ class ImagePython:
 
 
 def is_among(key: str, names: tuple[str, ...]) -> bool:
-    """Whether a normalized name is one of these; `*` at the end: a prefix."""
+    """Whether a normalized name is one of `names`; those with a `*` at the end are prefixes."""
     return any(key.startswith(one[:-1]) if one.endswith("*") else key == one for one in names)
 
 

@@ -30,7 +30,7 @@ def versions_of(lock: str) -> dict[str, str]:
 
 
 def pinned(lock: str) -> str:
-    """A lock as requirements with the digests of all files, which pip and uv enforce."""
+    """A lock, without its repositories, as requirements with the digests of all files, which pip and uv enforce."""
     lines = []
     for one in tomllib.loads(lock).get("packages", []):
         if "vcs" in one:
@@ -43,14 +43,14 @@ def pinned(lock: str) -> str:
 
 
 def without_repositories(lock: str) -> str:
-    """The lock without the packages that git has fetched already; "" if it is then empty."""
+    """The lock without the packages from repositories; "" if no other is left."""
     head, *packages = blocks(lock)
     kept = [block for block in packages if "vcs" not in tomllib.loads(block)["packages"][0]]
     return "".join((head, *kept)) if kept else ""
 
 
 def repositories(lock: str) -> dict[str, GitSource]:
-    """The packages of a lock from repositories, by normalized name.
+    """The packages of a lock that are from repositories, by normalized name.
 
     Raises OptionError for one without its commit.
     """
@@ -71,20 +71,20 @@ def blocks(lock: str) -> list[str]:
 
 
 def block_of(package: Mapping[str, object]) -> str:
-    """A package of a lock."""
+    """A package as a block of a lock."""
     return "".join(("[[packages]]\n", *(f"{key} = {toml_value(value)}\n" for key, value in package.items()), "\n"))
 
 
 def vcs_of(source: GitSource) -> dict[str, str]:
-    """A repository in a lock."""
+    """The table `vcs` of a lock for a repository."""
     said = {"type": "git", "url": source.url, "requested-revision": source.revision, "commit-id": source.commit}
     return {key: value for key, value in {**said, "subdirectory": source.subdirectory}.items() if value}
 
 
 def held_block(block: str, digests: Mapping[str, tuple[str, ...]], *, all_named: bool) -> str:
-    """A package without the files that have none of its `digests`; `all_named`: its name must be among them.
+    """The block of a package, without the files that have none of the `digests` for its name.
 
-    Raises OptionError if no file remains, or the name is missing.
+    A package without `digests` is unchanged, unless `all_named`. Raises OptionError then, and if no file remains.
     """
     (package,) = tomllib.loads(block)["packages"]
     said = f"{package['name']} {package.get('version', '')}".strip()
@@ -97,7 +97,7 @@ def held_block(block: str, digests: Mapping[str, tuple[str, ...]], *, all_named:
         return block
 
     def good(file: dict[str, Any]) -> bool:
-        file.pop("upload-time", None)  # which JSON cannot spell
+        file.pop("upload-time", None)  # `block_of` cannot write a time
         return file.get("hashes", {}).get("sha256") in asked
 
     wheels = {"wheels": [file for file in package.pop("wheels", []) if good(file)]}

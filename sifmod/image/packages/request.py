@@ -33,11 +33,11 @@ class PackageRequest:
     """
 
     requirements: tuple[str, ...] = ()
-    unnamed: tuple[str, ...] = ()  # the same behind the name, of projects whose name only their build says
+    unnamed: tuple[str, ...] = ()  # requirements without the name, for projects whose name only their build knows
     editable: tuple[str, ...] = ()  # absolute paths, with extras
     words: tuple[str, ...] = ()
-    constraints: tuple[str, ...] | None = None  # None: nothing is said of them
-    digests: tuple[tuple[str, tuple[str, ...]], ...] = ()  # SHA-256 of the files that may come, by normalized name
+    constraints: tuple[str, ...] | None = None  # None: the request does not mention constraints
+    digests: tuple[tuple[str, tuple[str, ...]], ...] = ()  # SHA-256 of the accepted files, by normalized name
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def index_word(name: str, text: str) -> str:
 
 
 def project(editable: str) -> str:
-    """The directory of a project, which may have extras."""
+    """The directory of an editable project, without its extras."""
     return re.sub(r"\[[^\[\]]*\]$", "", editable)
 
 
@@ -144,21 +144,21 @@ def name_of(requirement: str) -> str:
 
 
 def read_lock(path: Path) -> str:
-    """The text of a lock. Raises OptionError if it is empty, because that would mean no lock."""
+    """The text of a lock. Raises OptionError if it is empty, which would mean no lock, too large, or has a login."""
     if text := read_text(path, "lock_size").strip():
         for line in text.splitlines() if has_login(text) or secret_parameter(text) else ():
             check_login(line.strip(), str(path))
-        if _LONG_KEY.search(text):  # tomllib takes the square of its length, in time and memory
+        if _LONG_KEY.search(text):  # tomllib's time and memory grow with the square of its length
             raise OptionError(f"{path} is not a PEP 751 lock: nested too deep", LOCK_AGAIN)
         try:
             for number, value in enumerate(_texts(tomllib.loads(text))):
                 if number == limits().lock_values:
                     raise OptionError(f"{path} has more texts than {bound('lock_values')}")
-                check_login(value, str(path))  # whose spelling there may hide it: "me\\u0040host"
+                check_login(value, str(path))  # an escape may hide a login: "me\\u0040host"
         except RecursionError as error:
             raise OptionError(f"{path} is not a PEP 751 lock: nested too deep", LOCK_AGAIN) from error
         except tomllib.TOMLDecodeError:
-            pass  # who reads it says so
+            pass  # the caller that parses the lock reports it
         except ValueError as error:  # a number with more digits than Python converts
             raise OptionError(f"{path} is not a PEP 751 lock: {error}", LOCK_AGAIN) from error
         return f"{text}\n"

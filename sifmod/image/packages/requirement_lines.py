@@ -24,7 +24,7 @@ _KEEP = (
 )
 _DEEPEST = 10  # files that name each other
 _SHOWN = 60  # characters of a line that is too long
-# short and long; those of a whole file, then those of one requirement
+# short and long names of options: those of a whole file, then those of one requirement
 _TEXTS = (
     *(("-i", "--index-url"), ("", "--pypi-url"), ("", "--extra-index-url"), ("-f", "--find-links")),
     *(("-c", "--constraint"), ("-r", "--requirement"), ("-e", "--editable"), ("", "--no-binary")),
@@ -40,7 +40,7 @@ class _RefusedError(Exception):
 
 
 class _TooMuchError(OptionError):
-    """The files have more bytes than is read of them."""
+    """The files exceed a limit: of bytes, or of included files."""
 
 
 class _Parser(OptionParser):
@@ -63,8 +63,8 @@ class Line:
     number: int
     requirement: str
     options: tuple[tuple[str, str], ...]
-    constrains: bool  # it is in a file of constraints
-    problem: str = ""  # why it cannot be read
+    constrains: bool  # the line is in a file of constraints
+    problem: str = ""  # why the line cannot be used
 
     @property
     def where(self) -> str:
@@ -118,7 +118,7 @@ def _lines(path: Path, constrains: bool, above: tuple[Path, ...], reading: _Read
             else:
                 try:
                     yield from _lines(path.parent / value, name == "--constraint", (*above, path.absolute()), reading)
-                except _TooMuchError:  # of which there may be any number
+                except _TooMuchError:  # raised at once, not listed: there may be any number
                     raise
                 except OptionError as error:
                     said = f"{error.message}; {name} in a file is relative to that file"

@@ -17,7 +17,7 @@ _NAMED = re.compile(r"([A-Za-z0-9][\w.-]*(?:\s*\[[^\]]*\])?)\s*@\s*(.+)", re.DOT
 _SHA256 = re.compile("sha256:([0-9a-f]{64})")
 _FRAGMENT = re.compile("#(?:[^\\s]*&)?sha256=([0-9a-f]{64})")
 _AGAIN = "`uv pip compile --generate-hashes` writes a file with digests on every line"
-# what is read for the whole file, or is not taken: its remedy
+# options that are not supported, and the remedy for each
 _REMEDIES = {
     "--prefer-binary": "remove it; --only-binary NAME uses only wheels",
     "--trusted-host": "remove it; set UV_INSECURE_HOST=HOST in the environment instead",
@@ -30,7 +30,7 @@ _NOT_IN_RECIPES = ("--editable", "--find-links", "--no-index", "--no-binary")
 
 @dataclass
 class _Requests:
-    """The content so far, and its problems."""
+    """The requests that were read so far, and their problems."""
 
     recipe: bool = False
     requirements: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class _Requests:
     constraints: list[str] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     digests: dict[str, list[str]] = field(default_factory=dict)
-    bare: list[tuple[str, str]] = field(default_factory=list)  # where, and what has no digest
+    bare: list[tuple[str, str]] = field(default_factory=list)  # place and text of requirements without a digest
     hashed: bool = False
     problems: list[str] = field(default_factory=list)
     files: dict[Path, None] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class _Requests:
         return kept
 
     def checked(self) -> PackageRequest:
-        """The result. Raises OptionError with all problems."""
+        """The request. Raises OptionError with all problems."""
         for where, text in self.bare if self.hashed else ():
             problem = (
                 f"{text} has no digest, but others have" if any(self.digests.values()) else f"{text} has no digest"

@@ -4,7 +4,7 @@ uv ignores packages that are installed elsewhere (astral-sh/uv#2500), and the im
 protected distributions, and those in the image's own versions, are wheels with only metadata, in a directory for
 `--find-links`. The protected ones are constraints, all others preferences: an earlier lock, which uv follows if
 possible. The rest comes from an index, because uv also builds with packages from that directory: a setuptools with only
-metadata would break each build. Without an index, or if nothing is built, all are there.
+metadata would break each build. Without an index, or if nothing is built, that directory has all distributions.
 """
 
 import json
@@ -44,7 +44,7 @@ _NEEDS = re.compile(
     r" (?P<needs>[\w.-]+)(?P<bound>[<>=!~][^\s,]*(?:,[<>=!~][^\s,]*)*)"
 )
 _NO_WHEEL = re.compile(r"([\w.-]+(?:==[^\s,]+)?) has no (?:usable wheels|wheels with a matching)")
-Trees = Mapping[GitSource, tuple[GitSource, str]]  # what a repository gave, and where uv finds it
+Trees = Mapping[GitSource, tuple[GitSource, str]]  # by requested source: the one with its commit, its directory for uv
 _NO_PAGE = re.compile(r"Failed to read `--find-links` URL: (\S+).*HTTP status client error \((?:403|404|410)\b")
 _UNKNOWN = re.compile(r"Because ([\w.-]+) was not found in the (?:package registry|provided package locations)")
 
@@ -55,8 +55,8 @@ class Resolved:
 
     lock: str
     added: Mapping[str, str]  # "" for the version of a project here or in a repository
-    requirements: tuple[str, ...]  # that it follows from
-    repositories: tuple[tuple[str, GitSource], ...] = ()  # of what is in the lock, by normalized name
+    requirements: tuple[str, ...]  # that the lock was resolved from
+    repositories: tuple[tuple[str, GitSource], ...] = ()  # of packages in the lock, by normalized name
 
 
 def resolve(
@@ -83,7 +83,7 @@ def resolve(
     ended = uv.run(*words, "--format", LOCK, "--output-file", f"{place}/{LOCK}")
     if ended.code != 0:
         raise _explained(ended.lines, python, wanted)
-    # uv writes down what a variable of an index says
+    # uv writes the URLs of its variables into the lock, with their logins
     lock = without_logins((work / LOCK).read_text())
     sources = {name_of(text): trees[source][0] for text in wanted.requirements if (source := git_source(text))}
     return _held_to(wanted, _without(python, lock, wanted, sources))
@@ -104,7 +104,7 @@ def _write_metadata_wheels(distributions: Iterable[Distribution], directory: Pat
         stem = f"{one.key.replace('-', '_')}-{one.version}"
         metadata = [("Metadata-Version", "2.1"), ("Name", one.name), ("Version", one.version)]
         metadata += [("Provides-Extra", name) for name in one.extras]
-        # uv takes no version whose needs it cannot read, and none that names a place; this one is there
+        # uv refuses a version with an invalid requirement, or one with a location; but the image has it already
         needs = ((text, read_requirement(text)) for text in one.requires)
         metadata += [("Requires-Dist", text) for text, need in needs if need and not need.url]
         with zipfile.ZipFile(directory / f"{stem}-py3-none-any.whl", "w") as wheel:
@@ -129,7 +129,7 @@ def _preferences(python: ImagePython, earlier: str) -> str:
 def _without(python: ImagePython, lock: str, wanted: PackageRequest, sources: Mapping[str, GitSource]) -> Resolved:
     """The lock without packages that the image has in the same version, and with the request in its table for tools.
 
-    A tree of one of the `sources` is named by its repository and commit. A lock has no local projects.
+    The tree of one of the `sources` is replaced by its repository and commit. Local projects are left out of the lock.
     """
     lock = lock.partition("\n[tool.sifmod]\n")[0].rstrip("\n") + "\n"
     head, *packages = blocks(lock)
@@ -165,7 +165,7 @@ def _portable(requirement: str, versions: Mapping[str, str]) -> str:
 
 
 def _held_to(wanted: PackageRequest, resolved: Resolved) -> Resolved:
-    """The same with only the files that have the required digests.
+    """`resolved` with only the files that have the required digests.
 
     As with pip, if all requirements have digests, dependencies must have them too. Raises OptionError.
     """
@@ -180,7 +180,7 @@ def _held_to(wanted: PackageRequest, resolved: Resolved) -> Resolved:
 
 
 def followed(python: ImagePython, lock: str) -> Resolved:
-    """A lock that was made elsewhere.
+    """The packages to add by a `lock` that was made elsewhere.
 
     Raises OptionError if it has another version of a protected package, or a file without a digest.
     """
@@ -266,9 +266,9 @@ class TorchIndex:
     def resolved(
         self, python: ImagePython, wanted: PackageRequest, resolve: Callable[[tuple[str, ...]], Resolved]
     ) -> Resolved:
-        """Call `resolve` with more arguments for uv, so that packages linked against torch come from the index too.
+        """Call `resolve` with more arguments for uv, so that packages linked against torch come from this index.
 
-        Only these are searched there: first the requested ones, then dependencies.
+        Only such packages are searched there: first the requested ones, then dependencies.
         """
         if not self.url or "--no-index" in wanted.words:
             return resolve(())
@@ -288,12 +288,12 @@ class TorchIndex:
             self.names |= more
 
     def _word(self, name: str) -> str:
-        """The argument for uv to search only this package there."""
+        """The argument that makes uv search this index for this package only."""
         return f"{FIND_LINKS}{self.url.rstrip('/')}/{name}/"
 
 
 def torch_index(python: ImagePython, indexes: Iterable[tuple[str, str]]) -> TorchIndex:
-    """The one of the site's `package_indexes` whose key is the longest prefix of the local version."""
+    """The one of the site's `indexes` whose key is the longest prefix of the local version of the image's torch."""
     torch = python.distributions.get("torch")
     local = (Version(torch.version).local or "") if torch else ""
     fitting = [(len(key), url) for key, url in indexes if local and local.startswith(key)]

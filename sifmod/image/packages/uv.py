@@ -31,7 +31,7 @@ class Uv:
 
 
 def uv_here(directory: Path) -> Uv:
-    """The uv of this machine."""
+    """The uv that is installed with sifmod, for files in `directory`."""
     from uv import find_uv_bin
 
     environment = {**uv_environment(), "UV_CACHE_DIR": str(uv_cache()), "RUST_LOG": "uv_extract=warn"}
@@ -92,7 +92,7 @@ def linked_directory() -> Iterator[Path]:
     """
     top = uv_cache() / _LINKED
     top.mkdir(parents=True, exist_ok=True)
-    with suppress(OSError):  # another run may be at it
+    with suppress(OSError):  # another run may remove it too
         for old in top.iterdir():
             if time.time() - old.stat().st_mtime > _DAY:
                 shutil.rmtree(old)

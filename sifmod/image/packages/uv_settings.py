@@ -1,6 +1,6 @@
 """The settings of this machine that uv gets: indexes, logins, certificates, proxies, timeouts and its cache.
 
-It gets variables for these subjects, and the user's and the system's files of uv, but never one in a parent directory:
+uv gets its variables for these subjects, and the user's and the system's uv.toml, but never one in a parent directory:
 the image and the request decide the resolution. uv reads the file of `--config-file` instead of all others
 (https://docs.astral.sh/uv/concepts/configuration-files/).
 """
@@ -33,7 +33,7 @@ _FIND_LINKS = "UV_FIND_LINKS"
 
 
 def uv_environment() -> dict[str, str]:
-    """The environment for uv; variables of uv, pip, Python and conda are only passed if they are in the list."""
+    """The environment for uv; of the variables of uv, pip, Python and conda only those that `_VARIABLE` matches."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -43,14 +43,14 @@ def uv_environment() -> dict[str, str]:
 
 
 def find_links() -> tuple[str, ...]:
-    """The URLs and absolute directories in uv's variable of this name."""
+    """The URLs and absolute directories in UV_FIND_LINKS."""
     given = filter(None, re.split("[ ,]", os.environ.get(_FIND_LINKS, "")))
     return tuple(place if "://" in place else str(Path(place).absolute()) for place in given)
 
 
 def write_config(directory: Path) -> None:
-    """Write `uv.toml` there, from the user's and the system's files. Raises OptionError for an invalid one."""
-    # an option hides the variable; and with a login in it, it is no word of a command, which all users see
+    """Write `uv.toml` in `directory`, from the user's and the system's files. Raises OptionError for an invalid one."""
+    # sifmod's --find-links would hide the variable; its URLs may have logins, which all users see in a command line
     settings: dict[str, Any] = {"find-links": list(places)} if (places := find_links()) else {}
     for path in _files():
         _merge(settings, _read(path))
@@ -65,7 +65,7 @@ def config_words(place: str) -> tuple[str, ...]:
 
 
 def _files() -> Iterator[Path]:
-    """The existing files, in uv's order of precedence: the user's, else the system's; both are read."""
+    """The files to read: the one in UV_CONFIG_FILE; else the user's and the system's that exist, the user's first."""
     if os.environ.get("UV_NO_CONFIG", "").lower() in ("1", "true", "yes", "on"):
         return
     if named := os.environ.get("UV_CONFIG_FILE"):
@@ -108,4 +108,4 @@ def toml_value(value: object) -> str:
         return "{ " + ", ".join(f"{json.dumps(key)} = {toml_value(each)}" for key, each in value.items()) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(toml_value, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)  # of a text, a number, true and false TOML's own spelling too
+    return json.dumps(value, ensure_ascii=False)  # TOML spells a text, a number, true and false alike

@@ -1,4 +1,4 @@
-"""The authorization for one repository: none at first, then the one in the registry's 401 (a token or a password).
+"""The authorization for one repository: none at first, then what the registry's 401 requires (a token or a password).
 
 Token authentication as in Docker's registry (`spec/auth/token.md` and `oauth.md`), and basic authentication.
 """
@@ -70,7 +70,7 @@ class RegistryAuthority(Authority):
         return agreed.header if self._is_ours(url) and not (agreed.is_secret and in_the_clear(url)) else ""
 
     def renew(self, response: requests.Response, sent: str) -> bool:
-        """Get the authorization for a 401. Raises FetchError if the token server refuses."""
+        """Get the authorization for a 401; returns whether it changed. Raises FetchError if a token is refused."""
         url = Url.parse(response.url)
         if not self._is_ours(url):
             return False
@@ -191,7 +191,7 @@ def _challenge(header: str) -> Challenge | None:
         for match in _CHALLENGE.finditer(header[:8192])
     }
     bearer = found.get("bearer", {})
-    with suppress(FetchError):  # a realm that is no URL is nobody's
+    with suppress(FetchError):  # a challenge whose realm is not a URL is ignored
         server = Url.parse(bearer.get("realm", ""))
         return Challenge(server, bearer.get("service", ""), tuple(bearer.get("scope", "").split()))
     return Challenge() if re.search(r"(?i)(^|,)\s*basic\b", header) else None

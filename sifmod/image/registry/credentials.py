@@ -33,7 +33,7 @@ _HUB_KEY = "https://index.docker.io/v1/"  # under which docker keeps the login f
 _VARIABLES = ("APPTAINER_AUTH_FILE", "SINGULARITY_AUTHFILE", "SINGULARITY_AUTH_FILE", "REGISTRY_AUTH_FILE")
 _HELPER = re.compile("[A-Za-z0-9._-]+")
 _PATIENCE = 60.0  # seconds that a helper may take
-_LARGEST = 1 << 20  # bytes of each of its outputs, which may be anything; a login has some hundred
+_LARGEST = 1 << 20  # bytes of each output of a helper, which may be anything; a login has a few hundred
 _PART = 1 << 16
 _IDENTITY = "<token>"  # the user name under which a helper keeps an identity token
 _ADVICE = {
@@ -48,7 +48,7 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Credentials:
-    """A login: a user and a password, or a token for both. `origin` is the file or variable that it is from."""
+    """A login: a user and a password, or a token for both. `origin` is its file, variable or credential helper."""
 
     origin: str
     username: str = ""
@@ -154,7 +154,7 @@ def auth_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _plain_key(key: str) -> str:
-    """The host and the rest of a key in an auth file: `https://index.docker.io/v1/` is docker.io."""
+    """A key in an auth file without scheme and API version: `https://index.docker.io/v1/` is docker.io."""
     name = re.sub(r"^https?://", "", key)
     name = re.sub(r"/(v[12]/?)?$", "", name)
     host, slash, rest = name.partition("/")
@@ -175,7 +175,7 @@ def _entry(entry: Content, origin: str) -> Credentials | None:
 
 
 class HelperError(Exception):
-    """A helper cannot be used; the text says why, behind its name."""
+    """A helper cannot be used; the text is the reason, which follows the helper's name in a message."""
 
 
 class _Answer(NamedTuple):
@@ -219,7 +219,7 @@ def _run_helper(program: str, key: str, environ: Mapping[str, str]) -> _Answer:
         except subprocess.TimeoutExpired as error:
             raise HelperError("gave no answer") from error
         finally:
-            process.kill()  # which does nothing once it has ended
+            process.kill()  # no effect after it has ended
 
 
 def _read_outputs(streams: tuple[IO[bytes], IO[bytes]], end: float) -> tuple[bytes, bytes]:

@@ -29,12 +29,12 @@ from sifmod.image.registry.url import Url
 _MOST_REDIRECTS = 10
 _MOST_RENEWALS = 2
 _REDIRECTS = (301, 302, 303, 307, 308)
-_AS_ASKED = (307, 308)  # of them those after which a request that changes something may be repeated
+_AS_ASKED = (307, 308)  # those after which a request that changes something may be repeated
 _READING = ("GET", "HEAD")
 _GOOD = (200, 206, 416)
 _LONGEST_WAIT = 600.0  # seconds; a server that asks for a longer wait has failed
 _SMALL = 1 << 16  # bytes of an error's body
-_SOON = 10.0  # seconds for them
+_SOON = 10.0  # seconds to read it
 
 
 class Authority(Protocol):
@@ -60,7 +60,7 @@ class RequestSpec(NamedTuple):
     method: str = "GET"
     body: bytes | None = None
     good: tuple[int, ...] = _GOOD
-    seconds: float = 0.0  # that the head of the answer may take beyond the usual
+    seconds: float = 0.0  # that the head of the answer may take beyond the usual limit
     secret: bool = False
 
     @property
@@ -127,7 +127,7 @@ class Http:
             return self._session.ask(asked.method, url, headers)  # most likely the server has closed a kept connection
 
     def may_ask(self, url: Url) -> bool:
-        """Whether it is https, or plain http to it is allowed."""
+        """Whether `url` is https, or plain http to its host is allowed."""
         return url.scheme == "https" or self.is_insecure(url.place)
 
     def _redirected(self, url: Url, response: requests.Response) -> Url:

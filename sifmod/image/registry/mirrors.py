@@ -73,7 +73,7 @@ def token_servers(place: Place, named: TokenServers) -> tuple[str, ...]:
 
 
 def covers(hosts: tuple[str, ...], host: str) -> bool:
-    """Whether `host` is among `hosts`; each of these has a port, or matches all ports."""
+    """Whether `host` is among `hosts`; one of these without a port matches all ports."""
     return host in hosts or (urlsplit(f"//{host}").hostname or "") in hosts
 
 

@@ -30,7 +30,7 @@ class Timeouts(NamedTuple):
     """Time limits for a server, in seconds."""
 
     connect: float = 15.0
-    silence: float = 60.0  # without a byte; and over as many it sends SLOWEST on average
+    silence: float = 60.0  # without a byte; over the same time it must send SLOWEST on average
     whole: float = 60.0  # for an answer's head, and for all of a small resource
 
 
@@ -38,11 +38,11 @@ TIMEOUTS = Timeouts()
 
 
 class TooSlowError(OSError):
-    """A limit is not met."""
+    """The server exceeded a time limit, or sent less than SLOWEST."""
 
 
 class _Deadline:
-    """`left` is the number of seconds for the next read; if none are left, it raises `error`."""
+    """A time limit: `left` is the number of seconds for the next read; `error` is raised if none are left."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -59,7 +59,7 @@ class _Deadline:
 
 
 class _Rate:
-    """The same for SLOWEST. Only time that a read waits for the server counts: its reader may take any time."""
+    """The limit SLOWEST, used like _Deadline. Only time that a read waits for the server counts."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -168,7 +168,7 @@ class SlowError(TransientError):
 
 @contextmanager
 def network_errors(host: str, request: requests.PreparedRequest | None = None) -> Iterator[None]:
-    """An error of requests in one line: TransientError, or FetchError if a retry cannot help.
+    """Raise an error of requests in one line: as TransientError, or as FetchError if a retry cannot help.
 
     The secrets of `request`, or of the one that the error names, are not repeated.
     """

@@ -20,7 +20,7 @@ _HINT = (
 def proxies_for(url: str) -> Mapping[str, str]:
     """The proxies for requests. Raises FetchError, which names the variable, if the one for `url` is not a URL.
 
-    A parser finds the end of the host in an unescaped password, and names a part of it in its error.
+    A URL parser would find the end of the host in an unescaped password, and show a part of the password in its error.
     """
     found: Mapping[str, str] = requests.utils.get_environ_proxies(url)
     proxy = requests.utils.select_proxy(url, found)

@@ -52,12 +52,12 @@ def refused_by(
 
 
 def _not_taken(response: requests.Response, place: Place, login: str) -> str:
-    """Advice for a response to an upload; "" if it is the same as for a download."""
+    """Advice for a response to an upload; "" if the advice for a download fits."""
     who = f"the login in {login}" if login else "a user without a login"
     match response.status_code:
         case 400 | 403 | 409 | 412 if response.request.method == "PUT" and "/manifests/" in response.url:
             return "the registry may not allow overwriting a tag: push another tag, or ask its owner"
-        case 401 if "insufficient_scope" in response.headers.get("WWW-Authenticate", ""):  # a token of less
+        case 401 if "insufficient_scope" in response.headers.get("WWW-Authenticate", ""):  # the token lacks rights
             ask = "ask its owner for the right to push"
             return f"{who} may not push to {place.repository} on {place.host}: {ask if login else _command(place.host)}"
         case 403:

@@ -31,7 +31,7 @@ _Result = TypeVar("_Result")
 class Repository:
     """The repository at `place`, whose `token_servers` may get the login for it.
 
-    A host that allows plain http is tried over http first, and over https if it requires that. `actions` are the
+    A host with plain http allowed is tried over http first, and over https if it requires that. `actions` are the
     requested permissions. May be used by several threads at once.
     """
 

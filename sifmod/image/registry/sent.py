@@ -1,4 +1,4 @@
-"""What was sent in secret, which a server may send back: it is removed from the text that a message quotes."""
+"""Secrets of a request, which a server may send back: they are removed from the text that a message quotes."""
 
 import base64
 import binascii
@@ -22,7 +22,7 @@ def quoted(text: str, request: requests.PreparedRequest | None) -> str:
 
 
 def check_answer(raw: bytes | bytearray, response: requests.Response, name: str) -> None:
-    """Raise FetchError for a body that is no JSON object and has a secret of its request, for its start is shown."""
+    """Raise FetchError for a body with a secret of its request that is no JSON object; an error would show it."""
     text = raw.decode("utf-8", "replace")
     if not any_object(bytes(raw)) and _without(text, response.request) != text:
         raise FetchError(f"{name} is not JSON: the server sent a login or a token back")

@@ -1,4 +1,4 @@
-"""A Session of requests: it sends what is written, to whom it is written, with the certificates of each host."""
+"""A Session of requests: it sends each URL exactly as written, with the certificates of its host."""
 
 import os
 import socket
@@ -41,11 +41,11 @@ class _AsWritten:
 
 
 class _SecureConnection(_AsWritten, HTTPSConnection):
-    """Over https; its context gives it our socket."""
+    """A connection over https; its context makes the socket a TlsSocket."""
 
 
 class _Connection(_AsWritten, HTTPConnection):
-    """Over http."""
+    """A connection over http, with a PlainSocket."""
 
     def connect(self) -> None:
         super().connect()
@@ -78,7 +78,7 @@ class _Adapter(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, proxy: str, **more: object) -> ProxyManager:
-        """Like requests'; the server behind the proxy, and a proxy over https, are verified like any other."""
+        """As in requests; but the server behind the proxy, and a proxy over https, are verified like any other."""
         if proxy.lower().startswith("socks"):
             socks: ProxyManager = super().proxy_manager_for(proxy, ssl_context=self._context, **more)
             return socks
@@ -95,7 +95,7 @@ class _Adapter(HTTPAdapter):
 class Session(requests.Session):
     """Sends requests from several threads. Proxies and certificates are those of curl and the runtimes.
 
-    It follows no redirect, because requests would read its whole body into memory.
+    It follows no redirect, because requests would read the whole body of one into memory.
     """
 
     def __init__(self, timeouts: Timeouts) -> None:
@@ -135,7 +135,7 @@ class Session(requests.Session):
         return None
 
     def get_adapter(self, url: str | bytes) -> _Adapter:
-        """One session for http, one for each host with its own certificates, and one for all others."""
+        """One adapter for http, one for each host with certificates of its own, and one for all other hosts."""
         parts = Url.parse(str(url))
         host = parts.place
         key = parts.scheme if parts.scheme == "http" or not has_own(host, os.environ) else host

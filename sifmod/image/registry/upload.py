@@ -22,14 +22,14 @@ from sifmod.image.registry.sent import quoted
 from sifmod.image.registry.url import Url
 
 _CHUNK = 16 << 20  # bytes of one request; proxies in front of registries limit them
-_SMALLER = 4 << 20  # after a failure: what ghcr.io takes at most, and less goes twice where a connection breaks
+_SMALLER = 4 << 20  # bytes after a failure: the limit of ghcr.io, and less to repeat if a connection breaks
 _PATIENCE = RetryPolicy(attempts=12)  # Docker's registry forgets a blob that is cut within a request
 _COMMIT = 600.0  # seconds for the answer to the end of an upload: the registry reads all of it then
 
 
 @dataclass(frozen=True)
 class Blob:
-    """A blob to upload. `read` returns its bytes from this position on, the same each time.
+    """A blob to upload. `read` returns its bytes from a position on, the same each time.
 
     `mount` is another repository of the registry that has it, "" if unknown.
     """
@@ -58,7 +58,7 @@ def upload(repository: Repository, blob: Blob, report: Callable[[int], None]) ->
             transfer.run()
         except TransientError as error:
             progress, furthest = transfer.offset > furthest, max(furthest, transfer.offset)
-            hopeful = transfer.answered and error.status != 500  # which a full disk gives
+            hopeful = transfer.answered and error.status != 500  # a full disk gives 500
             time.sleep(attempts.failed(error, progress=progress, answered=hopeful))
             transfer.take_less()
         else:
@@ -80,7 +80,7 @@ class _Upload:
         self.answered = False
 
     def run(self) -> None:
-        """Send the missing bytes. Raises TransientError if it can be called again, else FetchError."""
+        """Send the missing bytes. Raises TransientError if another call may succeed, else FetchError."""
         digest, size = self._blob.descriptor.digest, self._blob.descriptor.size
         if has_blob(self._repository, self._blob.descriptor) or not (self._resumed() or self._begun()):
             self._report(size)
@@ -91,7 +91,7 @@ class _Upload:
                     end = self.offset + len(data)
                     self._patch(data)
                     if self.offset != end:
-                        break  # the registry has taken less, and is asked for no more than it wants
+                        break  # the registry has taken less: continue at its position
             if self.offset == before:
                 raise FetchError(f"{digest} ends after {before} of {size} bytes", "the file was changed: push it again")
         with self._repository.get(
@@ -106,7 +106,7 @@ class _Upload:
         self._chunk = max(self._least, min(self._chunk, _SMALLER))
 
     def _begun(self) -> bool:
-        """Start; False if the registry has mounted the blob instead."""
+        """Start the upload; False if the registry has mounted the blob instead."""
         digest, self.offset = self._blob.descriptor.digest, 0
         if self._blob.mount:
             with suppress(FetchError):  # then it is sent
@@ -147,7 +147,7 @@ class _Upload:
         asked = RequestSpec("PATCH", data, good=(202, 404, 413, 416))
         with self._repository.get(self._place(), asked)(headers) as response:
             if response.status_code == 202:
-                self.offset = before + len(data)  # where it says nothing else
+                self.offset = before + len(data)  # unless it names another position
                 self._heard(response)
             else:
                 status = response.status_code
@@ -168,7 +168,7 @@ class _Upload:
         self._place()
         if found := re.fullmatch(r"(?:bytes=)?0-([0-9]{1,18})", response.headers.get("Range", "")):
             last = int(found[1])
-            # registries say 0-0 where they have nothing
+            # registries answer 0-0 if they have nothing
             self.offset = min(last + 1, self._blob.descriptor.size) if last else 0
         read_beginning(response)
 
@@ -177,7 +177,7 @@ _BYTES: Mapping[str, str] = {"Content-Type": "application/octet-stream"}
 
 
 def _chunks(pieces: Iterable[bytes], size: int) -> Generator[bytes, None, None]:
-    """The same bytes in chunks of `size`; the last may be shorter."""
+    """The bytes of `pieces` in chunks of `size`; the last may be shorter."""
     gathered = bytearray()
     for piece in pieces:
         gathered += piece

@@ -22,7 +22,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True)
 class Url:
-    """`target` (path and query) is sent unchanged. The host is in lower case and has no login before it.
+    """A URL; its `target` (path and query) is sent unchanged. The host is in lower case and has no login before it.
 
     All URL parsers find the same host and port in `str(url)`, since nothing else in it could be one.
     """
@@ -34,7 +34,7 @@ class Url:
 
     @classmethod
     def parse(cls, text: str, what: str = "the URL", quoted: Callable[[str], str] = plain) -> Self:
-        """Raises FetchError, which names `what` and repeats no secret, for an invalid URL or one with a login.
+        """Parse `text`. Raises FetchError, which names `what` and no secret, for an invalid URL or one with a login.
 
         Characters that only some parsers treat as the end of a host (a backslash, blanks, control characters, an @) are
         refused, and so are other characters that host names do not have. `quoted` gives the text for the message.
@@ -70,7 +70,7 @@ class Url:
         return self.parse(location if absolute else urljoin(str(self), location), what, quoted)
 
     def asking(self, query: str) -> Self:
-        """The same with another query parameter."""
+        """The URL with one more query parameter, `query`."""
         return replace(self, target=f"{self.target}{'&' if '?' in self.target else '?'}{query}")
 
     @property

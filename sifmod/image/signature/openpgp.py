@@ -1,4 +1,4 @@
-"""OpenPGP: verify that a signature of a text is by one of some keys.
+"""OpenPGP: verify that one of some keys made the signature of a text.
 
 The formats (RFC 9580, sections 6 and 7: ASCII armor, clear-signed texts, files of public keys) are read here; GnuPG's
 gpgv does the cryptography.
@@ -24,7 +24,7 @@ _PUBLIC = b"PUBLIC KEY BLOCK"
 _PUBLIC_KEY, _SECRET_KEYS = 6, (5, 7)  # packet tags
 Outcome = Literal["good", "bad", "unknown-key", "expired-key", "revoked-key", "expired", "weak", "damaged"]
 
-_OUTCOMES: tuple[tuple[str, Outcome], ...] = (  # the first that gpgv reports counts
+_OUTCOMES: tuple[tuple[str, Outcome], ...] = (  # of those in gpgv's report the first in this order counts
     ("BADSIG", "bad"),
     ("NO_PUBKEY", "unknown-key"),
     ("REVKEYSIG", "revoked-key"),
@@ -101,7 +101,7 @@ def _dearmor(lines: list[bytes], kind: bytes) -> bytes:
         raise DamagedError("its armor has no empty line after the headers")
     body = lines[lines.index(b"") + 1 : -1]
     if body and re.fullmatch(rb"=[A-Za-z0-9+/]{4}", body[-1]):
-        body = body[:-1]  # a checksum, which means nothing where a signature is checked
+        body = body[:-1]  # a checksum, which a verified signature makes needless
     try:
         content = base64.b64decode(b"".join(body), validate=True)
     except binascii.Error:
@@ -112,7 +112,7 @@ def _dearmor(lines: list[bytes], kind: bytes) -> bytes:
 
 
 def _checked(packets: bytes) -> bytes:
-    """Return `packets` if they start with a public key."""
+    """Return `packets` if they start with a public key. Raises DamagedError."""
     tag = packets[0] if packets else 0
     number = tag & 0x3F if tag & 0x40 else tag >> 2 & 0x0F
     if tag & 0x80 and number in _SECRET_KEYS:
@@ -134,8 +134,8 @@ class Verdict:
 def verify(message: ClearSigned, keys: bytes) -> Verdict:
     """Whether one of `keys`, the packets of public keys, made the signature of `message`.
 
-    Only the outcome `good` means so, with a key that is valid today and a safe hash. Raises RuntimeMissingError without
-    gpgv.
+    Only the outcome `good` means yes, by a key that is valid today and with a safe hash. Raises RuntimeMissingError
+    without gpgv.
     """
     with writing(Path(tempfile.gettempdir())), tempfile.TemporaryDirectory(prefix="sifmod-gpgv-") as work:
         files = {"keys.gpg": keys, "text.sig": message.signature, "text": message.signed}

@@ -24,7 +24,7 @@ from sifmod.image.signature.openpgp import DamagedError, Verdict, parse_clear_si
 Form = Literal["pgp", "legacy", "dsse", "unknown"]
 
 _MOST = 1 << 20  # bytes of a signature
-_MOST_SIGNATURES = 40  # a table as apptainer makes it has room for no more
+_MOST_SIGNATURES = 40  # the table of apptainer's SIFs has no room for more
 _MOST_KEYS = 16 << 20
 _FETCH_AGAIN = "do not use it: fetch it again, or ask the signer"
 _ALGORITHMS = ("sha224", "sha256", "sha384", "sha512")
@@ -110,7 +110,7 @@ def signatures(path: Path, info: SifInfo) -> tuple[Signature, ...]:
 
 
 def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> tuple[Signer, ...]:
-    """The owners of `keys` who signed all of the SIF at `path`, whose checked header is `info`.
+    """The owners of `keys` who together signed all of the SIF at `path`, whose checked header is `info`.
 
     A key file has OpenPGP public keys, armored or binary. Signatures by other keys are ignored, but every object except
     signatures needs a good one, and every good one must match. Reads the whole file. Raises SignatureError with the
@@ -142,7 +142,7 @@ def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> tuple[Signer, ..
 
 @dataclass(frozen=True)
 class SignedObject:
-    """One object of the list; `relative` is its number, less the lowest one of its group."""
+    """One object of the list; `relative` is its number minus the lowest number of its group."""
 
     relative: int
     descriptor: str  # digests, as sha256:hex
@@ -258,7 +258,7 @@ def _fingerprint(entry: SifObject) -> str:
 
 
 def parse_list(text: bytes) -> SignedList | None:
-    """The list in `text`; None unless it has version 1."""
+    """The list in `text`; None if it is invalid or not of version 1."""
     try:
         found = json.loads(text)
         if found["version"] != 1:

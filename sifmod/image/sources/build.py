@@ -116,7 +116,7 @@ def bases(definition: Path, arguments: Pairs = ()) -> tuple[str, ...]:
 
 
 def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The inputs that a definition names, each with what it is.
+    """The inputs that a definition names, each with its kind.
 
     A `file` is a source of `%files` and `%appfiles` that is not from another stage, or a local base; a `base` an image
     in a registry; `unknown` an agent of another kind.
@@ -124,7 +124,7 @@ def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str
     try:
         text = definition.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
-        return  # the build says so
+        return  # the build reports it
     section = ""
     header: dict[str, str] = {}
     arguments: dict[str, str] = {}
@@ -173,7 +173,7 @@ def remote_digests(request: FetchRequest, sources: tuple[str, ...]) -> str:
 
 
 def built_before(request: FetchRequest, files: str, bases: str) -> Fetched | None:
-    """An earlier image built from the same `files` and `bases`, two digests; with unknown bases, from any."""
+    """An earlier image built from the same `files` and `bases`, two digests; if `bases` is "", from any bases."""
     made = stored(request, key_of(files, bases).manifest if bases else files)
     unasked = () if bases else ("its base is unavailable, and may have changed",)
     return made and replace(made, notes=("an earlier build of the same definition and files is used", *unasked))
@@ -250,7 +250,7 @@ def _definition(request: FetchRequest) -> tuple[Path, Pairs]:
 def definition_upon(build: BuildPlan, post: str) -> str:
     """The definition file that runs commands in `base.sif` beside it, which has everything else of the recipe already.
 
-    They see the variables of the image, with its Python first in PATH.
+    The commands see the variables of the image, with its Python first in PATH.
     """
     path = ":".join((*build.path, "$PATH"))
     begin = "".join(f"[ ! -e {script} ] || . {script}\n" for script in _ENVIRONMENT)
@@ -267,8 +267,8 @@ def definition_upon(build: BuildPlan, post: str) -> str:
 def build_upon(request: Fetching, way: BuildMethod, workspace: Path, definition: str, glibc: int) -> Fetched:
     """Build the SIF `incoming` with the runtime, from a definition on `base.sif` in `workspace`.
 
-    `glibc` is the x of the base's glibc 2.x: this machine's fakeroot only runs inside with that or a later one. Raises
-    what `run_runtime` raises.
+    `glibc` is the x of the base's glibc 2.x: this machine's fakeroot only runs inside if that is not older than this
+    machine's. Raises what `run_runtime` raises.
     """
     with writing(workspace):
         (workspace / "image.def").write_text(definition)

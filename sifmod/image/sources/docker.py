@@ -14,7 +14,7 @@ from sifmod.image.settings import Settings
 def _open(reference: Reference, arch: str, settings: Settings, _workspace: Path | None) -> OciImage:
     registry = Registry(reference, settings, arch)
     manifest = registry.manifest()
-    check_layers(manifest, reference.source)  # before its config, which is no config where it is an artifact
+    check_layers(manifest, reference.source)  # first: the config of an artifact is not an image's
     sources = tuple(BlobSource(layer, registry.blob(layer)) for layer in manifest.layers)
     return OciImage(manifest, registry.config(manifest), sources)
 

@@ -47,7 +47,7 @@ def context_files(build: BuildPlan) -> tuple[Path, ...]:
     dockerfile = _dockerfile(build)
     top = dockerfile.parent
     ignore = next((top / name for name in _IGNORES if os.path.lexists(top / name)), None)
-    # which build reads one that is named after the Dockerfile depends on its version: then nothing is left out
+    # an ignore file that is named after the Dockerfile is not read by every version: then nothing is left out
     if ignore is None or any((top / f"{dockerfile.name}{name}").is_file() for name in _IGNORES):
         rules: tuple[Rule, ...] = ()
     else:
@@ -136,7 +136,7 @@ def _pinned(request: FetchRequest) -> Fetched | None:
 
 
 def _announced(request: FetchRequest) -> int | None:
-    """Bytes of the build's inputs: the other images in it and its context. Its downloads are unknown."""
+    """Bytes of the build's inputs: other images and its context, without the downloads of its commands."""
     if made := _pinned(request):
         return bytes_to_copy(made, request)
     return size_of(request, context_files(request.build), base_images(request.build))
@@ -154,8 +154,8 @@ def _fetch(request: Fetching) -> Fetched:
             _run(request, program, workspace)
             converted = convert(replace(request, reference=OCI.reference(f"oci:{workspace}/layout")))
         finally:
-            # files of other users of the namespace are theirs here, and only inside it can they be removed; podman's
-            # second command ends the process that it leaves behind
+            # files of the namespace's other users have other owners here, and can only be removed inside it; podman's
+            # second command ends the process that podman leaves behind
             ends = (("unshare", "rm", "-rf", "root"), *((("system", "migrate"),) if "podman" in program else ()))
             for words in ends if os.geteuid() != 0 else ():
                 run_child((program, *words), cwd=workspace, env=_environment(workspace))
@@ -183,7 +183,7 @@ def _run(request: FetchRequest, program: str, workspace: Path) -> None:
 
 
 def _environment(workspace: Path) -> dict[str, str]:
-    """The environment: everything is written in `workspace`, with the user's logins for registries."""
+    """The builder's environment: it writes everything in `workspace`, and reads the user's logins for registries."""
     home = Path(os.environ.get("HOME", "/"))
     places = (
         Path(os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")) / "containers/auth.json",
@@ -202,7 +202,7 @@ def _environment(workspace: Path) -> dict[str, str]:
 
 
 def _registries(request: FetchRequest, images: tuple[str, ...]) -> str:
-    """Bare names are Docker Hub's, as in docker; the hosts without TLS are those of sifmod's settings."""
+    """A registries.conf: bare names are Docker Hub's; hosts without TLS are those of the settings, and this machine."""
     hosts = set(request.settings.insecure_registries)
     for image in images:
         try:

@@ -50,15 +50,15 @@ def _places(reference: Reference, directories: Directories) -> tuple[str, ...]:
 
 
 def _find(reference: Reference, directories: Directories, is_there: Callable[[Path], bool]) -> Path | None:
-    """The file of a path, which may be missing; for a bare name the first one that exists."""
+    """The file of a path, which may be missing; for a bare name the first one that exists, or None."""
     places = map(Path, _places(reference, directories))
     return next((path for path in places if "/" in reference.location or is_there(path)), None)
 
 
 def _local_sif(reference: Reference, image_dirs: Directories) -> Path:
-    """A bare name is a file in the current directory, else in the image directories; FetchError if it is in none.
+    """The named file; one with a bare name is in the current directory, else in the image directories.
 
-    Also for a missing path that looks like an image in a registry.
+    Raises FetchError if it is in none, and for a missing path that looks like an image in a registry.
     """
     hint = in_a_registry(reference.source)
     if found := _find(reference, (".", *image_dirs), Path.is_file):
@@ -87,7 +87,7 @@ def _fetch(request: Fetching) -> Fetched:
 
 
 def hashed(path: Path, request: FetchRequest, notes: tuple[str, ...] = ()) -> Fetched:
-    """Hash a complete file. Raises FetchError if it changes meanwhile."""
+    """The complete file at `path`, hashed. Raises FetchError if it changes meanwhile."""
     digest = hashlib.sha256()
     with reading(path), path.open("rb") as file:
         for chunk in _chunks(file, f"hashing {request.image.filename}", request):
@@ -116,7 +116,7 @@ def take_file(path: Path, request: Fetching) -> Fetched:
 
 
 def _link(path: Path, status: os.stat_result, incoming: Path) -> str:
-    """Make `incoming` a hard link to `path`, or return why that is not allowed; the inode's mode and owner stay."""
+    """Make `incoming` a hard link to `path`, or return why that is not possible; the inode's mode and owner stay."""
     mode = stat.S_IMODE(status.st_mode)
     if status.st_uid != os.geteuid():
         return f"it belongs to user {status.st_uid}, who could change it"
@@ -126,7 +126,7 @@ def _link(path: Path, status: os.stat_result, incoming: Path) -> str:
         os.link(path, incoming)
     except OSError as error:
         return f"{error.strerror}"
-    if not os.path.samestat(incoming.stat(), status):  # another file took its place since it was looked at
+    if not os.path.samestat(incoming.stat(), status):  # `path` is another file since `status` was read
         incoming.unlink()
         return "it was replaced meanwhile"
     return ""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Rule(NamedTuple):
-    """Whether a line excludes its matches, and its parts; None is any number of parts."""
+    """Whether a line excludes its matches, and the parts of its pattern; None stands for any number of parts."""
 
     leaves_out: bool
     parts: tuple[re.Pattern[str] | None, ...]
@@ -42,7 +42,7 @@ def is_ignored(path: str, rules: tuple[Rule, ...]) -> bool:
 
 
 def _part(word: str) -> re.Pattern[str]:
-    """Match one name with a pattern. The text after a `*` is searched once, from the left."""
+    """The expression for one part of a line. It searches the text after a `*` once, from the left."""
     signs: list[str] = re.findall(r"\*+|\?|\[[^\]]+\]|\\.|.", word)
     if any(sign.startswith("**") for sign in signs):
         raise UnclearError(word)

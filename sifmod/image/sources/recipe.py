@@ -44,7 +44,7 @@ from sifmod.system import one_line
 
 _PLACE = ".singularity.d/build"
 _LABEL = "org.sifmod.build"
-_LAST = (1 << 32) - 1  # second that a squashfs can say
+_LAST = (1 << 32) - 1  # the last second since 1970 that a squashfs can store
 _REMOTE = ("docker://", "oras://", "library://", "https://", "http://")
 
 
@@ -63,7 +63,7 @@ def _files(build: BuildPlan) -> Iterator[tuple[str, Path]]:
         for path in _below(here):
             place = normpath(join(inside, path.relative_to(here))).lstrip("/")
             other = found.setdefault(place, path)
-            if one_line(place) != place:  # each has a line of the definition that is kept
+            if one_line(place) != place:  # each path is a line of the definition in the SIF
                 raise FetchError(f"{one_line(str(path))} has a control character in its name", "rename it")
             if len(found) > limits().build_files:
                 raise FetchError(f"{source} has more files than {bound('build_files')}")
@@ -93,7 +93,7 @@ def _described(path: Path) -> str:
             return f"link {os.readlink(path)}"  # noqa: PTH115 (as it is spelled)
         if path.is_dir():
             return "directory"
-        if path.exists() and not path.is_file():  # a pipe would be waited for
+        if path.exists() and not path.is_file():  # opening a pipe would block
             raise FetchError(f"{path} is not a file, directory or link")
         return f"{'program' if path.stat().st_mode & 0o100 else 'file'} sha256:{sha256_file(path)}"
 
@@ -139,11 +139,11 @@ def _pinned(request: FetchRequest) -> Fetched | None:
 
 
 class _Prepared(NamedTuple):
-    """What goes upon a base."""
+    """The changes to a base."""
 
     addition: Addition
-    post: str  # commands that are run then
-    way: BuildMethod | None  # to run them; None: nothing is run
+    post: str  # commands to run after the addition
+    way: BuildMethod | None  # how to run them; None: nothing is run
     notes: tuple[str, ...]
 
 
@@ -153,7 +153,7 @@ def _fetch(request: Fetching) -> Fetched:
         raise FetchError("a build needs its base")
     recipe = _recipe(request, base)
     with ExitStack() as stack:
-        # while uv works, for it is not needed before the blocks are copied
+        # in parallel with uv: the result is not needed before the blocks are copied
         damaged = stack.enter_context(ThreadPoolExecutor(1)).submit(request.store.damaged, base.sha256)
         rootfs = stack.enter_context(open_rootfs(base.path, read_sif(base.path)))
         made = _prepared(request, base, rootfs, recipe, stack)
@@ -164,7 +164,7 @@ def _fetch(request: Fetching) -> Fetched:
             what = f"the base {base.source} is damaged in the store: {base.path} does not match its digest"
             raise ImageError(what, "`sifmod install --force` fetches it again and rebuilds the image")
         warnings = extend(base.path, made.addition, target, settings.processors, settings.memory)
-        # a digest that pins the base would be one of the new image in its easyconfig
+        # a note with the digest of the base would be read as that of the new image
         notes = (note for note in base.notes if base.sha256 not in note)
         all_notes = (*notes, *made.notes, *warnings)
         if made.way and workspace:
@@ -173,13 +173,13 @@ def _fetch(request: Fetching) -> Fetched:
             fetched = replace(fetched, notes=(*all_notes, f"the recipe's commands ran {made.way.said}"))
         else:
             fetched = hashed(request.incoming, request, all_notes)
-    if _recipe(request, base) != recipe:  # the image may have some files as they were, and some as they are
+    if _recipe(request, base) != recipe:  # the image may mix old and new files
         raise FetchError("a file of the recipe was changed while the image was built", "repeat the command")
     return replace(fetched, origin=ImageOrigin(manifest=_key(request, recipe), layers=(f"sha256:{base.sha256}",)))
 
 
 def _prepared(request: Fetching, base: Artifact, rootfs: Rootfs, recipe: str, stack: ExitStack) -> _Prepared:
-    """Packages and files, as long as `stack` lasts. What has no wheel is compiled by commands inside."""
+    """The packages and files, which exist until `stack` is closed. Commands inside compile packages without a wheel."""
     build = request.build
     way = build_method(probe_runtime(request.runtime.path)) if build.post or build.test else None
     place = f"{_PLACE}/{1 + len(rootfs.entries(f'/{_PLACE}'))}"
@@ -198,7 +198,7 @@ def _prepared(request: Fetching, base: Artifact, rootfs: Rootfs, recipe: str, st
             documents += [(f"{place}/{name}", content) for name, content in read]
             post = f"{compiling(base_python.python.executable, place)}{post}"
     files = {path.lstrip("/"): here for path, here in added.files} | dict(_files(build))
-    # bytecode of a file that another takes the place of would be run instead of it
+    # Python might run the bytecode of a replaced file instead of the new one
     stale = (path.lstrip("/") for path in bytecode_of(rootfs, (f"/{path}" for path in files)))
     removed = dict.fromkeys((*(path.lstrip("/") for path in added.removed), *stale))
     labels = {f"{_LABEL}.base": f"sha256:{base.sha256}", f"{_LABEL}.recipe": sha256_bytes(recipe.encode())}
@@ -241,7 +241,7 @@ def _way_to_compile(request: FetchRequest, why: NoWheelError) -> BuildMethod:
 
 
 def _definition(recipe: str, lock: str) -> str:
-    """The definition in the SIF: the equivalent for a builder."""
+    """The definition in the SIF: what a builder would need to make about the same image."""
     said = json.loads(recipe)
     source = said.get("from", "")
     scheme, _, rest = source.partition("://") if source.startswith(("docker://", "oras://")) else ("localimage", "", "")

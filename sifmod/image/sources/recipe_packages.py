@@ -38,7 +38,7 @@ def package_files(build: BuildPlan) -> Iterator[str]:
             try:
                 yield from map(str, parse_recipe_requests(Path(build.requirements))[1])
             except OptionError:
-                return  # who builds it says so
+                return  # the build reports it
 
 
 def said_of(wanted: PackageRequest) -> dict[str, object]:
@@ -59,7 +59,7 @@ def compiling(python: str, place: str) -> str:
 
 
 def compiled_from(wanted: PackageRequest, lock: str, kept: dict[str, Distribution]) -> Iterator[tuple[str, bytes]]:
-    """The files for these commands, in pip's format: protected packages, and those to install."""
+    """The files that the commands of `compiling` read, in pip's format: protected packages, and those to install."""
     pins = (*(f"{key}=={one.version}" for key, one in kept.items()), *(wanted.constraints or ()))
     yield "kept.txt", "".join(f"{line}\n" for line in pins).encode()
     words = ("--pre" if word == "--prerelease=allow" else word for word in wanted.lasting)

@@ -69,7 +69,7 @@ def references(image: ImagePlan) -> tuple[Reference, ...]:
 
 
 def local_files(image: ImagePlan) -> tuple[str, ...]:
-    """The local files that identify the image: SIFs, archives, an OCI layout's index, a definition."""
+    """The local files that identify the image: SIFs, archives, an OCI layout's index, the inputs of a build."""
     if image.build and image.build.definition:
         return tuple(map(str, inputs(Path(image.build.definition), image.build.arguments)))
     if image.build and image.build.dockerfile:

@@ -24,7 +24,7 @@ class ReadAhead:
 
     `processors` limits the number of concurrent layers, each with a bounded number of chunks; a large gzip layer uses
     several processors. A context manager: leaving it ends the threads at their next chunk. Errors of a blob are raised
-    for its layer.
+    while its layer is read.
     """
 
     def __init__(self, blobs: Sequence[Blob], progress: Progress, processors: int = 1) -> None:
@@ -49,9 +49,9 @@ class ReadAhead:
     def layer(self) -> Iterator[Iterator[bytes]]:
         """The chunks of the next layer. Leaving the block reads the rest.
 
-        So a layer is only accepted after all of it was read with the expected digests. A wrong digest is raised instead
-        of a Malformed of the block. Raises Malformed for a stream that is damaged or differs from the image's config;
-        and errors of the blob.
+        So a layer is only accepted after all of it was read with the expected digests. A wrong digest of the blob is
+        raised instead of a Malformed that the block raises. Raises Malformed for a stream that is damaged or differs
+        from the image's config; and errors of the blob.
         """
         certified = self._chunks()
         try:
@@ -90,9 +90,9 @@ class ReadAhead:
 
 
 class _Thread:
-    """A thread that produces chunks, up to _AHEAD of their reader. They are read once; the reader raises its errors.
+    """A thread that makes chunks, at most _AHEAD of their reader. They are read once; the reader raises its errors.
 
-    `stop` ends it at its next chunk; if it waits for a download, the download's end does.
+    `stop` ends the thread at its next chunk; a thread that waits for a download ends with the download.
     """
 
     def __init__(self, made: Iterable[bytes], name: str) -> None:

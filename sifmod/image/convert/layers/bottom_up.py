@@ -48,8 +48,8 @@ def merge_bottom_up(
 ) -> tuple[Directory, list[dict[int, File]]]:
     """Apply `layers`, lowest first; returns the root, and for each layer the files without data.
 
-    `contents` are the files already written, for each layer and file. Both lists start with the uppermost layer. Raises
-    like `merge_layers`.
+    `contents` are the files already written, for each layer and file; they and the returned list start with the
+    uppermost layer. Raises like `merge_layers`.
     """
     tree = _Tree(epoch)
     missing: list[dict[int, File]] = []
@@ -181,7 +181,7 @@ class _Tree:
         return True
 
     def _reset(self, folder: _Folder) -> None:
-        """Set a directory's attributes from this layer, or from none."""
+        """Reset a directory's attributes to the defaults, unless this layer sets them."""
         if folder.explicit != self._layer:
             folder.mode, folder.uid, folder.gid, folder.mtime, folder.xattrs = self._implicit
             folder.explicit = 0

@@ -25,7 +25,7 @@ _DAMAGED: tuple[type[Exception], ...] = (*DAMAGED, zstandard.ZstdError, lzma.LZM
 _WINDOW = 1 << 29  # bytes; the largest window of a zstd frame, and its memory
 _GZIP, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\0"
 _XZ = 1 << 29  # memory limit of an xz stream in bytes
-_BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block's or an end's magic: a tar's first name may be BZh1
+_BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # with the magic after it: a tar's first name may be BZh1
 HEAD = 10  # bytes that identify a blob's compression
 _FREE = 16 << 30  # bytes that a layer of any size may unpack to
 _WORTH = 16 << 20  # bytes; rapidgzip's threads do not pay off for smaller gzip blobs
@@ -35,7 +35,7 @@ _FEWEST, _MOST = 4, 8  # threads: it takes twice the processor time of isa-l, an
 def threads_for(blob: Blob, processors: int) -> int:
     """The number of threads for `blob`: half of the processors, because the others merge and compress; or 1.
 
-    It is 1 where there is no wheel of rapidgzip, as on ppc64le.
+    It is 1 for a small blob, for few processors, and without rapidgzip, which has no wheel for ppc64le.
     """
     wanted = min(processors // 2, _MOST)
     return wanted if wanted >= _FEWEST and blob.size >= _WORTH and find_spec("rapidgzip") else 1
@@ -55,7 +55,7 @@ def chunks(blob: Blob, count: Callable[[int], None], threads: int = 1) -> Iterat
             yield from uncompressed(file, count)
         return
     done = yield from _in_threads(blob, count, threads)
-    if done is not None:  # a padded or damaged stream: isa-l decides
+    if done is not None:  # a padded or damaged stream: one thread reads it again
         with blob.open() as file:
             for chunk in uncompressed(file, lambda _size: None):
                 if rest := chunk[done:]:
@@ -66,7 +66,7 @@ def chunks(blob: Blob, count: Callable[[int], None], threads: int = 1) -> Iterat
 def _in_threads(blob: Blob, count: Callable[[int], None], threads: int) -> Generator[bytes, None, int | None]:
     """The chunks of a gzip `blob` by rapidgzip; if that fails, returns the number of correct bytes so far.
 
-    It reads the blob in its own order, so another thread reads it sequentially for its digest.
+    rapidgzip reads the blob in its own order, so another thread reads it sequentially for its digest.
     """
     import rapidgzip  # type: ignore[import-not-found] # 8 MB of code, for few machines
 
@@ -92,7 +92,7 @@ def _certify(blob: Blob, count: Callable[[int], None]) -> None:
 
 
 def uncompressed(file: BinaryIO, count: Callable[[int], None]) -> Iterator[bytes]:
-    """The same for a whole file. Raises Malformed."""
+    """The uncompressed bytes of `file` in chunks, in one thread; `count` is as for `chunks`. Raises Malformed."""
     compressed, done = _Compressed(file, count), 0
     try:
         for chunk in _uncompressed(compressed):
@@ -146,16 +146,16 @@ def _xz(compressed: "_Compressed") -> Iterator[bytes]:
 def _bzip2(compressed: "_Compressed") -> Iterator[bytes]:
     try:
         yield from _read(cast(BinaryIO, bz2.BZ2File(compressed)))
-    except OSError as error:  # errors of the blob are not damage
+    except OSError as error:  # bz2's own; a blob raises no OSError
         raise Malformed(f"is truncated or damaged: {error}") from error
 
 
 def _zstd(compressed: "_Compressed") -> Iterator[bytes]:
-    """Check for a truncated frame, which libzstd does not report.
+    """The chunks of a zstd stream. libzstd does not report a truncated frame.
 
-    So a marker frame follows, which only decodes if the last frame was complete.
+    So a marker frame is appended, which only decodes if the last frame was complete.
     """
-    mark = os.urandom(16) * 4  # an incomplete marker
+    mark = os.urandom(16) * 4  # repeated, so that its compressed frame does not contain it
     compressed.behind = zstandard.compress(mark)
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
     stream = decompressor.stream_reader(cast(BinaryIO, compressed), read_across_frames=True, closefd=False)

@@ -1,4 +1,4 @@
-"""Fields of a tar: the numbers of a header; PAX records, which override it; maps of sparse files.
+"""Fields of a tar: the numbers of a header; PAX records, which override a header; maps of sparse files.
 
 A number is octal text, or base-256 if its first bit is set. Keys of records are POSIX's, GNU's, star's and
 libarchive's.
@@ -28,7 +28,7 @@ Extents = tuple[tuple[int, int], ...]
 
 
 def number(field: bytes) -> int:
-    """The value of one field; empty is 0. Raises Malformed for anything but digits."""
+    """The value of a header's field, octal or base-256; 0 if empty. Raises Malformed for any other text."""
     if field[0] & 0x80:
         value = int.from_bytes(bytes((field[0] & 0x7F,)) + field[1:], "big")
         return value - (1 << (8 * len(field) - 1)) if field[0] & 0x40 else value
@@ -41,14 +41,14 @@ def number(field: bytes) -> int:
 
 
 def decimal(text: bytes, what: str) -> int:
-    """A whole number of a PAX record."""
+    """A whole number of a PAX record, not negative; `what` names it in the error. Raises Malformed."""
     if not (text.isdigit() and len(text) <= 20):
         raise Malformed(f"is damaged: {what} is {text[:40]!r}, not a number")
     return int(text)
 
 
 def whole(text: bytes, what: str) -> int:
-    """The same, possibly negative."""
+    """A whole number of a PAX record, possibly negative; `what` names it in the error. Raises Malformed."""
     digits = text.removeprefix(b"-")
     value = decimal(digits, what)
     return value if digits == text else -value
@@ -95,7 +95,7 @@ def parse(data: bytes) -> dict[bytes, bytes]:
 def in_force(before: Records, after: Records) -> dict[bytes, bytes]:
     """The records `before` overridden by `after`; a record without a value deletes the earlier one (POSIX).
 
-    An extended attribute may be empty: GNU tar and libarchive write and read it so.
+    An extended attribute may be empty: GNU tar and libarchive write and read such records.
     """
     return {key: value for key, value in {**before, **after}.items() if value or key.startswith(_ATTRIBUTES)}
 
@@ -140,7 +140,7 @@ def pax_size(records: Records) -> int | None:
 
 
 def pax_map(records: Records, read: Callable[[], bytes]) -> Extents:
-    """The extents that PAX records give: 0.0 and 0.1 in a record, 1.0 in the blocks (`read`) before the data."""
+    """The extents by PAX records: GNU's formats 0.0 and 0.1 have a record, 1.0 has blocks (`read`) before the data."""
     if records.get(b"GNU.sparse.major") == b"1":
         return _paired(_numbers_in_blocks(read))
     text = records.get(b"GNU.sparse.map", b"")

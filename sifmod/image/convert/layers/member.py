@@ -1,4 +1,4 @@
-"""A Member of a layer: its path, what a whiteout of its name removes, and attributes as headers and PAX have them."""
+"""A Member of a layer: its path, what a whiteout of its name removes, and its attributes in headers and PAX records."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -41,7 +41,7 @@ def cleaned(path: bytes) -> Parts:
 
 
 def marks(parts: Parts) -> list[int]:
-    """A hash for each directory on the way and for the path itself."""
+    """The hashes of the directories above a path, from the top, and of the path itself."""
     found, above = [], 0
     for part in parts:
         above = hash((above, part))
@@ -90,7 +90,7 @@ def attributes(fields: bytes) -> Attributes:
 
 @lru_cache(1 << 14)
 def checksum(field: bytes) -> int:
-    """The low half of adler32 for a header with this checksum field: 1 + the sum of its bytes, modulo 65521."""
+    """The low half of adler32 of a header with this checksum field: 1 + the sum of its bytes, modulo 65521; else -1."""
     try:
         return (number(field) - 256 + sum(field) + 1) % 65521
     except Malformed:
@@ -129,7 +129,7 @@ def header_device(block: bytes, name: bytes) -> tuple[int, int]:
 def special_node(member: Member) -> Node:
     """The node of a member that is neither a file nor a directory nor a hard link."""
     if member.kind == SYMLINK:
-        return Symlink(0o777, *member.attributes[1:], member.target)  # as Linux has them all
+        return Symlink(0o777, *member.attributes[1:], member.target)  # the mode of every symlink in Linux
     if member.kind == FIFO:
         return Fifo(*member.attributes)
     return Device(*member.attributes, "c" if member.kind == CHARACTER else "b", *member.device)

@@ -56,7 +56,7 @@ def merge_layers(
 
 
 def fetch(missing: Missing, data: DataWriter) -> None:
-    """Write the missing data and set the files' contents."""
+    """Read the layers of `missing` again, write the files' data to `data`, and set their contents."""
     wanted = [(blob, files) for blob, files in missing if files]
     if not wanted:
         return

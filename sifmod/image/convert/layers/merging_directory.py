@@ -1,11 +1,11 @@
-"""A MergingDirectory: a directory while layers are merged, the topmost first, and what lower ones cannot have in it."""
+"""A MergingDirectory: a directory while layers are merged, topmost first, and the names that lower ones cannot add."""
 
 from dataclasses import InitVar, dataclass, field
 
 from sifmod.image.convert.inode import Directory, Entries
 from sifmod.image.convert.layers.member import Attributes
 
-_NONE: set[bytes] = set()  # shared: most directories have none
+_NONE: set[bytes] = set()  # one for all directories without such names, which most are
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +30,7 @@ class MergingDirectory:
     real: bool = False
     explicit: int = 0  # the layer of its attributes, 0: none yet
     touched: int = field(init=False)  # the lowest layer so far that uses it
-    through: bool = True  # that layer had entries in it before its own entry
+    through: bool = True  # the layer `touched` had entries in the directory before the directory's own entry
     blocked: int = 0  # the lowest layer so far with a file at this path
 
     def __post_init__(self, implicit: Attributes) -> None:
@@ -38,7 +38,7 @@ class MergingDirectory:
         self.touched = self.layer
 
     def child(self, name: bytes, implicit: Attributes, layer: int, *, real: bool) -> "MergingDirectory":
-        """A new directory in it, by this layer."""
+        """A new directory in this one, which `layer` uses first."""
         child = self.directories[name] = MergingDirectory(implicit, layer)
         if real:
             self.promote(name, child)
@@ -47,7 +47,7 @@ class MergingDirectory:
         return child
 
     def promote(self, name: bytes, child: "MergingDirectory") -> None:
-        """Make a directory in it part of the image."""
+        """Make `child`, a directory in this one, part of the image."""
         child.real = True
         self.hidden.discard(name)
         self.fresh[name] = child.node
@@ -81,6 +81,6 @@ class MergingDirectory:
         self.closed = self.closed or self.opaque
 
     def seal(self) -> None:
-        """It replaces entries of lower layers at this path with a new directory."""
+        """Replace what lower layers have at this path: they add neither entries nor attributes."""
         self.closed = self.sealed = True
         self.through = False

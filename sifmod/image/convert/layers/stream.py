@@ -7,7 +7,7 @@ from typing import BinaryIO, Literal, Protocol
 
 from sifmod.errors import ImageError
 
-_KINDS = 100  # limits the memory for names
+_KINDS = 100  # of warnings; limits the memory for names in them
 
 
 class Malformed(Exception):  # noqa: N818 - caught inside this package, always
@@ -77,9 +77,10 @@ class Blob(Protocol):
         """Compressed bytes."""
 
     def open(self) -> BinaryIO:
-        """Read from the first byte; may block until bytes arrive; may be called more than once.
+        """A file at the first byte; may be called more than once.
 
-        The read at the end raises ImageError unless the bytes have the expected digest. Raises Replaced.
+        Reads may block until bytes arrive. The read at the end raises ImageError unless the bytes have the expected
+        digest. Reads raise Replaced.
         """
 
     def seekable(self) -> BinaryIO:

@@ -58,7 +58,7 @@ class TarReader:
         self._end = 0  # end of the data of the last member read by `_special`
         self._globals: dict[bytes, bytes] = {}
         self._own: dict[bytes, bytes] = {}  # records of the next member only
-        self._extended = False  # whether there are any of both
+        self._extended = False  # whether `_globals` or `_own` has records
 
     def members(self) -> Iterator[Member]:
         """Every member but extended headers, in order. Raises Malformed.
@@ -106,12 +106,12 @@ class TarReader:
         return data
 
     def pieces(self, size: int) -> Iterator[memoryview]:
-        """The same in pieces, without copying."""
+        """The next `size` bytes of the current member in pieces, without copying."""
         start, self._at = self._at, self._at + size
         return self._stream.pieces(start, size)
 
     def copy(self, size: int, extents: Extents | None, data: DataWriter) -> Content:
-        """Pass the current member's file of `size` bytes to `data`. Raises its errors."""
+        """Pass the current member's file of `size` bytes to `data`. Raises Malformed and the errors of `data`."""
         if extents is None:
             if size < BLOCK:
                 return data.add(self.read(size))
@@ -207,7 +207,7 @@ class TarReader:
         """
         if len(block) == 512 and block != _ZERO:
             signed = sum(byte - 256 if byte > 127 else byte for byte in block[:148] + block[156:])
-            if number(block[148:156]) != signed + 256:  # used by some old tars
+            if number(block[148:156]) != signed + 256:  # some old tars add signed bytes
                 raise Malformed(f"is damaged: there is no tar header at its byte {self._next}")
             return True
         if self._stream.end < end or any(block):
@@ -216,7 +216,7 @@ class TarReader:
             )
         if self._own:
             raise Malformed("is truncated: it ends after an extended header")
-        if block and any(self._stream.take(self._next + 512, 512)):  # two of them are the end, a single one is not
+        if block and any(self._stream.take(self._next + 512, 512)):  # two empty blocks are the end
             raise Malformed(f"is damaged: there is one empty block at its byte {self._next}, followed by data")
         # always to the stream's end: damage there is damage too
         if sum(len(view) - bytes(view).count(0) for view in self._stream.rest(self._next + len(block))):

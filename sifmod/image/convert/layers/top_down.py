@@ -50,10 +50,10 @@ class TopDown:
         self._layer = 0
         self._touched: list[MergingDirectory] = []  # by this layer
         self._seals: list[MergingDirectory] = []  # at this layer's end
-        # of this layer: by path as written, None if hidden
+        # directories by their path as this layer writes it; None if hidden
         self._heads: dict[bytes, MergingDirectory | None] = {}
         self._hidden: dict[Parts, Node | tuple[int, Member] | None] = {}  # of this layer: hidden files
-        self._hidden_marks: set[int] = set()  # of what is in `_hidden`
+        self._hidden_marks: set[int] = set()  # hashes of the paths in `_hidden`
         # hashes of parents of hidden entries, in case one is a symlink in a lower layer
         self._suspects: set[int] = set()
         self.contents: list[list[Content | Plain | None]] = []  # for each layer and each of its files, None: hidden
@@ -155,7 +155,7 @@ class TopDown:
         return None if directory.closed else directory
 
     def _hide(self, parts: Parts, depth: int) -> None:
-        """Record the parents of an entry that is hidden by the path at `depth`."""
+        """Record the directories `parts` of a hidden entry, from the one at `depth` on. Raises NeedsFullMerge."""
         below = marks(parts)[depth:]
         self._suspects.update(below)
         if not self._hidden_marks.isdisjoint(below):
@@ -197,7 +197,7 @@ class TopDown:
             self._suspect((*parts[:-1], target), directory.directories[target])
 
     def _suspect(self, parts: Parts, directory: MergingDirectory) -> None:
-        """Record paths where this layer may have added entries before lower ones were removed."""
+        """Record paths where this layer may have added entries before it removed those of lower layers."""
         todo = [(mark(parts), directory)]
         while todo:
             above, directory = todo.pop()
@@ -245,7 +245,7 @@ class TopDown:
         self._hidden_marks.add(mark(parts))
 
     def _forget(self, parts: Parts) -> None:
-        """Replace a hidden entry of this layer."""
+        """Drop the hidden entry of this layer at a path, which has another entry now."""
         if self._hidden:
             self._hidden.pop(parts, None)
             self._hidden_marks.discard(mark(parts))
@@ -263,7 +263,7 @@ class TopDown:
         if leads and (child.through or (above and name in directory.fresh)):
             raise NeedsFullMerge
         if not child.real or name in directory.fresh:
-            # it is removed, and entries of lower layers below it do not matter, but
+            # the directory is removed, but this layer's entries went elsewhere if a lower layer has links there
             self._suspect(parts, child)
             if above:
                 self._suspects.add(mark(parts))

@@ -45,9 +45,10 @@ def make_labels(
 
 
 def inspect_text(labels: Mapping[str, str], deffile: str, scripts: Mapping[str, str]) -> bytes:
-    """The JSON for `inspect`, which does not start the image.
+    """The JSON for the runtimes' `inspect`, which does not start the image.
 
-    `scripts` are runscript, startscript, and the environment's by their full path. The runtimes strip line ends.
+    `scripts` are runscript, startscript, and those of the environment, by their full path. Trailing line ends are
+    removed, as by the runtimes.
     """
     attributes = {
         "environment": {path: text.rstrip("\n") for path, text in sorted(scripts.items()) if path.startswith("/")},
@@ -93,12 +94,12 @@ def make_metadata(config: ImageConfig, manifest: bytes, bootstrap: str, source: 
     """All metadata of the image of `config`, whose manifest's bytes are `manifest` (empty if there is none).
 
     The SIF's definition says `bootstrap: docker`, `from: <source>`, which should name the digest. With it the runtimes'
-    run, exec, shell, test, inspect and instances behave as with their own conversion; image values that it mangles are
-    kept exactly. The same arguments give the same bytes. Raises ImageError for a NUL in the entrypoint.
+    run, exec, shell, test, inspect and instances behave as with their own conversion; but values that their conversion
+    mangles are kept exactly. The same arguments give the same bytes. Raises ImageError for a NUL in its command.
     """
     variables, warnings = image_environment(config.env)
     run = runscript(config.entrypoint, config.cmd)
-    deffile = f"bootstrap: {_line(bootstrap)}\nfrom: {_line(source)}\n\n"  # would build the image again
+    deffile = f"bootstrap: {_line(bootstrap)}\nfrom: {_line(source)}\n\n"  # a builder makes the image of it again
     labels = make_labels(config.labels, config.arch, config.created, (bootstrap, source))
     shown = {
         f"/{_HOME}/env/{IMAGE_ENVIRONMENT}": variables,
@@ -158,7 +159,7 @@ def insert_metadata(
     """Insert `entries` into `root`; `add` stores the data of files. Returns warnings.
 
     Existing entries of the image stay, unless the new entry replaces them. Links are followed inside `root` only; for a
-    broken link or a file in the way, an entry without `replace` is skipped. New entries belong to root with time
+    broken link or a file in the way, an entry without `replaces` is skipped. New entries belong to root with time
     `epoch`; attributes of existing directories do not change. A definition of an earlier build goes to
     `bootstrap_history`, as with Apptainer.
     """
@@ -206,7 +207,7 @@ def directory_at(root: Directory, parts: Sequence[bytes], replaces: bool, epoch:
 
 
 def way_to(trail: list[Directory], link: Symlink) -> list[Directory] | None:
-    """The directories from the root to the target of `link`, an entry of the last of `trail`; None if there is none."""
+    """The directories from the root to the target of `link`, an entry of the last in `trail`; None if there is none."""
     here, names, links = list(trail), list[bytes](), 0
     node: Node | Plain | None = link
     while True:

@@ -1,7 +1,7 @@
 """Read and check the header of a SIF (version 01, as in the Go module github.com/apptainer/sif, little-endian).
 
-128 bytes of global header, a table of descriptors of 585 bytes each, then the data objects that they point to. Other
-files are identified for messages.
+128 bytes of global header, a table of descriptors of 585 bytes each, then the data objects that they point to. Files of
+other kinds are identified for messages.
 """
 
 import os
@@ -101,7 +101,7 @@ class SifObject:
         return f"{kind_of(self.type)}{named} (object {self.id})"
 
     def covered(self, relative: int) -> bytes:
-        """The bytes of the descriptor that a signature covers; its number in its group is `relative`."""
+        """The bytes of the descriptor that a signature covers; `relative` is the object's number in its group."""
         row = DESCRIPTOR.unpack(self.raw)
         kind, used, _, _, link, _, size, _, created, _, uid, gid, name, extra = row
         return _COVERED.pack(kind, used, relative, link, size, created, uid, gid, name, extra)
@@ -170,7 +170,7 @@ def read_sif(path: Path, name: str = "") -> SifInfo:
 
 
 def check_sif(path: Path, arch: str, name: str = "") -> SifInfo:
-    """Like `read_sif`, but raises ImageError for a SIF of another architecture than `arch`."""
+    """Like `read_sif`, but raises ImageError if the header names another architecture than `arch`."""
     info = read_sif(path, name)
     if info.arch not in (arch, "unknown"):
         raise ImageError(

@@ -20,7 +20,7 @@ from sifmod.image.convert.squashfs.superblock import (
 
 _COMMON = struct.Struct("<HHHHII")
 _MOST_TARGET = 65535  # bytes
-# of the basic types, then of their extended forms
+# the fields of the basic types, then of their extended forms
 _FORMS = ("IIHHI", "IIII", "II", "II", "II", "I", "I", "IIIIHHI", "QQQIIII", "II", "III", "III", "II", "II")
 _LAYOUTS = {number: struct.Struct(f"<{form}") for number, form in enumerate(_FORMS, 1)}
 _KEPT = 128  # metadata blocks in memory: 1 MiB
@@ -105,7 +105,7 @@ class Cursor:
         self.offset = offset
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes; callers limit it."""
+        """The next `size` bytes; callers limit `size`."""
         data, following = self._blocks.metadata(self.start)
         end = self.offset + size
         if end <= len(data):

@@ -55,12 +55,12 @@ class Compression:
 
     @property
     def squashfs(self) -> str:
-        """Its number in a superblock: gzip, lz4 or zstd."""
+        """The name of its format in a squashfs: gzip, xz, lz4 (also for lz4hc) or zstd."""
         return COMPRESSIONS[self.number]
 
     @property
     def options(self) -> bytes:
-        """The compressor options that follow the superblock; empty if none are needed."""
+        """The compressor options that follow the superblock of a new squashfs; not for xz."""
         if self.name == "zstd":
             return struct.pack("<I", self.level)
         if self.name == "gzip":
@@ -148,7 +148,7 @@ def of_squashfs(number: int, options: bytes, block_size: int) -> Compression:
 def decompressor(number: int) -> Decompress:
     """Return a decompression function (data, maximum bytes) for a superblock's compression number.
 
-    It raises ImageError if the data is damaged or larger. Raises ImageError for a compression that is not supported.
+    The function raises ImageError if the data is damaged or larger. Raises ImageError for an unsupported compression.
     """
     known: dict[str, Decompress] = {
         "gzip": lambda data, most: _whole(deflate.decompressobj(), data, most),

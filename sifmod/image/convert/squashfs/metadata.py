@@ -92,11 +92,11 @@ class ListingWriter:
         self.offset = len(directories.buffer)
         self.size = 0  # bytes
         self.index = b""
-        self.count = 0  # of the index
+        self.count = 0  # entries of the index
         self._indexed = self.start  # block of the last run
         self._run: list[bytes] = []
         self._first = b""
-        self._block = -1  # of the inodes in the run
+        self._block = -1  # the block of the inodes in the run
         self._base = 0
         self._left = 0  # bytes left in the metadata block
 

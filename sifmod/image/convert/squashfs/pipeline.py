@@ -30,7 +30,7 @@ class Written:
         self.fragment_sizes = array("I")
 
     def reserve(self, count: int) -> None:
-        """Add blocks; they are holes until they are noted. Raises ImageError if there are too many."""
+        """Add `count` blocks, which are holes until `note`. Raises ImageError if there are too many."""
         if len(self.sizes) + count > MOST_BLOCKS:
             raise ImageError("the image's files have more than 4 TiB in total, including holes")
         self.sizes.frombytes(bytes(4 * count))
@@ -46,7 +46,7 @@ class Written:
 
 
 class Pipeline:
-    """A context manager, which ends its threads on exit.
+    """Compresses blocks in threads, and writes them in order; a context manager, which ends its threads on exit.
 
     Memory is bounded: `submit` waits while too many batches are unwritten. The file does not depend on the number of
     threads.
@@ -99,7 +99,7 @@ class Pipeline:
         return place
 
     def _begin(self) -> None:
-        """The thread function; each has its own compressor."""
+        """Called once in each thread, which gets its own compressor."""
         self._own.compress = self._compression.compressor()
 
     def _work(self, number: int, blocks: list[Block], places: list[int]) -> None:

@@ -49,7 +49,7 @@ class _Tree:
     def __init__(self, reader: SquashfsReader) -> None:
         self.written = Written(reader.superblock.block_size)
         self._reader = reader
-        self._links: dict[int, Node] = {}  # with several names, by reference
+        self._links: dict[int, Node] = {}  # nodes with several names, by reference
         self._fragments: dict[int, int] = {}  # number in `written`, by number in the base
         self._xattrs: dict[int, Xattrs] = {}  # by number of the set
 

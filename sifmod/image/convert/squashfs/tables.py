@@ -27,7 +27,7 @@ from sifmod.image.convert.squashfs.superblock import (
 
 _OWNER = struct.Struct("<HxxII")
 _HEAD = struct.Struct("<HHHH")  # for any inode: type, mode, ids
-_NUMBERED = struct.Struct("<I4x")  # for a file: its number, without blocks
+_NUMBERED = struct.Struct("<I4x")  # for a plain file: the inode's number, and no block
 _SHORT = struct.Struct("<HHHHIIIIHHI")  # a directory
 _LONG = struct.Struct("<HHHHIIIIIIHHI")
 _COMMON = struct.Struct("<HHHHII")  # for any inode, with its time and number
@@ -60,7 +60,7 @@ class Survey:
     names: tuple[list[bytes], ...]  # of each directory, sorted
     parents: tuple[int, ...]  # number of each one's parent
     numbers: dict[int, int]  # of directories, from 1, by id()
-    links: dict[int, int]  # names of nodes with several, by id()
+    links: dict[int, int]  # number of names of each node with several, by id()
     inodes: int
 
 
@@ -175,7 +175,7 @@ class TreeWriter:
         self._own(index, listing, subdirectories + 2)
 
     def _node(self, node: Node) -> tuple[int, int, int]:
-        """Write any other inode, once, and return its reference, number and type."""
+        """Write the inode of a link, a device or another file, once; returns its reference, number and type."""
         links = self._seen.links.get(id(node), 1)
         if links > 1 and (known := self._shared.get(id(node))):
             return known

@@ -183,7 +183,7 @@ class SquashfsWriter(DataWriter):
         pipeline.position = superblock.SIZE + len(self._options[1])
 
     def go_on(self, base: Superblock, written: Written) -> None:
-        """Continue `base` before any data is written: the file has it up to its inodes, `written` its blocks."""
+        """Continue the squashfs `base`, before any data: the file has it up to its inodes, `written` its blocks."""
         self._pipeline.written, self._pipeline.position = written, base.inode_table
         self._pipeline.batch = max(1, self._pipeline.batch * BLOCK // base.block_size)
         self._options = base.flags & OPTIONS, b""
