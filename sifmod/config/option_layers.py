@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.expand import expand_paths
 from sifmod.config.option import KEYS, VARIABLES
+from sifmod.config.redact import typed_secrets
 from sifmod.config.site import SiteFile
 from sifmod.config.yaml.node import Mark, Node, Number, Scalar, tree
 from sifmod.config.yaml.validate import check_layer, did_you_mean
@@ -13,6 +14,7 @@ from sifmod.errors import OptionError
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?")
 _PATHS = ("place", "places")
+_URL = re.compile(r"(?i)(^|:)([a-z][a-z0-9+.-]*:/|https?:)/")
 
 
 def refuse_unknown(environ: Mapping[str, str]) -> None:
@@ -57,6 +59,8 @@ def _value(key: str, text: str, mark: Mark) -> Scalar | tuple[Node, ...]:
 
 
 def _absolute(key: str, text: str) -> str:
+    if KEYS[key].type in _PATHS and (_URL.search(text) or typed_secrets((text,))):
+        raise OptionError(f"{KEYS[key].spellings[-1]} takes directories of this machine, not a URL")
     return KEYS[key].in_full(text) if KEYS[key].type in _PATHS else text
 
 
