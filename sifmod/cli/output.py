@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from sifmod.cli.words import Words
-from sifmod.config.redact import typed_secrets, without_logins
 from sifmod.errors import SifmodError
 from sifmod.result import in_json
+from sifmod.secret import secret_parts, without_secrets
 from sifmod.system import escape_controls, one_line, reason
 
 if TYPE_CHECKING:
@@ -27,9 +27,10 @@ _typed: dict[str, str] = {}  # what is secret in the command line, in the forms 
 
 
 def hide_typed(words: Iterable[str]) -> None:
-    """Print none of the logins, queries and fragments in these words from now on."""
+    """Print none of the logins, queries and fragments in these words, or in variables, from now on."""
     _typed.clear()
-    for text, instead in typed_secrets(words).items():
+    variables = (text for name, text in os.environ.items() if "://" in text or name.startswith("SIFMOD_"))
+    for text, instead in secret_parts((*words, *variables)).items():
         forms = (text, repr(text)[1:-1], text.replace("'", "'\"'\"'"), ascii(text)[1:-1].replace('"', '\\"'))
         _typed.update(
             dict.fromkeys((form.lower() for each in forms for form in (each, escape_controls(each))), instead)
@@ -81,7 +82,8 @@ def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None =
         for line in _below:
             stack.enter_context(line())
         try:
-            click.echo(without_typed(text), nl=nl, err=err, color=color)
+            shown = without_typed(text)
+            click.echo(without_secrets(shown) if err else shown, nl=nl, err=err, color=color)
         except OSError as error:
             with open(os.devnull, "wb") as null:  # noqa: PTH123 (pathlib would be imported for it)
                 os.dup2(null.fileno(), (sys.stderr if err else sys.stdout).fileno())
@@ -150,7 +152,7 @@ def json_text(data: object) -> str:
 def show_error(message: str, hint: str = "") -> None:
     """Print a message and, after a blank line, its hint to standard error; coloured on a terminal without NO_COLOR."""
     color = False if os.environ.get("NO_COLOR") else None
-    text = in_locale(escape_controls(without_logins(message)), err=True)
+    text = in_locale(escape_controls(message), err=True)
     write(f"{click.style('error:', fg='red', bold=True)} {text}", err=True, color=color)
     if hint:
         write(

@@ -159,7 +159,7 @@ TABLE = (
     where("-o --output LOCK", "file", "The output file (default: beside FILE).", of="stack lock"),
     where("-o --output LOCK", "file", "Write one lock for all.", of="lock"),
     where("-o --output FILE.tar|DIR", "file", "The bundle to write.", of="stack bundle"),
-    where("-o --output DIR", "text", "The directory for index.html, catalogue.json and pages/.", of="stack catalogue"),
+    where("-o --output DIR", "file", "The directory for index.html, catalogue.json and pages/.", of="stack catalogue"),
     where("--find-links PLACE", "text", "Also search this directory or page for wheels.", many=True),
     where("--module-tree DIRECTORY", "text", "The directory for `module use`, for paths with more than NAME/VERSION."),
     where("--dir DIRECTORY", "text", "Directory of the layer, such as a project's (SIFMOD_LAYERS).", "directory"),

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.expand import expand_paths
 from sifmod.config.option import KEYS, VARIABLES
-from sifmod.config.redact import typed_secrets
 from sifmod.config.site import SiteFile
 from sifmod.config.yaml.node import Mark, Node, Number, Scalar, tree
 from sifmod.config.yaml.validate import check_layer, did_you_mean
 from sifmod.errors import OptionError
+from sifmod.secret import secret_parts
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?")
 _PATHS = ("place", "places")
@@ -59,7 +59,7 @@ def _value(key: str, text: str, mark: Mark) -> Scalar | tuple[Node, ...]:
 
 
 def _absolute(key: str, text: str) -> str:
-    if KEYS[key].type in _PATHS and (_URL.search(text) or typed_secrets((text,))):
+    if KEYS[key].type in _PATHS and (_URL.search(text) or secret_parts((text,))):
         raise OptionError(f"{KEYS[key].spellings[-1]} takes directories of this machine, not a URL")
     return KEYS[key].in_full(text) if KEYS[key].type in _PATHS else text
 

@@ -1,13 +1,13 @@
 """Redact sources for display: remove passwords and queries, which may be signatures."""
 
 import re
-from collections.abc import Iterable, Mapping
+
+from sifmod.secret import NO_QUERY, OF_SSH
 
 # Only the first two are compiled here: most runs need no others, and compiling them takes milliseconds.
 _SCHEME = re.compile(r"[^\w./~]*([A-Za-z][A-Za-z0-9+.-]*):")  # also after a blank, which is rejected later
 _FORGOTTEN = re.compile(r"(?i)[^\w./~]*(https?|docker|oras|library|file|oci)//")
 LOCAL = ("file", "oci", "oci-archive", "docker-archive")
-NO_QUERY = "?..."
 REGISTRIES = ("docker", "oras", "library")
 # an @ in a registry reference that does not end credentials: before a digest, or after a repository
 _NO_CREDENTIALS = r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)?@[^/:@]*)$"
@@ -23,21 +23,12 @@ _HOST = r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)"
 # The scheme's length is limited: otherwise a long text of `a.a.a.` takes minutes.
 _START = r"\b((?:[a-z][a-z0-9.-]{0,40}\+)?(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]{0,40}://)"
 _LOGIN = rf"(?i){_START}([^\s/?#]*@|[^\s/?#@:]*:(?![0-9]*(?:[/?#\s]|$))\S*@)"
-# the same in what is typed, with blanks and for every scheme; or a whole word without a scheme
-_TYPED_START = (
-    r"(?:[a-z][a-z0-9+.-]{0,40}:[/\\]{2,}|(?:https?|wss?|ftp|docker|oras|library):[/\\]*|(?<![^\s=-])[/\\]{2})"
-)
-_TYPED_LOGIN = (
-    rf"(?is){_TYPED_START}([^/\\?#]*@|[^/\\?#@:]*:(?![0-9]*(?:[/?#\s]|$)).*@)|(?<![^\s=])([^\s/:@=]+:[^\s/]+@)"
-)
-_TYPED_QUERY = rf"(?is){_TYPED_START}[^?#]*(\?[^#]*)?(#(?!(?:egg|subdirectory|md5|sha[0-9]+)=).*)?"
-_OF_SSH = r"(?i)(git\+)?ssh://[^:@/]+@"
 
 
 def has_login(text: str) -> bool:
     """Whether a URL in the text has a user or password before its host, except the user that ssh needs."""
     words = (_until_login(word)[0] for word in text.split())
-    return any(not re.fullmatch(_OF_SSH, found[0]) for word in words for found in re.finditer(_LOGIN, word))
+    return any(not re.fullmatch(OF_SSH, found[0]) for word in words for found in re.finditer(_LOGIN, word))
 
 
 def without_logins(text: str) -> str:
@@ -47,29 +38,13 @@ def without_logins(text: str) -> str:
 
 def _without(word: re.Match[str]) -> str:
     start, rest = _until_login(word[0])
-    return re.sub(_LOGIN, lambda found: found[0] if re.fullmatch(_OF_SSH, found[0]) else found[1], start) + rest
+    return re.sub(_LOGIN, lambda found: found[0] if re.fullmatch(OF_SSH, found[0]) else found[1], start) + rest
 
 
 def _until_login(word: str) -> tuple[str, str]:
     """Split a word after its last @, so that the part without logins is never searched again."""
     end = word.rfind("@") + 1
     return word[:end], word[end:]
-
-
-def typed_secrets(words: Iterable[str]) -> Mapping[str, str]:
-    """What is a login, a query or a fragment of a URL in the words of a command line, and the text to show instead.
-
-    The words may be misspelt: `me:password@host` is a login too.
-    """
-    found: dict[str, str] = {}
-    for word in words:
-        end = max((at.end() for at in re.finditer("@(?!sha[0-9]+:)", word)), default=0)
-        for login in re.finditer(_TYPED_LOGIN, word[:end]):
-            hidden = login[1] or login[2]
-            found |= {hidden: "", f":{hidden.partition(':')[2]}": ":...@", hidden.partition(":")[2]: "...@"}
-        for query, fragment in re.findall(_TYPED_QUERY, word) if re.search("[?#]", word) else ():
-            found |= {query: NO_QUERY, fragment: "#..."}
-    return {text: instead for text, instead in found.items() if len(text) > 1}
 
 
 def shown(source: str) -> str:
