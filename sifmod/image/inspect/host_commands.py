@@ -25,8 +25,8 @@ _DAILY = (
     "vimdiff view nano emacs emacsclient xterm perl tclsh wish lua jq sqlite3 tree parallel mail xauth xdg-open killall"
 )
 _RIGHTS = (
-    "chsh chfn gpasswd pkexec run0 runuser sudoedit visudo newuidmap newgidmap gpgv gpgsm pinentry pass vault op bw secret-tool "
-    "sshpass sshd mosh ksu kpasswd kdestroy systemd-run systemd-ask-password loginctl machinectl bwrap setfacl getfacl "
+    "chsh chfn gpasswd pkexec run0 runuser sudoedit visudo newuidmap newgidmap gpgv gpgsm pinentry pass vault op bw "
+    "secret-tool sshpass sshd mosh ksu kpasswd kdestroy systemd-run systemd-ask-password loginctl machinectl bwrap setfacl getfacl "
     "nvidia-container-cli nvidia-modprobe slurmd munged"
 )
 _BUILD = (
