@@ -26,8 +26,8 @@ _DAILY = (
 )
 _RIGHTS = (
     "chsh chfn gpasswd pkexec run0 runuser sudoedit visudo newuidmap newgidmap gpgv gpgsm pinentry pass vault op bw "
-    "secret-tool sshpass sshd mosh ksu kpasswd kdestroy systemd-run systemd-ask-password loginctl machinectl bwrap setfacl getfacl "
-    "nvidia-container-cli nvidia-modprobe slurmd munged"
+    "secret-tool sshpass sshd mosh ksu kpasswd kdestroy systemd-run systemd-ask-password loginctl machinectl bwrap "
+    "setfacl getfacl nvidia-container-cli nvidia-modprobe slurmd munged"
 )
 _BUILD = (
     "as c++ c89 cc cpp g++ gcc gfortran gdb ld clang clang++ clang-cpp ccache cmake ctest ninja meson pkg-config "
