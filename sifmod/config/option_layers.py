@@ -10,11 +10,9 @@ from sifmod.config.site import SiteFile
 from sifmod.config.yaml.node import Mark, Node, Number, Scalar, tree
 from sifmod.config.yaml.validate import check_layer, did_you_mean
 from sifmod.errors import OptionError
-from sifmod.secret import secret_parts
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?")
 _PATHS = ("place", "places")
-_URL = re.compile(r"(?i)(^|:)([a-z][a-z0-9+.-]*:/|https?:)/")
 
 
 def refuse_unknown(environ: Mapping[str, str]) -> None:
@@ -59,8 +57,6 @@ def _value(key: str, text: str, mark: Mark) -> Scalar | tuple[Node, ...]:
 
 
 def _absolute(key: str, text: str) -> str:
-    if KEYS[key].type in _PATHS and (_URL.search(text) or secret_parts((text,))):
-        raise OptionError(f"{KEYS[key].spellings[-1]} takes directories of this machine, not a URL")
     return KEYS[key].in_full(text) if KEYS[key].type in _PATHS else text
 
 

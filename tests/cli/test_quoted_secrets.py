@@ -118,6 +118,13 @@ def test_no_command_repeats_what_is_typed(words: str, told: Told) -> None:
     told(*words.split(), f"--{next(secrets)}")
 
 
+@pytest.mark.parametrize("words", ["install Tiny-1.0.yaml", "stack apply stack.yaml", "stack catalogue -o pages"])
+@pytest.mark.parametrize("option", ["--robot-paths", "--image-dirs", "--prefix"])
+def test_a_url_is_no_directory(words: str, option: str, told: Told) -> None:
+    for secret in SECRETS:
+        told(*words.split(), f"{option}={secret}")
+
+
 @pytest.mark.parametrize("variant", ["docker://h/x:1", ""])
 def test_a_lock_of_a_variant_that_cannot_be(variant: str, told: Told) -> None:
     told("lock", "Tiny-1.0.yaml", f"--variant={variant}")  # 70 once
