@@ -14,6 +14,7 @@ OF_SSH = r"(?i)(git\+)?ssh://[^:@/]+@"  # a name alone, which ssh needs, is no l
 _START = r"(?:[a-z][a-z0-9+.-]{0,40}:[/\\]{2,}|(?:https?|wss?|ftp|docker|oras|library):[/\\]*|(?<![^\s='\".-])[/\\]{2})"
 _LOGIN = rf"(?is){_START}([^/\\?#]*@|[^/\\?#@:]*:(?![0-9]*(?:[/?#\s]|$)).*@)|(?<![^\s='\"])([^\s/:@='\"]+:[^\s/]+@)"
 _QUERY = rf"(?is){_START}[^?#]*(\?(?!QUERY\b)[^#]*)?(#(?!(?:egg|subdirectory|md5|sha[0-9]+)=).*)?"
+_NAME = r"(?i)(docker|oras|library):[/\\]*[^:]*@"  # docker://ubuntu@24.04 is a mistake, not a login
 _END = "'\"`.,;:)]}"  # what a message has behind a word
 
 
@@ -25,7 +26,8 @@ def secret_parts(words: Iterable[str]) -> Mapping[str, str]:
             continue
         end = max((at.end() for at in re.finditer("@(?!sha[0-9]+:)", word)), default=0)
         for login in re.finditer(_LOGIN, word[:end]):
-            if not re.fullmatch(OF_SSH, login[0]):
+            is_name = re.fullmatch(_NAME, login[0]) and "/" not in word[login.end() :]
+            if not (is_name or re.fullmatch(OF_SSH, login[0])):
                 whole = login[1] or login[2]
                 password = whole.partition(":")[2]
                 found |= {whole: "", f":{password}": ":...@", password: "...@"}

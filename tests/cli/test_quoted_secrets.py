@@ -172,6 +172,8 @@ def test_no_command_repeats_a_wrong_value(key: str, told: Told, images: Images) 
         ("'https://h/x?sig=S3CRET': 403", "'https://h/x?...': 403"),
         ("/a/b?c@d#e.sif and name==1.0#x", "/a/b?c@d#e.sif and name==1.0#x"),
         ("https://h:80/a@b", "https://h:80/a@b"),
+        ("docker://ubuntu@24.04: expected", "docker://ubuntu@24.04: expected"),
+        ("docker://S3CRET@h/x: expected", "docker://h/x: expected"),
     ],
 )
 def test_what_is_left_of_a_message(text: str, expected: str) -> None:
