@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Annotated, NamedTuple
 
 from sifmod.result import Described, Hint, OrNull
+from sifmod.secret import without_secrets
 from sifmod.system import FILE_LIMIT, meaning, one_line, reason
 
 BUG = 70  # the exit code of one
@@ -21,10 +22,10 @@ class SifmodError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, hint: str = "", *, short: str = "") -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = without_secrets(message)
+        super().__init__(self.message)
         self.hint = hint
-        self._short = short
+        self._short = without_secrets(short)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the error unchanged, whatever its constructor takes."""

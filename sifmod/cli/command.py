@@ -13,12 +13,24 @@ import click
 from sifmod.cli.command_help import Command, CommandGroup
 from sifmod.cli.words import Words
 from sifmod.config.option import ONE_OR_MORE, TABLE, Option, Word, option_of
+from sifmod.secret import secret_parts
 
 if TYPE_CHECKING:
     from datetime import date
 
 Given = TypeVar("Given", bound="Options")
-_PATH = click.Path(path_type=Path)
+
+
+class _OwnPath(click.Path):
+    """A path of this machine, not a URL."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if secret_parts((str(value),)):
+            self.fail(f"expected a path, not a URL, got {value}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+_PATH = _OwnPath(path_type=Path)
 
 
 class Argument:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.actions.start import site_in_force
-from sifmod.cli.output import ask, say
+from sifmod.cli.output import ask, say, without_typed
 
 if TYPE_CHECKING:
     from sifmod.actions.reporter import Reporter
@@ -23,7 +23,7 @@ def typed() -> str:
     for word in click.get_current_context().obj.words:
         option, sign, value = word.partition("=")
         words.append(f"{option}={shown(value)}" if sign and option.startswith("--") else shown(word))
-    return shlex.join(words)
+    return without_typed(shlex.join(words))
 
 
 def reporter(speak: Callable[[str], None] = say, progress: "Progress | None" = None) -> "Reporter":

@@ -11,7 +11,7 @@ import click
 
 from sifmod.cli.command_help import Helped
 from sifmod.cli.commands import ALIASES, COMMANDS, TOGETHER, TOPICS
-from sifmod.cli.output import echo, hanging, json_text, lost_output, show_error, terminal_width, write
+from sifmod.cli.output import echo, hanging, hide_typed, json_text, lost_output, show_error, terminal_width, write
 from sifmod.errors import BUG, BUG_REPORT, OptionError, SifmodError, as_result, explained, with_code
 from sifmod.system import one_line
 
@@ -114,6 +114,7 @@ def run(arguments: list[str]) -> int:
     1 if only the output could not be written. A closed pipe (`| head`) is not an error.
     """
     _open_standard_streams()
+    hide_typed(arguments)
     signal.signal(signal.SIGTERM, _terminated)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, _terminated)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from sifmod.cli.words import Words
-from sifmod.config.redact import without_logins
 from sifmod.errors import SifmodError
 from sifmod.result import in_json
+from sifmod.secret import secret_parts, without_secrets
 from sifmod.system import escape_controls, one_line, reason
 
 if TYPE_CHECKING:
@@ -23,6 +23,28 @@ _FIRST = 16  # characters of a first column
 LONG = 60  # characters; longer values get their own line
 _PLAIN = str.maketrans({"…": "...", "→": "->", "·": "*", "⁹": "9", "–": "-", "—": "-", "’": "'"})  # noqa: RUF001
 _lost: list[OSError] = []  # why standard output can no longer be written
+_typed: dict[str, str] = {}  # what is secret in the command line, in the forms that messages give it
+
+
+def hide_typed(words: Iterable[str]) -> None:
+    """Print none of the logins, queries and fragments in these words, or in variables, from now on."""
+    _typed.clear()
+    variables = (text for name, text in os.environ.items() if "://" in text or name.startswith("SIFMOD_"))
+    for text, instead in secret_parts((*words, *variables)).items():
+        forms = (text, repr(text)[1:-1], text.replace("'", "'\"'\"'"), ascii(text)[1:-1].replace('"', '\\"'))
+        _typed.update(
+            dict.fromkeys((form.lower() for each in forms for form in (each, escape_controls(each))), instead)
+        )
+
+
+def without_typed(text: str) -> str:
+    """The text without what `hide_typed` named."""
+    if not _typed:
+        return text
+    import re
+
+    pattern = "|".join(re.escape(each) for each in sorted(_typed, key=len, reverse=True))
+    return re.sub(pattern, lambda found: _typed.get(found[0].lower(), "..."), text, flags=re.IGNORECASE)
 
 
 @contextmanager
@@ -52,7 +74,7 @@ def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
 
 
 def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None = None) -> None:
-    """Write a text unchanged. Write errors do not stop a command.
+    """Write a text, unchanged but for typed secrets. Write errors do not stop a command.
 
     Output after a failed write is dropped. `lost_output` reports at the end that standard output failed.
     """
@@ -60,7 +82,8 @@ def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None =
         for line in _below:
             stack.enter_context(line())
         try:
-            click.echo(text, nl=nl, err=err, color=color)
+            shown = without_typed(text)
+            click.echo(without_secrets(shown) if err else shown, nl=nl, err=err, color=color)
         except OSError as error:
             with open(os.devnull, "wb") as null:  # noqa: PTH123 (pathlib would be imported for it)
                 os.dup2(null.fileno(), (sys.stderr if err else sys.stdout).fileno())
@@ -129,7 +152,7 @@ def json_text(data: object) -> str:
 def show_error(message: str, hint: str = "") -> None:
     """Print a message and, after a blank line, its hint to standard error; coloured on a terminal without NO_COLOR."""
     color = False if os.environ.get("NO_COLOR") else None
-    text = in_locale(escape_controls(without_logins(message)), err=True)
+    text = in_locale(escape_controls(message), err=True)
     write(f"{click.style('error:', fg='red', bold=True)} {text}", err=True, color=color)
     if hint:
         write(

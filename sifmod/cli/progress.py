@@ -172,7 +172,9 @@ def _bar() -> Iterator[Show]:
             if drawn[0] == what and done != total and now - drawn[1] < _SAMPLE:
                 return
             columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            write(f"\r\x1b[K{bar_line(what, done, total, fitting(what, done, total, rate, columns), columns)}")
+            title = output.without_typed(what)
+            line = bar_line(title, done, total, fitting(title, done, total, rate, columns), columns)
+            write(f"\r\x1b[K{line}")
             drawn = (what, now)
 
     @contextmanager

@@ -158,7 +158,7 @@ class CatalogueOptions(SiteOptions):
     easyconfigs: tuple[str, ...] = argument("[STACK | FILE|NAME...]", default=(), many=True)
     everything: bool = False
     title: str | None = None
-    output: str | None = None
+    output: Path | None = None
 
 
 @command("stack catalogue", CatalogueOptions)
@@ -175,9 +175,8 @@ def catalogue(given: CatalogueOptions) -> None:
         raise click.UsageError("missing option: -o DIR, or --json")
     if given.everything and given.easyconfigs:
         raise click.UsageError("--all cannot be combined with easyconfigs")
-    directory = Path(output) if output else None
     site, title = in_full(given.settings), given.title or ""
-    made = make_catalogue(CatalogueRequest(site, given.easyconfigs, given.everything, title, directory), say)
+    made = make_catalogue(CatalogueRequest(site, given.easyconfigs, given.everything, title, output), say)
     if output:
         modules = counted(len(made.catalogue.entries), "module")
         say(f"{modules} in {output}, {counted(made.written, 'file')} written")

@@ -16,6 +16,7 @@ from sifmod.config.text import BindPath, can_be_bound, is_root
 from sifmod.config.yaml.node import Node, join_key, printable_text, problem_at
 from sifmod.config.yaml.validate import Model
 from sifmod.errors import Problem
+from sifmod.secret import secret_parts
 from sifmod.system import abbreviated
 
 _OPTION = re.compile(r"ro|rw|id=[0-9]+|image-src=/?[^,:\"\\\x00-\x1f\x7f]*")
@@ -60,6 +61,8 @@ class BindSpec(Model):
     @classmethod
     def _spelled_out(cls, value: Any) -> Any:
         if isinstance(value, str):
+            if secret_parts((value,)):  # parts of it would be quoted
+                raise ValueError(f"expected source[:target[:options]] without a URL, got {printable_text(value)}")
             parts = value.split(":", 2)
             value = dict(zip(("source", "target", "options"), parts, strict=False))
         source = value.get("source") if isinstance(value, dict) else None

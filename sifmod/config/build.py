@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from sifmod.config.find import SUFFIXES
 from sifmod.config.redact import without_logins
-from sifmod.config.text import Absolute, EnvName, EnvValue, Items, Line, NotEmpty, Pairs, Text
+from sifmod.config.text import Absolute, EnvName, EnvValue, Items, Line, NotEmpty, OwnFile, Pairs, Text
 from sifmod.config.yaml.node import Node, printable_text
 from sifmod.config.yaml.validate import Model
 
@@ -100,10 +100,10 @@ class Build(Model):
     """The base: a source as in image.sources, or another easyconfig, whose image it is."""
     pip: tuple[Requirement, ...] = ()
     """Packages to add, in pip's syntax: lightning==2.2.0."""
-    requirements: NotEmpty | None = None
+    requirements: OwnFile | None = None
     """A requirements.txt, or a pylock.toml, which pins everything."""
     files: Annotated[
-        Pairs, Items(Annotated[NotEmpty, AfterValidator(_beside)], Annotated[Absolute, AfterValidator(_target)])
+        Pairs, Items(Annotated[OwnFile, AfterValidator(_beside)], Annotated[Absolute, AfterValidator(_target)])
     ] = ()
     """A file or directory beside the easyconfig: its path in the image."""
     env: Annotated[Pairs, Items(EnvName, EnvValue)] = ()
@@ -114,9 +114,9 @@ class Build(Model):
     """Commands that a shell runs inside during the build; this needs a builder."""
     test: Commands = ""
     """Commands that must succeed inside the finished image."""
-    definition: NotEmpty | None = None
+    definition: OwnFile | None = None
     """A definition file that the runtime builds, instead of a base."""
-    dockerfile: NotEmpty | None = None
+    dockerfile: OwnFile | None = None
     """A Dockerfile, or a directory with one, instead of a base."""
     arguments: Annotated[Pairs, Items(EnvName, EnvValue)] = ()
     """Build arguments of the definition or Dockerfile."""

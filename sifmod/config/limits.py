@@ -67,6 +67,8 @@ class Limits(Model):
     """Files that are visited to list them."""
     wrappers: Count = 2000
     """Wrappers of one module, with `wrappers: auto`."""
+    sanity_check_time: Count = 600
+    """Seconds for each command of a sanity check; `sifmod test --timeout` has its own."""
 
 
 _current = Limits()

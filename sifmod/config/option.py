@@ -4,6 +4,7 @@ It imports neither click nor pydantic, because TAB and `sifmod list` read it too
 """
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -11,12 +12,15 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from sifmod.config.redact import without_query
+from sifmod.errors import OptionError
+from sifmod.secret import secret_parts
 
 # `file` gives a Path; `place`, `places` (with `:` between) and what may be a path (`site`, `reference`) stay texts
 Word = (
     Literal["flag", "text", "text or nothing", "number", "whole", "amount", "day", "walltime", "name", "file"]
     | Literal["place", "places", "site", "reference"]
 )
+_URL = r"(?i)(^|:)([a-z][a-z0-9+.-]*:/|https?:)/"
 Title = Literal["What", "Where", "How", "Slurm", "Output", ""]
 
 
@@ -52,7 +56,9 @@ class Option(NamedTuple):
         return self.called or self.spellings[-1].removeprefix("--").replace("-", "_")
 
     def in_full(self, text: str) -> str:
-        """A value with its relative paths made absolute."""
+        """A value with its relative paths made absolute. Raises OptionError for a URL instead of a directory."""
+        if self.type in ("place", "places") and (re.search(_URL, text) or secret_parts((text,))):
+            raise OptionError(f"{(self.spellings or [self.called])[-1]} takes directories of this machine, not a URL")
         match self.type:
             case "place":
                 parts = [text]
@@ -159,7 +165,7 @@ TABLE = (
     where("-o --output LOCK", "file", "The output file (default: beside FILE).", of="stack lock"),
     where("-o --output LOCK", "file", "Write one lock for all.", of="lock"),
     where("-o --output FILE.tar|DIR", "file", "The bundle to write.", of="stack bundle"),
-    where("-o --output DIR", "text", "The directory for index.html, catalogue.json and pages/.", of="stack catalogue"),
+    where("-o --output DIR", "file", "The directory for index.html, catalogue.json and pages/.", of="stack catalogue"),
     where("--find-links PLACE", "text", "Also search this directory or page for wheels.", many=True),
     where("--module-tree DIRECTORY", "text", "The directory for `module use`, for paths with more than NAME/VERSION."),
     where("--dir DIRECTORY", "text", "Directory of the layer, such as a project's (SIFMOD_LAYERS).", "directory"),

@@ -2,11 +2,12 @@
 
 import re
 
+from sifmod.secret import NO_QUERY, OF_SSH
+
 # Only the first two are compiled here: most runs need no others, and compiling them takes milliseconds.
 _SCHEME = re.compile(r"[^\w./~]*([A-Za-z][A-Za-z0-9+.-]*):")  # also after a blank, which is rejected later
 _FORGOTTEN = re.compile(r"(?i)[^\w./~]*(https?|docker|oras|library|file|oci)//")
 LOCAL = ("file", "oci", "oci-archive", "docker-archive")
-NO_QUERY = "?..."
 REGISTRIES = ("docker", "oras", "library")
 # an @ in a registry reference that does not end credentials: before a digest, or after a repository
 _NO_CREDENTIALS = r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)?@[^/:@]*)$"
@@ -22,13 +23,12 @@ _HOST = r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)"
 # The scheme's length is limited: otherwise a long text of `a.a.a.` takes minutes.
 _START = r"\b((?:[a-z][a-z0-9.-]{0,40}\+)?(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]{0,40}://)"
 _LOGIN = rf"(?i){_START}([^\s/?#]*@|[^\s/?#@:]*:(?![0-9]*(?:[/?#\s]|$))\S*@)"
-_OF_SSH = r"(?i)(git\+)?ssh://[^:@/]+@"
 
 
 def has_login(text: str) -> bool:
     """Whether a URL in the text has a user or password before its host, except the user that ssh needs."""
     words = (_until_login(word)[0] for word in text.split())
-    return any(not re.fullmatch(_OF_SSH, found[0]) for word in words for found in re.finditer(_LOGIN, word))
+    return any(not re.fullmatch(OF_SSH, found[0]) for word in words for found in re.finditer(_LOGIN, word))
 
 
 def without_logins(text: str) -> str:
@@ -38,7 +38,7 @@ def without_logins(text: str) -> str:
 
 def _without(word: re.Match[str]) -> str:
     start, rest = _until_login(word[0])
-    return re.sub(_LOGIN, lambda found: found[0] if re.fullmatch(_OF_SSH, found[0]) else found[1], start) + rest
+    return re.sub(_LOGIN, lambda found: found[0] if re.fullmatch(OF_SSH, found[0]) else found[1], start) + rest
 
 
 def _until_login(word: str) -> tuple[str, str]:

@@ -16,12 +16,12 @@ from sifmod.config.find import SUFFIXES
 from sifmod.config.input import Input, read_input
 from sifmod.config.kinds import accelerator_of
 from sifmod.config.limits import bound, found_within_limits, limits, raised
-from sifmod.config.text import Items, Line, ModuleSpec, Name, NotEmpty, Pairs
+from sifmod.config.text import Items, Line, ModuleSpec, Name, NotEmpty, OwnFile, Pairs
 from sifmod.config.version import is_range, within
-from sifmod.config.yaml.node import Mark, Node, Number, join_key, problem_at
+from sifmod.config.yaml.node import Mark, Node, Number, join_key, problem_at, tree
 from sifmod.config.yaml.parse import Bounds
-from sifmod.config.yaml.validate import Model, load_model
-from sifmod.errors import ConfigError, Problem, SifmodError
+from sifmod.config.yaml.validate import Model, build, load_model
+from sifmod.errors import ConfigError, OptionError, Problem, SifmodError
 
 
 def _date(value: object) -> object:
@@ -76,7 +76,7 @@ def _entry(value: object) -> object:
 class Entry(Model):
     """A stack's entry for one easyconfig, or for all that match a pattern."""
 
-    easyconfig: NotEmpty
+    easyconfig: OwnFile
     """A name, a path, or a pattern such as `easyconfigs/*.yaml`, relative to the stack's directory."""
     variants: Literal["all"] | tuple[Name, ...] = ()
     """The variants; `all`: every one for this architecture; default: the one for the site's accelerator."""
@@ -109,7 +109,7 @@ class StackFile(Model):
     """The name of the stack (default: the file's name)."""
     sifmod: Annotated[NotEmpty, AfterValidator(_versions)] = ">=0"
     """The versions of sifmod that it supports."""
-    include: tuple[NotEmpty, ...] = ()
+    include: tuple[OwnFile, ...] = ()
     """Other stack files, relative to this one; their easyconfigs come first."""
     easyconfigs: tuple[Annotated[Entry, BeforeValidator(_entry, json_schema_input_type=str | Entry)], ...] = ()
 
@@ -169,10 +169,15 @@ def is_reserved(name: str) -> bool:
 
 
 def stack_of(easyconfigs: tuple[str, ...], variants: tuple[str, ...]) -> Stack:
-    """A stack of the easyconfigs on the command line."""
+    """A stack of the easyconfigs on the command line. Raises OptionError for what cannot be one."""
     only: Literal["all"] | tuple[str, ...] = "all" if "all" in variants else variants
     mark = Mark(os.path.abspath("the command line"), 0, 0)  # noqa: PTH100 (paths are relative to this directory)
-    members = (Member(word, Entry(easyconfig=word, variants=only), mark) for word in easyconfigs)
+    members: list[Member] = []
+    for word in easyconfigs:
+        entry = build(Entry, tree({"easyconfig": word, "variants": only}, mark))
+        if isinstance(entry, tuple):
+            raise OptionError("\n".join(f"{problem.key}: {problem.message}" for problem in entry))
+        members.append(Member(word, entry, mark))
     return Stack(Path(), "the command line", tuple(members), ())
 
 

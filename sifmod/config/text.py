@@ -12,6 +12,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sifmod.config.kinds import RUNTIMES
 from sifmod.config.yaml.node import Number, printable_text
+from sifmod.secret import secret_parts
 
 # C0 and C1 controls, DEL, and the two Unicode line ends: characters that a terminal, a shell or Lmod interprets. Half
 # surrogates are bytes of the environment that are not UTF-8; they cannot be written to a file.
@@ -26,6 +27,12 @@ _UNITS = {"": 1, "B": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10
 def _line(text: str) -> str:
     if bad := _CONTROL.search(text):
         raise ValueError(f"the character {bad.group()!r} is not allowed here: use a single line of printable text")
+    return text
+
+
+def _no_url(text: str) -> str:
+    if secret_parts((text,)):
+        raise ValueError(f"expected a file, not a URL, got {printable_text(text)}")
     return text
 
 
@@ -163,6 +170,8 @@ Pairs = tuple[tuple[str, str], ...]
 Line = Annotated[str, AfterValidator(_line)]
 Text = Annotated[str, AfterValidator(_text)]
 NotEmpty = Annotated[str, Field(min_length=1), AfterValidator(_line)]
+OwnFile = Annotated[NotEmpty, AfterValidator(_no_url)]
+"""A file of this machine, or a pattern; what looks like a URL with a login would end in logs."""
 Name = Annotated[str, Field(max_length=100), _matching(_NAME, _NAME_RULE)]
 Version = Annotated[str, Field(max_length=100), _matching(_NAME, _NAME_RULE), AfterValidator(_version)]
 VersionSuffix = Annotated[

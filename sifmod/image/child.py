@@ -42,6 +42,7 @@ class Ended:
 
     code: int
     said: bytes
+    late: bool = False  # it was ended after the time limit
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -72,14 +73,15 @@ def run_child(
     propagates. Raises FileNotFoundError if `args[0]` is not a program.
     """
     with _group(args, cwd, env) as (process, log):
+        late = False
         try:
             code = process.wait(limit)
         except subprocess.TimeoutExpired:
             _end(process)
-            code = LATE
+            code, late = LATE, True
         if whole:
             _kill(process)
-        return Ended(code, _output(log, 0, kept))
+        return Ended(code, _output(log, 0, kept), late)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from plans import plan
 from sifmod.actions.install.look import LOOK
 from sifmod.actions.install.sanity_check import sanity_check
 from sifmod.config.easyconfig import SanityCheck
+from sifmod.config.limits import Limits, use_limits
 from sifmod.errors import SanityCheckError
 from sifmod.module.plan import Activation, Bind, Plan, Runtime, Wrapper
 from sifmod.tree.layout import Layout
@@ -144,6 +145,21 @@ def test_a_command_that_fails_says_how(check: Check) -> None:
         check.run(check.plan(commands=("false",)))
     assert caught.value.message.endswith(f": `false` failed with exit code 1\n{'0' * 1995}\ufffdlast")
     assert check.asked[-1].endswith("<false>")
+
+
+def test_a_command_that_does_not_end_is_ended(check: Check, request: pytest.FixtureRequest) -> None:
+    request.addfinalizer(lambda: use_limits(Limits()))
+    use_limits(Limits(sanity_check_time=1))
+    check.does = "sleep 60"
+    with pytest.raises(SanityCheckError) as caught:
+        check.run(check.plan(commands=("wait",)))
+    assert caught.value.short == (
+        "sanity check of PyTorch/2.2.0-rocm-5.6.1: `wait` did not finish within 1 s (`limits: {sanity_check_time: N}` "
+        "in the settings raises the limit)"
+    )
+    check.does = "exit 124"  # as timeout(1) says it in the command itself
+    with pytest.raises(SanityCheckError, match="failed with exit code 124"):
+        check.run(check.plan(commands=("timeout",)))
 
 
 def test_the_environment_is_the_modules_own(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:

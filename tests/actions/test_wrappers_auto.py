@@ -183,7 +183,8 @@ def test_too_many_are_not_given(images: Images, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_hosts_commands_are_names_of_files() -> None:
     names = "sh ls cat git srun module vim [ case declare pushd CC ftn nvcc nvidia-smi rocminfo ibstat ucx_info lctl"
-    rights = "mksquashfs aws free squeue pkexec newuidmap git-remote-https docker-credential-x git-credential-x"
+    rights = "mksquashfs aws free squeue pkexec newuidmap git-remote-https docker-credential-x git-credential-x "
+    rights += "gpg-agent pinentry-curses ssh-askpass sudoedit runuser systemd-run bwrap nvidia-container-runtime"
     assert all(map(is_host_command, f"{names} {rights}".split()))
     assert not any(
         map(is_host_command, ["python", "python3", "pip", "torchrun", "jupyter", "samtools", "R", "docker-compose"])

@@ -375,3 +375,14 @@ def test_netrc_is_for_its_host_over_https(own_home: Path) -> None:
     assert Netrc().authorization(Url.parse("https://some.host:8443/x")) == "Basic bWU6c2VjcmV0"
     assert Netrc().authorization(Url.parse("https://other.host/x")) == ""
     assert Netrc().authorization(Url.parse("http://some.host/x")) == ""
+
+
+def test_the_default_of_a_netrc_is_not_for_the_target_of_a_redirect(own_home: Path) -> None:
+    file = own_home / ".netrc"
+    file.write_text("machine named.host login me password secret\ndefault login any password other\n")
+    file.chmod(0o600)
+    authority = Netrc()
+    assert authority.authorization(Url.parse("https://some.host/x")) == "Basic YW55Om90aGVy"
+    assert authority.authorization(Url.parse("https://evil.host/x")) == ""
+    assert authority.authorization(Url.parse("https://named.host/x")) == "Basic bWU6c2VjcmV0"
+    assert authority.authorization(Url.parse("https://some.host/y")) == "Basic YW55Om90aGVy"  # the next piece

@@ -268,6 +268,7 @@ def test_a_base_that_is_damaged_in_the_store(images: Images, prefix: Prefix) -> 
         ("mixes", f"a package brings its own {LIBRARY}/torch/version.txt; the image has one, which stays"),
         ("python", "Scripts must not use the reserved name `python3`"),
         ("climbs", "cannot install the packages"),
+        ("through", "uv crashed; the last package that it chose was nested 1.0"),
     ],
 )
 def test_what_does_not_go_with_the_base_is_refused(
@@ -281,6 +282,8 @@ def test_what_does_not_go_with_the_base_is_refused(
     wheel(wheels, "mixes", files={"torch/version.txt": "mine"})
     wheel(wheels, "python", files={"python-1.0.data/data/bin/python3": "#!/bin/sh\n"})
     wheel(wheels, "climbs", scripts=("../../../../climbed",))
+    wheel(wheels, "through", requires=("nested",))
+    wheel(wheels, "nested", requires=(f"x ; {'(' * 50_000}python_version > '3'{')' * 50_000}",))
     wheel(wheels, "windows").rename(wheels / "windows-1.0-cp311-cp311-win_amd64.whl")
     with zipfile.ZipFile(wheels / "source-1.0.zip", "w") as source:
         source.writestr("source-1.0/PKG-INFO", "Metadata-Version: 2.1\nName: source\nVersion: 1.0\n")

@@ -21,8 +21,9 @@ from sifmod.actions.install.look import (
 )
 from sifmod.actions.install.past_checks import PastChecks
 from sifmod.actions.start import is_readable
+from sifmod.config.limits import limits, raised
 from sifmod.errors import ModuleError, SanityCheckError
-from sifmod.image.child import LATE, Ended, run_child
+from sifmod.image.child import Ended, run_child
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import ImageRecord, Installation, live_modules, matches
@@ -47,7 +48,7 @@ class _Image:
     record: ImageRecord
     plan: Plan
     environment: Mapping[str, str]
-    limit: float | None  # seconds
+    limit: float  # seconds
 
     def run(self, environment: Mapping[str, str], *words: str) -> Ended:
         image = str(self.directory / self.record.filename)
@@ -66,9 +67,9 @@ def sanity_check(
     """Look for every wrapper's command and every path, and run the easyconfig's commands inside the image.
 
     The generation is in place and need not be published; `workspace` is for the runtime's own files; `limit` is the
-    time for each command in seconds. Commands run in `/`, where Python imports no user files. Without a runtime that
-    can start the image, skipped checks are reported, and commands of the easyconfig fail the check. Raises
-    SanityCheckError.
+    time for each command in seconds, by default that of the site. Commands run in `/`, where Python imports no user
+    files. Without a runtime that can start the image, skipped checks are reported, and commands of the easyconfig fail
+    the check. Raises SanityCheckError.
     """
     directory = Path(installation.root)
     missing = [path for path in plan.sanity_check.paths if not path.startswith("/") and not (directory / path).exists()]
@@ -78,7 +79,8 @@ def sanity_check(
         if plan.sanity_check.commands:
             say(f"{plan.runtime.kind} was not found, so the commands were not run")
         return
-    image = _Image(directory, installation.required_image, plan, _environment(directory, workspace, plan), limit)
+    seconds, how = (limits().sanity_check_time, raised("sanity_check_time")) if limit is None else (limit, "")
+    image = _Image(directory, installation.required_image, plan, _environment(directory, workspace, plan), seconds)
     _look(image, say, known)
     # every time, because they may depend on anything: a network, a GPU, a file
     for command in plan.sanity_check.commands:
@@ -86,7 +88,7 @@ def sanity_check(
         if result.code != 0:
             output = result.said.decode(errors="replace").strip()[-2000:].split("\n")
             code = f"failed with exit code {result.code}"
-            came = f"did not finish within {limit:.0f} s" if limit and result.code == LATE else code
+            came = f"did not finish within {seconds:.0f} s{how}" if result.late else code
             raise SanityCheckError(
                 f"sanity check of {plan.module}: `{command}` {came}",
                 "correct the easyconfig, or install without the check: --skip-sanity-check",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from sifmod.errors import Problem
+from sifmod.secret import without_secrets
 
 
 @dataclass(frozen=True, order=True)
@@ -92,7 +93,7 @@ def join_key(path: str, step: str | int) -> str:
 
 
 def problem_at(mark: Mark, key: str, message: str) -> Problem:
-    return Problem(mark.file, mark.line, mark.column, key, message)
+    return Problem(mark.file, mark.line, mark.column, without_secrets(key), without_secrets(message))
 
 
 def tree(value: object, mark: Mark) -> Node:

@@ -25,8 +25,9 @@ _DAILY = (
     "vimdiff view nano emacs emacsclient xterm perl tclsh wish lua jq sqlite3 tree parallel mail xauth xdg-open killall"
 )
 _RIGHTS = (
-    "chsh chfn gpasswd pkexec run0 newuidmap newgidmap gpg-agent pinentry pass vault ssh-askpass sshpass "
-    "nvidia-container-cli"
+    "chsh chfn gpasswd pkexec run0 runuser sudoedit visudo newuidmap newgidmap gpgv gpgsm pinentry pass vault op bw "
+    "secret-tool sshpass sshd mosh ksu kpasswd kdestroy systemd-run systemd-ask-password loginctl machinectl bwrap "
+    "setfacl getfacl nvidia-container-cli nvidia-modprobe slurmd munged"
 )
 _BUILD = (
     "as c++ c89 cc cpp g++ gcc gfortran gdb ld clang clang++ clang-cpp ccache cmake ctest ninja meson pkg-config "
@@ -79,7 +80,8 @@ _ALL = (
     *(_CLOUD, _MACHINE, _MPI, _SITE, _RIGHTS),
 )
 _NAMES = frozenset(" ".join(_ALL).split())
-_FAMILIES = ("docker-credential-", "git-credential-", "git-remote-")
+# programs that other programs start by their name, or that see passwords and keys
+_FAMILIES = ("docker-credential-", "git-credential-", "git-remote-", "gpg-", "pinentry-", "ssh-", "nvidia-container-")
 
 
 def is_host_command(name: str) -> bool:

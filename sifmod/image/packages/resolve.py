@@ -10,6 +10,7 @@ metadata would break each build. Without an index, or if nothing is built, that 
 import json
 import os
 import re
+import signal
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,6 +47,8 @@ _NEEDS = re.compile(
 _NO_WHEEL = re.compile(r"([\w.-]+(?:==[^\s,]+)?) has no (?:usable wheels|wheels with a matching)")
 Trees = Mapping[GitSource, tuple[GitSource, str]]  # by requested source: the one with its commit, its directory for uv
 _NO_PAGE = re.compile(r"Failed to read `--find-links` URL: (\S+).*HTTP status client error \((?:403|404|410)\b")
+_CRASHED = (-signal.SIGABRT, -signal.SIGSEGV, 128 + signal.SIGABRT, 128 + signal.SIGSEGV)  # also as a shell says it
+_CHOSEN = re.compile(r"DEBUG Selecting: ([\w.-]+)==(\S+)")
 _UNKNOWN = re.compile(r"Because ([\w.-]+) was not found in the (?:package registry|provided package locations)")
 
 
@@ -81,6 +84,11 @@ def resolve(
     words += ("--constraints", f"{place}/kept.txt", "--constraints", f"{place}/constraints.txt")
     words += ("--find-links", f"{place}/in_image", *(f"--refresh-package={name}" for name, _ in wanted.projects))
     ended = uv.run(*words, "--format", LOCK, "--output-file", f"{place}/{LOCK}")
+    if ended.code in _CRASHED:  # without a word about the package
+        loud = uv.run(*(word for word in words if word != "--quiet"), "--verbose", "--format", LOCK)
+        chosen = [found.groups() for found in map(_CHOSEN.search, loud.lines) if found]
+        last = f"; the last package that it chose was {' '.join(chosen[-1])}" if chosen else ""
+        raise FetchError(f"uv crashed{last}", "do not use this package, or use another version of it")
     if ended.code != 0:
         raise _explained(ended.lines, python, wanted)
     # uv writes the URLs of its variables into the lock, with their logins

@@ -34,12 +34,13 @@ def uv_here(directory: Path) -> Uv:
     """The uv that is installed with sifmod, for files in `directory`."""
     from uv import find_uv_bin
 
-    environment = {**uv_environment(), "UV_CACHE_DIR": str(uv_cache()), "RUST_LOG": "uv_extract=warn"}
+    environment = {**uv_environment(), "UV_CACHE_DIR": str(uv_cache())}
     write_config(directory)
 
     def run(*words: str) -> Ended:
+        wanted = "uv_resolver=debug" if "--verbose" in words else "uv_extract=warn"
         words = (find_uv_bin(), *words, *config_words(str(directory)), "--color", "never", "--no-progress")
-        ended = run_child(words, cwd=directory, env=environment)
+        ended = run_child(words, cwd=directory, env={**environment, "RUST_LOG": wanted})
         with (directory / _LEFT_OUT_FILES).open("a") as file:
             file.writelines(f"{found[1]}\n" for found in map(_UNSAFE.search, ended.lines) if found)
         return ended

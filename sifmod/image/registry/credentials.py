@@ -127,13 +127,25 @@ class Logins:
         return Credentials(program, username, secret) if username or secret else None
 
 
+_NOBODYS = "https://nobodys.invalid/"  # only the entry `default` is for it
+
+
 class Netrc(Authority):
-    """The authority for files on web servers: each host gets its entry in `~/.netrc`, over https only."""
+    """The authority for files on web servers: each host gets its entry in `~/.netrc`, over https only.
+
+    The entry `default` is only for the host that is asked first, not for those to which it redirects.
+    """
+
+    def __init__(self) -> None:
+        self._first = ""
 
     def authorization(self, url: Url) -> str:
         """The login for this host, if there is one."""
+        self._first = self._first or url.host
         login = requests.utils.get_netrc_auth(str(url)) if url.scheme == "https" else None
-        return Credentials("~/.netrc", *login).basic if login else ""
+        if not login or (url.host != self._first and login == requests.utils.get_netrc_auth(_NOBODYS)):
+            return ""
+        return Credentials("~/.netrc", *login).basic
 
     def refused(self, response: requests.Response) -> FetchError:
         return refusal(response, _ADVICE.get(response.status_code, ""))

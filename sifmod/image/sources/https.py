@@ -1,6 +1,6 @@
 """https: a SIF from a web server."""
 
-from sifmod.config.redact import NO_QUERY, shown
+from sifmod.config.redact import shown
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Fetched, Fetching, FetchRequest, Remote
 from sifmod.image.download.downloads import download_sif, refuse_other_files
@@ -9,6 +9,7 @@ from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http, in_the_clear
 from sifmod.image.registry.network import RETRY_POLICY, TIMEOUTS, RetryPolicy, Timeouts, retry
 from sifmod.image.registry.url import Url
+from sifmod.secret import NO_QUERY
 
 
 def _parse(kind: SourceKind, source: str) -> Reference:

@@ -1,0 +1,48 @@
+"""Secrets in what users type and write: logins, queries and fragments of URLs, valid or not, for texts that quote them.
+
+config/redact.py shows the sources that sifmod understands.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+NO_QUERY = "?..."
+OF_SSH = r"(?i)(git\+)?ssh://[^:@/]+@"  # a name alone, which ssh needs, is no login
+
+# Any number of slashes either way round, as parsers of the web's URLs take them. The scheme's length is limited:
+# otherwise a long text of `a.a.a.` takes minutes.
+_START = r"(?:[a-z][a-z0-9+.-]{0,40}:[/\\]{2,}|(?:https?|wss?|ftp|docker|oras|library):[/\\]*|(?<![^\s='\".-])[/\\]{2})"
+_LOGIN = rf"(?is){_START}([^/\\?#]*@|[^/\\?#@:]*:(?![0-9]*(?:[/?#\s]|$)).*@)|(?<![^\s='\"])([^\s/:@='\"]+:[^\s/]+@)"
+_QUERY = rf"(?is){_START}[^?#]*(\?(?!QUERY\b)[^#]*)?(#(?!(?:egg|subdirectory|md5|sha[0-9]+)=).*)?"
+_NAME = r"(?i)(docker|oras|library):[/\\]*[^:]*@"  # docker://ubuntu@24.04 is a mistake, not a login
+_END = "'\"`.,;:)]}"  # what a message has behind a word
+
+
+def secret_parts(words: Iterable[str]) -> Mapping[str, str]:
+    """The logins, queries and fragments in words, and the text to show instead; `me:password@host` is a login too."""
+    found: dict[str, str] = {}
+    for word in words:
+        if not {"@", "?", "#"}.intersection(word):  # almost all; nothing is compiled for them
+            continue
+        end = max((at.end() for at in re.finditer("@(?!sha[0-9]+:)", word)), default=0)
+        for login in re.finditer(_LOGIN, word[:end]):
+            is_name = re.fullmatch(_NAME, login[0]) and "/" not in word[login.end() :]
+            if not (is_name or re.fullmatch(OF_SSH, login[0])):
+                whole = login[1] or login[2]
+                password = whole.partition(":")[2]
+                found |= {whole: "", f":{password}": ":...@", password: "...@"}
+        for query, fragment in re.findall(_QUERY, word):
+            found |= {query: NO_QUERY, fragment: "#..."}
+    return {text: instead for text, instead in found.items() if len(text) > 1}
+
+
+def without_secrets(text: str) -> str:
+    """A message without the secrets in its words, which it may quote from a file."""
+    return re.sub(r"\S+", _without, text) if {"@", "?", "#"}.intersection(text) else text
+
+
+def _without(word: re.Match[str]) -> str:
+    text = word[0]
+    for secret, instead in secret_parts((text.rstrip(_END),)).items():
+        text = text.replace(secret, instead)
+    return text
