@@ -36,7 +36,7 @@ def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool
         with reporter.tree(site).lock(_LOCK, "the spider cache"):
             for place in (directory, stamp.parent):
                 _make(place, site.group)
-            # it would overwrite other members' files; anyone who can write to the directory can replace them
+            # the program overwrites files, which fails for other members' files; a new file can replace them
             with (
                 TemporaryDirectory(prefix=".sifmod-", dir=directory) as new,
                 TemporaryDirectory(prefix=".sifmod-", dir=stamp.parent) as begun,

@@ -95,8 +95,8 @@ def expand(binds: tuple[BindSpec, ...], environ: Mapping[str, str]) -> tuple[tup
     """Bind paths with patterns and links resolved on this machine; and the inputs that were read.
 
     Matches of a pattern are optional, since another node may have other matches; a required pattern without matches
-    stays as it is, a missing source. If the pattern has a target, the matches go into that. The targets of links are
-    bound last, unless a bind path covers them already.
+    stays as it is, a missing source. If the pattern has a target, the matches go into that directory. The targets of
+    links are bound last, unless a bind path covers them already.
     """
     spelled: list[BindSpec] = []
     tops: list[str] = []

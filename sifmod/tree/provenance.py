@@ -106,7 +106,7 @@ def from_data(fields: Mapping[str, Any]) -> Provenance:
 
 
 def texts(made: Provenance) -> list[str]:
-    """All texts in it, for checks."""
+    """All texts in a provenance, for checks."""
     asked, image = made.asked, made.image
     variant = "" if made.variant is None else made.variant
     found = [made.sifmod, made.easyconfig, made.version, variant, made.site, made.accelerator, made.plan_digest]

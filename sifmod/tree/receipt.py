@@ -82,7 +82,7 @@ class Installation:
 
     @property
     def prefix(self) -> Path:
-        """Its prefix (see Layout.generation)."""
+        """The prefix of the tree that it is in (see Layout.generation)."""
         return Path(self.root).parents[4]
 
     @property

@@ -51,12 +51,12 @@ class Submissions(NamedTuple):
 
 
 def read_applied(layout: Layout, name: str) -> Applied | None:
-    """None if the stack was never applied, or its record is invalid: other users may have written it."""
+    """The record of a stack; None if there is none, or it is invalid: other users may have written it."""
     return _read(Applied, _path(layout, name), layout.prefix, name=name)
 
 
 def write_applied(layout: Layout, applied: Applied, held: Held) -> None:
-    """Write it if it has changed. Raises InstallError, LockError."""
+    """Write the record if it has changed. Raises InstallError, LockError."""
     if read_applied(layout, applied.name) != applied:
         _write(_path(layout, applied.name), applied, held)
 

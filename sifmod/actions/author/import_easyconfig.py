@@ -75,7 +75,7 @@ class NewEasyconfig:
 
 @dataclass(frozen=True)
 class ImportedFile:
-    """An easyconfig made from another tool's file; with an error, a file of which none was made."""
+    """A file of another tool, and the easyconfig that was made from it, or the error if none was made."""
 
     source: Source
     notes: Notes
