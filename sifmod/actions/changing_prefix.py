@@ -57,7 +57,7 @@ def site_umask(site: Site) -> Iterator[None]:
 
 
 def for_layers(site: Site, directory: Path) -> Site:
-    """The site for work in a directory of layers: inside the prefix as open as the prefix, elsewhere unshared."""
+    """The site for work in a directory of layers: inside the prefix as open as the prefix, elsewhere not shared."""
     within = site.prefix in directory.parents
     mask = site.umask if within or not site.sharing else None
     if within and mask is None:

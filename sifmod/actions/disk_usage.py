@@ -42,7 +42,7 @@ class DiskUsage:
 
     @property
     def text(self) -> str:
-        """Its size as text."""
+        """The size as text."""
         return f"{'' if self.whole else 'more than '}{size_text(self.size)}"
 
 

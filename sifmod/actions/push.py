@@ -129,7 +129,7 @@ def _sif(path: Path) -> _Image:
 
 
 def _as_apptainer(descriptor: Descriptor) -> dict[str, object]:
-    """With the same key order as `apptainer push`, so that both give a SIF the same digest."""
+    """A descriptor with the key order of `apptainer push`, so that both give a SIF the same digest."""
     return {"mediaType": descriptor.media_type, "size": descriptor.size, "digest": descriptor.digest}
 
 

@@ -66,7 +66,7 @@ def _make(place: Path, group: str | None) -> None:
 
 
 def _program() -> Path | None:
-    """The program, preferably of the Lmod in this shell."""
+    """The program that refreshes a cache, preferably of the Lmod in this shell."""
     loaded, package = os.environ.get("LMOD_DIR"), os.environ.get("LMOD_PKG", _PLACE)
     found = (Path(place) / PROGRAM for place in (loaded, f"{package}/libexec", f"{_PLACE}/libexec") if place)
     return next((path for path in found if os.access(path, os.X_OK)), None)

@@ -162,7 +162,7 @@ def bind_items(tree: Node) -> Iterator[tuple[str, Node]]:
 
 
 def ends(item: Node) -> tuple[str, str]:
-    """Source and target; a pattern without a target is its own target, which no other bind has."""
+    """Source and target of a bind path; a pattern without a target is its own target, which no other bind has."""
     if item.text:
         parts = item.text.split(":")
         return parts[0], parts[1] if len(parts) > 1 else parts[0]

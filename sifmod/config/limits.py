@@ -98,7 +98,7 @@ class NotReadError(ValueError):
 
 
 def read_bounded(path: Path, name: str) -> bytes:
-    """The content; never waits for a pipe. Raises OSError and NotReadError."""
+    """The content of a file, within the limit `name`; never waits for a pipe. Raises OSError and NotReadError."""
     most: int = getattr(limits(), name)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)

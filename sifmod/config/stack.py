@@ -179,7 +179,7 @@ def stack_of(easyconfigs: tuple[str, ...], variants: tuple[str, ...]) -> Stack:
 
 
 class _Reading(NamedTuple):
-    included_files: Iterator[int]  # counts them
+    included_files: Iterator[int]  # the next value is the number of the next included file
     top: Path  # only files below it are read
 
     def outside(self, path: str | Path, word: str) -> str:

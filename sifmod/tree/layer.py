@@ -109,7 +109,7 @@ class Layer:
 
     @property
     def lock(self) -> str:
-        """Its PEP 751 lock, "" if it cannot be read."""
+        """The layer's PEP 751 lock, "" if it cannot be read."""
         with suppress(OSError, UnicodeDecodeError):
             return read(Path(self.root, LOCK)).decode()
         return ""

@@ -37,7 +37,7 @@ _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK |
 
 
 class Done(NamedTuple):
-    """The action of a command: on a module, or without one on the store."""
+    """The action of a command: on a module, or on the store if there is no `module`."""
 
     what: Annotated[
         str,

@@ -20,7 +20,7 @@ Record = TypeVar("Record")
 class Applied(NamedTuple):
     """The state of a stack after the last apply: `<prefix>/stacks/<name>.json`."""
 
-    name: Internal[str]  # that of the file
+    name: Internal[str]  # of the stack; the record's file has it
     file: str  # absolute path
     modules: tuple[ModuleName, ...]  # installed by it and still managed
     decided: tuple[str, ...] = ()  # modules, and names with a default, whose lifecycle it decides

@@ -107,7 +107,7 @@ def _tcl(name: str, life: NameLife) -> tuple[str, ...]:
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9/._+@%=-]+")  # a path that needs no shell quoting
-LOCK = "life."  # with the name: the lock for these files
+LOCK = "life."  # followed by a name: the lock for the files of its lifecycle
 
 
 class LifeFile(NamedTuple):

@@ -39,7 +39,7 @@ class ListedLayer:
 
     layer: Layer
     state: State
-    is_installed: bool  # its module
+    is_installed: bool  # whether its module is installed
     ended: str  # the notice of its module if that is retired; "" otherwise
     successor: str  # of the retired module; "" without one
 
@@ -51,7 +51,7 @@ class LayerOutcome:
     module: ModuleName
     layers: tuple[Layer, ...]  # one, none, or those that were taken out of use since their image is not installed
     what: Outcome | Literal["withdrawn"]
-    is_installed: bool = True  # the module
+    is_installed: bool = True  # whether the module is installed
     note: str = ""  # about another layer of this name
 
     @property

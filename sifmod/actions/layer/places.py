@@ -116,7 +116,7 @@ def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Pat
 
 
 def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
-    """Whether the layer's module is not installed in these trees, or has another image now; False if unreadable."""
+    """Whether a readable layer's module is not installed in these trees, or is installed with another image."""
     there = live(modules[layer.module], layer.module) if layer.module in modules else None
     return bool(layer.image) and (there is None or there.image_sha256 != layer.image)
 
