@@ -73,16 +73,16 @@ class Where:
 
     prefix: str | Path | None = None
     site: str | None = None
-    say: Callable[[str], None] | None = None  # is given a line of text for what goes on
+    say: Callable[[str], None] | None = None  # is called with each line of text about what goes on
 
     @property
     def given(self) -> dict[str, str]:
-        """The options, which mean the same in any directory."""
+        """The options that are given, with absolute paths."""
         texts = {"prefix": str(self.prefix or ""), "site": self.site or ""}
         return in_full({name: text for name, text in texts.items() if text})
 
     def reporter(self, *words: object) -> Reporter:
-        """It answers no question: a question is an error. The log has the arguments of the call."""
+        """A reporter that answers no question, so that a question is an error; the log has `words`, the call."""
         return Reporter(self.say or _nothing, confirm=_nothing, command=f"sifmod.api.{' '.join(map(str, words))}")
 
 
@@ -170,16 +170,16 @@ def rollback(module: str, *, to: int | None = None, where: Where = HERE) -> Inst
 
 
 def uninstall(module: str, *, where: Where = HERE) -> Uninstalled:
-    """Take a module out of sight; its files stay for `rollback` and for running jobs until garbage is collected."""
+    """Uninstall a module; its files stay for `rollback` and for running jobs until garbage is collected."""
     return uninstall_module(module, load_site(where), where.reporter("uninstall", module))
 
 
 def collect_garbage(
     *, remove: bool = False, days: float = 14.0, rollbacks: bool = False, ask_jobs: bool = True, where: Where = HERE
 ) -> Garbage:
-    """Unused files older than `days`, with `rollbacks` also generations for a rollback; `remove` them.
+    """Find files unused for `days`, with `rollbacks` also generations for a rollback; `remove`: remove them.
 
-    Slurm is asked which jobs may use it, unless `ask_jobs` is false.
+    Slurm is asked which jobs may use them, unless `ask_jobs` is false.
     """
     request = GcRequest(days, rollbacks, ask_jobs=ask_jobs, remove=remove)
     return collected(request, load_site(where), where.reporter("collect_garbage"))

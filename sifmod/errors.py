@@ -12,7 +12,7 @@ from sifmod.result import Described, Hint, OrNull
 from sifmod.secret import without_secrets
 from sifmod.system import FILE_LIMIT, meaning, one_line, reason
 
-BUG = 70  # the exit code of one
+BUG = 70  # the exit code of a bug
 BUG_REPORT = "this is a bug in sifmod: please report it with the lines above and the command that you ran"
 
 
@@ -38,7 +38,7 @@ class SifmodError(Exception):
 
     @property
     def short(self) -> str:
-        """The same where many things are listed: without the places that were looked in, and what stays as it was."""
+        """The message for one line of a list: without the searched places, the output, and what stays unchanged."""
         return self._short or self.message.partition("\n")[0]
 
 
@@ -111,7 +111,7 @@ class PatternError(SifmodError):
 
 
 class VariantError(SifmodError):
-    """The easyconfig has no requested variant, or none that fits this machine."""
+    """The easyconfig does not have the requested variant, or has none that fits this machine."""
 
     exit_code = 5
 

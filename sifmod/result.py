@@ -64,7 +64,7 @@ _TEXTS: Mapping[Any, Any] = {Path: PathText, date: Day}
 
 
 def text_of(kind: Any) -> Any:
-    """The text that a value of this type is in JSON; None for a type that is no text there."""
+    """The type of the text that stands for a value of this type in JSON; None for a type that is no text there."""
     return _TEXTS.get(kind) or getattr(kind, "IN_JSON", None)
 
 

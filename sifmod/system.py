@@ -12,7 +12,7 @@ from typing import Literal
 
 Meaning = Literal["full", "denied", "too many files", "other"]
 
-FILE_LIMIT = "allow more open files (`ulimit -n 1024`), then repeat the command"  # the hint for too many
+FILE_LIMIT = "allow more open files (`ulimit -n 1024`), then repeat the command"  # the hint for too many open files
 
 _MEANINGS: dict[int, Meaning] = {
     errno.ENOSPC: "full",
@@ -37,7 +37,7 @@ def escape_controls(text: str) -> str:
 
 
 def one_line(name: str) -> str:
-    """A name on one line: like `harmless`, but line breaks and tabs are escaped too."""
+    """A name on one line: like `escape_controls`, but line breaks and tabs are escaped too."""
     return _BREAK.sub(_spelled, escape_controls(name))
 
 
@@ -80,7 +80,7 @@ def login_name(uid: int) -> str:
 
 
 def user_name(uid: int) -> str:
-    """The same for messages: `user 1234` for a number."""
+    """The name of a user for messages; `user 1234` if the machine does not know it."""
     name = login_name(uid)
     return f"user {name}" if name == str(uid) else name
 
@@ -92,7 +92,7 @@ def cache_home() -> Path:
 
 
 def subordinate_ids(file: str = "/etc/subuid") -> tuple[range, ...]:
-    """The number of subordinate ids of this user (subuid(5)) in `file`."""
+    """The ranges of this user's subordinate ids (subuid(5)) in `file`; () if it cannot be read."""
     users = (str(os.geteuid()), login_name(os.geteuid()))
     try:
         text = Path(file).read_text(errors="replace")
@@ -127,7 +127,7 @@ _FRESH = 60  # seconds in which a new directory may not be locked yet
 
 @contextmanager
 def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of this process, which the processes that it starts inherit, and have them as before afterwards."""
+    """Set variables of this process, which the processes that it starts inherit, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -163,7 +163,7 @@ def scratch_directory() -> Iterator[Path]:
 
 
 def _remove_left(place: Path) -> None:
-    """Remove a directory of this user whose process is gone. Raises OSError for any other."""
+    """Remove a directory of this user whose process is gone. Raises OSError if the process lives."""
     import fcntl
     import shutil
     import time

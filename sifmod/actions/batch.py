@@ -1,4 +1,4 @@
-"""A batch: the same for several things, one after the other, even if one of them fails."""
+"""A batch: one function for several things, one after the other, even if it fails for some of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class Failed:
 
     error: SifmodError
     ends: bool = False
-    bug: str = ""  # where it is one: its traceback
+    bug: str = ""  # the traceback of an error that sifmod did not expect
 
 
 class Skipped(Failed):
-    """One that came after the failure of `error`."""
+    """An item that was not tried, because an earlier one failed; `error` has that one's message and exit code."""
 
 
 Ended = Succeeded[Result] | Failed
@@ -39,7 +39,7 @@ def run_batch(
 ) -> Iterator[tuple[Thing, Ended[Result]]]:
     """Process each item, and yield its outcome.
 
-    The first error ends the batch with `fail_fast`, an interruption always; the others are then given as not tried.
+    With `fail_fast` the first error ends the batch, an interruption always does: the rest are then `NotTried`.
     """
     last: Failed | None = None
     for thing in things:

@@ -1,4 +1,4 @@
-"""Change a prefix with the right umask and group, and leave nothing behind after a failure."""
+"""Change a prefix with the right umask and group, and leave no empty directories behind after a failure."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ def changing_prefix(site: Site) -> Iterator[Callable[[], None]]:
     """Work under the site's umask; creates the prefix, with the site's group and setgid, if it is missing.
 
     An existing prefix is left as it is. A shared one gets a directory for the marks of its readers. If the block fails,
-    or calls the function that it gets since it has made nothing, the empty directories that it created are removed.
+    or calls the yielded function because it had nothing to do, the empty directories of a new prefix are removed.
     Raises PermissionsError for a group that this user is not in.
     """
     layout = Layout(site.prefix)
@@ -57,7 +57,7 @@ def site_umask(site: Site) -> Iterator[None]:
 
 
 def for_layers(site: Site, directory: Path) -> Site:
-    """The site for work in a directory of layers: as open as the prefix inside it, elsewhere as open as `directory`."""
+    """The site for work in a directory of layers: inside the prefix as open as the prefix, elsewhere not shared."""
     within = site.prefix in directory.parents
     mask = site.umask if within or not site.sharing else None
     if within and mask is None:
@@ -99,7 +99,7 @@ def _give(made: Path, group: str, prefix: Path) -> None:
 def make_marks(site: Site) -> None:
     """Create the directory where readers of a shared prefix leave marks, with the mode that this needs.
 
-    Without setgid: a mark belongs to its user and counts towards that quota. A later run creates what this one cannot.
+    Without setgid, so that a mark counts towards its own user's quota. If this run cannot create it, a later one does.
     """
     if not site.sharing:
         return

@@ -26,7 +26,7 @@ _BIND = re.compile(rf"^  sifmod_bind(_if_there)? {_WORD} ({_WORD})", re.MULTILIN
 _GPU = re.compile(r"then sifmod_set _([A-Z]+) 1; fi$", re.MULTILINE)
 _START = re.compile(r"^launch (.*) \"\$@\"$", re.MULTILINE)
 _LAUNCHER = "share/launch.sh"
-_PLACES = ("bin/", "runscripts/")  # of commands
+_PLACES = ("bin/", "runscripts/")  # the directories of commands
 _WITH_A_LAYER = f"${{sifmod_layer:+{LAYER_TARGET}/bin:}}"
 _OF_THE_PLACE = '"$sifmod_image"'
 
@@ -77,7 +77,7 @@ def _plain(word: str) -> str:
 
 @dataclass(frozen=True)
 class Change:
-    """One difference between both; null if missing on a side."""
+    """One difference between the old and the new side; null if that side lacks it."""
 
     name: str
     old: str | None
@@ -86,7 +86,7 @@ class Change:
 
 @dataclass(frozen=True)
 class PackageChange:
-    """A package that has not the same versions in both; an image with several Pythons may have several."""
+    """A package with different versions on the two sides; an image with several Pythons may have several versions."""
 
     kind: PackageKind
     name: str
@@ -136,7 +136,7 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change
 
 
 def _sources(*subjects: Subject) -> list[dict[str, str]]:
-    """The known origins of each; for a module compared with an image, only those that images have."""
+    """The known origins of each subject; for a module compared with an image, only those that images have."""
     alike = all(subject.installation for subject in subjects)
     found = [_of_image(subject) | (_of_module(subject.installation) if alike else {}) for subject in subjects]
     return [{name: value for name, value in facts.items() if value} for facts in found]

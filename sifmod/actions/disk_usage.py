@@ -16,7 +16,7 @@ from sifmod.image.packages.uv import bytecode_place, uv_cache
 from sifmod.module.quote import shell
 from sifmod.system import size_text
 
-LARGE = 10**6  # bytes; smaller ones are not listed
+LARGE = 10**6  # bytes; smaller directories are not listed
 SECONDS = 2.0  # time limit for counting, in total
 _DAY = 86400.0
 _TEMPORARY = ("sifmod-{uid}-*", "sifmod-scratch-*", "sifmod-test-*", "sifmod-gpgv-*", "sifmod-image-*")
@@ -42,7 +42,7 @@ class DiskUsage:
 
     @property
     def text(self) -> str:
-        """Its size as text."""
+        """The size as text."""
         return f"{'' if self.whole else 'more than '}{size_text(self.size)}"
 
 

@@ -1,4 +1,4 @@
-"""fetch: get an image by its reference into the store or a file; options that every fetch shares."""
+"""fetch: get an image by its reference into the store or a file; and what the fetch of an install shares with it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class FetchOptions:
     sha256: str | None = None  # the expected digest
     arch: str | None = None  # default: the site's
     output: Path | None = None  # instead of the store
-    force: bool = False  # fetch even an image that is there, and replace the file
+    force: bool = False  # fetch an image that the store has again, and replace the output file
     offline: bool = False
     keep_blobs: bool = False
     into_home: bool = False  # do not ask before a large image goes to the home directory
@@ -105,7 +105,7 @@ class FetchedImage(Artifact):
 
 @dataclass(frozen=True)
 class FetchedReference:
-    """One of several references, and its image; with an error, one that could not be fetched."""
+    """One of several references, and its image, or the error if it could not be fetched."""
 
     reference: str
     outcome: Beside[FetchedImage | Error]
@@ -123,7 +123,7 @@ def with_promise(artifact: Artifact) -> FetchedImage:
 def fetch(source: str, site: Site, options: FetchOptions, reporter: Reporter) -> Artifact:
     """The image of `source`, verified, in the store or at `options.output`; idempotent.
 
-    Raises the errors of `fetch_image` and of `ask_home`.
+    Raises the errors of `fetch_image` and of `ask_home`, and HookError.
     """
     reference = parse(source)
     if (path := reference.kind.local_sif(reference, site.image_dirs)) is not None:

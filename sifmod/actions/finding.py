@@ -40,7 +40,7 @@ def verify_layer(layer: Layer) -> tuple[Finding, ...]:
 
 
 def _commands(layer: Layer) -> tuple[Finding, ...]:
-    """Its lock, and its commands on the host."""
+    """The findings about a layer's lock and its commands on the host."""
     root = Path(layer.root)
     there = {f"bin/{name}" for name in names(root / "bin")}
     made = dict(layer.made)

@@ -191,7 +191,7 @@ def _holds_others_files(layout: Layout, installation: Installation, retired: boo
         added = only_in(installation, None if retired else live(layout, installation.module))
         changed = changes(installation)
         closed = not removable(Path(installation.root))
-        Path(installation.root).lstat()  # files that another run removes meanwhile have no changes either
+        Path(installation.root).lstat()  # raises if another run has removed the files, which also looks unchanged
     except OSError as error:
         return f"it cannot be read: {error}"
     if closed:
@@ -204,9 +204,9 @@ def _holds_others_files(layout: Layout, installation: Installation, retired: boo
 
 
 def _users(layout: Layout, going: set[Path]) -> tuple[dict[str, list[str]], set[str]]:
-    """The users of an image, by its digest: the generations that stay, live ones only by the module's name.
+    """The users of each image, by its digest, and the digests that their receipts name.
 
-    And the images that the receipts of these name.
+    Users are the generations that stay; a live one is named by its module alone.
     """
     users: dict[str, list[str]] = {}
     named: set[str] = set()
@@ -239,7 +239,7 @@ def _old_images(
     elsewhere = _used_elsewhere(layout, {image.sha256 for image in unused}, mark_days)
     for image in unused:
         keep = "another run is using it" if image.sha256 in busy else ""
-        # removing the link of an installed module releases its image; any other may be for a later install
+        # an image that only a receipt names goes at once: its user removed the link; others may be for a later install
         if not keep and image.sha256 not in named:
             keep = _too_young(image.added, jobs, days)
         yield OldImage(image, keep or elsewhere.get(image.sha256, ""))

@@ -45,7 +45,7 @@ class Collected(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidate:
-    """The state that `gc` reads."""
+    """One thing that `gc` looked at: what it is, and why it stays."""
 
     kind: Literal["generation", "image", "download", "layer", "remains of a run", "cache", "temporary files"]
     path: Path
@@ -66,7 +66,7 @@ class Candidate:
 
 
 def candidates(plan: GcPlan, rooms: Iterable["DiskUsage"] = ()) -> list[Candidate]:
-    """The state before anything is removed, and files that other commands remove."""
+    """The things that the plan is about, before anything is removed, and those that other commands remove."""
     rows = [Candidate("generation", old.root, old.keep, None, old.module, old.number) for old in plan.generations]
     rows += [Candidate("image", old.image.path, old.keep, old.image.size) for old in plan.images]
     rows += [Candidate("download", old.partial.path, old.keep, old.partial.size) for old in plan.partials]
@@ -77,7 +77,7 @@ def candidates(plan: GcPlan, rooms: Iterable["DiskUsage"] = ()) -> list[Candidat
 
 
 def after(rows: Iterable[Candidate]) -> list[Candidate]:
-    """The same, and the items that were removed."""
+    """The rows, marked where their files were removed."""
     return [replace(row, removed=not row.keep and not os.path.lexists(row.path)) for row in rows]
 
 
@@ -86,11 +86,11 @@ class GcRequest:
     """What may go, and whether it goes."""
 
     days: float = DAYS
-    rollbacks: bool = False  # also what `rollback` goes back to
+    rollbacks: bool = False  # also the generations that `rollback` would restore
     marks: bool = True  # a mark of another tree keeps an image, as long as the site says
-    ask_jobs: bool = True  # Slurm says which jobs may use what would go
+    ask_jobs: bool = True  # ask Slurm for jobs, which may use what would go
     rooms: bool = False  # this user's caches and temporary files are listed too
-    remove: bool = False
+    remove: bool = False  # False: only the plan is made
 
 
 class Garbage(NamedTuple):
@@ -98,11 +98,11 @@ class Garbage(NamedTuple):
 
     plan: GcPlan
     rooms: tuple["DiskUsage", ...] = ()
-    removed: Collected | None = None  # None: nothing was to be removed
+    removed: Collected | None = None  # None: the request was not to remove anything
 
     @property
     def rows(self) -> list[Candidate]:
-        """Each thing that was looked at, in one form."""
+        """A row for each thing that was looked at."""
         rows = candidates(self.plan, self.rooms)
         return after(rows) if self.removed else rows
 
@@ -127,7 +127,7 @@ def collect_garbage(
     )
     rooms: tuple[DiskUsage, ...] = ()
     if request.rooms:
-        from sifmod.actions.disk_usage import disk_usage as rooms_of  # long contents
+        from sifmod.actions.disk_usage import disk_usage as rooms_of  # only imported when needed
 
         rooms = rooms_of(site)
     found = Garbage(plan, rooms)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def referring(layout: Layout, module: ModuleName, image: Path | None, reporter: "Reporter") -> Iterator[Path | None]:
     """Leave a mark if the image is in another tree's store; returns its path, or None if none is needed or possible.
 
-    A new mark is removed if the block fails. Raises FetchError if a gc there was faster.
+    A new mark is removed if the block fails. Raises FetchError if a gc there has removed the image meanwhile.
     """
     if image is None or (prefix := keeper(layout, image)) is None or (store := _tree(prefix)) is None:
         yield None
@@ -78,7 +78,7 @@ def _store(image: ImageRecord) -> Layout | None:
 
 
 def _tree(prefix: Path) -> Layout | None:
-    with suppress(OptionError):  # others may have written what a receipt names
+    with suppress(OptionError):  # a receipt that another user wrote may name a path that is no prefix
         return Layout(prefix)
     return None
 

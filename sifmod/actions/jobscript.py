@@ -107,7 +107,7 @@ def _nccl_tests(installation: Installation, job: Job, options: JobOptions) -> Jo
                 "NVIDIA's PyTorch images have it: `sifmod search ngc`",
             )
         dynamic = read_dynamic(rootfs.data(found, _LARGEST))
-    # scripts that start the program have its name
+    # a script that starts the program has the program's name
     mpi = any(name.startswith("libmpi") for name in dynamic.needed) if dynamic else found.endswith("_mpi")
     if mpi:
         return replace(options, words=f"{found} {_SIZES} -g 1", mpi=srun_mpi(installation))

@@ -45,7 +45,7 @@ def write_commands(directory: Path, commands: Iterable[str], layer: str) -> None
 
 
 def commands_of(layer: Layer) -> list[str]:
-    """The names of its commands, from its receipt. Raises InstallError for an invalid name."""
+    """The names of the layer's commands, from its receipt. Raises InstallError for an invalid name."""
     found = sorted(path.removeprefix("bin/") for path, _ in layer.made if path.startswith("bin/"))
     if wrong := [name for name in found if not is_command(name)]:
         raise InstallError(
@@ -56,7 +56,7 @@ def commands_of(layer: Layer) -> list[str]:
 
 
 def lock_of(layer: Layer, top: Path) -> bytes:
-    """The text of its lock, without following links below `top`. Raises OSError."""
+    """The text of the layer's lock, without following links below `top`. Raises OSError."""
     return read(Path(layer.root, LOCK), top=top)
 
 

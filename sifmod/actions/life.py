@@ -43,12 +43,12 @@ class DecidedModule(NamedTuple):
     module: ModuleName
     changed: Annotated[bool, Described("whether any file was written")]
     life: ModuleLife
-    changes: Internal[tuple[tuple[ModuleName, str], ...]]  # of each module of its name
+    changes: Internal[tuple[tuple[ModuleName, str], ...]]  # of every module with its name
 
 
 @dataclass(frozen=True)
 class Default:
-    """A module's name without a version loads it, or none: then the module system decides."""
+    """The module `name` is what its name without a version loads; with `none` the module system decides."""
 
     name: str
     none: bool = False
@@ -64,23 +64,23 @@ class Hide:
 
 @dataclass(frozen=True)
 class Deprecate:
-    """The modules will go: a notice says when, and what to use instead."""
+    """The modules will be retired: a notice says when, and what to use instead."""
 
     names: tuple[str, ...]
     undo: bool = False
-    since: date | None = None  # None: as before, else today
+    since: date | None = None  # None: the earlier date if there is one, or today
     until: date | None = None  # the last day on which they load
     message: str = ""
 
 
 @dataclass(frozen=True)
 class Retire:
-    """The modules load no more."""
+    """The modules can no longer be loaded."""
 
     names: tuple[str, ...]
     undo: bool = False
-    since: date | None = None  # None: as before, else today
-    successor: str = ""  # a module to go on with
+    since: date | None = None  # None: the earlier date if there is one, or today
+    successor: str = ""  # the module to use instead
     message: str = ""
 
 
@@ -90,9 +90,9 @@ LifeRequest = Default | Hide | Deprecate | Retire
 def decide_lives(
     request: LifeRequest, site: Site, reporter: Reporter, decided: Callable[[DecidedModule], None] = lambda _: None
 ) -> tuple[DecidedModule, ...]:
-    """Decide about the lives of modules, and refresh Lmod's cache where anything changed; `decided` is given each.
+    """Decide about the lives of modules, and refresh Lmod's cache if anything changed; `decided` receives each result.
 
-    What is undone need not be installed. Idempotent. Raises ModuleError, OptionError, and what `update_life` raises.
+    With `undo` a module need not be installed. Idempotent. Raises ModuleError, OptionError, what `update_life` raises.
     """
     layout = layout_at(site.prefix)
     known = live_names(layout)
@@ -260,7 +260,7 @@ def _check(layout: Layout, name: str, life: NameLife) -> None:
 
 
 def differences(name: str, before: NameLife, after: NameLife) -> Iterator[tuple[ModuleName, str]]:
-    """The log lines, one for each change of a module."""
+    """Each change of a module, in the words of the log."""
     words: tuple[tuple[Callable[[Life], object], str, str], ...] = (
         (lambda life: life.hidden, "hidden", "shown"),
         (lambda life: life.deprecated, "deprecated", "no longer deprecated"),

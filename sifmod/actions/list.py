@@ -64,7 +64,7 @@ def list_modules(layout: Layout, pattern: str = "") -> tuple[Listed, ...]:
 
 
 def list_trees(trees: Iterable[Layout], pattern: str = "") -> tuple[Listed, ...]:
-    """The same for several trees, of which an earlier one shadows modules of the same name in later ones."""
+    """The installed modules of several trees; a module shadows those of the same name in later trees."""
     first: dict[ModuleName, Path] = {}
     found: list[Listed] = []
     for layout in trees:

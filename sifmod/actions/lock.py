@@ -53,8 +53,8 @@ class LockedModule(NamedTuple):
     inputs: Mapping[str, Sha256]  # of its input files
     image: LockedImage | None  # None for a view
     files: Mapping[str, Sha256]  # of the generated files
-    layers: Mapping[str, str]  # digests of the site's layers over it, by layer name
-    contents: Mapping[str, str]  # and of all of those layers
+    layers: Mapping[str, str]  # digests of the packed layers over it in its own tree, by layer name
+    contents: Mapping[str, str]  # digests of these layers with receipt, lock and commands, by layer name
 
     @property
     def digest(self) -> str:
@@ -96,7 +96,7 @@ def lock_beside(easyconfig: str | Path) -> Path:
 
 
 def images_of(modules: Iterable[LockedModule]) -> tuple[str, ...]:
-    """The digests of their images, sorted, without duplicates."""
+    """The digests of the modules' images, sorted, without duplicates."""
     return tuple(sorted({one.digest for one in modules} - {""}))
 
 
@@ -117,7 +117,7 @@ def spelled_inputs(inputs: Iterable[Input], directory: Path, robot_paths: tuple[
 
 
 def _spelled(path: Path, directory: Path, robot_paths: tuple[Path, ...]) -> str:
-    """The same name on every machine, wherever it keeps such files."""
+    """The name of an input file in a lock: the same on every machine, wherever the machine keeps such files."""
     roots = [(_SHIPPED, shipped()), *((_SETTINGS, settings) for settings in settings_directories(os.environ))]
     roots += [("", directory), *((_ROBOT, robot) for robot in robot_paths)]
     return next((f"{name}{path.relative_to(root)}" for name, root in roots if path.is_relative_to(root)), str(path))
@@ -133,7 +133,7 @@ def differing_inputs(locked: LockedModule, inputs: Iterable[Input], directory: P
 def files_of(lock: Lock, robot_paths: tuple[Path, ...]) -> dict[str, Path]:
     """The paths of the input files of a lock's modules, by their names in it, except sifmod's own.
 
-    Raises InstallError for a file that is gone, differs from the lock, or has no place in other trees.
+    Raises InstallError for a file that is gone or differs from the lock, or that lies where no other machine looks.
     """
     found: dict[str, Path] = {}
     for name, sha256 in {pair for one in lock.modules.values() for pair in one.inputs.items()}:
@@ -172,7 +172,7 @@ def check_files(locked: LockedModule, plan: Plan, own: Iterable[File], differing
 
 
 def check_image(locked: LockedModule, image: ImagePlan, stored: Iterable[StoredImage]) -> None:
-    """Raise InstallError if the lock's origin differs from the easyconfig's and the stores' that have the image.
+    """Raise InstallError if the image's origin in the lock contradicts its easyconfig, or a store that has the image.
 
     The conversion tools are not compared: other versions may give the same bytes.
     """

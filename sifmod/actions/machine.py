@@ -16,7 +16,7 @@ from sifmod.image.trial_start import cannot_start
 from sifmod.result import Hint, OrNull
 
 Status = Literal["ok", "note", "missing"]
-_HANDED_ON = ("APPTAINER_BIND", "APPTAINER_BINDPATH")  # by the wrappers, to SingularityCE
+_HANDED_ON = ("APPTAINER_BIND", "APPTAINER_BINDPATH")  # the wrappers pass these on to SingularityCE
 
 
 @dataclass(frozen=True)

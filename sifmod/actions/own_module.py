@@ -30,9 +30,9 @@ class WrittenModule(NamedTuple):
 
 
 def own_installation(environ: Mapping[str, str], program: str = "") -> Own:
-    """Where the sifmod that runs is installed. Raises InstallError where its command is nowhere.
+    """Where the sifmod that runs is installed. Raises InstallError if its command is not found.
 
-    A directory without a Python is preferred: of `uv tool install` the one of UV_TOOL_BIN_DIR, not that of the tool.
+    A directory without a Python is preferred: after `uv tool install` UV_TOOL_BIN_DIR, not the tool's own directory.
     """
     places = [place for place in _places(program or sys.argv[0], environ) if _is_there(place / "sifmod")]
     if not places:
@@ -78,7 +78,7 @@ def write_modules(
 ) -> WrittenModule:
     """Write `sifmod/VERSION.lua` and `sifmod/VERSION` below a directory that users give to `module use`.
 
-    A file that already says the same is left; raises OptionError for another one, unless `force`.
+    A file that already has the right text is kept; raises OptionError for another file there, unless `force`.
     """
     own = own_installation(environ)
     texts = {directory / "sifmod" / _NAMES[syntax]: modulefile(own, syntax) for syntax in syntaxes}

@@ -33,7 +33,7 @@ from sifmod.tree.stored_image import has_its_size, read_stored
 _SIF_CONFIG = "application/vnd.sylabs.sif.config.v1+json"  # the same values as `apptainer push` writes
 _EMPTY = b"{}"
 _UNIT = 1 << 20
-_MOST_BASES = 40  # bases of bases
+_MOST_BASES = 40  # limit of a chain of images, each built on the next
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _sif(path: Path) -> _Image:
 
 
 def _as_apptainer(descriptor: Descriptor) -> dict[str, object]:
-    """With the same key order as `apptainer push`, so that both give a SIF the same digest."""
+    """A descriptor with the key order of `apptainer push`, so that both give a SIF the same digest."""
     return {"mediaType": descriptor.media_type, "size": descriptor.size, "digest": descriptor.digest}
 
 

@@ -20,17 +20,17 @@ class Release(NamedTuple):
     offer: IndexEntry
 
     def words(self, robot_paths: tuple[Path, ...]) -> tuple[str, ...]:
-        """What is typed after `sifmod install` for exactly this one."""
+        """What is typed after `sifmod install` for exactly this release."""
         variant = ("--variant", self.offer.variant) if self.offer.variant else ()
         return (name_of(self.path, robot_paths), *variant)
 
     def command(self, robot_paths: tuple[Path, ...]) -> str:
-        """The command that installs exactly this one."""
+        """The command that installs exactly this release."""
         return " ".join(("sifmod", "install", *map(shell, self.words(robot_paths))))
 
 
 def releases(found: Iterable[Found], name: str) -> tuple[Release, ...]:
-    """Those of a name, in any case of letters, newest first; of one version the one with the shortest file name."""
+    """The releases of a name, in upper or lower case, newest first; of one version the shortest file name first."""
     wanted = name.casefold()
     those = [Release(one.path, offer) for one in found for offer in one.variants if offer.name.casefold() == wanted]
     return tuple(sorted(those, key=_newest_first, reverse=True))
@@ -42,10 +42,10 @@ def _newest_first(one: Release) -> tuple[object, ...]:
 
 
 def available(those: Sequence[Release], site: Site) -> tuple[Release, ...]:
-    """Those for this architecture whose image can be had here: it is on a network, in a file here, or a view has none.
+    """The releases for this architecture whose image can be had: by network, from a file here, or a view has none.
 
-    What the driver of this site does not run is left out. So is an image that a Dockerfile or a definition makes: a
-    builder may be missing, and it takes long.
+    Releases that the site's driver does not run are left out. So are those whose image is built from a Dockerfile or a
+    definition: a builder may be missing, and a build takes long.
     """
     fit = (one for one in those if one.offer.arch in ("", site.arch) and not one.offer.not_run_by(site.driver_runs))
     return tuple(one for one in fit if _can_be_had(one.offer, site))

@@ -24,15 +24,15 @@ from sifmod.tree.state import missing
 
 @dataclass(frozen=True)
 class RollbackRequest:
-    """What of a module is to be live, or that what is held is released."""
+    """The generation of a module that is to be live, or that its held generations are to be released."""
 
-    name: str  # in full, or the beginning of one
-    to: int | None = None  # a generation; None: the one before
-    release: bool = False  # nothing is switched
+    name: str  # of a module, in full or its beginning
+    to: int | None = None  # a generation; None: the one that was live before
+    release: bool = False  # release held generations, and leave the live one
 
 
 class RolledBack(NamedTuple):
-    """What is live, and what is held or was until now."""
+    """The live generation of a module, and its generations that are held, or were held until this release."""
 
     installation: Installation
     held: Mapping[int, float] = {}  # generations, and since when

@@ -100,7 +100,7 @@ def sbom(
             *(Dependency(one.bom_ref) for one in tops),
         ],
     )
-    # The output would register each of them again, with a search through all: minutes for 10 000 packages.
+    # The output would register each dependency again, with a search through all: minutes for 10 000 packages.
     document.register_dependency = _registered  # type: ignore[method-assign]
     kind = {"json": OutputFormat.JSON, "xml": OutputFormat.XML}[form]
     text = make_outputter(document, kind, SchemaVersion.V1_6).output_as_string(indent=2)
@@ -131,11 +131,11 @@ class _Part(NamedTuple):
     layers: tuple[str, ...]
     notes: tuple[str, ...]
     created: str
-    inputs: object  # everything that decides the document
+    inputs: object  # everything that decides this part of the document
 
 
 def _part(subject: Subject, layers: Iterable[Layer], reference: str) -> _Part:
-    if not subject.sha256:  # all of it is read for the digest
+    if not subject.sha256:  # the whole image is read for the digest
         check_holes((subject.path,), subject.path.parent, "make a copy without the holes, or install the image first")
     inventory, described = subject.inventory, describe_sif(subject.path)
     sha256 = subject.sha256 or sha256_file(subject.path)

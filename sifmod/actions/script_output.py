@@ -1,4 +1,4 @@
-"""What a module's scripts print, and which of it says why one of sifmod's own scripts failed."""
+"""The output of a module's scripts, and which lines of it say why one of sifmod's own scripts failed."""
 
 import re
 from typing import NamedTuple

@@ -58,7 +58,7 @@ def find_all(
 
 
 def with_installed(found: Iterable[Found], trees: Iterable[Layout]) -> tuple[Found, ...]:
-    """The same, with the trees in which their modules are installed, in this order."""
+    """These easyconfigs, with the trees in which their modules are installed, in the order of `trees`."""
     there = [InstalledIn(module, one.prefix) for one in trees for module, _ in live_modules(one)]
     names = {str(one.module) for one in there}
 
@@ -145,8 +145,9 @@ class Answer:
 def ask(everything: Sequence[Found], words: Iterable[str]) -> Answer:
     """The modules that match all words, sorted by name and version; all modules without words.
 
-    A version belongs to the word before it, or to the module. If no module matches, it may be the module's anyway
-    (`cuda 2.4` finds PyTorch 2.4 for CUDA), or that of any package in the image. A file with problems matches by name.
+    A version belongs to the word before it, or to the module. If no module matches, a version after a word may also be
+    the module's (`cuda 2.4` finds PyTorch 2.4 for CUDA), or else that of any package in the image. A file with problems
+    matches by name.
     """
     modules = [each for found in everything for each in found.variants]
     packages = {name for each in modules for name in (each.name.lower(), *(name for name, _ in each.components))}

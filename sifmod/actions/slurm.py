@@ -12,7 +12,7 @@ from sifmod.config.partition import Nodes, SlurmKeys, partition_for
 from sifmod.errors import OptionError
 from sifmod.image.child import Ended, run_child
 
-# like the installed command: ignores modules in the current directory and PYTHONPATH
+# as the installed command starts: modules in the current directory are ignored, those on PYTHONPATH come last
 SIFMOD = (sys.executable, "-P", "-c", "import sys, sifmod_command; sys.exit(sifmod_command.main())")
 LAG = 15.0  # seconds until another node's file may be visible here
 _NOT_SET_UP = "Could not establish a configuration source"  # the message of all Slurm commands
@@ -49,7 +49,7 @@ class Resources:
 
 
 def at_site(asked: Resources, slurm: SlurmKeys) -> Resources:
-    """The account, the partition and its GPUs as the site says them, where no option and no SBATCH_ variable does.
+    """The resources, with the site's account, partition and GPUs where neither options nor SBATCH_ variables say them.
 
     Raises OptionError for a partition that the site does not name.
     """

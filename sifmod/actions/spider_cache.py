@@ -36,7 +36,7 @@ def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool
         with reporter.tree(site).lock(_LOCK, "the spider cache"):
             for place in (directory, stamp.parent):
                 _make(place, site.group)
-            # it would overwrite other members' files; anyone who can write to the directory can replace them
+            # the program overwrites files, which fails for other members' files; a new file can replace them
             with (
                 TemporaryDirectory(prefix=".sifmod-", dir=directory) as new,
                 TemporaryDirectory(prefix=".sifmod-", dir=stamp.parent) as begun,
@@ -66,7 +66,7 @@ def _make(place: Path, group: str | None) -> None:
 
 
 def _program() -> Path | None:
-    """The program, preferably of the Lmod in this shell."""
+    """The program that refreshes a cache, preferably of the Lmod in this shell."""
     loaded, package = os.environ.get("LMOD_DIR"), os.environ.get("LMOD_PKG", _PLACE)
     found = (Path(place) / PROGRAM for place in (loaded, f"{package}/libexec", f"{_PLACE}/libexec") if place)
     return next((path for path in found if os.access(path, os.X_OK)), None)

@@ -33,7 +33,7 @@ def site_in_force(given: Mapping[str, str]) -> "LoadedSite":
 def layout_at(prefix: Path, *, named: bool = False) -> Layout:
     """The tree of a prefix. Raises OptionError if a file is in its place or in its way.
 
-    Raises PermissionsError if this user may not read it, unless it is only `named`.
+    Raises PermissionsError if this user may not read it, unless the caller only names it (`named`).
     """
     in_the_way = next((place for place in (prefix, *prefix.parents) if place.exists()), prefix)
     if in_the_way.exists() and not in_the_way.is_dir():
@@ -53,7 +53,7 @@ def layout_for(prefix: str | None, *, named: bool = False) -> Layout:
 
 
 def trees_for(prefix: str | None, *, named: bool = False) -> tuple[Layout, ...]:
-    """The tree as `layout_for`, then the other trees whose modules this user loads (`trees` of the settings)."""
+    """The tree of `layout_for`, then the other trees whose modules this user loads (`trees` of the settings)."""
     from sifmod.config.prefix import quick_prefix, quick_trees
 
     quick, others = quick_prefix(prefix, os.environ), quick_trees(os.environ)

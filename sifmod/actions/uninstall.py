@@ -28,7 +28,7 @@ from sifmod.tree.receipt import known_modules, live_number, read_receipt, views_
 
 
 class Uninstalled(NamedTuple):
-    """A module that is out of sight."""
+    """A module that was uninstalled."""
 
     module: ModuleName
     generation: Annotated[Number | None, Described("that was live; null: it was uninstalled before")]
@@ -40,7 +40,7 @@ class Uninstalled(NamedTuple):
 
 
 class NotUninstalled(NamedTuple):
-    """A module that is still there."""
+    """A module that could not be uninstalled."""
 
     module: ModuleName
     error: Beside[Error]
@@ -48,18 +48,18 @@ class NotUninstalled(NamedTuple):
 
 @dataclass(frozen=True)
 class UninstallRequest:
-    """The modules that are to go."""
+    """The modules to uninstall."""
 
-    names: tuple[str, ...]  # each in full, or the beginning of one
-    purge: bool = False  # their space is freed at once
-    ask_jobs: bool = True  # Slurm says which jobs may use what would be freed
+    names: tuple[str, ...]  # each in full, or its beginning
+    purge: bool = False  # free their space at once
+    ask_jobs: bool = True  # ask Slurm for jobs, which may use what would be freed
 
 
 class Uninstalls(NamedTuple):
     """The result of `uninstall`."""
 
     uninstalled: tuple[Uninstalled | NotUninstalled, ...]
-    freed: Internal[Garbage | None]  # None: nothing was to be freed
+    freed: Internal[Garbage | None]  # None without `purge`, or if no module was uninstalled
 
     @property
     def purged(
@@ -120,7 +120,7 @@ def uninstall(tree: Tree, module: ModuleName, reporter: Reporter) -> Uninstalled
         _check(layout, module)
         before = next((event.generation for event in recorded(layout, module)[-1:]), live_number(layout, module))
         unpublish(mine)
-        if before is not None:  # the live one, or that of a killed run
+        if before is not None:  # the live generation, or the one whose uninstall was killed
             record(layout, Done("uninstalled", module, before), mine.held, reporter)
             if known := read_receipt(layout.generation(module, before)):
                 release(layout, (known.image,), live_only=True)

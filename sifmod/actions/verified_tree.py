@@ -24,9 +24,9 @@ class VerifiedTree(NamedTuple):
 
 
 def verify_modules(layout: Layout, names: Collection[str] = ()) -> VerifiedTree:
-    """Compare the modules that these names mean, or all, with their receipts, whatever is found in one of them.
+    """Compare the modules that these names mean, or all, with their receipts; a fault of one does not stop the others.
 
-    Changes nothing. Raises ModuleError where a name means no module or several.
+    Changes nothing. Raises ModuleError if a name means no module or several.
     """
     known = live_names(layout)
     layers = tuple(found_layers((layout,), os.environ))

@@ -13,9 +13,9 @@ from sifmod.tree.receipt import Installation, matches
 def loaded_by(
     view: Installation, modules: Mapping[ModuleName, Layout]
 ) -> tuple[tuple[Installation, ...], tuple[str, ...]]:
-    """The modules with images that a view loads, directly or through other views; and what it names and is not there.
+    """The modules with images that a view loads, directly or through other views; and the names that no module has.
 
-    `modules`: those that are installed. Raises ModuleError for a receipt that cannot be read.
+    `modules` are the installed ones. Raises ModuleError for a receipt that cannot be read.
     """
     found: dict[ModuleName, Installation] = {}
     missing: list[str] = []

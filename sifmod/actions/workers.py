@@ -21,7 +21,7 @@ from sifmod.errors import BUG, SifmodError, with_code
 
 _FORK = get_context("fork")
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_SHARE = 20  # tasks done before a worker reports them
+_SHARE = 20  # tasks that a worker does before it reports their results
 
 Result = TypeVar("Result")
 

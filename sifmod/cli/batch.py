@@ -19,7 +19,7 @@ class Reported(NamedTuple):
 
 
 class FailureReporter:
-    """Reports failures as they occur, the same one only once."""
+    """Reports failures as they occur; of several with the same message only the first."""
 
     def __init__(self) -> None:
         """Start without reported failures."""
@@ -45,12 +45,12 @@ def reported_batch(
 
 
 def result_of(ended: Ended[Reported]) -> Any:
-    """Its JSON output."""
+    """The JSON output for an item."""
     return as_result(ended.error) if isinstance(ended, Failed) else ended.result.result
 
 
 def summary(ended: Sequence[tuple[object, Ended[Reported]]]) -> Iterator[str]:
-    """The number of successes, then a line for each."""
+    """The number of successes, then a line for each item."""
     code = worst([one for _, one in ended])
     good = sum(isinstance(one, Succeeded) for _, one in ended)
     yield f"{good} of {len(ended)} done{f', exit code {code}' if code else ''}"

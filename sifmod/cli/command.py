@@ -49,7 +49,7 @@ def argument(metavar: str | None = None, kind: Any = str, *, default: Any = MISS
 class Options:
     """The arguments and options of a command: its subclasses are frozen dataclasses.
 
-    They are so for mypy. dataclasses itself compiles a text for each class, and TAB and `list` would wait for a dozen.
+    For mypy they are. The module `dataclasses` would compile a text for each class, which delays TAB and `list`.
     """
 
     def __init__(self, **given: object) -> None:
@@ -71,8 +71,8 @@ def fields(given: type[Options]) -> dict[str, object]:
 def command(words: str, given: type[Given]) -> Callable[[Callable[[Given], int | None]], Command]:
     """Make a function the command of these words.
 
-    A field of `given`, which the function takes, is an argument if `argument` made it, else the option with its name in
-    config/option.py. A field with a default is optional.
+    The function takes a `given`. Each of its fields is an argument if `argument` made it, else the option with its name
+    in config/option.py. A field with a default is optional.
     """
 
     def made(function: Callable[[Given], int | None]) -> Command:

@@ -20,7 +20,7 @@ class Helped(click.Command):
     """A command whose `--help` goes through sifmod's output functions."""
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """Like click's."""
+        """Click's help option, but printed by sifmod's output functions."""
         if option := super().get_help_option(ctx):
             option.callback = _print_help
         return option
@@ -33,7 +33,7 @@ def _print_help(ctx: click.Context, _option: click.Parameter, wanted: bool) -> N
 
 
 class Command(Helped):
-    """A command with help in this layout."""
+    """A command whose help has examples, and options by subject."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write usage, examples, text and options."""

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """Where a command is defined, and what `sifmod --help` says of it."""
+    """The file that defines a command, and its text in `sifmod --help`."""
 
     file: str  # in cli/
     text: str
@@ -59,7 +59,7 @@ COMMANDS = {
 """In the order of `sifmod --help`."""
 
 ALIASES = {"layers": "layer list", "remove": "layer remove", "sync": "layer sync"}
-"""Earlier names, which go on working and are not listed."""
+"""Earlier names, which still work and are not listed."""
 
 TOPICS = {
     "start": Topic("Start here", (("doctor",), ("search",), ("install",), ("init",), ("help",))),
@@ -83,7 +83,7 @@ TOGETHER: dict[tuple[str, ...], str] = {
     ("deprecate", "retire"): "Announce the end of modules, and end them",
     ("config", "site"): "Show the settings, and the facts of this machine",
 }
-"""What is said of commands that share a line."""
+"""The texts for commands that share a line."""
 
 EXIT_CODES = (
     (0, "ok"),

@@ -143,7 +143,7 @@ _WORDS: dict[str, _Find] = {
 
 
 def _prefix(ctx: click.Context) -> Path:
-    """The value from the command line, a variable, a settings file or the site; else the default."""
+    """The prefix from the command line, a variable, a settings file or the site; else the default."""
     if quick := quick_prefix(ctx.params.get("prefix"), os.environ):
         return Path(quick)
     said = os.environ.get("SIFMOD_PREFIX") or next(iter(_settings(ctx, "prefix")), None)
@@ -151,7 +151,7 @@ def _prefix(ctx: click.Context) -> Path:
 
 
 def _trees(ctx: click.Context) -> Iterator[Path]:
-    """The other trees that settings name, those that can be read."""
+    """The other trees that settings name and this user can read."""
     if ctx.params.get("prefix"):
         return iter(())
     texts = (*os.environ.get("SIFMOD_TREES", "").split(":"), *_settings(ctx, "user_prefix", "trees", "prefix"))

@@ -58,7 +58,7 @@ def fetch_command(given: FetchCommand) -> int:
 
 
 def _fetch(given: FetchCommand) -> Callable[[str], Reported]:
-    """Fetches an image by its reference and prints its path."""
+    """A function that fetches an image by its reference and prints its path."""
     from sifmod.actions.fetch import FetchOptions, fetch, with_promise
     from sifmod.cli.progress import NOTHING_KEPT, progress
 

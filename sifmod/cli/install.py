@@ -154,7 +154,7 @@ def _newest(name: str, given: InstallCommand) -> tuple[str, ...] | None:
 
 
 def _search(given: InstallCommand) -> int:
-    """`-S`, as EasyBuild has it."""
+    """Search, as EasyBuild's `-S` does."""
     from sifmod.cli.search import SearchOptions, list_found
 
     shared = {name: value for name, value in vars(given).items() if name in vars(SiteOptions())}

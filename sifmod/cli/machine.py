@@ -72,7 +72,7 @@ def _keys() -> Iterator[tuple[str, object]]:
 
 
 def _shorter(origin: str) -> str:
-    """A shipped site's name without the path of this installation."""
+    """The origin, where a shipped site stands by its name, without the path of this installation."""
     from sifmod.config.find import shipped
 
     path = Path(origin.rpartition(":")[0])
@@ -154,7 +154,7 @@ def doctor_command(given: SiteOptions) -> int:
 
 
 def in_order_of_need(findings: "tuple[Finding, ...]", width: int) -> Iterator[str]:
-    """What is missing first, then notes, then what is well; lines at most `width` wide have a hanging indent."""
+    """Lines of findings: what is missing, then notes, then what is ok; at most `width` wide, with a hanging indent."""
     subjects = max(len(finding.subject) for finding in findings)
     for status, mark in (("missing", "[!!]"), ("note", "[--]"), ("ok", "[ok]")):
         for finding in (one for one in findings if one.status == status):
@@ -192,7 +192,8 @@ def init_command(given: InitOptions) -> None:
     from sifmod.module.quote import shell as quoted
 
     trees = trees_for(given.prefix, named=True)
-    use = "; ".join(f"module use {quoted(str(one.modules))}" for one in reversed(trees))  # the last one comes first
+    # each `module use` puts its directory before the earlier ones
+    use = "; ".join(f"module use {quoted(str(one.modules))}" for one in reversed(trees))
     # a shell without a module tool has no `module`
     if given.shell == "fish":
         write(f"if type -q module; {use}; end" if trees[1:] else f"type -q module; and {use}")

@@ -128,7 +128,7 @@ def run(arguments: list[str]) -> int:
 def _run(arguments: list[str], typed: CommandLine) -> int:
     try:
         result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False, obj=typed)
-    except (click.exceptions.Abort, KeyboardInterrupt):  # click turns one into the other
+    except (click.exceptions.Abort, KeyboardInterrupt):  # click turns KeyboardInterrupt into Abort
         return _failed(with_code(f"interrupted{typed.again}", "", 130), typed)
     except Terminated as end:
         _failed(with_code(f"terminated{typed.again}", "", int(str(end.code))), typed)

@@ -96,7 +96,7 @@ def upgrade_command(given: UpgradeCommand) -> int:
 
 
 def _upgrade(one: "Upgrade", given: UpgradeCommand) -> "Reported":
-    """Install it, as `sifmod install` does, or show that."""
+    """Install an upgrade as `sifmod install` does, or show what that would do."""
     from sifmod.cli.install import InstallCommand, dry_run, install
 
     shared = {name: value for name, value in vars(given).items() if name in vars(ConversionOptions())}
@@ -109,7 +109,7 @@ def _upgrade(one: "Upgrade", given: UpgradeCommand) -> "Reported":
 
 
 def _installed(layout: "Layout", names: tuple[str, ...]) -> "tuple[Installation, ...]":
-    """What is live, of these names or modules. Raises ModuleError for a name of none."""
+    """The live installations of these names or modules, or all. Raises ModuleError for a name that no module has."""
     from sifmod.tree.receipt import live, live_modules
 
     known = [module for module, _ in live_modules(layout)]

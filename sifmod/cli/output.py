@@ -138,7 +138,7 @@ def _answer(about: str, prompt: Callable[[], Answer]) -> Answer | None:
 
 def print_json(data: object) -> None:
     """Print a program's data on standard output; errors are printed there only if no data was."""
-    click.get_current_context().obj.answered = True  # it may be written in part
+    click.get_current_context().obj.answered = True  # before the output, of which a part may be written
     write(json_text(data))
 
 

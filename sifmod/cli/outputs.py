@@ -47,7 +47,7 @@ from sifmod.image.inspect.description import ImageDescription
 from sifmod.result import BESIDE, IF_ANY, OR_NULL, Described, fields, has_fields, key_of, marks, pairs, text_of
 from sifmod.tree.log import Entry
 
-# what each verb prints where it succeeds; where it fails as a whole, an Error
+# what each command prints if it succeeds; if it fails as a whole, it prints an Error
 OUTPUTS: dict[str, Any] = {
     "install": list[Row] | list[ReappliedRow],
     "fetch": FetchedImage | list[FetchedReference],
@@ -140,7 +140,7 @@ def _marked(kind: Any, mark: object) -> Any:
 
 @cache
 def _object(kind: Any) -> Any:
-    """The TypedDict of each of its forms."""
+    """The type of an object in JSON: a TypedDict, or a union of one for each form."""
     made = []
     for name, form in _forms(kind):
         one: Any = TypedDict(f"{kind.__name__}{name}", form)  # type: ignore[misc]
@@ -150,7 +150,7 @@ def _object(kind: Any) -> Any:
 
 
 def _forms(kind: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The fields that it has in JSON; with alternatives beside its own, once for each of those, and their name."""
+    """The forms of an object in JSON, each with a name and its fields: one for each alternative in a `Beside` field."""
     forms: list[tuple[str, dict[str, Any]]] = [("", {})]
     for name, one in fields(kind).items():
         if BESIDE in marks(one):

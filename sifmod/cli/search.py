@@ -34,11 +34,11 @@ class Row(NamedTuple):
     what: str
     accelerator: str
     where: str
-    brief: str = ""  # the same where there is little space
+    brief: str = ""  # `where`, if there is little space
 
 
 class Here(NamedTuple):
-    """What this machine runs."""
+    """The accelerator of this machine, and what its driver runs."""
 
     accelerator: str
     driver: DriverRuns = ()
@@ -188,7 +188,7 @@ def _print(
 
 
 def _example(modules: "Sequence[tuple[IndexEntry, Path]]", here: Here) -> "tuple[IndexEntry, Path]":
-    """The last one that runs here and whose image is public; where there is none, the last one that comes near."""
+    """The last module that runs here and whose image is public; if none does, the last one that comes near."""
     runs = [one for one in modules if not one[0].not_run_by(here.driver)]
     public = [one for one in runs if one[0].public]
     there = [one for one in public if not here.lacks(one[0])]
@@ -197,7 +197,7 @@ def _example(modules: "Sequence[tuple[IndexEntry, Path]]", here: Here) -> "tuple
 
 
 def _about(module: "IndexEntry", driver: DriverRuns, *, installed: bool) -> str:
-    """The description; before it, that the driver here does not run it, and that it is installed."""
+    """The module's description; before it, whether it is installed, and whether the driver here does not run it."""
     marks = ("[installed] " if installed else "", "[not on this driver] " if module.not_run_by(driver) else "")
     return f"{''.join(marks)}{module.description}"
 

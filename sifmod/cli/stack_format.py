@@ -118,7 +118,7 @@ def _about(job: "Submission") -> str:
 
 
 def of_jobs(outcome: "StackOutcome") -> Iterable[str]:
-    """The tests of jobs, and their pending decisions."""
+    """Lines about the tests of jobs, and about lifecycle settings that are applied later."""
     tests = outcome.tests
     for test in (one for one in tests if not one.passed):
         yield f"test of {', '.join(map(str, test.modules))}: failed; {test.log} is its log"
@@ -129,7 +129,7 @@ def of_jobs(outcome: "StackOutcome") -> Iterable[str]:
 
 
 def summary(outcome: "StackOutcome") -> Iterable[str]:
-    """The summary."""
+    """The lines at the end of an apply: how many modules match the stack, and why the others do not."""
     made, failed = outcome.plan, outcome.failed
     code = max((error.exit_code for error in failed.values()), default=0)
     held = {number for number, step in enumerate(made.steps) if step.mark == "H"} | outcome.held.keys()

@@ -102,7 +102,7 @@ def _did_you_mean(names: list[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """The words that one typing error makes of this one, two in a long word; the nearest, at most three."""
+    """The known words that differ by one typing error, in a long word by two; the nearest, at most three."""
     most = 1 if len(word) < 6 else 2
     found = [(distance, name) for name in known if (distance := _distance(word, name)) <= most]
     least = min(found)[0] if found else 0

@@ -69,7 +69,7 @@ def spelled_out(value: object) -> object:
 
 
 def spelled_out_node(node: Node) -> Node:
-    """The same for a Node."""
+    """`spelled_out` for a Node."""
     value = spelled_out(node.value)
     if isinstance(value, dict) and not isinstance(node.value, dict):
         return Node(dict.fromkeys(value, node), node.mark, node.key)
@@ -97,7 +97,7 @@ class Build(Model):
     """Packages, files and variables on a base; or a definition file or a Dockerfile."""
 
     from_: Annotated[NotEmpty | None, Field(alias="from")] = None
-    """The base: a source as in image.sources, or another easyconfig, whose image it is."""
+    """The base: a source as in image.sources, or another easyconfig, whose image is the base."""
     pip: tuple[Requirement, ...] = ()
     """Packages to add, in pip's syntax: lightning==2.2.0."""
     requirements: OwnFile | None = None

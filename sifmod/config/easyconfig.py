@@ -153,7 +153,7 @@ def can_be_set(name: str) -> bool:
     return True
 
 
-AUTO = "auto"  # as a wrapper: all that are found in the image
+AUTO = "auto"  # as a wrapper: all commands that are found in the image
 
 
 def _items(value: object) -> object:
@@ -191,11 +191,11 @@ class Easyconfig(Model):
     """
 
     name: Name
-    """The module is NAME/VERSION followed by the versionsuffix."""
+    """The name; the module is NAME/VERSION followed by the versionsuffix."""
     version: Version
     """The version, always in quotes."""
     versionsuffix: VersionSuffix = ""
-    """What tells this build from others of the version, e.g. -rocm-5.6.1-python-3.10."""
+    """What distinguishes this build from others of the version, e.g. -rocm-5.6.1-python-3.10."""
     description: Text = ""
     """A description for `module help`."""
     homepage: Line = ""

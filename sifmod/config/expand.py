@@ -40,7 +40,7 @@ def resolve_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> tupl
 
 
 def resolve_path(node: Node, environ: Mapping[str, str]) -> Node:
-    """A path (`image.build`) made absolute in the same way; unset variables stay as written."""
+    """A path of `image.build`, expanded and made absolute like a source; unset variables stay as written."""
     if not isinstance(node.value, str):
         return node
     return replace(node, value=os.path.join(_directory(node), expand(node.value, environ)))  # noqa: PTH118 (text)

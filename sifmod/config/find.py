@@ -110,7 +110,7 @@ def quick_robot_paths(site: str | None, given: str | None, environ: Mapping[str,
 
 
 def may_limit_driver() -> bool:
-    """Whether this machine may be that of a shipped site with `driver_runs`; without reading YAML as such."""
+    """Whether this machine may be that of a shipped site with `driver_runs`; searches the text, parses no YAML."""
     for path in sorted((shipped() / "sites").glob("*.yaml")):
         text = path.read_text("utf-8")
         paths = re.search(r"^  paths: \[(.*)\]$", text, re.MULTILINE) if "\ndriver_runs:" in text else None

@@ -56,7 +56,7 @@ class IndexEntry:
 
     @property
     def public(self) -> Annotated[bool, Described("whether a source is on a network")]:
-        """False if there is none, and the image is available at one site only."""
+        """False if no source is on a network: the image is in files, or there is none."""
         return self.public_source is not None
 
     @property
@@ -86,7 +86,7 @@ class IndexEntry:
 
     @property
     def brief(self) -> str:
-        """The same in two words for an image that is not public, else ""."""
+        """`not public`, for an image that is neither public nor built from local files; "" for others."""
         return NOT_PUBLIC if self.sources and self.public_source is None and not self._is_built else ""
 
     @property

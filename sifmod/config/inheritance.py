@@ -42,7 +42,7 @@ class Inherited:
 
 @dataclass(frozen=True)
 class InheritedByVariant:
-    """A variant's presets, which rank below the file like the file's own, and its keys."""
+    """A variant's presets, which rank below the file's keys as the file's presets do, and the variant's own keys."""
 
     presets: tuple[Node, ...]
     own: tuple[Node, ...]

@@ -101,7 +101,7 @@ def find_program(name: str, environ: Mapping[str, str]) -> str:
 
 def module_tools(environ: Mapping[str, str]) -> tuple[Syntax, ...]:
     """The syntaxes of the module tools found here (Lmod, Environment Modules), the one in use first."""
-    named = [syntax for variable, syntax in _SYNTAX_VARIABLES if environ.get(variable)][:1]  # Lmod sets MODULESHOME too
+    named = [syntax for variable, syntax in _SYNTAX_VARIABLES if environ.get(variable)][:1]
     there = [syntax for place, syntax in _SYNTAX_PLACES if Path(place).exists()]
     return tuple(dict.fromkeys((*named, *there)))
 
@@ -124,7 +124,7 @@ def _own_files() -> str:
 
 
 def accelerator_found(said: str | None) -> str:
-    """The accelerator in a setting; for none or `auto` that of this machine's devices."""
+    """The accelerator in a setting; without a setting, or for `auto`, that of this machine's devices."""
     if said not in (None, "", "auto"):
         return str(accelerator_of(said))
     return next((accelerator for accelerator, device in DEVICES if Path(device).exists()), "none")
@@ -133,7 +133,7 @@ def accelerator_found(said: str | None) -> str:
 def current_facts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """All deciding facts about this machine, environment and sifmod, as sorted (name, value) pairs.
 
-    The prefix is not among them: the receipt is found by it, wherever it was configured.
+    The prefix is not among them: a receipt is found in its prefix, wherever that was configured.
     """
     facts = {f"device {accelerator}": PRESENT if Path(device).exists() else "" for accelerator, device in DEVICES}
     for runtime in RUNTIMES:

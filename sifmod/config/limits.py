@@ -1,7 +1,7 @@
 """Limits on the work that other users' files can cause, which a site can raise; and reading within them.
 
-They are this process's: a command reads its settings first (actions/start.py), and code that reads another user's file
-is far from them.
+They are kept for the whole process: a command reads its settings first (actions/start.py), and the code that reads
+another user's file does not get the settings.
 """
 
 import os
@@ -40,13 +40,13 @@ class Limits(Model):
     requirements_size: Size = 4 << 20
     """Bytes of a requirements.txt with the files that it names."""
     requirement_size: Size = 64 << 10
-    """Characters of one requirement in it, digests included."""
+    """Characters of one requirement in a requirements.txt, digests included."""
     bundle_files: Count = 50_000
     """Files in a bundle."""
     bundle_file_size: Size = 64 << 20
     """Bytes of a file in a bundle, except images and wheels."""
     bundle_size: Size = 256 << 20
-    """Bytes of all such files in a bundle."""
+    """Bytes of all files in a bundle, except images and wheels."""
     build_files: Count = 200_000
     """Files of a recipe, or of the context of a Dockerfile."""
     build_text_size: Size = 1 << 20
@@ -64,7 +64,7 @@ class Limits(Model):
     image_packages: Count = 20_000
     """Packages that are listed of an image."""
     image_files: Count = 2_000_000
-    """Files that are visited to list them."""
+    """Files of an image that are visited to list its packages."""
     wrappers: Count = 2000
     """Wrappers of one module, with `wrappers: auto`."""
     sanity_check_time: Count = 600
@@ -100,7 +100,7 @@ class NotReadError(ValueError):
 
 
 def read_bounded(path: Path, name: str) -> bytes:
-    """The content; never waits for a pipe. Raises OSError and NotReadError."""
+    """The content of a file, within the limit `name`; never waits for a pipe. Raises OSError and NotReadError."""
     most: int = getattr(limits(), name)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)

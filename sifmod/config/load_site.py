@@ -80,7 +80,7 @@ class LoadedSite:
         return self.tree.at("site").value is not None or said.mark.file != fallback
 
     def without_quirks(self) -> "LoadedSite":
-        """The same for callers that do not need the quirks."""
+        """The site without quirks, for callers that do not need them; it may be uncertain."""
         return replace(self, left_out=(), quirk_directories=())
 
 
@@ -99,10 +99,10 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     Runs no program; reads only settings files and tests whether detection paths exist.
     """
     bundle, local = environ.get(BUNDLE), outside_bundle(environ)
-    options = option_layers(overrides, local)
+    options = option_layers(overrides, local)  # of the variables, and of the command line
     files, inputs = _settings_files(local)
     base = _base_site((*files, *options), local, kept)
-    if bundle:
+    if bundle:  # its settings and the command line decide about a module's files, those here only about other keys
         settings, read_settings = read_site_file(Path(bundle, DECIDED), environ)
         its_base = _base_site((settings, options[1]), environ, None)
         its = (_only(its_base.node, deciding=True), _only(settings, deciding=True))
@@ -113,6 +113,7 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
         inputs = (read_settings,)
     users = str(settings_directories(local)[1] / "config.yaml")
     machines = tuple(node for node in files if node.mark.file != users)
+    # of the machine with its site, the user's file, the variables, the command line; `user_prefix` follows the first
     levels = ((base.node, *machines), files[len(machines) :], *((option,) for option in options))
     layers, hidden = about_this_prefix((levels[0], _user_prefix(levels), *levels[1:]))
     merged = merge(layers, base.node.mark)
@@ -231,7 +232,7 @@ def _origins(merged: Node, robot_paths: tuple[Node, ...], resolved: Resolved, ba
             origins.append(Origin(key, str(shipped()), "shipped"))
         elif key in resolved.how:
             origins.append(Origin(key, resolved.found(key), resolved.how[key]))
-        elif key == "accelerator" and key in entries:  # not as it was typed: one word for each
+        elif key == "accelerator" and key in entries:  # not as typed: `cpu` and `none` are the same accelerator
             origins.append(Origin(key, resolved.site.accelerator, str(entries[key].mark)))
         elif key in entries:
             origins += of_tree(entries[key], key)
@@ -244,10 +245,11 @@ _SHARING = ("sharing", "group", "umask")
 
 
 def about_this_prefix(levels: Sequence[Sequence[Node]]) -> tuple[tuple[Node, ...], dict[str, str]]:
-    """The layers without the sharing of any prefix but the last, and the prefixes that the last one replaces.
+    """The layers without the `sharing` of any prefix but the last, and the prefixes that the last one replaces.
 
-    A level is the machine's files, the user's, the variables or the command line. With `sharing` go the `group` and the
-    `umask` of its level; without a new `sharing` they stay. Each prefix comes with the place that names it.
+    A level is the machine's files, the user's, the variables or the command line. Where the `sharing` of a level is
+    left out, its `group` and `umask` are left out too; a level without `sharing` keeps them. Each replaced prefix comes
+    with the place that names it.
     """
     named = [_prefix(level) for level in levels]
     last = next((node.text for node in reversed(named) if node), "")

@@ -89,7 +89,7 @@ IMAGES_OWN = WantedMpi()
 
 
 def wanted_mpi(easyconfig: Easyconfig, site: Site, environ: Mapping[str, str]) -> tuple[WantedMpi, tuple[Input, ...]]:
-    """The MPI that a module wants here, and the inputs. An easyconfig that binds the host's MPI itself has it.
+    """The MPI that a module wants here, and the inputs. An easyconfig that binds the host's MPI itself gets no profile.
 
     Raises OptionError if the host's MPI is required and the site has no profile, and the errors of read_profile.
     """

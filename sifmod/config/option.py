@@ -29,7 +29,7 @@ class Option(NamedTuple):
 
     title: Title  # under which the help has it
     typed: str  # as the help writes it: -o --output FILE
-    type: Word | range | tuple[str, ...]  # of whole numbers; words to choose from
+    type: Word | range | tuple[str, ...]  # a word, a range of whole numbers, or words to choose from
     help: str = ""  # without it the help leaves the option out
     called: str = ""  # the name of its field, if it differs from the typed name
     of: str = ""  # the command that this row is for; "" for all commands without a row of their own
@@ -263,7 +263,7 @@ _OPTIONS = {(option.of, option.name): option for option in TABLE if option.typed
 
 
 def option_of(command: str, name: str) -> Option:
-    """The option of a command (`install`, `stack lock`) that is called so. Raises KeyError for an unknown name."""
+    """The option `name` of a command (`install`, `stack lock`). Raises KeyError for an unknown name."""
     return _OPTIONS.get((command, name)) or _OPTIONS["", name]
 
 

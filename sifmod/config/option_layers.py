@@ -16,7 +16,7 @@ _PATHS = ("place", "places")
 
 
 def refuse_unknown(environ: Mapping[str, str]) -> None:
-    """Raise OptionError for an unknown SIFMOD_* variable, which is a known one misspelled."""
+    """Raise OptionError for an unknown SIFMOD_* variable, which is probably a misspelled one."""
     for name in sorted(environ):
         if name.startswith("SIFMOD_") and name not in VARIABLES:
             near = did_you_mean(name, VARIABLES)

@@ -17,7 +17,7 @@ SlurmName = Annotated[Line, expecting("[A-Za-z0-9][A-Za-z0-9._+@-]*", "a name th
 
 
 class PartitionKeys(Model):
-    """What the nodes of a partition have; where nothing is said, what the site says of its nodes."""
+    """What the nodes of a partition have; a missing key is as the site says of its nodes."""
 
     gpus_per_node: Annotated[int | None, Field(ge=0, le=64), BeforeValidator(whole_number)] = None
     cpus_per_gpu: CpusPerGpu | None = None
@@ -29,9 +29,9 @@ class SlurmKeys(Model):
 
     account: SlurmName | None = None
     partition: SlurmName | None = None
-    """The default."""
+    """The default partition."""
     partitions: Annotated[tuple[tuple[str, PartitionKeys], ...], Items(SlurmName, PartitionKeys)] = ()
-    """Those that jobs may go to; none: any."""
+    """The partitions that jobs may go to; none: any."""
 
 
 class Nodes(NamedTuple):
@@ -45,8 +45,8 @@ class Nodes(NamedTuple):
 def partition_for(slurm: SlurmKeys, given: str | None, nodes: Nodes) -> tuple[str | None, Nodes]:
     """The partition of a job, None if nothing says one, and its nodes; `nodes`: as the site has them.
 
-    Without a given one it is the site's default; for a job with GPUs, if that has none, the first partition that has.
-    Raises OptionError for one that the site does not name, and for one without the GPUs that a job needs.
+    Without a `given` one it is the site's default; for a job with GPUs, if the default has none, the first partition
+    with GPUs. Raises OptionError for one that the site does not name, and for one without the GPUs that a job needs.
     """
     known = dict(slurm.partitions)
     with_gpus = [name for name, keys in slurm.partitions if keys.gpus_per_node != 0]

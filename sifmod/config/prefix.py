@@ -46,7 +46,7 @@ def config_home(environ: Mapping[str, str]) -> Path:
 
 
 def data_home(environ: Mapping[str, str]) -> Path:
-    """`${XDG_DATA_HOME:-~/.local/share}`, likewise."""
+    """`${XDG_DATA_HOME:-~/.local/share}`; a relative value is ignored too."""
     given = environ.get("XDG_DATA_HOME", "")
     return Path(given) if given.startswith("/") else Path(home(environ)) / ".local" / "share"
 
@@ -66,7 +66,7 @@ def default_prefix(environ: Mapping[str, str]) -> tuple[Path, str]:
 def quick_prefix(option: str | None, environ: Mapping[str, str]) -> str | None:
     """The prefix if the command line, a variable or the default decides it; None if files must be read."""
     if misspelt(environ):
-        return None  # which is then refused
+        return None  # reading the settings refuses the variable
     if option:
         return os.path.abspath(option)  # noqa: PTH100 (a link stays a link)
     if given := environ.get("SIFMOD_PREFIX"):
@@ -113,7 +113,7 @@ def has_settings(environ: Mapping[str, str]) -> bool:
 
 
 def settings_directories(environ: Mapping[str, str]) -> tuple[Path, Path]:
-    """The directories of the machine and the user; of a bundle while its stack is applied."""
+    """The settings directories of the machine and the user; twice the bundle's while its stack is applied."""
     if bundle := environ.get(BUNDLE):
         return Path(bundle) / "settings", Path(bundle) / "settings"
     return Path(environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES), config_home(environ) / "sifmod"

@@ -77,7 +77,7 @@ def resolve(
 
 
 def _other_places(said: Iterable[str] | None, otherwise: Iterable[str], prefix: Path) -> tuple[Path, ...]:
-    """The prefixes that a key names, or these if nothing says it, without this one."""
+    """The prefixes that a key names (`said`), or those of `otherwise` without the key; never `prefix` itself."""
     places = map(Path, otherwise if said is None else said)
     return tuple(place for place in dict.fromkeys(places) if place != prefix)
 
@@ -133,7 +133,7 @@ def _syntax(
 
 
 def _runtime(wanted: str, facts: Mapping[str, str], how: dict[str, str]) -> tuple[RuntimeKind, str]:
-    """The kind is that of the resolved program: `singularity` is often a link to apptainer."""
+    """The runtime's kind, by the target of links (`singularity` is often one to apptainer), and its path, or ""."""
     if wanted.startswith("/"):
         if not (os.access(wanted, os.X_OK) and Path(wanted).is_file()):
             raise OptionError(f"runtime: {wanted} is not a program", "give the path of an apptainer or singularity")

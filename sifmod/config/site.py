@@ -100,7 +100,7 @@ class CatalogueKeys(Model):
     """What the catalogue says of the site."""
 
     text: Text = ""
-    """Above the modules; an empty line begins a paragraph."""
+    """A text above the modules; an empty line begins a paragraph."""
     contact: Line = ""
     """A mail address, a web address, or words."""
     home: Annotated[Line, _HOME] = ""
@@ -172,7 +172,7 @@ Umask = Annotated[str, BeforeValidator(number_as_written, json_schema_input_type
 
 @dataclass(frozen=True, kw_only=True)
 class SiteKeys:
-    """The keys that are in force as they are said."""
+    """The keys that a resolved site has as they are configured."""
 
     name: Name = "generic"
     description: Text = ""
@@ -196,17 +196,17 @@ class SiteKeys:
     sharing: Sharing | None = None  # who may use the prefix; decides the umask
     group: Name | None = None
     mark_days: Annotated[float, Field(ge=0, le=36500), BeforeValidator(_seconds)] = MARK_DAYS
-    """For which another tree's use of an image here counts after it was last seen."""
-    compression: Annotated[Line, _COMPRESSION] = "auto"  # or what a squashfs is compressed with
+    """Days for which another tree's use of an image here counts after it was last seen."""
+    compression: Annotated[Line, _COMPRESSION] = "auto"  # or the compression of a squashfs, perhaps with its level
     connections: Annotated[int, Field(ge=1, le=32), BeforeValidator(whole_number)] = 4  # to one server at a time
     processors: Annotated[int | None, Field(ge=1, le=256), BeforeValidator(whole_number)] = None
     """Threads that convert an image; None: those that this process may use."""
     memory: Annotated[int | None, Field(ge=64 << 20), BeforeValidator(size_in_bytes)] = None
-    """Bytes that converting an image may take; None: a quarter of what there is."""
+    """Bytes that converting an image may take; None: a quarter of the available memory."""
     mirrors: Annotated[tuple[tuple[str, tuple[Place, ...]], ...], Items(Place, tuple[Place, ...])] = ()
     insecure_registries: tuple[Place, ...] = ()
     token_servers: Annotated[tuple[tuple[str, tuple[Host, ...]], ...], Items(Host, tuple[Host, ...])] = ()
-    """Of a registry: which may have a login for it."""
+    """For each registry, the servers that may get a login for it."""
     protected: tuple[Package, ...] = PROTECTED  # packages that no layer replaces; `*` at the end: a prefix
     stale_layer: StaleLayer = "warn"  # unless SIFMOD_STALE_LAYER says otherwise at the load or start
     package_indexes: Annotated[Pairs, Items(LocalVersion, Index)] = ()
@@ -263,5 +263,5 @@ class Site(SiteKeys):
 
 
 def keys_in_order() -> dict[str, FieldInfo]:
-    """Every key that a file may say: first those that are found out where nothing says them."""
+    """Every key of a site file, in the order of `config show`: first those that are resolved for this machine."""
     return {key: SiteFile.model_fields[key] for key in (*SiteFile.__annotations__, *SiteFile.model_fields)}

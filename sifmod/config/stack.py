@@ -42,12 +42,12 @@ Date = Annotated[date, BeforeValidator(_date, json_schema_input_type=str)]
 
 
 class DeprecatedKeys(Model):
-    """That a module should not be used any more."""
+    """Why and until when a deprecated module can still be used."""
 
     since: Date
     """The day from which a load warns."""
     until: Date | None = None
-    """The day on which it is retired."""
+    """The last day on which it can be loaded."""
     message: Line = ""
     """What to use instead."""
 
@@ -59,7 +59,7 @@ class DeprecatedKeys(Model):
 
 
 class RetiredKeys(Model):
-    """That a module cannot be loaded any more."""
+    """Since when a retired module cannot be loaded, and what to use instead."""
 
     since: Date
     """The day from which it cannot be loaded."""
@@ -91,7 +91,7 @@ class Entry(Model):
     labels: Annotated[Pairs, Items(Name, Line)] = ()
     """Labels for filtering the catalogue."""
     hidden: bool = False
-    """Whether `module avail` hides it."""
+    """Whether `module avail` hides the module."""
     deprecated: DeprecatedKeys | None = None
     retired: RetiredKeys | None = None
 
@@ -144,7 +144,9 @@ class Stack:
 
 
 def load_stack(path: Path, *, whole: bool = False) -> Stack:
-    """Raises ConfigError with every problem of every file, SifmodError if it needs another version of sifmod.
+    """The stack at `path`, with its includes and the matches of its patterns.
+
+    Raises ConfigError with every problem of every file, SifmodError if it needs another version of sifmod.
 
     A `whole` stack, such as a bundle's, may only name files below its own directory; nothing else is read.
     """
@@ -182,7 +184,7 @@ def stack_of(easyconfigs: tuple[str, ...], variants: tuple[str, ...]) -> Stack:
 
 
 class _Reading(NamedTuple):
-    included_files: Iterator[int]  # counts them
+    included_files: Iterator[int]  # the next value is the number of the next included file
     top: Path  # only files below it are read
 
     def outside(self, path: str | Path, word: str) -> str:
@@ -265,7 +267,7 @@ def _members(directory: Path, entry: Entry, item: Node, inputs: list[Input], rea
 
 
 def _named_first(members: tuple[Member, ...]) -> tuple[Member, ...]:
-    """Without matches of a pattern that have their own entry, which takes precedence."""
+    """The members without a pattern's matches that have an entry of their own, which takes precedence."""
     named = {member.easyconfig for member in members if not member.found}
     return tuple(member for member in members if not (member.found and member.easyconfig in named))
 

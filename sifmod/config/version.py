@@ -4,7 +4,7 @@ import re
 
 _PARTS = re.compile("[0-9]+|[A-Za-z]+")
 _RANGE = re.compile(r"(>=|<=|==|!=|>|<)?\s*([A-Za-z0-9][A-Za-z0-9._+-]*)")
-_SIGNS = {">=": (0, 1), "<=": (0, -1), "==": (0,), "!=": (1, -1), ">": (1,), "<": (-1,)}  # what may be
+_SIGNS = {">=": (0, 1), "<=": (0, -1), "==": (0,), "!=": (1, -1), ">": (1,), "<": (-1,)}  # the signs of the difference
 _BUILD_DATE = re.compile("[12][0-9]{7}")
 _END = (0, 0, "")  # the end of a version sorts after letters (2.0rc1 before 2.0) and before a further number
 
@@ -58,7 +58,7 @@ def release_key(version: str) -> tuple[bool, tuple[tuple[int, int, str], ...]]:
 
 
 def _plain(version: str) -> list[str]:
-    """Its numbers, without leading zeros, and words."""
+    """The numbers of a version, without leading zeros, and its words."""
     return [part.lstrip("0") or "0" if part.isdecimal() else part.lower() for part in _PARTS.findall(version)]
 
 

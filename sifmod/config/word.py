@@ -138,7 +138,7 @@ def _offered(paths: list[Path], module: str, site: Site) -> list[tuple[bool, str
     rows = []
     for path in sorted(paths):
         version, fits, text = "", False, one_line(path.stem)
-        with suppress(ConfigError):  # `check` tells
+        with suppress(ConfigError):  # `sifmod check` reports it
             for one in index.get(path) or outlines(path, site):
                 version, fits = one.version, fits or one.fits(site.accelerator, site.arch)
                 if one.variant and f"{one.name}-{one.version}{one.versionsuffix}".lower() == module:

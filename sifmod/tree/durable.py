@@ -86,9 +86,9 @@ def opened(directory: Path, top: Path, *, make: bool = False, inside: Path | Non
     """A descriptor of `directory`, which is `top` or below it, opened without following symlinks.
 
     Other users may be able to write to a prefix and replace any directory by a link. `make`: missing directories are
-    created, subject to the umask; other runs may remove them meanwhile, because they are empty. Those above `inside`,
-    which is a holder's own directory, are not: after the fence it must stay away. Raises OSError, with its own message
-    for a link, and ValueError for a path that is not below.
+    created, subject to the umask; other runs may remove them meanwhile, because they are empty. `inside`, a holder's
+    own directory, and those above it are not created: after the fence it must stay away. Raises OSError, with its own
+    message for a link, and ValueError for a path that is not below `top`.
     """
     path, above = str(directory), f"{top}/"  # texts for speed
     names = path[len(above) :].split("/") if path.startswith(above) else directory.relative_to(top).parts
@@ -112,7 +112,7 @@ def opened(directory: Path, top: Path, *, make: bool = False, inside: Path | Non
 
 
 def make_directory(path: Path, top: Path) -> None:
-    """Create `path` and the directories between, like `opened`."""
+    """Create `path` and the directories between it and `top`, like `opened`."""
     with opened(path, top, make=True):
         pass
 
@@ -158,7 +158,7 @@ def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> 
 
 @contextmanager
 def regular(path: Path | str, top: Path | None, most: int | None = None) -> Iterator[int]:
-    """A descriptor of such a file, with the same errors."""
+    """A descriptor of a file that `read` can read, with the same errors; `most`: its largest size in bytes."""
     if top is None:
         descriptor = os.open(path, _READ)
     else:

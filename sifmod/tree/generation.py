@@ -35,7 +35,7 @@ class HeldModule:
 
     @property
     def layout(self) -> Layout:
-        """Of the tree."""
+        """The layout of the module's tree."""
         return self.tree.layout
 
 
@@ -57,7 +57,7 @@ def module_lock(tree: Tree, module: ModuleName) -> Iterator[HeldModule]:
         try:
             yield mine
         finally:
-            with suppress(OSError):  # then the next run does it
+            with suppress(OSError):  # then the next run removes it
                 _withdraw(mine, held.directory)
 
 
@@ -184,7 +184,7 @@ def unpublish(mine: HeldModule) -> None:
             steps.remove(layout.modules / path)
         steps.remove(layout.switch(module))
         if is_directory(layout.generations(module)):
-            with _space_or_later():  # `read_history` knows it from the switch that is gone
+            with _space_or_later():  # without the event `read_history` sees that the switch is gone
                 steps.file(layout.history(module), with_event(read_history(layout, module), None))
         with _space_or_later():  # after a kill the module is restored completely
             write(held.path(_GOING), b"", layout.prefix)
@@ -233,7 +233,7 @@ def _catch_up(mine: HeldModule) -> None:
 
 @contextmanager
 def _space_or_later() -> Iterator[None]:
-    """Ignore a full disk: a later run writes it."""
+    """Ignore a full disk: a later run writes what this one cannot."""
     try:
         yield
     except OSError as error:

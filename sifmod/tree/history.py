@@ -94,7 +94,7 @@ def without_holds(events: tuple[Event, ...]) -> str:
 
 
 def held_since(events: tuple[Event, ...]) -> dict[int, float]:
-    """The held generations, and since when."""
+    """The held generations, and since when each is held, in seconds since 1970."""
     found: dict[int, float] = {}
     for number in events[-1].held if events else ():
         for event in reversed(events):

@@ -29,7 +29,7 @@ class Kernelspec:
 
     @property
     def kernel(self) -> Annotated[str, Described("its name, as in `jupyter kernelspec list`")]:
-        """Its name, as Jupyter allows it: no case, and of other signs `.`, `_` and `-` only."""
+        """The kernel's name, with the letters that Jupyter allows: lower case, digits, `.`, `_` and `-`."""
         parts = (self.module.name, self.module.version, *(("", self.layer) if self.layer else ()))
         return re.sub("[^A-Za-z0-9._-]", lambda sign: f"_{ord(sign[0]):02x}", "-".join(parts)).lower()
 
@@ -53,7 +53,7 @@ def our_kernelspecs(kernels: Path) -> Iterator[Kernelspec]:
 
 
 def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
-    """Write it, with `start` as the script to start instead of a Python; returns whether anything changed.
+    """Write a kernelspec, with `start` as the script to start instead of a Python; returns whether anything changed.
 
     Raises InstallError or PermissionsError if it cannot be written or another kernelspec has its name.
     """
@@ -86,7 +86,7 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
 
 
 def remove_kernelspec(kernels: Path, spec: Kernelspec) -> None:
-    """Remove its files; other files in its directory stay. Raises InstallError or PermissionsError."""
+    """Remove the files of a kernelspec; others in its directory stay. Raises InstallError or PermissionsError."""
     place = kernels / spec.kernel
     with _reported(f"cannot remove the kernelspec {place}"):
         for name in (_SPEC, START, f".{_SPEC}.new", f".{START}.new"):

@@ -85,31 +85,31 @@ class Layer:
     name: str
     image: str  # SHA-256 of its SIF
     number: int  # 0 until it is published
-    python: str  # its prefix inside
+    python: str  # the prefix of the image's Python, inside
     version: str  # of Python, as 3.11
     requirements: tuple[str, ...]  # as requested
     editable: tuple[str, ...]  # project directories on the host
     places: tuple[str, ...]  # places to search for packages in addition to the index
     added: tuple[tuple[str, str], ...]  # distribution, version
-    kept: tuple[tuple[str, str], ...]  # of the image, which are kept
+    kept: tuple[tuple[str, str], ...]  # protected distributions of the image, and their versions
     packed: bool
     files: int = 0
     size: int = 0
-    digest: str = ""  # SHA-256 of the squashfs; "" of a directory
+    digest: str = ""  # SHA-256 of the squashfs; "" for a directory
     root: str = ""
-    words: tuple[str, ...]  # of uv: indexes, and which files and versions are used
+    words: tuple[str, ...]  # options of uv: indexes, and which files and versions are used
     constraints: tuple[str, ...]
     digests: tuple[tuple[str, tuple[str, ...]], ...]  # SHA-256 of the allowed files, by normalized name
     made: tuple[tuple[str, str], ...] = ()  # SHA-256 of its lock and commands, by path
 
     @property
     def top(self) -> Path:
-        """The directory of its layers."""
+        """The directory of layers that holds it."""
         return Path(self.root).parents[4]
 
     @property
     def lock(self) -> str:
-        """Its PEP 751 lock, "" if it cannot be read."""
+        """The layer's PEP 751 lock, "" if it cannot be read."""
         with suppress(OSError, UnicodeDecodeError):
             return read(Path(self.root, LOCK)).decode()
         return ""
@@ -155,7 +155,7 @@ def all_layers(top: Path, module: ModuleName | None = None) -> Iterator[Layer]:
     for place in places(top, module):
         if found := _live(place):
             yield found
-        elif (place / LIVE / LOCK).exists():  # as the wrappers do
+        elif (place / LIVE / LOCK).exists():  # the wrappers use a layer by the same test
             module, root = ModuleName(*place.parts[-4:-2]), place / LIVE
             none: tuple[()] = ()
             packed = (root / IMAGE).exists()
@@ -278,7 +278,7 @@ class OldLayer(NamedTuple):
 def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[OldLayer]:
     """The unused generations of layers in the prefix; `too_young`: the reason to keep one because of its age.
 
-    The last replacement or removal is the time since when a generation is unused.
+    A generation counts as unused since its layer was last replaced or removed.
     """
     for place in places(layout.prefix / "layers"):
         module, now = ModuleName(*place.parts[-4:-2]), live_generation(place)

@@ -97,7 +97,7 @@ def short(holder: Holder) -> str:
 
 
 def _from_short(text: str) -> Holder:
-    """Raises ValueError. Host and boot are those of this node, or values that no node has."""
+    """The holder in a short text, with host and boot of this node or values that no node has. Raises ValueError."""
     token, pid, start, seconds, place = text.removeprefix(_SHORT).split(".")
     host, boot = os.uname().nodename, _boot()
     if place != _place(host, boot):
@@ -258,7 +258,7 @@ def _numbers(directory: Path) -> Iterator[int]:
 
 
 def _write_beat(path: Path, data: bytes, hole: int) -> None:
-    """Write exactly this; on a full disk a hole of so many bytes."""
+    """Make `data` the whole content of the file; on a full disk, make the file a hole of `hole` bytes."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
         try:

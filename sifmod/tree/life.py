@@ -29,7 +29,7 @@ def begins(day: date) -> int:
 
 
 class Deprecated(NamedTuple):
-    """A module that goes, which a load on a terminal says from `since` on; after `until` it is retired."""
+    """A module that will go: a load on a terminal says so from `since` on, and after `until` it does not load."""
 
     since: date
     until: Annotated[date | None, Described("the last day on which it loads")] = None
@@ -54,7 +54,7 @@ class Life(NamedTuple):
 
     @property
     def refused_from(self) -> date | None:
-        """The first day on which it does not load, or None."""
+        """The first day on which the module does not load, or None."""
         days = [self.retired.since] if self.retired else []
         if self.deprecated and self.deprecated.until:
             days.append(self.deprecated.until + timedelta(days=1))
@@ -69,7 +69,7 @@ class ModuleLife(NamedTuple):
 
 
 class NameLife(NamedTuple):
-    """The same for all modules of one name, by version; a missing version has no decisions."""
+    """The decisions about all modules of one name, by version; a missing version has no decisions."""
 
     default: str | None = None
     versions: Mapping[str, Life] = {}
@@ -84,7 +84,7 @@ class NameLife(NamedTuple):
         return NameLife(self.default, {**self.versions, version: life})
 
     def without(self, version: str) -> "NameLife":
-        """The same without a version, also as the default."""
+        """The decisions without those about a version, which is no longer the default either."""
         rest = {other: life for other, life in self.versions.items() if other != version}
         return NameLife(None if self.default == version else self.default, rest)
 

@@ -46,7 +46,7 @@ class Tree:
     looks: Mapping[str, Look] = field(default_factory=dict)  # at locks that this process has watched
 
     def lock(self, name: str, what: object = "", place: LockRoot | None = None) -> AbstractContextManager["HeldLock"]:
-        """Hold the lock `name` of the tree or of another `place`: see `lock`. `what` is waited for, if not `name`."""
+        """Hold the lock `name` of the tree or of another `place`: see `lock`. Messages call it `what`, or `name`."""
         look = NO_LOOK if place else self.looks.get(name, NO_LOOK)
         return lock(place or self.layout, name, self.lease, self.waiting(what or name), look)
 
@@ -160,7 +160,7 @@ def lock(
     """Hold the lock `name`, waiting as long as it takes; files created meanwhile are as open as the tree.
 
     `lease`: seconds of silence after which a holder counts as dead; one that died on this node counts as dead
-    immediately. `on_wait` is called with the holder, once, and again when that changes. Silence counts from the `look`.
+    immediately. `on_wait` is called with the holder, once, and for each new holder. Silence counts from the `look`.
     Raises LockError if it is lost while it is being taken, InstallError or PermissionsError if the tree cannot be
     written.
     """

@@ -37,7 +37,7 @@ _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK |
 
 
 class Done(NamedTuple):
-    """The action of a command: on a module, or without one on the store."""
+    """The action of a command: on a module, or on the store if there is no `module`."""
 
     what: Annotated[
         str,
@@ -84,7 +84,7 @@ def entry(done: Done, command: str) -> Entry:
 
 
 def append(layout: Layout, made: Entry) -> None:
-    """Append a line durably in one call, under the lock of its file.
+    """Append a line durably in one call; the caller holds the lock of its file.
 
     A truncated line of an earlier run is ended first. Raises OSError.
     """
@@ -103,10 +103,10 @@ def append(layout: Layout, made: Entry) -> None:
 
 @contextmanager
 def to_append(path: Path, top: Path) -> Iterator[tuple[int, int, int]]:
-    """A descriptor of a log below `top`, its size, and its directory: for its end. A missing one is made.
+    """Descriptors of a log below `top`, for appending, and of its directory, with the log's size in between.
 
-    Other users may have replaced it: links are not followed, and only a regular file with one name is written. Raises
-    OSError.
+    A missing log is created. Other users may have replaced it: links are not followed, and only a regular file with one
+    name is written. Raises OSError.
     """
     with opened(path.parent, top, make=True) as directory:
         descriptor = os.open(path.name, _APPEND, 0o666, dir_fd=directory)
@@ -159,7 +159,7 @@ def logged_modules(layout: Layout) -> tuple[tuple[ModuleName, ...], tuple[str, .
 
 
 def as_data(made: Entry) -> dict[str, object]:
-    """A line's content."""
+    """The data in the line of an entry."""
     done = made.done
     changed = {"module": str(done.module) if done.module else None, "from": done.before, "to": done.generation}
     fields: dict[str, object] = made._asdict()

@@ -83,7 +83,7 @@ def leave(layout: Layout, sha256: str, prefix: Path, name: str = "") -> tuple[Pa
 
 
 def remove(layout: Layout, sha256: str, prefix: Path) -> None:
-    """Remove this user's marks of `prefix`. Raises OSError."""
+    """Remove this user's marks for an image, those of `prefix`. Raises OSError."""
     with suppress(FileNotFoundError), opened(layout.marks, layout.prefix) as directory:
         for name in tuple(_own(directory, sha256, prefix)):
             os.unlink(name, dir_fd=directory)

@@ -59,7 +59,7 @@ class ImageChoice(NamedTuple):
 
     request: str  # a digest of everything that decides which image is fetched
     kept: bool = False  # by `--module-only`, regardless of the easyconfig
-    states: tuple[FileState, ...] = ()  # of its local source files, before it was fetched
+    states: tuple[FileState, ...] = ()  # of the image's local source files, before it was fetched
     directories: tuple[str, ...] = ()  # directories in which the generation looks for a copy
     commands: FoundCommands | None = None
     mpi: FoundMpi | None = None
@@ -106,7 +106,7 @@ def from_data(fields: Mapping[str, Any]) -> Provenance:
 
 
 def texts(made: Provenance) -> list[str]:
-    """All texts in it, for checks."""
+    """All texts in a provenance, for checks."""
     asked, image = made.asked, made.image
     variant = "" if made.variant is None else made.variant
     found = [made.sifmod, made.easyconfig, made.version, variant, made.site, made.accelerator, made.plan_digest]

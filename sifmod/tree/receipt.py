@@ -82,7 +82,7 @@ class Installation:
 
     @property
     def prefix(self) -> Path:
-        """Its prefix (see Layout.generation)."""
+        """The prefix of the tree that it is in (see Layout.generation)."""
         return Path(self.root).parents[4]
 
     @property
@@ -92,7 +92,7 @@ class Installation:
 
 
 def as_data(installation: Installation) -> dict[str, Any]:
-    """The installation as JSON data: for `--json`, and for the receipt without the values that its path gives."""
+    """The installation as JSON data; the receipt has it without the values that its path gives."""
     image = installation.image
     return {
         "format": FORMAT,

@@ -28,7 +28,7 @@ class Rights(NamedTuple):
     def mode(self, mode: int) -> int:
         """The wanted mode: the owner's permissions as they are, and the same for others as the umask allows.
 
-        A directory is as open to its group as the umask allows.
+        A directory is as open to group and others as the umask allows.
         """
         owner = stat.S_IMODE(mode) & 0o700
         if stat.S_ISDIR(mode):
@@ -63,7 +63,7 @@ def wrong_rights(layout: Layout, rights: Rights) -> Iterator[WrongRights]:
 
 
 def give(layout: Layout, rights: Rights, other: WrongRights) -> None:
-    """Correct its permissions; links are not followed. Idempotent. Raises OSError, also for another user's file."""
+    """Correct group and mode of a file; links are not followed. Idempotent. Raises OSError, also for another user's."""
     path = other.path
     flags = os.O_PATH | os.O_CLOEXEC
     if path == layout.prefix:

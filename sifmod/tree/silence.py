@@ -12,8 +12,8 @@ _POLL = 0.2  # seconds
 def silent(tree: Tree) -> dict[str, Look]:
     """The locks of holders on other nodes that left files and gave no sign of life, and what was seen of each.
 
-    Waits until each other holder there has given one, for at most the longer of its lease time and the tree's. Raises
-    OSError.
+    Waits until each other holder there has given a sign of life, for at most the longer of its lease time and the
+    tree's. Raises OSError.
     """
     since = time.monotonic()
     chains = locks_with_files(tree.layout)

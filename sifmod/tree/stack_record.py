@@ -20,7 +20,7 @@ Record = TypeVar("Record")
 class Applied(NamedTuple):
     """The state of a stack after the last apply: `<prefix>/stacks/<name>.json`."""
 
-    name: Internal[str]  # that of the file
+    name: Internal[str]  # of the stack; the record's file has it
     file: str  # absolute path
     modules: tuple[ModuleName, ...]  # installed by it and still managed
     decided: tuple[str, ...] = ()  # modules, and names with a default, whose lifecycle it decides
@@ -51,12 +51,12 @@ class Submissions(NamedTuple):
 
 
 def read_applied(layout: Layout, name: str) -> Applied | None:
-    """None if the stack was never applied, or its record is invalid: other users may have written it."""
+    """The record of a stack; None if there is none, or it is invalid: other users may have written it."""
     return _read(Applied, _path(layout, name), layout.prefix, name=name)
 
 
 def write_applied(layout: Layout, applied: Applied, held: HeldLock) -> None:
-    """Write it if it has changed. Raises InstallError, LockError."""
+    """Write the record if it has changed. Raises InstallError, LockError."""
     if read_applied(layout, applied.name) != applied:
         _write(_path(layout, applied.name), applied, held)
 

@@ -1,6 +1,6 @@
 """The state of a live installation: missing and edited files, and the user's additions, which are always kept.
 
-Missing files are cheap enough to check for every module on every run. Paths are plain texts there, because Path objects
+Missing files are cheap enough to check for every module on every run. Paths are plain texts here, because Path objects
 would take most of the time.
 """
 # ruff: noqa: PTH110, PTH113, PTH208
@@ -73,7 +73,7 @@ def _is(path: str, record: FileRecord) -> bool:
 def leftovers(layout: Layout) -> tuple[str, ...]:
     """The modules, images and other locks with removable leftovers of runs that died on this node."""
     try:
-        if not os.listdir(layout.staging) or not os.access(layout.staging, os.W_OK):  # a reader cannot
+        if not os.listdir(layout.staging) or not os.access(layout.staging, os.W_OK):  # a reader can remove none
             return ()
     except FileNotFoundError:
         return ()

@@ -37,7 +37,7 @@ from sifmod.tree.stored_image import (
 
 
 def keep_inventory(layout: Layout, sha256: str, text: bytes, held: HeldLock) -> None:
-    """Write it beside its image, with the image's permissions; does nothing if the image was removed meanwhile.
+    """Write an inventory beside its image, with the image's permissions; nothing if the image was removed meanwhile.
 
     `held`: the lock for removing images.
     """
@@ -87,7 +87,7 @@ class Store:
             return known.path if known and offered and has_its_size(known) else None
 
     def refetching(self) -> "Store":
-        """The same store, ignoring stored images."""
+        """The same store, ignoring stored images and other stores."""
         store = Store(self._layout, self._held, self._on_wait, fresh=True)
         store.brought = self.brought
         return store
@@ -136,7 +136,7 @@ class Store:
         try:
             yield path
         except Exception:
-            self._held.check()  # then the cause is the lost lock
+            self._held.check()  # a lost lock is the cause, and is raised instead
             raise
         finally:
             with suppress(OSError):  # else it is removed with the holder's directory

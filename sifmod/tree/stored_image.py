@@ -16,7 +16,7 @@ from sifmod.tree.receipt import known_modules, numbers
 
 @dataclass(frozen=True)
 class Given:
-    """The origin of an image: a normalized source, without tag and digest, and the index and manifest."""
+    """What gave an image: a normalized source, without tag and digest, and the index and manifest that it had."""
 
     source: str
     index: str
@@ -88,7 +88,7 @@ def keeper(layout: Layout, path: Path) -> Path | None:
 
 
 def has_its_size(image: StoredImage) -> bool:
-    """Whether it exists with its original size; raises OSError."""
+    """Whether the image exists with its original size; raises OSError."""
     return image.path.is_file() and image.path.stat().st_size == image.size
 
 
@@ -101,7 +101,7 @@ def stored_at(prefix: Path, sha256: str) -> StoredImage | None:
 
 
 def is_whole(image: StoredImage) -> bool:
-    """Whether its content matches its digest; false for an unreadable one."""
+    """Whether the image's content matches its digest; False for an unreadable one."""
     try:
         return has_its_size(image) and sha256_file(image.path) == image.path.stem
     except OSError:

@@ -79,7 +79,7 @@ def _own_directory(target: Path) -> Path:
 
 
 def _of_others(place: Path) -> str:
-    """As `not_own`; a directory above where nobody else writes is enough, since not each file system has owners."""
+    """Like `not_own`, but "" below a directory that nobody else can write, since not every file system has owners."""
     return not_own(place) if place.parent.stat().st_mode & 0o022 else ""
 
 

@@ -10,7 +10,7 @@ _decided: list[Path] = []  # directories with a umask of their own; the last one
 
 @contextmanager
 def umask(place: Path, mask: int | None) -> Iterator[int]:
-    """Use this umask for changes in and below `place`; None: the current one; yields it."""
+    """Use this umask for changes in and below `place`; None: the current one. Yields the umask that was used before."""
     before = os.umask(0o077)
     os.umask(before if mask is None else mask)
     _decided.append(place)

@@ -33,7 +33,7 @@ _OURS = re.compile(rb"(?:#%Module1\.0\n)?(?:--|#) sifmod wrote this file; .* the
 def modulercs(
     name: str, life: NameLife, syntaxes: Collection[Syntax] = SYNTAXES, there: Collection[str] = ()
 ) -> dict[str, str]:
-    """The text of each file, by name; empty without decisions or without modulefiles of its syntax.
+    """The text of each modulerc file, by file name; "" without decisions or without modulefiles of its syntax.
 
     An existing file (`there`) stays, without commands: Lmod fails if one disappears while it reads the directory.
     """
@@ -52,7 +52,7 @@ def is_ours(data: bytes) -> bool:
 
 
 def commands(text: str) -> tuple[str, ...]:
-    """The lines of such a file without its header."""
+    """The lines of a modulerc file without its comments."""
     return tuple(line for line in text.splitlines() if not line.startswith(("#", "--")))
 
 
@@ -107,7 +107,7 @@ def _tcl(name: str, life: NameLife) -> tuple[str, ...]:
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9/._+@%=-]+")  # a path that needs no shell quoting
-LOCK = "life."  # with the name: the lock for these files
+LOCK = "life."  # followed by a name: the lock for the files of its lifecycle
 
 
 class LifeFile(NamedTuple):
@@ -118,12 +118,12 @@ class LifeFile(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The lifecycle before and after, and the files that differ from it."""
+    """The lifecycle before and after, and the files that differ from it but are kept."""
 
     before: NameLife
     after: NameLife
     kept: tuple[LifeFile, ...]  # paths of modulerc files that sifmod did not write, or that were changed
-    changed: bool  # any file
+    changed: bool  # whether any file was written or removed
 
 
 def life_lock(tree: Tree, name: str) -> AbstractContextManager[HeldLock]:
@@ -135,7 +135,7 @@ def written(layout: Layout, name: str, change: Callable[[NameLife], NameLife]) -
     """The result of `write_life` if it has nothing to write; None otherwise."""
     before = read_life(layout, name)
     after = change(before)
-    if after == NameLife() and not os.path.lexists(layout.lives(name)):  # of most names
+    if after == NameLife() and not os.path.lexists(layout.lives(name)):  # as for most names
         return Written(before, after, (), changed=False)
     wrong, kept = _compared(layout, name, after)
     return None if wrong else Written(before, after, kept, changed=False)
@@ -208,6 +208,6 @@ def _syntaxes(layout: Layout, name: str) -> tuple[Syntax, ...]:
 
 
 def _content(path: Path, top: Path) -> bytes | None:
-    """The content of a file; None if it is missing, and empty if it is not a regular file."""
+    """The content of a file; None if it is missing, and a NUL if it is not a readable regular file."""
     data = content(path, top=top)
     return b"\0" if data is None and is_there(path) else data

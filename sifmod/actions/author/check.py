@@ -42,7 +42,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """A file that can be used; with an error, one that cannot."""
+    """A checked file, and its modules; with an error, a file that cannot be used."""
 
     path: Path
     modules: tuple[Checked, ...] = ()
@@ -117,7 +117,7 @@ def check_stack(path: Path, site: LoadedSite) -> int:
 
 
 def _given_twice(member: Member, checked: tuple[Checked, ...], given: dict[str, Member]) -> Iterator[Problem]:
-    """Modules that two members of the stack give; unknown where the site chooses the variant."""
+    """Problems of modules or defaults that two members of the stack give; none where the site chooses the variant."""
     for one in checked if member.entry.variants or checked[0].variant is None else ():
         names = [str(one.module)]
         if member.entry.default and member.entry.default in (True, one.variant):
@@ -127,7 +127,7 @@ def _given_twice(member: Member, checked: tuple[Checked, ...], given: dict[str, 
                 yield problem_at(member.mark, "easyconfigs", f"gives {name}, as {other.easyconfig} does ({other.mark})")
 
 
-# every easyconfig has these keys
+# every easyconfig has one of these keys
 _OF_EASYCONFIGS = frozenset(("version", "image", "extends", "preset", "variants"))
 
 Kind = Literal["site", "quirk", "profile", "stack"]

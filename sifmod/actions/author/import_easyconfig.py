@@ -75,7 +75,7 @@ class NewEasyconfig:
 
 @dataclass(frozen=True)
 class ImportedFile:
-    """An easyconfig made from another tool's file; with an error, a file of which none was made."""
+    """A file of another tool, and the easyconfig that was made from it, or the error if none was made."""
 
     source: Source
     notes: Notes
@@ -225,7 +225,7 @@ def write(converted: Converted, directory: Path, force: bool) -> Path:
 
 
 def easyconfig_text(imported: Imported, source: str) -> str:
-    """YAML with these keys; the same keys, notes and source give the same text."""
+    """The YAML of an easyconfig with these keys; the same keys, notes and source give the same text."""
     head = f"Made from {line(source, 300)} by `sifmod import`, which read it and ran nothing."
     lines = textwrap.wrap(head, 118, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
     if imported.notes:

@@ -41,7 +41,7 @@ class NewOptions:
     offline: bool = False
     into_home: bool = False  # as for `fetch`
     pip: tuple[str, ...] | None = None  # packages to add: the image is then a base
-    own_name: bool = False  # the file keeps its own name: if that exists, nothing is hashed
+    own_name: bool = False  # the draft gets its own file name: if that file exists, fail before anything is hashed
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _source_of(base: str, site: LoadedSite) -> str:
 
 
 def _drafted(text: str, image: Path, site: LoadedSite, options: NewOptions) -> Draft:
-    """Load the text. Raises OptionError for an invalid name or version on the command line."""
+    """The loaded text. Raises OptionError for an invalid name, version or package on the command line."""
     with scratch_directory() as directory:
         path = directory / "new.yaml"
         path.write_text(text, encoding="utf-8")

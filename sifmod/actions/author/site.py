@@ -135,7 +135,7 @@ def _slurm(found: Survey) -> str:
 
 
 def _partition(one: Partition) -> str:
-    """Where nodes differ, a job that wants the fewest GPUs fits all nodes that have some."""
+    """A partition's line; where its nodes differ, with the fewest GPUs, so that a job fits every node with GPUs."""
     gpus = min(filter(None, one.gpus), default=0)
     notes = [f"nodes with {' and '.join(map(str, one.gpus))} GPUs"] if len(one.gpus) > 1 else []
     notes += [f"{' or '.join(map(str, one.cpus))} processors"] if one.cpus and gpus else []
@@ -203,7 +203,7 @@ def show(loaded: LoadedSite) -> ShownSite:
 def write_site(name: str, target: Path | None, environ: Mapping[str, str]) -> tuple[str, Path]:
     """Write a first file for the site `name`, by default where `--site NAME` finds it; returns its text and path.
 
-    Raises OptionError if that exists.
+    Raises OptionError if the file exists.
     """
     text = site_text(name, environ)
     path = settings_directories(environ)[1] / "sites" / f"{name}.yaml" if target is None else target

@@ -23,7 +23,7 @@ class LastTest(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A package that is there in another version, or in one of two modules."""
+    """A package that has different versions in two modules, or is in only one of them."""
 
     name: str
     was: Annotated[str, Described("empty: it was added")]
@@ -40,7 +40,7 @@ class Changes(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """A module, as its users choose it; "" is unknown or missing."""
+    """A module, with the facts by which users choose one; "" is unknown or missing."""
 
     module: ModuleName
     version: Annotated[str, Described("of the easyconfig, without its versionsuffix")]
@@ -135,11 +135,14 @@ class Named(NamedTuple):
 
     name: str
     newest: tuple[Entry, ...]  # the newest for each accelerator, and the default
-    older: tuple[Entry, ...]  # also those that end
+    older: tuple[Entry, ...]  # also deprecated and retired ones
 
 
 def by_name(entries: Iterable[Entry]) -> tuple[Named, ...]:
-    """The entries of `compared`, by name. Of what is not installed only what is newer than the installed is newest."""
+    """The entries of `compared`, by name; a module that is not installed is newest only if no installed one is newer.
+
+    A default is always among the newest.
+    """
     found = []
     for _, group in groupby(entries, key=lambda one: one.module.name.casefold()):
         newest: list[Entry] = []
@@ -162,7 +165,7 @@ def _order(entry: Entry) -> tuple[object, ...]:
 
 
 def _changes(older: Entry, newer: Entry) -> Changes | None:
-    """None if they have no package in common to compare.
+    """The changes from the older entry; None if the two have no package in common to compare.
 
     Two images differ in hundreds of packages: the author's selection is listed, the others are counted.
     """

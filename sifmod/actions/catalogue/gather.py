@@ -64,7 +64,7 @@ def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
 
 
 def _packages(installation: Installation, say: Say) -> Pairs:
-    """Names and versions of all known packages of its image, sorted."""
+    """Names and versions of all known packages of the module's image, sorted."""
     try:
         packages = inventory_at(image_path(installation)).packages
     except (SifmodError, OSError) as error:

@@ -21,7 +21,7 @@ from sifmod.config.word import resolve_easyconfig
 from sifmod.errors import ConfigError
 
 _LOGOS = {".svg": "image/svg+xml", ".png": "image/png", ".jpg": "image/jpeg", ".webp": "image/webp"}
-_LOGO_BYTES = 256 << 10  # it is in the page itself
+_LOGO_BYTES = 256 << 10  # the largest logo, because it is in the page itself
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class CatalogueRequest:
 
 
 class MadeCatalogue(NamedTuple):
-    """A catalogue, and how many of its files were not there as they are."""
+    """A catalogue, and how many of its files were missing or different before."""
 
     catalogue: Catalogue
     written: int

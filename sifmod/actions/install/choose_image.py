@@ -44,9 +44,10 @@ def reuse_image(
     """The image of the live generation if the plan asks for the same one; None if it must be fetched.
 
     `--module-only` keeps it unless the plan has a different expected digest; the recorded choice does not change, so
-    that the next install fetches what the plan asks for. If the user removed the image's link (`released`), the image
-    is kept too, without a link. Raises ModuleError if there is no image to keep, SignatureError if the site's policy
-    now rejects it, UnstartableError if the site's runtime cannot start the image that `--module-only` would keep.
+    that the next install fetches what the plan asks for. If the user removed the image's link (`released`),
+    `--module-only` keeps the image without a link. Raises ModuleError if `--module-only` has no image to keep,
+    SignatureError if the site's policy now rejects the image, UnstartableError if the site's runtime cannot start the
+    image that `--module-only` would keep.
     """
     plan, options = decision.plan, decision.options
     if options.force or (decision.locked and before and before.image_sha256 != decision.locked.digest):
@@ -102,7 +103,7 @@ def _passes(path: Path, record: ImageRecord, decision: Decision, store: Store, r
 
 
 def _starts(path: Path, decision: Decision, reporter: Reporter) -> bool:
-    """Whether the site's runtime, which may have changed, starts it. Raises UnstartableError if it is kept."""
+    """Whether the site's runtime, which may have changed, starts it; raises UnstartableError with `--module-only`."""
     plan = decision.plan
     try:
         why = refusal_here(read_sif(path), plan.runtime)
@@ -119,9 +120,9 @@ def _starts(path: Path, decision: Decision, reporter: Reporter) -> bool:
 
 
 def fetch_image_for(decision: Decision, tree: Tree, store: Store, reporter: Reporter) -> ChosenImage:
-    """The image of the plan, fetched into the store if it is missing.
+    """The image of the plan, or of its lock, fetched into the store if it is missing.
 
-    Raises the errors of `fetch_image` and `ask_home`.
+    Raises the errors of `fetch_image` and `ask_home`, HookError, InstallError if the image's origin is not the lock's.
     """
     plan, options, site = decision.plan, decision.options, decision.site.site
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)
@@ -135,7 +136,7 @@ def fetch_image_for(decision: Decision, tree: Tree, store: Store, reporter: Repo
         ask_home(what, site, lambda: announced_size(image, plan.runtime, store, settings), reporter)
     run_hooks(site, "before_fetch", decision.hooked, reporter.say)
     if site.hooks:
-        decision = replace(decision)  # as after those before the install
+        decision = replace(decision)  # a copy reads local files of the image again, which the hooks may have changed
     choice = decision.image
     name = f"image-{plan.required_image.sha256 or choice.request}"
     with tree.lock(name, plan.required_image.filename):
@@ -176,7 +177,7 @@ def fetch_only(decision: Decision, tree: Tree, reporter: Reporter) -> Artifact:
     An image that the store already has is used, unless `--force`.
     """
     plan, site = decision.plan, decision.site.site
-    name = plan.required_image.filename  # a view has none; reported before anything is done
+    name = plan.required_image.filename  # raises for a view before anything is done
     with changing_prefix(site):
         tidy(tree)
         with module_lock(tree, plan.module) as mine:

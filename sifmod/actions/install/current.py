@@ -42,7 +42,7 @@ class Compared(NamedTuple):
 
 
 def compare(layout: Layout, decision: Decision) -> Compared:
-    """Compare with the current live generation."""
+    """Compare the decision with the live generation."""
     before = live(layout, decision.plan.module)
     if before is None or decision.options.rebuild:
         return Compared(before)
@@ -53,7 +53,7 @@ def compare(layout: Layout, decision: Decision) -> Compared:
     found = Compared(before, True, edited(before), (*missing(layout, before), *edited_stubs(layout, before)))
     if not found.complete or not os.access(before.root, os.W_OK):
         return found
-    # how its image was chosen, and whether it was checked, stays as it was
+    # the new receipt still says how the image was chosen, and whether the module was checked
     image = made.image._replace(directories=decision.image.directories)
     asked = decision.options.asked._replace(checked=made.asked.checked)
     receipt = decision.provenance._replace(image=image, asked=asked)
@@ -141,7 +141,7 @@ def _text(path: Path) -> str:
 
 
 def status_sign(decision: Decision) -> Literal[" ", "x", "R", "F"]:
-    """EasyBuild's sign: `x` installed, `F` forced, `R` rebuilt, blank to install."""
+    """EasyBuild's sign: `x` is installed already, `F` is forced, `R` would be rebuilt, a blank would be installed."""
     if decision.options.force:
         return "F"
     compared = compare(Layout(Path(decision.plan.prefix)), decision)

@@ -111,7 +111,7 @@ class Decision:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Warnings for its author: skipped sources, and questionable binds of the site or the easyconfig."""
+        """Warnings for the easyconfig's author: skipped sources, inputs unlike the lock's, and questionable binds."""
         problems = (*lint_binds(self.site.tree), *lint_binds(self.loaded.tree))
         since = "it is installed if all of its files match the lock"
         other = (f"note: not as when the lock was written: {self.differing}; {since}",) if self.differing else ()
@@ -139,7 +139,7 @@ class Decision:
 
 
 def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Decision:
-    """Find, load and plan; `easyconfig` is a path or the name of one. Reads the live receipt and writes nothing.
+    """Find and load an easyconfig by its path or name, and plan its install. Reads the live receipt, writes nothing.
 
     Raises OSError, EasyconfigNotFoundError, ConfigError, VariantError, OptionError, PermissionsError.
     """
@@ -178,7 +178,7 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Decisi
 
 
 def with_image(decision: Decision, image: Artifact | LockedImage) -> Decision:
-    """The decision with the quirks for this image's digest, which is known only now."""
+    """The decision with the quirks for the digests of this image, which `decide` may not have known."""
     loaded = with_digests(decision.loaded, decision.site, _digests(image.sha256, image.origin))
     if loaded is decision.loaded:
         return decision
@@ -187,7 +187,7 @@ def with_image(decision: Decision, image: Artifact | LockedImage) -> Decision:
 
 
 def pin_to_lock(decision: Decision, lock: Lock) -> Decision:
-    """The decision with the lock's entry for its module. Raises InstallError if it differs."""
+    """The decision with the lock's entry for its module. Raises InstallError if easyconfig or image differ from it."""
     module, loaded, site = decision.plan.module, decision.loaded, decision.site.site
     locked = lock.modules.get(module)
     if locked is None:
@@ -214,7 +214,7 @@ def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
 
 
 def image_request(plan: Plan) -> ImageChoice:
-    """The image that the plan requests: a digest of sources, promise, architecture and local files; the files' states.
+    """The image that the plan requests: a digest of all that decides which image that is, and its local files' states.
 
     The digest is "" for a view. Computed before a fetch, so that the next install notices changes during the fetch.
     """
@@ -228,8 +228,8 @@ def image_request(plan: Plan) -> ImageChoice:
 def plan_digest(plan: Plan, image: str) -> str:
     """One digest of everything that decides an installation: the rendered files of the plan, and `deciding_data`.
 
-    `image` is the digest of `image_request`. The prefix decides nothing, so that a tree that was moved has what its
-    easyconfigs ask for.
+    `image` is the digest of `image_request`. The prefix is not part of it, so that the modules of a moved tree count as
+    unchanged.
     """
     files = [(file.path, file.text, file.executable) for file in (*render(plan, 0), *render_stub(plan))]
     return sha256_bytes(json.dumps({"image": image, "files": files, **deciding_data(plan)}, sort_keys=True).encode())

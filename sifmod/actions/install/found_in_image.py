@@ -28,11 +28,11 @@ from sifmod.tree.provenance import FoundCommands, FoundMpi, MpiInUse
 from sifmod.tree.receipt import Installation
 from sifmod.tree.stored_image import StoredImage
 
-_COMMAND_RULES = 2  # increase when the search changes
-_MPI_RULES = 1  # the same
+_COMMAND_RULES = 2  # increase when the search for commands changes
+_MPI_RULES = 1  # increase when the search for the MPI changes
 _SHOWN = 12
-# Without setuid each rank has a user namespace of its own, and UCX's way into another's memory is shut to it: the start
-# of two ranks on one node then fails. By the names in /dev/shm it works with and without.
+# Without setuid each rank has its own user namespace, so UCX cannot open another rank's memory through /proc, and two
+# ranks on one node fail to start. With this setting UCX uses names in /dev/shm, which work with and without setuid.
 _SHARED_MEMORY = (("UCX_POSIX_USE_PROC_LINK", "n"),)
 _INSTEAD = "`mpi: image` in the easyconfig uses the image's own; `mpi: auto` uses the host's only if it fits"
 
@@ -40,10 +40,10 @@ _INSTEAD = "`mpi: image` in the easyconfig uses the image's own; `mpi: auto` use
 def find_in_image(
     plan: Plan, before: Installation | None, image: ChosenImage
 ) -> tuple[InImage, ChosenImage, list[str]]:
-    """The results from the image, the image with them for its receipt, and notes.
+    """The results from the image, the image whose choice holds them for the receipt, and notes.
 
-    The image is only read if `before` has no results. Raises ImageError if the image's files are needed and cannot be
-    read, InstallError if the host's MPI is required and cannot serve the image.
+    The image is only read if `before` has no results for it. Raises ImageError if the image's files are needed and
+    cannot be read, InstallError if the host's MPI is required and cannot serve the image.
     """
     commands, notes, artifact = None, [], image.artifact
     if plan.wrappers_auto:
@@ -112,7 +112,7 @@ def _commands_question(plan: Plan, sha256: str) -> str:
 
 
 def _found_commands(plan: Plan, artifact: Artifact) -> tuple[FoundCommands, str]:
-    """The commands that `wrappers: auto` finds in an image, and notes."""
+    """The commands that `wrappers: auto` finds in an image, and a note about them."""
     found = _search_commands(plan, artifact)
     spelled = " ".join(f"{name}={path}" if path else name for name, path in found.commands)
     return FoundCommands(_commands_question(plan, artifact.sha256), spelled), _note(found)
@@ -164,7 +164,7 @@ def _search_mpi(plan: Plan, artifact: Artifact) -> FoundMpi:
 
 
 def _in_image(plan: Plan, commands: FoundCommands | None, known: FoundMpi | None) -> tuple[InImage, MpiInUse]:
-    """The combined results, and the MPI of the module."""
+    """The combined results, and whose MPI the module uses. Raises InstallError if `mpi: host` cannot be satisfied."""
     words = commands.commands.split() if commands else ()
     found = InImage(tuple(wrapper_of(*word.partition("=")[::2]) for word in words))
     mpi, wanted = _mpi(known) if known else None, plan.mpi

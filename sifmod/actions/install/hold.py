@@ -22,9 +22,9 @@ from sifmod.tree.receipt import Installation, read_receipt
 def check_hold(
     layout: Layout, before: Installation | None, decision: Decision, plan: Plan | None = None, image: str = ""
 ) -> None:
-    """Raise HeldError if the install would restore a held generation; fetches nothing.
+    """Raise HeldError if the install would restore the content of a held generation; fetches nothing.
 
-    `image` is the digest of the image, and `plan` includes the results from it.
+    `image` is the digest of the image and `plan` includes the results from it, if the image is there already.
     """
     if before is None or decision.options.despite_hold:
         return
@@ -40,17 +40,19 @@ def check_hold(
 
 
 def _brings_back(held: Installation, before: Installation, decision: Decision, plan: Plan | None, image: str) -> bool:
-    """Whether it would restore what was rolled back from.
+    """Whether the install would restore what the rollback from `held` undid.
 
-    That is the image if another one is live now, whatever is said about it; else what the module does with it, and its
-    words if the live generation does the same. The same easyconfig without comments counts too, so that a changed site
-    or another sifmod version is no new content.
+    That is the image of `held` if another one is live now, whatever the module says about itself. Otherwise it is what
+    the module does with the image; if the live generation does the same, what the module says about itself. An
+    easyconfig that equals that of `held` but for comments counts too, so that a changed site or another sifmod version
+    is no new content.
     """
     if not _has_image(held, before, decision, image):
         return False
     if held.image and before.image_sha256 != held.image_sha256:
         return True
     plan = plan or decision.plan_with(recorded(decision.plan, held))
+    # with words: a description alone may be what was undone; without: a new description makes no new content
     if any(_has_files(held, plan, words) and not _has_files(before, plan, words) for words in (True, False)):
         return True
     asked, was = _content(decision.loaded.path), _content(Path(held.root, "easyconfig.yaml"))
@@ -59,9 +61,9 @@ def _brings_back(held: Installation, before: Installation, decision: Decision, p
 
 
 def _has_files(installation: Installation, plan: Plan, words: bool = True) -> bool:
-    """Whether the plan renders the same files, apart from where easyconfig and image were found.
+    """Whether the plan renders the installation's files, apart from where easyconfig and image were found.
 
-    Without `words` also apart from what the module says about itself, such as its description.
+    Without `words`, what the module says about itself, such as its description, may differ too.
     """
     made = installation.provenance
     options = [word for name, value in made.asked.options if value for word in (name, value)]
@@ -81,7 +83,7 @@ def _has_files(installation: Installation, plan: Plan, words: bool = True) -> bo
 
 
 def _as_placed(plan: Plan, installation: Installation) -> Iterator[Plan]:
-    """The plan, and as it would be with the image of `installation` under the name and from the place of there."""
+    """The plan, and the plan with the image's file name and source from `installation`."""
     yield plan
     if plan.image and (image := installation.image):
         yield replace(plan, image=replace(plan.image, filename=image.filename, sources=(image.source,)))

@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 
     installation: Installation  # that is live now
     done: Literal["unchanged", "restored", "installed"]
-    before: Installation | None = None  # what was live
+    before: Installation | None = None  # what was live before; None if nothing was, or nothing changed
 
     @property
     def changed(self) -> bool:
@@ -76,7 +76,7 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
             if there.before and _restored(mine, there, reporter):
                 return Outcome(there.before, "restored", there.before)
             check_installed_from(there.before, decision)
-            check_hold(layout, there.before, decision)
+            check_hold(layout, there.before, decision)  # before a fetch; `_chosen` checks again, knowing the image
             return _new_generation(mine, there.before, decision, reporter)
 
 
@@ -123,6 +123,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
     waiting = reporter.waiting(decision.plan.image.filename if decision.plan.image else mine.module)
     store = Store(layout, mine.held, waiting, others=decision.stores)
     decision, plan, image, notes = chosen = _chosen(mine, before, decision, store, reporter)
+    # `rerender` sets `if_different`: the generation that was live when it decided
     another = before and options.if_different not in (None, before.generation)
     if another and before and before.provenance.site == site.name and not difference(before, plan).text:
         return Outcome(before, "unchanged")  # another run installed it while this one waited
@@ -157,8 +158,9 @@ def _chosen(
     if decision.plan.image is None:
         return _Chosen(decision, decision.plan, None, check_modules(decision, mine.layout, os.environ))
     image = reuse_image(before, decision, store, reporter) or fetch_image_for(decision, mine.tree, store, reporter)
+    # hooks changed local files of the image: a copy reads them again; a `kept` image has another request anyway
     if image.choice.request != decision.image.request and not image.choice.kept:
-        decision = replace(decision)  # hooks changed local files of the image: a copy reads them again
+        decision = replace(decision)
     decision = with_image(decision, image.artifact)
     found, image, said = find_in_image(decision.plan, before, image)
     plan = decision.plan_with(found)

@@ -33,7 +33,7 @@ class Target(NamedTuple):
     variant: str | None = None
 
     def __str__(self) -> str:
-        """The item as typed."""
+        """The easyconfig as typed, but for secrets in a URL, and its variant."""
         return f"{shown(self.easyconfig)} --variant {self.variant}" if self.variant else shown(self.easyconfig)
 
 
@@ -82,7 +82,7 @@ class Installer:
         return (Target(easyconfig, variant) for variant in names)
 
     def unchanged(self, target: Target) -> Installation | None:
-        """The installation, if an install would change nothing. Imports little, and parses no YAML."""
+        """The installation if an install would change nothing, unless `locked`. Imports little, and parses no YAML."""
         if self.locked:
             return None
         self._around = self._around or HostFacts(os.environ)
@@ -96,9 +96,9 @@ class Installer:
     def install(
         self, target: Target, reporter: "Reporter", begin: "Callable[[Decision], None]" = lambda _: None
     ) -> InstallOutcome:
-        """Decide and install it; `begin` is called with the decision before anything is done.
+        """Decide and install the target; `begin` is called with the decision before anything is done.
 
-        Asks about held content. Raises the errors of `decide` and `install`.
+        Asks whether to install held content. Raises the errors of `decide` and `install_with_layers`.
         """
         from sifmod.actions.install.install import install_with_layers
         from sifmod.actions.layer.outgoing import outgoing
@@ -119,9 +119,9 @@ class Installer:
         return InstallOutcome(installation, outcome.done, layers)
 
     def check_again(self, target: Target, reporter: "Reporter") -> Installation:
-        """Check the installed module of an easyconfig as an install does; it is not changed.
+        """Check the installed module of an easyconfig as an install does, and change nothing.
 
-        Raises ModuleError where it is not installed, SanityCheckError.
+        Raises the errors of `decide`, ModuleError if the module is not installed, SanityCheckError.
         """
         from sifmod.actions.install.reapply import planned
         from sifmod.actions.install.sanity_check import sanity_check
@@ -137,14 +137,14 @@ class Installer:
         return installation
 
     def fetch(self, target: Target, reporter: "Reporter") -> "tuple[ModuleName, Artifact]":
-        """Fetch the image of its module into the store, and install nothing."""
+        """Fetch the image of the target's module into the store, and install nothing."""
         decision = self.decide(target)
         from sifmod.actions.install.choose_image import fetch_only
 
         return decision.plan.module, fetch_only(decision, reporter.tree(decision.site.site), reporter)
 
     def preview(self, target: Target, *, quick: bool = False) -> InstallPreview:
-        """A preview of an install; changes nothing. With `quick` unchanged items are not decided."""
+        """A preview of an install; changes nothing. With `quick` nothing is decided if the receipt shows no change."""
         if quick:
             self._around = self._around or HostFacts(os.environ)
             options = self._options(target)
@@ -162,7 +162,7 @@ class Installer:
         return InstallPreview(str(decision.loaded.path), module, mark, layers, decision, before is None)
 
     def decide(self, target: Target) -> "Decision":
-        """The decision for it. Raises the errors of `decide`, InstallError if it differs from the lock."""
+        """The decision for the target. Raises the errors of `decide`, InstallError if it differs from the lock."""
         from sifmod.config.word import resolve_easyconfig
 
         site = site_in_force(self.site)

@@ -24,9 +24,9 @@ MISSING = "not there: "
 _MOUNT, _THERE = "mount: ", re.compile(r"there: ([0-9]{1,6}) (.*)")
 _POINT, _OCTAL = 4, re.compile(r"\\([0-7]{3})")  # separator in a line of mountinfo
 SHELL = "/bin/sh"  # by its path: an environment in the image may have its own `sh`
-# Its arguments are commands and paths. It prints what is missing, and where the rest is: nothing for what the shell
-# does itself, else each link on the way too, since one behind a bind path may go. It prints the mounts first, because
-# only the end of a long answer is kept.
+# Its arguments are commands and paths. It prints which are missing, and where the others are: an empty path for a
+# builtin of the shell, else the file and each link on the way to it, since a link behind a bind path may go. It prints
+# the mounts first, because only the end of a long answer is kept: without mounts no result is kept.
 LOOK = (
     'if [ -r /proc/self/mountinfo ]; then while IFS= read -r m; do echo "mount: $m"; done </proc/self/mountinfo; fi; '
     'i=0; for c; do i=$((i+1)); case $c in /*) p=$c; [ -e "$c" ] ;; *) p=$(command -v "$c") ;; esac || '
@@ -42,7 +42,7 @@ _SESSION = re.compile(
     r"|SLURM\w*|SBATCH_\w*"
 )
 _OVERLAYS = {"SINGULARITY_OVERLAY", "APPTAINER_OVERLAY"}  # mounts that put the user's files among the image's
-_WORKSPACE = ("CONFIGDIR", "CACHEDIR", "TMPDIR")  # the runtime's, new for each check
+_WORKSPACE = ("CONFIGDIR", "CACHEDIR", "TMPDIR")  # the runtime's directories, new for each check
 # settings that can forbid containers while the machine runs
 _LIMITS = (
     "user/max_user_namespaces",
@@ -60,7 +60,7 @@ def words_of(plan: Plan) -> tuple[str, ...]:
 
 
 def look_inputs(activation: Activation) -> tuple[str, ...]:
-    """Paths that the result depends on; it can be kept only if all of them belong to the image.
+    """Commands and paths that the result depends on; it can be kept only if all of them belong to the image.
 
     The runscripts' directory is the module's; the check shows that it can be bound.
     """
@@ -84,7 +84,7 @@ def words_in_image(ended: Ended, words: Sequence[str]) -> frozenset[str]:
 
 
 def is_known(words: Sequence[str], found: frozenset[str], directory: Path) -> bool:
-    """Whether all of these were found before; runscripts are in the generation, not in the image."""
+    """Whether all words were `found` before; runscripts are in the generation's `directory`, not in the image."""
     scripts = [word for word in words if word.startswith(f"{RUNSCRIPTS_TARGET}/")]
     there = all((directory / word[1:]).is_file() for word in scripts)
     asked = set(words).difference(scripts) | {RUNSCRIPTS_TARGET, SHELL}
@@ -93,11 +93,11 @@ def is_known(words: Sequence[str], found: frozenset[str], directory: Path) -> bo
 
 class _Mount(NamedTuple):
     point: str
-    kind: str  # path within its file system
+    kind: str  # type of its file system
 
 
 def _mount(line: str) -> Iterator[_Mount]:
-    """Parse a line of mountinfo (proc(5)); None for any other line."""
+    """Parse a line of mountinfo (proc(5)); yields nothing for any other line."""
     before, _, after = line.partition(" - ")
     fields, kind = before.split(" "), after.partition(" ")[0]
     if len(fields) > _POINT and kind:
@@ -105,10 +105,10 @@ def _mount(line: str) -> Iterator[_Mount]:
 
 
 def _is_own(place: str, word: str, mounts: Sequence[_Mount]) -> bool:
-    """Whether the file at this place is the image's own; "" for shell builtins.
+    """Whether the file at this place is the image's own; a builtin of the shell, whose place is "", is.
 
-    It is if no mount but the root covers it. If the root is a tmpfs, each directory of the image is a mount, and
-    nothing is known.
+    A file is the image's own if no mount but the root covers it. If the root is a tmpfs, each directory of the image is
+    a mount, and nothing is known.
     """
     if not place:
         return True
@@ -151,7 +151,7 @@ def question(plan: Plan, image: ImageRecord, directory: Path, environment: Mappi
 
 @cache
 def _machine() -> tuple[str, ...]:
-    """The machine, its kernel, and its boot time."""
+    """The machine, its kernel, its present boot, and the limits that it sets for containers."""
     said = []
     for name in ("kernel/random/boot_id", *_LIMITS):
         with suppress(OSError):
@@ -160,9 +160,9 @@ def _machine() -> tuple[str, ...]:
 
 
 def _identity(path: Path | str) -> tuple[str | int, ...]:
-    """A text that changes when the file is replaced or written to; for a directory it ignores the contents."""
+    """Values that change when the file is replaced or written to; for a directory they ignore the contents."""
     try:
-        status = os.stat(path)  # noqa: PTH116 (a text too)
+        status = os.stat(path)  # noqa: PTH116 (also takes a str)
     except OSError:
         return ()
     if stat.S_ISDIR(status.st_mode):
@@ -171,7 +171,7 @@ def _identity(path: Path | str) -> tuple[str | int, ...]:
 
 
 def _content(path: str) -> str:
-    """The digest of a small file, else its file status."""
+    """The digest of a file; its identity if it cannot be read."""
     try:
         return sha256_bytes(Path(path).read_bytes())
     except OSError:

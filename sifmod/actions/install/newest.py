@@ -10,7 +10,7 @@ from sifmod.config.find import find_easyconfig
 from sifmod.config.load_site import LoadedSite
 from sifmod.errors import EasyconfigNotFoundError, OptionError, VariantError
 
-_SHOWN = 5  # releases that are named
+_SHOWN = 5  # versions that are named
 
 
 class Newest(NamedTuple):
@@ -23,14 +23,14 @@ class Newest(NamedTuple):
 
 
 class Undecided(NamedTuple):
-    """Nothing says for which accelerator; the newest release for each."""
+    """The newest release for each accelerator, where neither the site nor this machine selects one."""
 
     name: str
     newest: Mapping[str, Release]  # by accelerator
     commands: Mapping[str, str]
 
     def error(self) -> OptionError:
-        """What to type instead."""
+        """The error, which lists what to type for each accelerator."""
         lines = [f"  {one}  {self.newest[one].offer.module}: {self.commands[one]}" for one in self.commands]
         return OptionError(
             f"{self.name} has variants for several accelerators, and neither the site nor this machine selects one\n"
@@ -43,9 +43,10 @@ class Undecided(NamedTuple):
 def newest(
     name: str, site: LoadedSite, variants: tuple[str, ...] = (), accelerator: str | None = None
 ) -> Newest | Undecided | None:
-    """The newest release of `name` for this machine, or for `accelerator`; None where no name is called so.
+    """The newest release of `name` for this machine, or for `accelerator`, whose image can be had here.
 
-    Its image can be had. With `variants` it is one that has such a variant. Raises VariantError where none fits.
+    None if an easyconfig file has exactly this name, or if no release has it. With `variants` the release is one of
+    these variants, whatever its accelerator. Raises VariantError if no release fits.
     """
     paths = site.site.robot_paths
     try:

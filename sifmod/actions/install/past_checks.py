@@ -18,7 +18,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _COUNTS = 30 * 24 * 3600.0  # seconds that an answer is valid
 _MOST = 4096  # answers to keep
 _LARGEST = 1 << 20  # bytes per answer
-_PATIENCE = 120.0  # seconds; after that, start a second container
+_PATIENCE = 120.0  # seconds to wait for another check; after that, start a second container
 _LOCK = ".lock"
 
 
@@ -32,16 +32,16 @@ class PastChecks:
     since: float = 0.0
 
     def found(self, question: str) -> frozenset[str]:
-        """The earlier result."""
+        """The words that earlier checks of this question found; empty without a valid result."""
         name = sha256_bytes(question.encode())
         try:
             with _opened() as directory:
                 return _read(directory, name, self.since)
-        except (OSError, RuntimeError, ValueError, KeyError, TypeError):  # RuntimeError: no home; too deep a JSON
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError):  # RuntimeError: no home, or JSON too deep
             return frozenset()
 
     def keep(self, question: str, found: frozenset[str]) -> None:
-        """Add to the results, and remove outdated ones."""
+        """Add words to the result of this question, and remove outdated results."""
         name = sha256_bytes(question.encode())
         data = json.dumps({"of": name, "found": sorted(self.found(question) | found)}).encode()
         if len(data) > _LARGEST:
@@ -74,7 +74,7 @@ def _opened() -> Iterator[int]:
     place = _place()
     above = next(path for path in place.parents if path.is_dir())
     status = above.stat()
-    if status.st_uid != os.geteuid() or status.st_mode & stat.S_IWOTH:  # sticky, such as /tmp, also for root
+    if status.st_uid != os.geteuid() or status.st_mode & stat.S_IWOTH:  # also a sticky one such as /tmp, as root too
         raise PermissionError(f"{above} belongs to another user")
     place.parent.mkdir(0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):

@@ -35,14 +35,14 @@ Options = Mapping[str, str]
 
 
 class Rerendered(NamedTuple):
-    """An installed module, and the result of a new install."""
+    """An installed module, and what a new install of it would change."""
 
     module: ModuleName
     number: int  # the live generation
-    decided: str = ""  # a digest of the decision, for `reapply`; "" after an error
+    decided: str = ""  # a digest of the decision, for `rerender`; "" after an error
     changes: bool = False
     diff: str = ""  # of its files, like `diff -u`; "" if they stay the same, even for a different site
-    note: str = ""  # about its site, if it changed or is unexpected; "" otherwise
+    note: str = ""  # that its content is held, or about its site, if it changes or is unexpected; "" otherwise
     error: SifmodError | None = None
     counts: tuple[int, int, int] = (0, 0, 0)  # files that change, lines added, lines removed
 
@@ -63,7 +63,7 @@ class RerenderContext:
 
     @property
     def processors(self) -> int:
-        """The number of modules to handle at a time; one if the site is unknown, which each module reports."""
+        """The number of modules to handle at a time; one if the site has an error, which each module reports."""
         with suppress(SifmodError):
             site = self.sites.of({**self.given, "prefix": str(self.layout.prefix)})
             return fetch_settings(site.site).processors
@@ -89,9 +89,10 @@ def rerender(
 ) -> tuple[Rerendered | None, tuple[int, bool] | SifmodError | None]:
     """Decide what a module would be now, and install it if it changed.
 
-    Returns the decision and its outcome: the generation and whether it is new, or the error; None if there was nothing
-    to do. `decided` is the digest of the decision that was shown. It is decided again, because thousands of decisions
-    would not fit into memory; raises InstallError if the digest differs.
+    Returns what would change, None if `decided` shows that the user saw it, and the outcome: the generation and whether
+    it is new, or the error, or None if there was nothing to do. `decided` is the digest of the decision that was shown,
+    "" if none was. The module is decided again, because thousands of decisions would not fit into memory. With
+    `decided`, raises the errors of `decide`, and InstallError if the digest differs.
     """
     one: Rerendered | None = None
     try:
@@ -113,7 +114,7 @@ def rerender(
 
 
 def planned(installation: Installation) -> tuple[Plan, Site]:
-    """Decide what the easyconfig of an installation gives now, with its own options and site; changes nothing.
+    """The plan and site that the easyconfig of an installation gives now, with its own options; changes nothing.
 
     If the easyconfig is gone or unreadable, the copy in the module is used, which may lack the files that it extends.
     Raises OSError, and the errors of `decide`.

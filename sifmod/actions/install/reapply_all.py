@@ -33,17 +33,17 @@ def reapply_all(run: ReapplyRun, reporter: Reporter) -> Found:
     """Show the preview of every installed module, in order, and change those that differ.
 
     If confirmation is needed, or with `fail_fast`, which lists modules that are not tried, everything is shown before
-    anything is changed. A module's failure is reported, and does not stop the others.
+    anything is changed. A module's failure is reported, and without `fail_fast` the others go on.
     """
     asked = run.asked
     found: list[Rerendered] = []
 
     def keep(one: Rerendered) -> None:
         run.show(one)
-        found.append(one._replace(diff=""))  # of thousands they would not fit into memory
+        found.append(one._replace(diff=""))  # the diffs of thousands of modules would not fit into memory
 
     if not (run.agree or run.only_shown or run.fail_fast):
-        next(rerender_all(asked), None)  # what is read for all is read before the workers begin
+        next(rerender_all(asked), None)  # read what all modules share before the workers are forked
         _apply([(*one, "") for one in live_modules(asked.layout)], run, keep, reporter)
         return tuple(found)
     for one in rerender_all(asked):
@@ -59,11 +59,11 @@ def _apply(
     keep: Callable[[Rerendered], None],
     reporter: Reporter,
 ) -> None:
-    """Change each: module, generation, and the digest of its preview, "" if it is shown now.
+    """Change modules, each given by its name, its generation and the digest of its preview ("" if it is shown now).
 
     All are reported in order. With `fail_fast` each one starts after the one before it has finished.
     """
-    warned: set[str] = set()  # each worker reports once what holds for all
+    warned: set[str] = set()  # of one worker, which says a warning about all modules once
 
     def in_worker(number: int, tell: SendEvent) -> object:
         own_reporter = replace(reporter_in_worker(number, tell, reporter.command), warned=warned)
@@ -79,10 +79,10 @@ def _apply(
             raise result
         return result
 
-    jobs = 1 if run.fail_fast else 2 * run.asked.processors  # each waits for the disk much of its time
+    jobs = 1 if run.fail_fast else 2 * run.asked.processors  # a worker waits for the disk much of its time
     with closing(OrderedWorkers(in_worker, len(modules), jobs)) as ahead:
         for number, end in run_batch(range(len(modules)), done, fail_fast=run.fail_fast):
             run.ended(modules[number][0], end)
-    # after an interruption: others than the one that was waited for
+    # after an interruption: modules that finished while another one was waited for
     for number, end in run_batch(sorted(ahead.finished), done):
         run.ended(modules[number][0], end)

@@ -20,7 +20,7 @@ class InstallDone(Installed):
 
 
 class DryRun(NamedTuple):
-    """A preview."""
+    """A preview of an install."""
 
     easyconfig: Easyconfig
     module: ModuleName

@@ -82,7 +82,7 @@ def sanity_check(
     seconds, how = (limits().sanity_check_time, raised("sanity_check_time")) if limit is None else (limit, "")
     image = _Image(directory, installation.required_image, plan, _environment(directory, workspace, plan), seconds)
     _look(image, say, known)
-    # every time, because they may depend on anything: a network, a GPU, a file
+    # never cached, because they may depend on anything: a network, a GPU, a file
     for command in plan.sanity_check.commands:
         result = image.run(image.environment, SHELL, "-c", command)
         if result.code != 0:
@@ -124,7 +124,7 @@ def _look(image: _Image, say: Callable[[str], None], known: Known | None) -> Non
 
 
 def _judge(image: _Image, result: Ended, say: Callable[[str], None], others: Sequence[str] = ()) -> None:
-    """Report that the image did not start; raise SanityCheckError if more is missing than what only `others` need."""
+    """Report an image that did not start; raise SanityCheckError if a word is missing that is not among `others`."""
     lines = result.lines
     if result.code != 0:
         why = lines[-1:] or (f"exit code {result.code}",)
@@ -163,9 +163,9 @@ _SHOWN = 3  # commands
 
 
 def check_modules(decision: Decision, layout: Layout, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Warn about each module of a view that is neither in the prefix nor on MODULEPATH.
+    """Warnings about each module of a view that is neither in the prefix or another tree of the site nor on MODULEPATH.
 
-    Raises ModuleError for modules that the prefix has in another version, or that an easyconfig here can install.
+    Raises ModuleError for modules that these trees have in another version, or that an easyconfig here can install.
     """
     trees = (layout, *filter(is_readable, map(Layout, decision.site.site.trees)))
     plan, here = decision.plan, [str(one) for tree in trees for one, _ in live_modules(tree)]

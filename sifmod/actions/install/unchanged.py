@@ -29,7 +29,8 @@ def find_unchanged(
 ) -> Installation | None:
     """The live installation of this easyconfig if it is complete and none of its inputs has changed.
 
-    None with --rebuild, --force or --module-only, and for a source with a query: no receipt says which query it was.
+    None with `options.rebuild`, which --force and --module-only set too, and for a source with a query: no receipt says
+    which query it was.
     """
     if options.rebuild or without_query(options.source or "") != (options.source or ""):
         return None

@@ -16,14 +16,14 @@ from sifmod.tree.receipt import Installation
 
 
 class Upgrade(NamedTuple):
-    """What an installed module is upgraded by."""
+    """The upgrade of an installed module: what to install, and the installer with the options for it."""
 
     module: ModuleName
     target: Target
     installer: Installer
 
     def __str__(self) -> str:
-        """The module that is upgraded, and by what."""
+        """The module that is upgraded, and the easyconfig that upgrades it."""
         return f"{self.module}: {self.target}"
 
 
@@ -34,10 +34,10 @@ def upgrades(
     given: Mapping[str, str],
     options: InstallOptions,
 ) -> Iterator[Upgrade]:
-    """One for each module that has something newer: its latest easyconfig, else the image that its tag names now.
+    """An upgrade for each module with something newer: its latest easyconfig, else the image that its tag names now.
 
-    The options of its earlier install apply (`--site`), unless `given` overrides them. If several modules have the same
-    later version, it is installed once.
+    The site's options of its earlier install apply, such as `--site`, unless `given` overrides them. An easyconfig that
+    upgrades several modules is installed once.
     """
     made = {one.module: one for one in installations}
     found = {one.module: one for one in sorted(newer, key=lambda one: one.what == "easyconfig")}

@@ -27,8 +27,8 @@ from sifmod.module.scripts import PROTECTED
 from sifmod.tree.layer import DEFAULT, Layer, Layers, layers_lock, live_layer, publish_layer, remove_old, withdraw_layer
 from sifmod.tree.receipt import Installation
 
-Outcome = Literal["made", "unchanged", "removed", "already there"]  # the last one: in the image
-_KEPT_GENERATIONS = 3  # for programs that still run with an earlier one
+Outcome = Literal["made", "unchanged", "removed", "already there"]  # already there: in the image
+_KEPT_GENERATIONS = 3  # for programs that still run with an earlier generation
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class LayerChange:
     add: PackageRequest = field(default_factory=PackageRequest)
     remove: tuple[str, ...] = ()
     everything: bool = False  # remove the layer
-    stale: bool = False  # what was made for images that are not installed is removed, and nothing else
+    stale: bool = False  # only remove the layers that were made for images that are not installed
     lock: str | None = None  # the text of a lock to follow instead of resolving
     upgrade: bool = False  # allow newer versions than those of the layer
     unpacked: bool = False
     tried: bool = True  # import each added package once
     replaces: bool = False  # `add` is the layer's whole content
     model: str | None = None  # a module as typed: make the layer like its layer of this name
-    directory: str | None = None  # where a project's layer is kept; None: among this user's layers
+    directory: str | None = None  # where the layer is kept; None: where `layers_for` puts it
 
 
 def make_layer(
@@ -55,9 +55,9 @@ def make_layer(
 ) -> tuple[Layer | None, Outcome]:
     """Make the layer match the change; returns the layer and the outcome. An empty layer is removed.
 
-    There may be no layer where the image has all that is to be added. It changes completely or not at all. Raises
-    ModuleError if there is no layer to remove, OptionError for packages that do not fit the image, FetchError if an
-    index cannot be reached, InstallError, PermissionsError or LockError if it cannot be written.
+    The layer is None if there was none, and the image has all that is to be added. A layer changes completely or not at
+    all. Raises ModuleError if there is no layer to remove, OptionError for packages that do not fit the image,
+    FetchError if an index cannot be reached, InstallError, PermissionsError or LockError if it cannot be written.
     """
     module, image = installation.module, installation.required_image.sha256
     tree = reporter.tree(site)
@@ -138,7 +138,7 @@ def _made(
 
 
 def _changes_nothing(change: LayerChange, before: Layer | None, resolved: Resolved) -> bool:
-    """Whether the packages of the layer stay as they are, and nothing but packages that it does not name is added."""
+    """Whether the layer would keep the packages that it has, and the change names no requirement of the layer."""
     if change.remove or change.replaces or change.upgrade or change.unpacked or change.lock is not None or change.model:
         return False
     if before is None:
@@ -186,7 +186,7 @@ def _resolved(
     earlier = "" if before is None or change.upgrade else before.lock
     trees = projects.trees(wanted, earlier)
     newer = (f"--upgrade-package={name_of(text)}" for text in wanted.requirements if change.upgrade)
-    # otherwise uv takes one from an environment variable or a parent directory
+    # otherwise uv takes a Python from an environment variable or a parent directory
     words = ("--python", python.executable, *newer)
 
     def resolve_with(more: tuple[str, ...]) -> Resolved:
@@ -239,7 +239,7 @@ def _same(before: Layer, layer: Layer, lock: str) -> bool:
 def _wanted(before: Layer | None, change: LayerChange) -> PackageRequest:
     """The layer's requirements: the previous ones, without removed and with added ones.
 
-    Raises OptionError for a name that was not added.
+    Raises OptionError for a name to remove that was never added to the layer.
     """
     if change.everything or change.replaces or change.lock is not None:
         return change.add

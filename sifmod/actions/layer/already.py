@@ -12,7 +12,7 @@ from sifmod.image.packages.resolve import Resolved
 def already(wanted: PackageRequest, python: ImagePython, resolved: Resolved) -> tuple[Distribution, ...]:
     """The image's distributions, if they are all that was requested; () if a layer must add or keep something.
 
-    A layer keeps a requirement of a version, unless the image's own version stays anyway.
+    A requirement that names a version goes into a layer, unless the image's package is protected and stays anyway.
     """
     if wanted.unnamed or wanted.editable or wanted.constraints is not None or wanted.digests:
         return ()

@@ -65,7 +65,7 @@ main(*sys.argv[1:])
 
 
 class Bytecode:
-    """The bytecode of a layer's modules; `reader` must have read them.
+    """The bytecode of a layer's modules, each of which `reader` must have read before `files`.
 
     Compiling takes longer than all other steps, so it is cached by top-level name, each in a file named by the digest
     of the name's modules.

@@ -11,7 +11,8 @@ from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.resolve import Resolved, TorchIndex
 
 _SECONDS = 20
-# in a temporary home, without GPUs and without network connections: the machine's, if it can, and Python's own
+# Runs in a temporary home, without GPUs and without a network: in namespaces of its own where the machine allows them,
+# and Python refuses to connect in any case.
 _CODE = """
 import sys, os, signal, tempfile, json, site
 seconds, lib, answer, *names = sys.argv[1:]

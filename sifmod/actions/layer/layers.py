@@ -39,9 +39,9 @@ class ListedLayer:
 
     layer: Layer
     state: State
-    is_installed: bool  # its module
-    ended: str  # what is said of its module where that is retired; "" else
-    successor: str  # of that
+    is_installed: bool  # whether its module is installed
+    ended: str  # the notice of its module if that is retired; "" otherwise
+    successor: str  # of the retired module; "" without one
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class LayerOutcome:
     module: ModuleName
     layers: tuple[Layer, ...]  # one, none, or those that were taken out of use since their image is not installed
     what: Outcome | Literal["withdrawn"]
-    is_installed: bool = True  # the module
+    is_installed: bool = True  # whether the module is installed
     note: str = ""  # about another layer of this name
 
     @property
@@ -115,7 +115,7 @@ def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOu
 
 
 def _remove_stale(change: LayerChange, site: Site, reporter: Reporter) -> LayerOutcome:
-    """Take the layers of a module, which need not be installed, out of use that were made for other images."""
+    """Take layers out of use that were made for other images of a module, which need not be installed."""
     trees = layouts_of(site, os.environ)
     modules = known(trees)
     found = (one for one in found_layers(trees, _with(change.directory)) if one.name == change.name)

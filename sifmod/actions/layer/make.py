@@ -30,7 +30,7 @@ _NO_COMPILER_HINT = (
     "the image has no compiler: choose a version of the package that has a wheel, or use a module whose image has "
     "one, such as NVIDIA's or a devel image"
 )
-_NO_HINT = "hint: Build failures"  # uv's own hint, which replaces ours
+_NO_HINT = "hint: Build failures"  # uv's own hint, which is left out
 
 
 def make(
@@ -93,7 +93,7 @@ def _compile(place: Path, bytecode: Bytecode) -> None:
 def _arrange(lib: Path, tree: Path, python: ImagePython) -> None:
     """Build the layer's tree from the packages in `lib`."""
     tree.mkdir(exist_ok=True)
-    for pattern in LEFT_BY_UV:  # records of when and where it was installed
+    for pattern in LEFT_BY_UV:  # records of when and where a package was installed
         for left in lib.glob(pattern):
             _forget(left)
     for left in lib.glob("*.dist-info/direct_url.json"):
@@ -191,9 +191,9 @@ _JUPYTER = """
 def start_file(python: ImagePython, *, jupyter: bool) -> str:
     """The sitecustomize.py of a layer; `jupyter`: the layer has files for Jupyter.
 
-    Its `.pth` files work, unlike those in a PYTHONPATH directory. With another module loaded whose image has its Python
-    at the same path, a bare `exec` may see this layer over that image. The metadata directory of a protected package,
-    which has the version in its name, tells the images apart.
+    With it the layer's `.pth` files work, unlike those in a PYTHONPATH directory. With another module loaded whose
+    image has its Python at the same path, a bare `exec` may see this layer over that image: the metadata directory of a
+    protected package, which has the version in its name, distinguishes the images.
     """
     mark = python.first.place if python.first else python.prefix
     jupyter_too = _JUPYTER if jupyter else ""

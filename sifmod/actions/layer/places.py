@@ -52,7 +52,7 @@ def layouts(trees: Iterable[Layout], environ: Mapping[str, str]) -> tuple[Layout
 
 
 def layouts_of(site: "Site", environ: Mapping[str, str]) -> tuple[Layout, ...]:
-    """The same for a site. Raises PermissionsError if its prefix cannot be read."""
+    """The `layouts` of a site's trees. Raises PermissionsError if the site's prefix cannot be read."""
     layout_at(site.prefix)
     return layouts(map(Layout, (site.prefix, *site.trees)), environ)
 
@@ -115,7 +115,7 @@ def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Pat
 
 
 def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
-    """Whether none of these modules is installed with the layer's image."""
+    """Whether a readable layer's module is not installed in these trees, or is installed with another image."""
     there = live(modules[layer.module], layer.module) if layer.module in modules else None
     return bool(layer.image) and (there is None or there.image_sha256 != layer.image)
 
@@ -123,7 +123,7 @@ def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
 def retired_notice(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, str]:
     """The retirement notice of a module in these trees, even after its removal, and its successor.
 
-    Empty for other modules.
+    Both are "" for a module that is not retired.
     """
     for tree in trees:
         with suppress(InstallError):
@@ -163,7 +163,7 @@ def withdrawn(layer: Layer, tree: Tree, reporter: Reporter) -> None:
 
 
 def own_layers(layout: Layout, installation: Installation) -> dict[str, tuple[str, str]]:
-    """The packed layers of a module in its own tree, by name: the digests of their packages and of everything else.
+    """The packed layers of a module in its own tree, by name: the digest of the packages, and that of the whole layer.
 
     Raises InstallError for a layer with an invalid command name, OSError.
     """

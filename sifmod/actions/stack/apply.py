@@ -37,8 +37,8 @@ class StackRun:
     file: Path | None
     options: StackOptions = field(default_factory=StackOptions)
     bundle: Path | None = None
-    local_settings: bool = False  # those here decide about a bundle's modules
-    jobs: JobOptions | None = None  # Slurm does it
+    local_settings: bool = False  # this machine's settings, not the bundle's, decide about its modules
+    jobs: JobOptions | None = None  # None: the modules are installed here, not by jobs of Slurm
     wait: bool = False  # for the jobs
     then_decide: bool = False  # the last element of the jobs decides about the lives of all modules
 
@@ -47,7 +47,7 @@ class Preview(NamedTuple):
     """A preview of an apply."""
 
     plan: StackPlan
-    lives: LifecycleChanges | None  # None: that of no module is changed
+    lives: LifecycleChanges | None  # None: the apply decides about the life of no module
     fetches: Fetches | None  # None: nothing is fetched
     prefix: Path
 
@@ -57,22 +57,22 @@ class Submitted(NamedTuple):
 
     earlier: tuple[Submission, ...]
     new: tuple[Submission, ...]
-    waits: bool  # for them
+    waits: bool  # whether the apply waits for the jobs
 
     @property
     def jobs(self) -> tuple[Submission, ...]:
-        """All of them."""
+        """The earlier jobs and the new ones."""
         return (*self.earlier, *self.new)
 
 
 class JobsGoOn(NamedTuple):
-    """The apply was interrupted while it waited for these."""
+    """The apply was interrupted while it waited for these jobs, which go on."""
 
     jobs: tuple[Submission, ...]
 
 
 Event = OpenBundle | Preview | ModuleEnded | Submitted | JobsStand | JobsGoOn
-"""Callbacks while a stack is applied."""
+"""The events that the caller receives while a stack is applied."""
 Tell = Callable[[Event], None]
 
 
@@ -100,9 +100,9 @@ def preview_stack(file: Path, options: StackOptions) -> Preview:
 def apply_stack(run: StackRun, reporter: Reporter, tell: Tell) -> StackOutcome:
     """Install the missing or different modules of a stack; then set its defaults, hidden and retired modules.
 
-    A module that fails is in the outcome, and leaves the others to be installed; with a lock nothing is begun unless
-    all of it can be as that says. Idempotent. Raises ConfigError, OptionError, ModuleError, LockError, InstallError,
-    and for a bundle the errors of `opened_bundle`.
+    The failure of a module is in the outcome, and the others are installed; with a lock nothing is begun unless every
+    module can match it. Idempotent. Raises ConfigError, OptionError, ModuleError, LockError, InstallError, and for a
+    bundle the errors of `opened_bundle`.
     """
     if run.bundle is None:
         return _Apply(read_stack(run.file or Path(), run.options), run, reporter, tell).outcome()
@@ -120,7 +120,7 @@ class _Apply:
     tell: Tell
 
     def outcome(self, differing: tuple[str, ...] = ()) -> StackOutcome:
-        """Files of dead runs are removed first; `differing` settings are the hint if a lock does not match."""
+        """Remove files of dead runs, then apply; `differing` settings are the hint if a lock does not match."""
         planned, site, reporter = self.planned, self.planned.site.site, self.reporter
         _clean_up(planned.layout, site, reporter)
         whole = plan_stack(planned)
@@ -129,7 +129,7 @@ class _Apply:
             if differing:
                 settings = f"these settings differ: {'; '.join(differing)}"
                 refused.hint = f"{settings}. Without --local-settings the bundle's settings are used"
-            raise refused  # exactly that, or nothing
+            raise refused  # with a lock every module is installed, or none
         needed = fetches(plan, planned.jobs) if any(step.todo for step in plan.steps) else None
         decided = None if self.run.options.only else lifecycle_changes(plan)
         self.tell(Preview(plan, decided, needed, site.prefix))
@@ -148,7 +148,7 @@ class _Apply:
         return StackOutcome(plan, decided, applying.outcomes, applying.held, applying.failed, submitted, tests, later)
 
     def _install(self, applying: ApplyContext) -> None:
-        """Run in workers; the messages of each one go to the log of its module."""
+        """Install the modules in workers; the messages about a module go to its log."""
         with site_umask(self.planned.site.site):  # others of the group write into the same logs
             for event in applying.run(self.planned.jobs):
                 match event:
@@ -183,9 +183,9 @@ class _Apply:
     def _end(
         self, whole: StackPlan, applying: ApplyContext, decided: LifecycleChanges | None, *, submitted: bool
     ) -> LifecycleChanges | None:
-        """Write the record of the stack and the spider cache; returns the lifecycle decisions.
+        """Write the record of the stack, and refresh the spider cache if needed; returns the lifecycle decisions.
 
-        With jobs, the last element does it, unless it died.
+        With jobs, their last element refreshes the cache, unless a module has failed by now.
         """
         plan, planned, site, reporter = applying.plan, self.planned, self.planned.site.site, self.reporter
         _write_down(plan, decided, planned.lock, site, reporter)
@@ -216,7 +216,7 @@ def _write_down(
 ) -> None:
     """Record the stack's installed modules, those whose lifecycle it decides, and the images of its lock.
 
-    None keeps the previous record. Raises LockError, InstallError.
+    Without `decided` or `lock`, that part of the previous record stays. Raises LockError, InstallError.
     """
     layout, name = plan.layout, plan.stack.name
     named: set[ModuleName] = {step.module for step in plan.steps if step.module}

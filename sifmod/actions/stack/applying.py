@@ -97,7 +97,7 @@ class ApplyContext:
         return Line("unchanged", "there already", outcome.generation)
 
     def ended(self, number: int) -> ModuleEnded:
-        """The same, for a process that waits for it."""
+        """How a module ended, and how many have ended by now."""
         done = len(self.outcomes) + len(self.failed)
         return ModuleEnded(self.plan.steps[number], self.line(number), self.failed.get(number), done, self.all)
 
@@ -122,7 +122,7 @@ class ApplyContext:
         return found
 
     def _finished(self, event: FinishedEvent) -> list[int]:
-        """Record its outcome; returns the modules that waited for it."""
+        """Record the outcome of a task; returns the modules that can start now."""
         key = self._keys[event.task]
         followers = []
         if key in self._fetching and self._wanting[key][0] == event.task:
@@ -143,7 +143,7 @@ class ApplyContext:
         return self._startable()
 
     def _forget(self, key: str) -> None:
-        """Remove the layers that only this image had still to be made of."""
+        """Remove the shared layers that no other image still needs."""
         layers = self._shared.pop(key, frozenset())
         for digest in layers.difference(*self._shared.values()):
             (self._blobs / digest.replace(":", "-")).unlink(missing_ok=True)
@@ -152,7 +152,7 @@ class ApplyContext:
                 self._blobs.rmdir()
 
     def _install(self, number: int, tell: SendEvent) -> Outcome:
-        """In a worker."""
+        """Install a module, in a worker."""
         step, digests = self.plan.steps[number], self._shared.get(self._keys[number])
         decision = self.plan.decide(step)
         shared = SharedBlobs(self._blobs, digests) if digests else None
@@ -175,7 +175,7 @@ def _words_of_images(plan: StackPlan) -> dict[str, tuple[str, ...]]:
 
 
 def _shared(loaded: LoadedSite, images: int) -> LoadedSite:
-    """The site of one of so many runs that convert images at the same time: each has its share of the machine."""
+    """The site for one of `images` runs that convert images at the same time: each has its share of the machine."""
     settings = fetch_settings(loaded.site)
     share = None if settings.memory is None else settings.memory // images
     processors = max(1, settings.processors // images)

@@ -27,7 +27,7 @@ class Fetches(NamedTuple):
     images: Annotated[int, Described("to be fetched")]
     copies: Annotated[int, Described("images to copy from another tree or a bundle")]
     copied: Annotated[Size, Described("bytes of these")]
-    # what several share counts once
+    # a layer that several images share counts once
     size: Annotated[Size, Described("bytes to fetch, for images of known size")]
     unknown: Annotated[int, Described("images of unknown size")]
     # kept until the last of the images is converted

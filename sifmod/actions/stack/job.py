@@ -60,7 +60,7 @@ class Element(NamedTuple):
 
     @property
     def modules(self) -> tuple[ModuleName, ...]:
-        """Their names."""
+        """The names of the modules."""
         return tuple(step.module for step in self.steps if step.module)
 
 

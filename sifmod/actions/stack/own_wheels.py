@@ -34,7 +34,7 @@ def own_digest() -> str:
 
 
 def write_own_wheels(directory: Path) -> None:
-    """Write a wheel for each; the same files give the same bytes.
+    """Write a wheel of sifmod and one of each dependency; the same files give the same bytes.
 
     Raises InstallError for a missing or incomplete distribution.
     """

@@ -41,7 +41,11 @@ class DecidingSettings(NamedTuple):
 
 
 def deciding_settings(site: LoadedSite, lock: Lock, directory: Path, environ: Mapping[str, str]) -> DecidingSettings:
-    """Raises InstallError for a variable that is unset or may hold a secret."""
+    """The settings and variables that decide about the modules of a lock.
+
+    Raises InstallError for a variable that may hold a secret or whose value is no path, host or repository, and for a
+    site file that other machines would not find.
+    """
     settings = {key: _plain(node) for key, node in site.said.entries.items()}
     for key in ("env", "host_env", "runscript_env"):
         if secret := next((name for name, _ in getattr(site.site, key) if is_secret(name)), None):

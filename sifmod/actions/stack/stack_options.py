@@ -22,10 +22,10 @@ class StackOptions:
 
     site: Given = field(default_factory=dict)  # what is true of this machine, by key of the site
     install: InstallOptions = field(default_factory=InstallOptions)
-    locked: bool = False  # all of it must come to what the lock beside its file says
+    locked: bool = False  # every module must match the lock beside the stack's file
     only: tuple[str, ...] = ()  # these modules, by their names or beginnings, and no others
     jobs: int | None = None  # modules at the same time; None: as many as processors
-    whole: bool = False  # a bundle's: it may only name files below its directory
+    whole: bool = False  # the stack is a bundle's, which may only name files below its directory
 
 
 class Planned(NamedTuple):
@@ -36,7 +36,7 @@ class Planned(NamedTuple):
     site: LoadedSite  # of a member that names none
     given: Given  # options of the command line that say what is true of this machine
     options: InstallOptions  # of the command line, without those that decide what is installed
-    lock: Lock | None = None  # to which all of it must come
+    lock: Lock | None = None  # which every module must match
     redecide: bool = False  # everything is decided again, though a receipt says that nothing has changed
     jobs: int = 1  # how many are installed at the same time
 

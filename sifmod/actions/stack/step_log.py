@@ -48,7 +48,7 @@ def last_end(layout: Layout, stack: Stack, step: Step) -> Line | None:
         return None
     found = None
     for row in text.splitlines():
-        with suppress(ValueError, TypeError, RecursionError):  # others may write to it
+        with suppress(ValueError, TypeError, RecursionError):  # other users may write to the log
             line = Line(**{name: value for name, value in json.loads(row).items() if name in Line._fields})
             typed = type(line.text) is str and type(line.generation) is int and type(line.exit_code) is int
             if typed and line.what in get_args(What) and line.what != "said":

@@ -47,7 +47,7 @@ _MAKE = "create one with `sifmod stack bundle`"
 class Unbundled(NamedTuple):
     """A bundle that was copied into a tree."""
 
-    place: Path  # of its stack
+    place: Path  # the directory of its stack
     variables: Mapping[str, str]  # variables that its easyconfigs use
     # the version of the sifmod that wrote it, if its files differ from this one's; "" if they are the same
     made_by: str

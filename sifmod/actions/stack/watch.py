@@ -28,10 +28,10 @@ class Tested(NamedTuple):
 
 
 class JobsStand(NamedTuple):
-    """How the elements of jobs stand."""
+    """How many elements of some jobs are in each state."""
 
     jobs: tuple[str, ...]
-    counts: tuple[tuple[str, int], ...] | None  # of each state; None: squeue does not answer
+    counts: tuple[tuple[str, int], ...] | None  # elements in each state; None: squeue does not answer
 
 
 class JobWatch:

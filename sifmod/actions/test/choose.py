@@ -22,7 +22,7 @@ from sifmod.tree.receipt import Installation
 class Chosen:
     """What is to be tested."""
 
-    words: tuple[str, ...]  # that choose the same in another directory
+    words: tuple[str, ...]  # arguments that choose the same modules in another directory
     modules: tuple[Installation, ...]  # with images, each once
     tested: tuple[Tested, ...]  # results that need no container: of views, and of modules that are not installed
     errors: tuple[SifmodError, ...]  # of easyconfigs of a stack, whose modules are unknown

@@ -16,7 +16,7 @@ from sifmod.image.child import LATE, Ended, run_child
 from sifmod.result import Described, Size
 
 _LAUNCH = 'sifmod_bin=$1; shift; . "${sifmod_bin%/bin}/share/launch.sh"; launch "$@"'
-# of Python and of the runtime
+# the errors of Python and of the runtime
 _ERROR = re.compile(r"(?:\[rank\d+\]:\s*)?(?!.*ChildFailed)(?:[\w.]+Error\b|FATAL)")
 _KEPT = 1 << 24  # bytes: NCCL logs some hundred lines per node
 # variables of an outer job or launcher, or of another job step
@@ -174,7 +174,7 @@ def look(place: Place, accelerator: str) -> Found:
 
 
 def run_collective(place: Place, backend: str, tasks: int, launcher: str, env: dict[str, str]) -> Ended:
-    """Run the collective with `ranks` ranks per node; `launcher` is a runscript."""
+    """Run the collective with `tasks` ranks per node; `launcher` is a runscript."""
     words = ("-c", _COLLECTIVE, backend, str(_SIZES[backend]))
     if launcher == "torchrun-distributed":
         return place.run(launcher, "-n", str(tasks), "--no-python", "python", *words, env=env)

@@ -56,7 +56,7 @@ class Tested:
 
     @property
     def passed(self) -> Annotated[bool, Described("nothing failed")]:
-        """A skipped step, with the reason."""
+        """Whether no step failed; a skipped step has not failed."""
         return all(step.outcome != "failed" for step in self.steps)
 
 

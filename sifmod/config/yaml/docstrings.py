@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 
 def describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Add the texts of a model and of those that it extends."""
+    """Add the texts of a model, and of the models that it extends, to its `schema`."""
     for owner in reversed(model.__mro__):
         if not issubclass(owner, BaseModel) or owner is BaseModel:
             continue

@@ -78,7 +78,7 @@ def _problems(model: type[BaseModel], tree: Node, partial: bool) -> tuple[Proble
 
 
 def _only_partial(detail: ErrorDetails) -> bool:
-    """Whether another layer can still correct it."""
+    """Whether another layer can still correct the problem."""
     missing = detail["type"] == "missing" and not any(isinstance(step, int) for step in detail["loc"])
     return missing or detail["type"] == "combination"
 
