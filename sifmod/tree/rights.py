@@ -18,6 +18,8 @@ from sifmod.tree.stage import USER_SOFTWARE
 from sifmod.tree.stored_image import entries
 from sifmod.tree.write_life import LUA, TCL, is_ours
 
+_DEEPEST = 200  # nested directories of sifmod, and of the packages in a layer
+
 
 class Rights(NamedTuple):
     """A umask, and the group that directories pass on; None: any group."""
@@ -95,6 +97,8 @@ def own_paths(layout: Layout) -> set[Path]:
         for top, below, files in os.walk(place):
             found.update(Path(top, name) for name in (".", *below, *files))
             below[:] = [name for name in below if name != layout.staging.name]  # other runs use it
+            if top.count("/") - str(place).count("/") >= _DEEPEST:  # not made by sifmod
+                below.clear()
     closed = {path.name.partition(".")[0] for path in layout.images.glob("*.json") if not os.access(path, os.R_OK)}
     for sha256 in closed.union(image.sha256 for image in entries(layout)):
         image = layout.image(sha256)

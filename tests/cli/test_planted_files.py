@@ -4,6 +4,7 @@ A member of the group can replace each file of a shared prefix, and of a directo
 types the command.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
+from sifmod.digest import sha256_file
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live
 from support.config import write
@@ -90,6 +92,20 @@ def test_what_a_held_generation_says_about_itself(here: Path, plant: Plant, capf
     write(here / "Tiny-1.0.yaml", f"{good}env: {{A: bad}}\ndescription: other words\n")
     assert run(["install", "-q", SKIP, "Tiny-1.0.yaml"]) == 0
     assert SECRET not in "".join(capfd.readouterr())
+
+
+def test_a_huge_file_that_a_receipt_names_as_its_input_is_not_read(here: Path) -> None:
+    """A hole of 4 TB, which a member wrote into the receipt, kept `install` busy for an hour."""
+    receipt = root_of(here) / "receipt.json"
+    fields = json.loads(receipt.read_text())
+    hole = here / "hole"
+    hole.touch()
+    os.truncate(hole, 1 << 27)
+    fields["provenance"]["inputs"].insert(0, [str(hole), sha256_file(hole)])
+    receipt.chmod(0o644)
+    receipt.write_text(json.dumps(fields))
+    assert run(["install", "-q", SKIP, "Tiny-1.0.yaml"]) == 0
+    assert str(hole) not in receipt.read_text()  # its digest was right, but decided nothing
 
 
 @pytest.fixture
@@ -235,3 +251,24 @@ def test_a_modulefile_of_sifmod_that_was_replaced(here: Path, plant: Plant, capf
     assert not place.is_symlink()
     assert SECRET not in "".join(capfd.readouterr())
     assert disk_state(here / "private") == before
+
+
+@pytest.mark.parametrize("plant", [a_private_file, a_hole])
+def test_an_addition_that_is_replaced_while_it_is_carried_over(
+    here: Path, plant: Plant, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of another user, it cannot be linked: its copy followed a link to P's file, or filled the disk with a hole."""
+    root, link = root_of(here), os.link
+    write(root / "mine", "words")
+
+    def replaced(source: str | Path, *arguments: object, **names: object) -> None:
+        if Path(source).name != "mine":
+            return link(source, *arguments, **names)  # type: ignore[arg-type]
+        plant(root / "mine", here / "private/key")
+        raise PermissionError(1, "Operation not permitted", str(source))
+
+    monkeypatch.setattr(os, "link", replaced)
+    run(["install", "--rebuild", SKIP, "Tiny-1.0.yaml"])
+    assert SECRET not in "".join(capfd.readouterr())
+    carried = [path for path in root.parent.glob("*/mine") if path.parent != root and not path.is_symlink()]
+    assert carried == []
