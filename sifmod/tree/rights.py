@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.digest import sha256_bytes
+from sifmod.system import walk
 from sifmod.tree.durable import is_directory, names, opened, read
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import numbers, read_receipt
 from sifmod.tree.stage import USER_SOFTWARE
 from sifmod.tree.stored_image import entries
 from sifmod.tree.write_life import LUA, TCL, is_ours
-
-_DEEPEST = 200  # nested directories of sifmod, and of the packages in a layer
 
 
 class Rights(NamedTuple):
@@ -94,11 +93,9 @@ def own_paths(layout: Layout) -> set[Path]:
     names(layout.prefix)
     found = {layout.prefix, layout.staging, layout.images.parent, layout.images}
     for place in layout.own:
-        for top, below, files in os.walk(place):
+        for top, below, files in walk(place):
             found.update(Path(top, name) for name in (".", *below, *files))
             below[:] = [name for name in below if name != layout.staging.name]  # other runs use it
-            if top.count("/") - str(place).count("/") >= _DEEPEST:  # not made by sifmod
-                below.clear()
     closed = {path.name.partition(".")[0] for path in layout.images.glob("*.json") if not os.access(path, os.R_OK)}
     for sha256 in closed.union(image.sha256 for image in entries(layout)):
         image = layout.image(sha256)

@@ -83,7 +83,7 @@ def here(
 def test_no_command_ends_with_a_traceback(here: Path, ordinary_user: OrdinaryUser, place: str, depth: int) -> None:
     def commands() -> list[str]:
         nest(here / "prefix" / place, depth)
-        return [f"{words}: 70" for words in COMMANDS if run(words) == 70]
+        return [f"{words}: 70" for words in COMMANDS if run([*words]) == 70]
 
     assert call_as(ordinary_user.user, commands) == []
 

@@ -32,7 +32,7 @@ from sifmod.errors import OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.bounded_tar import RefusedMemberError, open_tar
 from sifmod.image.disk import check_space, writing
-from sifmod.system import reason, variables_set
+from sifmod.system import reason, variables_set, walk
 from sifmod.tree.change import Change
 from sifmod.tree.durable import move, read, sync_file
 from sifmod.tree.layer import IMAGE as LAYER
@@ -230,7 +230,8 @@ def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
 def _found(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
     try:
         if path.is_dir():
-            files = sorted(each for each in path.rglob("*") if each.is_file() and not each.is_symlink())
+            there = (Path(place, name) for place, _, names in walk(path) for name in names)
+            files = sorted(each for each in there if each.is_file() and not each.is_symlink())
             for file in sorted(files, key=lambda file: file.parent == path / IMAGES):
                 yield str(file.relative_to(path)), file.stat().st_size, partial(_opened, file)
             return
