@@ -36,10 +36,6 @@ def test_a_directory_that_is_a_bundle(here: Path, capfd: pytest.CaptureFixture[s
     assert "given is not a bundle: unexpected file 'd/d/" in capfd.readouterr().err
 
 
-def test_a_directory_that_is_no_oci_layout(here: Path) -> None:
-    assert run(["fetch", f"oci:{here}/given"]) == 10
-
-
 def test_a_pattern_of_a_stack(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(here / "stack.yaml", "name: ours\neasyconfigs: ['given/**/*.yaml']\n")
     assert run(["stack", "plan", "stack.yaml"]) == 5
