@@ -10,11 +10,12 @@ from typing import Annotated, NamedTuple
 
 import sifmod
 from sifmod import __version__
-from sifmod.actions.author.new_file import check_target, write_text
+from sifmod.actions.author.new_file import check_not_of_others, check_target, write_below
 from sifmod.config.kinds import Syntax
 from sifmod.errors import InstallError
 from sifmod.module.own import Own, modulefile
 from sifmod.result import Described
+from sifmod.tree.durable import content
 
 _PYTHONS = ("python", "python3")
 
@@ -82,12 +83,13 @@ def write_modules(
     """
     own = own_installation(environ)
     texts = {directory / "sifmod" / _NAMES[syntax]: modulefile(own, syntax) for syntax in syntaxes}
-    to_write = {path: text for path, text in texts.items() if not path.exists() or path.read_text("utf-8") != text}
+    check_not_of_others(directory)
     (directory / "sifmod").mkdir(parents=True, exist_ok=True)
-    for path in () if force else to_write:
-        check_target(path)
-    for path, text in to_write.items():
-        write_text(text, path, force=force)
+    for path, text in texts.items():
+        if not force and content(path) != text.encode():
+            check_target(path)
+    for path, text in texts.items():
+        write_below(text, path, directory)
     return WrittenModule(f"sifmod/{__version__}", tuple(texts), Path(own.bin), own.alone, own.man)
 
 

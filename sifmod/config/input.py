@@ -32,6 +32,7 @@ _SYNTAX_PLACES: tuple[tuple[str, Syntax], ...] = (
     ("/usr/share/modules", "tcl"),
     ("/usr/share/Modules", "tcl"),
 )
+_LARGEST = 1 << 26  # bytes; the paths may be those of a receipt that another user wrote, and lead to a huge file
 _VARIABLES = ("EBU_USER_PREFIX", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
 
@@ -64,7 +65,9 @@ def read_input(path: str, environ: Mapping[str, str]) -> Input:
             return Input(path, sha256_bytes(os.fsencode("\n".join(sorted(os.listdir(path))))))  # noqa: PTH208 (plain names)
         if path.startswith("?"):
             return Input(path, PRESENT if Path(path[1:]).exists() else None)
-        return Input(path, sha256_file(Path(path)) if Path(path).is_file() else None)
+        place = Path(path)
+        read = place.is_file() and place.stat().st_size <= _LARGEST
+        return Input(path, sha256_file(place) if read else None)
     except OSError:
         return Input(path, None)
 

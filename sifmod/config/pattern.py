@@ -16,12 +16,19 @@ def is_pattern(path: str) -> bool:
     return has_magic(path)
 
 
+_DEEPEST = 200  # nested directories; `iglob` calls itself for each
+
+
 class TooMuchError(ValueError):
     """A pattern exceeds a limit; `files`: the number of matches, else of visited directories."""
 
     def __init__(self, message: str, *, files: bool) -> None:
         super().__init__(message)
         self.files = files
+
+
+class TooDeepError(TooMuchError):
+    """A pattern leads into too many nested directories; no limit of the settings."""
 
 
 class Most(NamedTuple):
@@ -40,7 +47,9 @@ def found_by(pattern: str, word: str, most: Most, *, recursive: bool = False, hi
     looked_at = 0
     for depth, part in enumerate(parts[:-1], 1):
         if has_magic(part):
-            for _ in iglob("/".join((*parts[:depth], "")), recursive=recursive, include_hidden=hidden):
+            for seen in iglob("/".join((*parts[:depth], "")), recursive=recursive, include_hidden=hidden):
+                if seen.count("/") - depth > _DEEPEST:
+                    raise TooDeepError(f"{word} visits more than {_DEEPEST} nested directories", files=False)
                 if (looked_at := looked_at + 1) > most.directories:
                     raise TooMuchError(f"{word} visits more directories than {most.directories}", files=False)
     found = tuple(islice(iglob(pattern, recursive=recursive, include_hidden=hidden), most.files + 1))

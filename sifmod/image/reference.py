@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from sifmod.config.redact import shown
 from sifmod.errors import FetchError
 from sifmod.image.printable import line
+from sifmod.system import walk
 
 if TYPE_CHECKING:
     from sifmod.image.artifact import Fetched, Fetching, FetchRequest
@@ -224,4 +225,5 @@ def size_here(paths: tuple[str, ...]) -> int | None:
     found = next((path for path in map(Path, paths) if path.exists()), None)
     if found is None:
         return None
-    return sum(path.stat().st_size for path in (found, *found.rglob("*")) if path.is_file())
+    below = (Path(place, name) for place, _, names in walk(found) for name in names)
+    return sum(path.stat().st_size for path in (found, *below) if path.is_file())

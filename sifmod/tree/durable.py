@@ -126,7 +126,7 @@ def _descend(top: Path, names: Sequence[str], existing: int) -> int:
         except OSError as error:
             place = top.joinpath(*names[:number])
             if error.errno in (errno.ENOTDIR, errno.ELOOP) and place.is_symlink():
-                raise LinkInPrefixError(f"{place} is a symlink, which is not followed inside a prefix") from error
+                raise LinkInPrefixError(f"{place} is a symlink, which is not followed there") from error
             error.filename = str(place)
             raise
         finally:

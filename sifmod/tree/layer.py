@@ -10,7 +10,7 @@
 import json
 import os
 import re
-import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -35,6 +35,7 @@ from sifmod.tree.durable import (
 from sifmod.tree.layout import Layout, LockRoot
 from sifmod.tree.locking import HeldLock, Tree
 from sifmod.tree.receipt import is_number, live
+from sifmod.tree.removal import remove_tree, states_below
 
 DEFAULT = "default"
 IMAGE = "layer.squashfs"
@@ -253,7 +254,7 @@ def remove_generation(layers: Layers, root: Path, held: HeldLock) -> None:
     gone = held.path("removed")
     with suppress(OSError):
         move(root, gone, layers.prefix)
-        shutil.rmtree(gone)
+        remove_tree(gone, layers.prefix)
         for above in root.parents[:4]:
             above.rmdir()
 
@@ -287,7 +288,7 @@ def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[Ol
         for root in generations(place):
             if root.name != now or not fits:
                 keep = too_young(since) if root.name != now else _STALE.format(module)
-                size = sum(path.lstat().st_size for path in root.rglob("*") if not path.is_dir())
+                size = sum(state.st_size for state in states_below(root) if not stat.S_ISDIR(state.st_mode))
                 yield OldLayer(module, root, size, keep)
 
 

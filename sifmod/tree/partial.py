@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sifmod.tree.durable import opened
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import HeldLock, lock_file_name
-from sifmod.tree.removal import prune, remove_tree
+from sifmod.tree.removal import prune, remove_tree, states_below
 
 _ATTEMPTS = 100
 
@@ -74,7 +74,7 @@ def discard_partial(layout: Layout, partial: Partial, held: HeldLock) -> bool:
 
 def _look(path: Path) -> Partial | None:
     try:
-        states = [path.stat(), *(file.lstat() for file in path.rglob("*"))]
+        states = [path.stat(), *states_below(path)]
     except OSError:
         return None
     size = sum(512 * state.st_blocks for state in states)

@@ -2,23 +2,46 @@
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sifmod.system import subordinate_ids
-from sifmod.tree.durable import DIRECTORY, is_directory, opened
+from sifmod.tree.durable import DIRECTORY, is_directory, is_refused, opened
 
 _DEEP = 50  # nested directories, each of which needs a descriptor
 
 
 def removable(path: Path) -> bool:
     """Whether this user can remove a directory tree; raises OSError if it cannot be read."""
-    if os.geteuid() == 0 or not is_directory(path):
-        return True
-    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        owner = path.lstat().st_uid
-        return owner == os.geteuid() or (bool(_builder()) and any(owner in ids for ids in subordinate_ids()))
-    return all(removable(child) for child in path.iterdir())
+    waiting = [] if os.geteuid() == 0 else [path]
+    while waiting:
+        if not is_directory(place := waiting.pop()):  # nor one that is too deep for a path
+            continue
+        if os.access(place, os.R_OK | os.W_OK | os.X_OK):
+            waiting += place.iterdir()
+            continue
+        owner = place.lstat().st_uid
+        if owner != os.geteuid() and not (_builder() and any(owner in ids for ids in subordinate_ids())):
+            return False
+    return True
+
+
+def states_below(path: Path) -> Iterator[os.stat_result]:
+    """The status of all that is below a directory; links are not followed.
+
+    Others may have made it: what is too deep for a path or is removed meanwhile is left out. Raises other OSErrors.
+    """
+    waiting = [str(path)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    yield entry.stat(follow_symlinks=False)
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError as error:
+            if not is_refused(error):
+                raise
 
 
 def remove_tree(path: Path, top: Path) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.digest import sha256_bytes
+from sifmod.system import walk
 from sifmod.tree.durable import is_directory, names, opened, read
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import numbers, read_receipt
@@ -92,7 +93,7 @@ def own_paths(layout: Layout) -> set[Path]:
     names(layout.prefix)
     found = {layout.prefix, layout.staging, layout.images.parent, layout.images}
     for place in layout.own:
-        for top, below, files in os.walk(place):
+        for top, below, files in walk(place):
             found.update(Path(top, name) for name in (".", *below, *files))
             below[:] = [name for name in below if name != layout.staging.name]  # other runs use it
     closed = {path.name.partition(".")[0] for path in layout.images.glob("*.json") if not os.access(path, os.R_OK)}

@@ -13,9 +13,11 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.tree.durable import read, sync_directory, sync_file
+from sifmod.tree.durable import DIRECTORY, opened, read, regular, sync_directory, sync_file
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import FileRecord, Installation, live_number
+
+_DEEP = 100  # nested directories of users, each of which needs a descriptor
 
 
 def missing(layout: Layout, installation: Installation, left: Collection[str] | None = None) -> tuple[str, ...]:
@@ -92,7 +94,8 @@ class Carried(NamedTuple):
 def additions(installation: Installation) -> tuple[str, ...]:
     """Files, links and special files in the generation that its receipt does not name, sorted; raises OSError."""
     ours = installation.paths
-    return tuple(sorted(path for path in _walk(Path(installation.root), "") if path not in ours))
+    with opened(Path(installation.root), installation.prefix) as root:
+        return tuple(sorted(path for path in _walk(root, "") if path not in ours))
 
 
 def changes(installation: Installation) -> tuple[str, ...]:
@@ -107,7 +110,7 @@ def carry_over(installation: Installation, target: Path) -> Carried:
     carried: list[str] = []
     left: list[str] = []
     for path in additions(installation):
-        done = _copy(Path(installation.root, path), target, path)
+        done = _copy(installation, path, target)
         (carried if done else left).append(path)
     for directory in {parent for path in carried for parent in PurePosixPath(path).parents}:
         sync_directory(target / directory)
@@ -125,32 +128,50 @@ def only_in(installation: Installation, other: Installation | None) -> tuple[str
     )
 
 
-def _walk(directory: Path, inside: str) -> Iterator[str]:
+def _walk(directory: int, inside: str, deeper: int = _DEEP) -> Iterator[str]:
+    """The paths below an open directory; a directory that is too deep is a path itself, like a special file."""
     with os.scandir(directory) as entries:
         for entry in entries:
             path = inside + entry.name
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walk(directory / entry.name, f"{path}/")
-            else:
+            if not deeper or not entry.is_dir(follow_symlinks=False):
                 yield path
+                continue
+            below = os.open(entry.name, DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+            try:
+                yield from _walk(below, f"{path}/", deeper - 1)
+            finally:
+                os.close(below)
 
 
-def _copy(source: Path, generation: Path, path: str) -> bool:
-    target, mode = generation / path, source.lstat().st_mode
-    if os.path.lexists(target) or not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
-        return False
-    for parent in reversed(target.parents[: path.count("/")]):  # the generation itself stays away after a fence
-        parent.mkdir(exist_ok=True)
-    if stat.S_ISLNK(mode):
-        target.symlink_to(os.readlink(source))  # noqa: PTH115 (the exact text)
-        return True
-    try:
-        target.hardlink_to(source)
-    except OSError:  # hard links are unsupported, too many, or not permitted for another user's file
-        import shutil
+def _copy(installation: Installation, path: str, generation: Path) -> bool:
+    source, target = Path(installation.root, path), generation / path
+    with opened(source.parent, installation.prefix) as directory:
+        status = os.stat(source.name, dir_fd=directory, follow_symlinks=False)
+        regular_file = stat.S_ISREG(status.st_mode)
+        if os.path.lexists(target) or not (regular_file or stat.S_ISLNK(status.st_mode)):
+            return False
+        for parent in reversed(target.parents[: path.count("/")]):  # the generation itself stays away after a fence
+            parent.mkdir(exist_ok=True)
+        if not regular_file:
+            target.symlink_to(os.readlink(source.name, dir_fd=directory))  # the exact text
+            return True
+        try:
+            os.link(source.name, target, src_dir_fd=directory, follow_symlinks=False)
+        except OSError:  # hard links are unsupported, too many, or not permitted for another user's file
+            return _copied(source, installation.prefix, target)
+    return True
 
-        shutil.copy2(source, target)
-        sync_file(target)
+
+def _copied(source: Path, top: Path, target: Path) -> bool:
+    """Copy what others may replace meanwhile; False for a file with holes that is larger than what is free."""
+    import shutil
+
+    with regular(source, top) as descriptor:
+        status = os.fstat(descriptor)
+        if status.st_size > max(2 * 512 * status.st_blocks, shutil.disk_usage(target.parent).free):
+            return False
+        shutil.copy2(f"/proc/self/fd/{descriptor}", target)
+    sync_file(target)
     return True
 
 

@@ -28,6 +28,7 @@ from sifmod.errors import ConfigError, Error, Problem, SifmodError
 from sifmod.module.make_plan import Choices, make_plan
 from sifmod.module.render import render, render_stub
 from sifmod.result import Beside, Described, Internal, Variant
+from sifmod.system import walk
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def files_below(directory: Path) -> tuple[str, ...]:
 
 def visible_files(directory: Path, *left_out: str) -> Iterator[str]:
     """All files below a directory, sorted, except hidden ones and those in directories with these names."""
-    for place, directories, files in os.walk(directory):
+    for place, directories, files in walk(directory):
         directories[:] = sorted(name for name in directories if name not in left_out and not name.startswith("."))
         yield from (os.path.join(place, name) for name in sorted(files) if not name.startswith("."))  # noqa: PTH118
 

@@ -3,12 +3,15 @@
 import os
 import re
 import secrets
+import stat
+from contextlib import suppress
 from pathlib import Path
 
 from sifmod.errors import OptionError, PermissionsError
 from sifmod.image.disk import writing
 from sifmod.module.quote import shell
-from sifmod.tree.durable import sync_directory
+from sifmod.system import user_name
+from sifmod.tree.durable import move, opened, read, sync_directory, write
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._+-]*")
 _ELSEWHERE = "name a file in a directory that you can write to"
@@ -36,6 +39,36 @@ def write_text(text: str, target: Path, *, force: bool = False) -> None:
         finally:
             unfinished.unlink(missing_ok=True)
         sync_directory(target.parent)
+
+
+def write_below(text: str, target: Path, top: Path) -> bool:
+    """Give `target`, in or below the directory `top`, this text; returns whether it had another one.
+
+    Missing directories are made. Others may be able to write below `top`: no link there is followed, and a pipe or
+    another user's file is replaced. Raises PermissionsError, NoSpaceError, FetchError.
+    """
+    data = text.encode()
+    with writing(target, _ELSEWHERE), opened(target.parent, top, make=True):
+        with suppress(OSError):
+            if read(target, len(data), top=top) == data:
+                return False
+        unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        try:
+            write(unfinished, data, top)
+            move(unfinished, target, top)
+        except BaseException:
+            with suppress(OSError), opened(target.parent, top) as directory:
+                os.unlink(unfinished.name, dir_fd=directory)
+            raise
+    return True
+
+
+def check_not_of_others(directory: Path) -> None:
+    """Raise PermissionsError for a directory, or a link, that another user has put into one like /tmp."""
+    with suppress(OSError):
+        owner, above = directory.lstat().st_uid, directory.parent.stat().st_mode
+        if above & stat.S_ISVTX and owner not in (0, os.geteuid()):
+            raise PermissionsError(f"{directory} belongs to {user_name(owner)}", "choose another directory")
 
 
 def _publish(unfinished: Path, target: Path) -> None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from sifmod.actions.author.new_file import write_text
+from sifmod.actions.author.new_file import check_not_of_others, write_below
 from sifmod.actions.catalogue.entry import AboutSite, Entry, by_name
 from sifmod.actions.catalogue.feed import feed
 from sifmod.actions.catalogue.markdown import PAGES, markdown_pages, page_of
@@ -16,8 +16,11 @@ from sifmod.errors import OptionError
 from sifmod.image.disk import writing
 from sifmod.module.plan import File
 from sifmod.result import Described, Internal, OrNull, Sha256, in_json
+from sifmod.tree.durable import opened, read, regular
+from sifmod.tree.removal import prune
 
 DATA = "catalogue.json"
+_MOST = 1 << 28  # bytes of the data
 _HEAD = 1000  # bytes at the start of a page that hold its generator
 
 
@@ -84,7 +87,8 @@ def write_catalogue(files: tuple[File, ...], directory: Path) -> int:
     first, and the data, which list the previous modules, last. Raises OptionError if another file is in the way,
     PermissionsError, NoSpaceError.
     """
-    before = _names_before(directory / DATA)
+    check_not_of_others(directory)
+    before = _names_before(directory)
     if before is None:
         _check_free(directory)
     changed = 0
@@ -93,23 +97,23 @@ def write_catalogue(files: tuple[File, ...], directory: Path) -> int:
         if file.path == DATA:
             gone = {page_of(name) for name in before or ()} - {one.path for one in files}
             for place in (directory / name for name in sorted(gone)):
-                with writing(place):
-                    place.unlink(missing_ok=True)
-                with suppress(OSError):
-                    place.parent.rmdir()
-        with writing(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if target.is_file() and target.read_bytes() == file.text.encode():
-                continue
-        write_text(file.text, target, force=True)
-        changed += 1
+                _remove(place, directory)
+        changed += write_below(file.text, target, directory)
     return changed
 
 
-def _names_before(data: Path) -> tuple[str, ...] | None:
+def _remove(page: Path, directory: Path) -> None:
+    """Remove a page, and its directory if it becomes empty; through no link."""
+    with writing(page), suppress(FileNotFoundError), opened(page.parent, directory) as place:
+        os.unlink(page.name, dir_fd=place)
+    prune(page.parent, directory)
+
+
+def _names_before(directory: Path) -> tuple[str, ...] | None:
     """The names of the modules of the existing catalogue; None if there is none."""
+    data = directory / DATA
     try:
-        found = json.loads(data.read_bytes())
+        found = json.loads(read(data, _MOST, top=directory))
         names = [one["module"].partition("/")[0] for one in found["entries"]]
     except FileNotFoundError:
         return None
@@ -124,8 +128,8 @@ def _check_free(directory: Path) -> None:
     there = next((path for name in (INDEX, PAGES) if os.path.lexists(path := directory / name)), None)
     if there is None:
         return
-    with suppress(OSError):
-        if GENERATOR.encode() in (directory / INDEX).read_bytes()[:_HEAD]:
+    with suppress(OSError), regular(directory / INDEX, directory) as page:
+        if GENERATOR.encode() in os.read(page, _HEAD):
             return
     raise OptionError(
         f"{there} was not written by `sifmod stack catalogue`, and was not changed",

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -17,6 +18,7 @@ from sifmod.errors import InstallError
 from sifmod.image.program import probe_runtime
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
+from sifmod.tree.durable import content
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import Provenance
@@ -134,10 +136,9 @@ def difference(installation: Installation, plan: Plan) -> Diff:
 
 
 def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return ""  # the install restores it
+    with suppress(OSError):
+        return (content(path) or b"").decode(errors="replace")
+    return ""  # the install restores it
 
 
 def status_sign(decision: Decision) -> Literal[" ", "x", "R", "F"]:

@@ -14,6 +14,7 @@ from sifmod.config.yaml.validate import plain
 from sifmod.errors import ConfigError, HeldError
 from sifmod.module.jobscript import about_from_json
 from sifmod.module.plan import Help, Plan
+from sifmod.tree.durable import parsed
 from sifmod.tree.history import format_held, held_since, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, read_receipt
@@ -91,10 +92,7 @@ def _as_placed(plan: Plan, installation: Installation) -> Iterator[Plan]:
 
 def _said(installation: Installation) -> Help | None:
     """What the module says about itself and its image; None if that cannot be read."""
-    try:
-        return about_from_json(Path(installation.root, "share/job.json").read_bytes())
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
+    return parsed(Path(installation.root, "share/job.json"), about_from_json)
 
 
 def _has_image(held: Installation, before: Installation, decision: Decision, image: str) -> bool:

@@ -24,6 +24,7 @@ from sifmod.image.packages.request import PackageRequest, name_of, project, word
 from sifmod.image.packages.resolve import Resolved, TorchIndex, followed, resolve, torch_index
 from sifmod.image.program import Program, limits, probe_runtime
 from sifmod.module.scripts import PROTECTED
+from sifmod.tree.durable import content
 from sifmod.tree.layer import DEFAULT, Layer, Layers, layers_lock, live_layer, publish_layer, remove_old, withdraw_layer
 from sifmod.tree.receipt import Installation
 
@@ -149,7 +150,7 @@ def _changes_nothing(change: LayerChange, before: Layer | None, resolved: Resolv
 
 def _program(installation: Installation, site: Site) -> Program | None:
     """The runtime of the module's commands, which may differ from the user's settings."""
-    runtime = Path(installation.root, "share", "image").read_text().splitlines()[1:2]
+    runtime = (content(Path(installation.root, "share", "image")) or b"").decode(errors="replace").splitlines()[1:2]
     return probe_runtime("".join(runtime) or site.runtime_path)
 
 

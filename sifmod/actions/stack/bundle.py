@@ -14,28 +14,29 @@ import re
 import stat
 import tarfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal, NamedTuple
 
 from sifmod import __version__
+from sifmod.actions.author.new_file import check_not_of_others
+from sifmod.actions.layer_commands import command, commands_of, contents, lock_of
 from sifmod.actions.lock import LockedModule, files_of, lock_beside, read_lock
 from sifmod.actions.stack.own_wheels import own_digest, write_own_wheels
 from sifmod.actions.stack.settings import DecidingSettings, deciding_settings
 from sifmod.actions.stack.stack_options import Planned
 from sifmod.config.site import Site
 from sifmod.config.stack import Stack
-from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError, InstallError, OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
 from sifmod.result import Described, Size, in_json
 from sifmod.system import scratch_directory
-from sifmod.tree.durable import sync_directory
+from sifmod.tree.durable import is_refused, new_file, opened, read, regular, sync_directory
 from sifmod.tree.layer import IMAGE as LAYER
 from sifmod.tree.layer import LOCK as LAYER_LOCK
-from sifmod.tree.layer import RECEIPT, all_layers
+from sifmod.tree.layer import RECEIPT, Layer, all_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.stored_image import has_its_size, read_stored
 
@@ -71,18 +72,33 @@ class WrittenBundle(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A file of a bundle: its path in the bundle, and its source path or content."""
+    """A file of a bundle: its path in the bundle, and its source path or content.
+
+    `sha256`: of its content, where that is known. `top`: below it, others may be able to replace the source.
+    """
 
     name: str
     source: Path | bytes
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return self.source.stat().st_size if isinstance(self.source, Path) else len(self.source)
+    size: int  # bytes
+    sha256: str = ""
+    top: Path | None = None
 
     def open(self) -> IO[bytes]:
-        return self.source.open("rb") if isinstance(self.source, Path) else BytesIO(self.source)
+        """Raises OSError, also for a link or a pipe below `top`."""
+        if isinstance(self.source, bytes):
+            return BytesIO(self.source)
+        if self.top is None:
+            return self.source.open("rb")
+        with regular(self.source, self.top) as descriptor:
+            return open(os.dup(descriptor), "rb")  # noqa: PTH123 (a descriptor)
+
+
+def _data(name: str, data: bytes) -> Item:
+    return Item(name, data, len(data))
+
+
+def _file(name: str, path: Path) -> Item:
+    return Item(name, path, path.stat().st_size)
 
 
 def bundle_stack(planned: Planned, output: Path, without: str, progress: Progress, *, wheels: bool) -> int:
@@ -106,19 +122,19 @@ def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: De
     """
     lock, layout = read_lock(lock_beside(stack.path)), Layout(site.prefix)
     head = Head(stack.name, Own(__version__, own_digest()), *decided)
-    yield Item(HEAD, (json.dumps(in_json(head)) + "\n").encode())
+    yield _data(HEAD, (json.dumps(in_json(head)) + "\n").encode())
     for seen in stack.inputs:
         path = Path(seen.path)
         if seen.path.startswith("/") and path != stack.path:
-            yield Item(str(path.relative_to(stack.path.parent)), path)
-    yield Item(STACK, stack.path)
-    yield Item(LOCK, lock.path)
+            yield _file(str(path.relative_to(stack.path.parent)), path)
+    yield _file(STACK, stack.path)
+    yield _file(LOCK, lock.path)
     seen_before = {seen.path for seen in stack.inputs}
     for name, path in sorted(files_of(lock, site.robot_paths).items()):
         if str(path) not in seen_before:
-            yield Item(name.replace("robot:", "robot/").replace("settings:", "settings/"), path)
+            yield _file(name.replace("robot:", "robot/").replace("settings:", "settings/"), path)
     if wheels:
-        yield from (Item(f"wheels/{path.name}", path) for path in sorted(wheels.glob("*.whl")))
+        yield from (_file(f"wheels/{path.name}", path) for path in sorted(wheels.glob("*.whl")))
     for module in lock.modules.values():
         yield from _layers(layout, module)
     known = set(_DIGEST.findall(there))
@@ -128,17 +144,38 @@ def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: De
             raise InstallError(
                 f"the image {sha256[:12]}… of the lock is not in {layout.images}", "apply the stack first"
             )
-        yield Item(f"{IMAGES}/{sha256}.sif", stored.path)
+        yield Item(f"{IMAGES}/{sha256}.sif", stored.path, stored.size, sha256)
 
 
 def _layers(layout: Layout, locked: LockedModule) -> Iterator[Item]:
-    """The locked layers of a module, at their paths in a tree."""
-    for layer in all_layers(layout.prefix / "layers", locked.module):
-        if locked.layers.get(layer.name) != layer.digest or not locked.image or layer.image != locked.image.sha256:
-            continue
-        root = Path(layer.root)
-        files = [root / name for name in (RECEIPT, LAYER_LOCK)] + sorted((root / "bin").iterdir()) + [root / LAYER]
-        yield from (Item(str(path.relative_to(layout.prefix)), path) for path in files)
+    """The locked layers of a module, at their paths in a tree. Raises InstallError for one that differs or is gone."""
+    found = all_layers(layout.prefix / "layers", locked.module) if locked.layers else ()
+    here = {layer.name: layer for layer in found if layer.image == locked.digest}
+    for name, digest in locked.layers.items():
+        layer = here.get(name)
+        if layer is None or (made := _locked_files(layer, layout.prefix, digest, locked.contents[name])) is None:
+            raise InstallError(
+                f"the layer {name} of {locked.module} in {layout.prefix / 'layers'} does not match the lock",
+                "apply the stack first, or lock it as it is now",
+            )
+        yield from made
+
+
+def _locked_files(layer: Layer, prefix: Path, digest: str, whole: str) -> tuple[Item, ...] | None:
+    """The files of a layer; None if it is another one than was locked. Its commands are made from their names."""
+    root = Path(layer.root)
+    place, image = root.relative_to(prefix), root / LAYER
+    try:
+        receipt, lock, commands = read(root / RECEIPT, top=prefix), lock_of(layer, prefix), commands_of(layer)
+        with regular(image, prefix) as descriptor:
+            size = os.fstat(descriptor).st_size
+    except OSError:
+        return None
+    if (layer.digest, layer.size, contents(layer, lock, commands)) != (digest, size, whole):
+        return None
+    scripts = (_data(f"{place}/bin/{name}", command(name, layer.name).encode()) for name in commands)
+    beside = (_data(f"{place}/{RECEIPT}", receipt), _data(f"{place}/{LAYER_LOCK}", lock))
+    return (*beside, *scripts, Item(f"{place}/{LAYER}", image, size, digest, prefix))
 
 
 def write_bundle(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
@@ -152,27 +189,44 @@ def write_bundle(bundle: Path, files: Iterator[Item], progress: Progress) -> Non
             return
         if bundle.is_file() or (bundle.is_dir() and any(bundle.iterdir()) and not (bundle / HEAD).is_file()):
             raise OptionError(f"{bundle} exists and is not a bundle", "give another name with -o")
+        check_not_of_others(bundle)
         for item in files:
-            _write_file(bundle / item.name, item, progress)
+            _write_file(bundle, item, progress)
 
 
-def _write_file(target: Path, item: Item, progress: Progress) -> None:
-    if target.is_file() and target.stat().st_size == item.size and (IMAGE.fullmatch(item.name) or _same(target, item)):
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f".{target.name}.part")
-    unfinished.unlink(missing_ok=True)
-    with item.open() as source, unfinished.open("xb") as file:
-        copy_checked(source, file, item.name, item.size, progress)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.rename(target)
-    sync_directory(target.parent)
+def _write_file(bundle: Path, item: Item, progress: Progress) -> None:
+    """Write one file into a directory, through no link there: others may be able to write in it."""
+    target = bundle / item.name
+    with opened(target.parent, bundle, make=True) as directory:
+        if _has(target, bundle, item):
+            return
+        unfinished = target.with_name(f".{target.name}.part")
+        with suppress(FileNotFoundError):
+            os.unlink(unfinished.name, dir_fd=directory)
+        with open(new_file(directory, unfinished, b"", 0o666), "wb") as file, item.open() as source:  # noqa: PTH123
+            copy_checked(source, file, item, progress)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(unfinished.name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
+        sync_directory(directory)
 
 
-def _same(target: Path, item: Item) -> bool:
-    with item.open() as source:
-        return sha256_bytes(target.read_bytes()) == sha256_bytes(source.read())
+def _has(target: Path, bundle: Path, item: Item) -> bool:
+    """Whether the file is there with this content."""
+    try:
+        with regular(target, bundle) as descriptor, open(os.dup(descriptor), "rb") as file:  # noqa: PTH123
+            if os.fstat(descriptor).st_size != item.size:
+                return False
+            if item.sha256:
+                return hashlib.file_digest(file, "sha256").hexdigest() == item.sha256
+            with item.open() as source:
+                return _agrees(file, source)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if not is_refused(error):
+            raise
+        return False
 
 
 def _write_tar(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
@@ -194,7 +248,7 @@ def _write_tar(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
                 file.seek(start)
                 file.truncate()
                 file.write(block)
-                copy_checked(source, file, item.name, item.size, progress)
+                copy_checked(source, file, item, progress)
                 file.write(b"\0" * (end - file.tell()))
         file.truncate()
         file.write(b"\0" * 1024)
@@ -227,17 +281,19 @@ def _agrees(file: IO[bytes], source: IO[bytes]) -> bool:
     return True
 
 
-def copy_checked(source: IO[bytes], target: IO[bytes], name: str, size: int, progress: Progress) -> None:
-    """Copy a file of a bundle; an image is checked against the digest in its name. Raises ImageError."""
-    wanted, digest, done = IMAGE.fullmatch(name), hashlib.sha256(), 0
-    while chunk := source.read(_CHUNK):
+def copy_checked(source: IO[bytes], target: IO[bytes], item: Item, progress: Progress) -> None:
+    """Copy a file of a bundle, of its size and digest. Raises ImageError for another one."""
+    digest, done = hashlib.sha256(), 0
+    while chunk := source.read(min(_CHUNK, item.size - done)):
         target.write(chunk)
         done += len(chunk)
-        if wanted:
+        if item.sha256:
             digest.update(chunk)
-            progress(f"image {wanted[1][:12]}", done, size)
-    if wanted and digest.hexdigest() != wanted[1]:
-        raise ImageError(f"{name} is damaged: its SHA-256 is {digest.hexdigest()}", "create the bundle again")
+            progress(f"{item.name[:5]} {item.sha256[:12]}", done, item.size)
+    if item.sha256 and digest.hexdigest() != item.sha256:
+        raise ImageError(f"{item.name} is damaged: its SHA-256 is {digest.hexdigest()}", "create the bundle again")
+    if done != item.size or source.read(1):
+        raise ImageError(f"{item.name} has changed while it was read", "repeat the command")
 
 
 @contextmanager

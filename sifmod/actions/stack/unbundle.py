@@ -18,7 +18,7 @@ from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.lock import read_lock
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.stack.bundle import HEAD, IMAGE, IMAGES, LOCK, Head, copy_checked
+from sifmod.actions.stack.bundle import HEAD, IMAGE, IMAGES, LOCK, Head, Item, copy_checked
 from sifmod.actions.stack.own_wheels import own_digest
 from sifmod.actions.stack.settings import differing, is_taken
 from sifmod.actions.stack.stack_options import StackOptions
@@ -32,7 +32,7 @@ from sifmod.errors import OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.bounded_tar import RefusedMemberError, open_tar
 from sifmod.image.disk import check_space, writing
-from sifmod.system import reason, variables_set
+from sifmod.system import reason, variables_set, walk
 from sifmod.tree.change import Change
 from sifmod.tree.durable import move, read, sync_file
 from sifmod.tree.layer import IMAGE as LAYER
@@ -178,7 +178,7 @@ def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> Non
         if name.endswith(f"/{LAYER}") and not _is_there(place / name, size):
             with store.incoming() as incoming, writing(incoming), opened() as source:
                 with incoming.open("wb") as file:
-                    copy_checked(source, file, name, size, progress)
+                    copy_checked(source, file, Item(name, bundle, size), progress)
                 sync_file(incoming)
                 move(incoming, place / name, place.parents[1])
         found = IMAGE.fullmatch(name)
@@ -188,7 +188,7 @@ def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> Non
         with store.incoming() as incoming, writing(incoming), opened() as source:
             check_space(incoming.parent, size)  # a file with holes can claim any size
             with incoming.open("wb") as file:
-                copy_checked(source, file, name, size, progress)
+                copy_checked(source, file, Item(name, bundle, size, image.sha256), progress)
             store.add(incoming, image.sha256, image.origin, image.source)
 
 
@@ -230,7 +230,8 @@ def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
 def _found(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
     try:
         if path.is_dir():
-            files = sorted(each for each in path.rglob("*") if each.is_file() and not each.is_symlink())
+            there = (Path(place, name) for place, _, names in walk(path) for name in names)
+            files = sorted(each for each in there if each.is_file() and not each.is_symlink())
             for file in sorted(files, key=lambda file: file.parent == path / IMAGES):
                 yield str(file.relative_to(path)), file.stat().st_size, partial(_opened, file)
             return

@@ -31,6 +31,7 @@ from sifmod.image.sources.runtime import run_runtime
 from sifmod.image.stored import bytes_to_copy, stored
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.module.plan import BuildPlan
+from sifmod.system import walk
 
 _WORD = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
@@ -84,7 +85,7 @@ def _expanded(word: str) -> Iterator[str]:
 def _below(place: Path) -> Iterator[Path]:
     """All files in a directory, also through links, as the runtime copies them; a directory is entered once."""
     entered: set[str] = set()
-    for directory, directories, files in os.walk(place, followlinks=True):
+    for directory, directories, files in walk(place, follow=True):
         real = os.path.realpath(directory)
         if real in entered:
             directories.clear()

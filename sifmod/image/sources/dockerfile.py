@@ -28,6 +28,7 @@ from sifmod.image.sources.runtime import SHOWN
 from sifmod.image.stored import bytes_to_copy
 from sifmod.module.image_origin import NO_ORIGIN
 from sifmod.module.plan import BuildPlan
+from sifmod.system import walk
 
 _NAMES = ("Containerfile", "Dockerfile")  # in the order in which buildah looks for them
 _IGNORES = (".containerignore", ".dockerignore")
@@ -53,7 +54,7 @@ def context_files(build: BuildPlan) -> tuple[Path, ...]:
     else:
         rules = _rules(ignore)
     found = {dockerfile, *((ignore,) if ignore else ())}
-    for directory, directories, names in os.walk(top):
+    for directory, directories, names in walk(top):
         for name in (*directories, *names):
             path = Path(directory, name)
             if not is_ignored(str(path.relative_to(top)), rules):

@@ -40,7 +40,7 @@ from sifmod.image.sources.recipe_packages import compiled_from, compiling, packa
 from sifmod.image.stored import stored
 from sifmod.module.image_origin import ImageOrigin
 from sifmod.module.plan import BuildPlan
-from sifmod.system import one_line
+from sifmod.system import one_line, walk
 
 _PLACE = ".singularity.d/build"
 _LABEL = "org.sifmod.build"
@@ -82,7 +82,7 @@ def _below(place: Path) -> Iterator[Path]:
 
     yield place
     with reading(place):
-        for top, directories, names in os.walk(place, onerror=fail) if place.is_dir() else ():
+        for top, directories, names in walk(place, fail) if place.is_dir() else ():
             yield from (Path(top, name) for name in sorted((*directories, *names)))
 
 
