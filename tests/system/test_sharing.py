@@ -335,7 +335,7 @@ def test_a_users_module_keeps_the_image_that_it_refers_to(reference: Reference) 
     (mark,) = reference.marks()
     assert (mark.stat().st_uid, mark.stat().st_size) == (UID + 2, 0)
     said = machine.ok("ann", "uninstall", "--purge", "--ignore-jobs", "Tiny/1.0")
-    assert f"{reference.image} stays: referred to from trees of user {UID + 2} (seen " in said
+    assert f"{reference.image} stays: used from trees of user {UID + 2} (seen " in said
     reference.gc()
     assert reference.image.exists()
     machine.ok("uma", "rollback", "Mine/2.0", "--to", "1", "--prefix", own)
