@@ -283,7 +283,7 @@ def test_who_cannot_reach_the_tree_is_told(machine: Machine) -> None:
     settings = Path(machine.place.env["SIFMOD_CONFIG_DIR"], "a.yaml")
     settings.write_text(settings.read_text().replace(str(machine.prefix), str(above / "tree")))
     said = machine.ok("ann", *machine.install("a")[:-1], "--skip-sanity-check")
-    who = "everybody" if machine.sharing == "site" else f"the group {GROUP}"
+    who = "other users" if machine.sharing == "site" else f"the group {GROUP}"
     closed = f"{who} cannot reach {above}/tree, because they cannot enter {above}"
     assert f"{closed}: its owner can run `chmod o+x {above}`" in said
     assert stat.S_IMODE(above.stat().st_mode) == 0o700
