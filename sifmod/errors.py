@@ -243,7 +243,7 @@ def explained(error: OSError) -> SifmodError | None:
         case "too many files":
             return InstallError(reason(error), FILE_LIMIT)
     if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
-        return SifmodError("the current directory has been removed", "go to another one and repeat the command")
+        return SifmodError("the current directory has been removed", "go to another directory and repeat the command")
     if isinstance(error, LinkInPrefixError):
         return InstallError(str(error), "remove the link, then run the command again")
     return InstallError(f"{place}{reason(error)}", "fix this, then run the command again") if error.filename else None

@@ -57,10 +57,10 @@ def _caches(end: float) -> Iterator[DiskUsage]:
 
     if (uv := uv_cache()).is_dir():
         program = "uv" if shutil.which("uv") else shell(find_uv_bin())
-        why = "downloads of uv, also for `sifmod add`, that it would repeat"
+        why = "downloads of uv (also for `sifmod add`), which it would repeat"
         yield _cache("uv's cache", uv, end, why, f"{program} cache clean --cache-dir {shell(str(uv))}")
     if _is_own(own := bytecode_place()):
-        why = "compiled files of `sifmod add`, that it would compile again"
+        why = "files that `sifmod add` has compiled, and would compile again"
         yield _cache("bytecode", own, end, why, f"rm -r {shell(str(own))}")
 
 

@@ -24,7 +24,7 @@ from sifmod.tree.receipt import live_modules
 
 GB = 10**9
 _FORM = {"lua": "Lua", "tcl": "Tcl"}
-_BOTH = "`module_syntax: both` in ~/.config/sifmod/config.yaml gives later installs both"
+_BOTH = "`module_syntax: both` in ~/.config/sifmod/config.yaml makes later installs write both modulefiles"
 
 
 def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:

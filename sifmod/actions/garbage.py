@@ -182,7 +182,7 @@ def _too_young(since: float, jobs: Jobs, days: float) -> str:
     if jobs.unknown:
         return f"it may be in use by a job: {jobs.unknown}"
     if jobs.earliest is not None and jobs.earliest < since:
-        return f"it may be in use by a job submitted {_date(jobs.earliest)}, before another took its place"
+        return f"it may be in use by a job submitted {_date(jobs.earliest)}, before it went out of use"
     return ""
 
 
@@ -256,7 +256,7 @@ def _used_elsewhere(layout: Layout, images: set[str], days: float) -> dict[str, 
     try:
         for sha256, marks in in_force(layout, images, days).items():
             if who := abbreviated([f"{mark.user} (seen {_date(mark.since)})" for mark in marks], _NAMED):
-                why[sha256] = f"referred to from trees of {who}, kept for {days:g} days after"
+                why[sha256] = f"used from trees of {who}, kept for {days:g} days after that"
     except OSError as error:
         why |= dict.fromkeys(images, f"the marks of its users cannot be read: {error}")
     return why

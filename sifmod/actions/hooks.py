@@ -137,7 +137,7 @@ def _run(hook: Hook, data: Mapping[str, object], say: Callable[[str], None] | No
     name = f"the hook {hook.program} ({hook.moment})"
     if why := distrusted(hook):
         hint = (
-            f"root or you must own it, {hook.said_in}, and the directories above them, and others must not write "
+            f"root or you must own the program, {hook.said_in}, and the directories above, and others must not write "
             "there: chmod go-w"
         )
         raise HookError(f"{name} was not run: {why}; {after}", hint)

@@ -32,8 +32,8 @@ def referring(layout: Layout, module: ModuleName, image: Path | None, reporter: 
         mark, new = leave(store, sha256, layout.prefix)
     except OSError as error:
         reporter.say(
-            f"warning: {module} uses {image}, which {prefix} only keeps while a module there uses it: `sifmod gc` "
-            f"there removes it then, for no mark can be left ({reason(error)}); --link copy keeps one for {module}"
+            f"warning: {module} uses {image}, and no mark can be left in {prefix} ({reason(error)}): `sifmod gc` there "
+            f"removes the image once no module there uses it; --link copy makes a copy for {module}"
         )
     else:
         reporter.say(f"{module} uses {image} without a copy; a mark there keeps the image")

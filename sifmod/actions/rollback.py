@@ -91,7 +91,7 @@ def release_held(tree: Tree, module: ModuleName, reporter: Reporter) -> tuple[in
 
 def _held(layout: Layout, module: ModuleName) -> tuple[int, ...]:
     if not (generations := tuple(held_since(read_history(layout, module)))):
-        raise ModuleError(f"{module} is not held in {layout.prefix}", "`sifmod list` shows what is")
+        raise ModuleError(f"{module} is not held in {layout.prefix}", "`sifmod list` shows what is held")
     return generations
 
 

@@ -54,7 +54,7 @@ def sharing_warnings(site: Site) -> Iterator[str]:
             f"{site.prefix} is {_shown(status.st_mode, status.st_gid)}, and `sharing: {site.sharing}` needs "
             f"{expected}: `sifmod verify --repair-modes` corrects it"
         )
-    readers = f"the group {site.group}" if site.sharing == "group" else "everybody"
+    readers = f"the group {site.group}" if site.sharing == "group" else "other users"
     for directory, change in _closed(site.prefix, None if site.sharing == "site" else wanted.gid):
         yield (
             f"{readers} cannot reach {site.prefix}, because they cannot enter {directory}: its owner can run `chmod "

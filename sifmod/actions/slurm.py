@@ -16,7 +16,7 @@ from sifmod.image.child import Ended, run_child
 SIFMOD = (sys.executable, "-P", "-c", "import sys, sifmod_command; sys.exit(sifmod_command.main())")
 LAG = 15.0  # seconds until another node's file may be visible here
 _NOT_SET_UP = "Could not establish a configuration source"  # the message of all Slurm commands
-_ELSEWHERE = "run it where jobs are submitted"
+_ELSEWHERE = "run the command on a node where jobs are submitted"
 _OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"}
 _OVER |= {"PREEMPTED", "REVOKED", "TIMEOUT"}
 

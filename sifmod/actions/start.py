@@ -94,7 +94,7 @@ def installed(layout: Layout, module: ModuleName) -> "Installation":
 
     number = live_number(layout, module)
     if number is None:
-        raise ModuleError(f"{module} is not installed in {layout.prefix}", "`sifmod list` shows what is")
+        raise ModuleError(f"{module} is not installed in {layout.prefix}", "`sifmod list` shows what is installed")
     root = layout.generation(module, number)
     installation = read_receipt(root)
     if installation is None:

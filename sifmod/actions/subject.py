@@ -81,7 +81,9 @@ def before(layout: Layout, module: ModuleName) -> Subject:
     """The previously live generation; raises ModuleError if there is none."""
     number = previous(read_history(layout, module), numbers(layout, module))
     if number is None:
-        raise ModuleError(f"{module} has no earlier generation in {layout.prefix}", "name two modules or images")
+        raise ModuleError(
+            f"{module} has no earlier generation in {layout.prefix}", "name two modules or images to compare"
+        )
     return of_generation(layout, module, number)
 
 

@@ -164,4 +164,4 @@ def _purge(
 
 def _check(layout: Layout, module: ModuleName) -> None:
     if live_number(layout, module) is None and not layout.history(module).exists():
-        raise ModuleError(f"{module} is not installed in {layout.prefix}", "`sifmod list` shows what is")
+        raise ModuleError(f"{module} is not installed in {layout.prefix}", "`sifmod list` shows what is installed")

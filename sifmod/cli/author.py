@@ -274,7 +274,7 @@ class LockOptions(SiteOptions):
 
 @command("lock", LockOptions)
 def lock_command(given: LockOptions) -> None:
-    """Lock installed easyconfigs, so that `install --locked` reproduces exactly that elsewhere, or fails.
+    """Lock installed easyconfigs: `install --locked` then installs exactly the same elsewhere, or fails.
 
     The lock of FILE.yaml is FILE.lock beside it; the lock of a NAME is written to the current directory.
     """

@@ -15,7 +15,7 @@ class HelpOptions(Options):
 
 @command("help", HelpOptions)
 def help_command(given: HelpOptions) -> int | None:
-    """Explain a command like its --help, or a topic: start, use, change, recipes, admin, exit-codes."""
+    """Explain a command as its --help does, or a topic: start, use, change, recipes, admin, exit-codes."""
     from sifmod.cli.main import cli
 
     if given.words == ("exit-codes",):

@@ -201,7 +201,7 @@ def _fetch(installer: "Installer", target: "Target", given: InstallCommand) -> R
         module, artifact = installer.fetch(target, reporter(speak, update))
     state = "is in the store" if update.used else "is already in the store"
     if not given.as_json:
-        speak(f"{module}: the image {state}, {artifact.source}")
+        speak(f"{module}: the image {state}; its source is {artifact.source}")
         if given.keep_blobs and not update.used:
             speak(NOTHING_KEPT)
         echo(artifact.path)
@@ -240,7 +240,7 @@ def _installed(installer: "Installer", target: "Target", given: InstallCommand) 
         speak(f"{decision.plan.module}: installing from {decision.loaded.path}{variant}")
         if given.prefix is None:
             for place in also_in(decision.plan.module, decision.site.site):
-                speak(f"{decision.plan.module}: it is in {place} too; `sifmod init` puts yours before it")
+                speak(f"{decision.plan.module}: {place} has this module too; `sifmod init` puts your tree first")
 
     with progress(not given.quiet) as update:
         outcome = installer.install(target, reporter(speak, update), begin)

@@ -27,7 +27,7 @@ class ListOptions(TreeOptions):
 def list_command(given: ListOptions) -> None:
     """List installed modules whose name contains PATTERN: yours, then those of the site's trees (`trees`).
 
-    With --prefix only that tree.
+    With --prefix, only those of that tree.
     """
     from sifmod.actions.list import list_trees
     from sifmod.actions.start import unreadable
@@ -51,7 +51,7 @@ def list_command(given: ListOptions) -> None:
     day = today()
 
     def _state(listed: "Listed") -> str:
-        shadowed = f"{listed.shadowed_by} comes first" if listed.shadowed_by else ""
+        shadowed = f"the module of {listed.shadowed_by} is used" if listed.shadowed_by else ""
         life = format_life(listed.module.version, listed.life, day)
         return "; ".join(filter(None, (shadowed, life, held(listed.held), *listed.problems)))
 
@@ -160,7 +160,7 @@ class UninstallOptions(TreeOptions):
 
 @command("uninstall", UninstallOptions)
 def uninstall_command(given: UninstallOptions) -> int:
-    """Uninstall modules; their files stay for `rollback` and running jobs until `gc`, your own files for good."""
+    """Uninstall modules; until `gc`, their files stay for `rollback` and running jobs; your own files stay for good."""
     from sifmod.actions.uninstall import NotUninstalled, Uninstalled, UninstallRequest, uninstall_modules
 
     def ended(row: Uninstalled | NotUninstalled) -> None:
@@ -267,4 +267,4 @@ def _say_garbage(found: "Garbage", given: GcOptions) -> None:
     if kept and not (given.now and given.rollbacks):
         say("--now also removes recently used files, --rollbacks also what `rollback` would restore")
     if plan.jobs.unknown:
-        say(f"{plan.jobs.unknown}; if you know that no job uses these files: --ignore-jobs")
+        say(f"{plan.jobs.unknown}; if you know that no job uses these files, add --ignore-jobs")

@@ -141,7 +141,7 @@ def _shells(module: "ModuleName", layer: "Layer", done: str, runtime: str) -> "I
     packed = any(f"{layer.name}/" in text and "/layer.squashfs:" in text for text in map(os.environ.get, names) if text)
     if f"_SIFMOD_GENERATION_{key}" in os.environ and done != "unchanged":
         if not bound and done == "made":
-            yield "the module's commands use it at once"
+            yield "the module's commands use the layer at once"
             yield f"`{runtime} exec` and new commands need another `module load {module}`"
         elif bound and (done == "removed" or packed != layer.packed):
             yield f"`{runtime} exec` needs another `module load {module}`; the module's commands do not"

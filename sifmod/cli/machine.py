@@ -125,7 +125,7 @@ def site_new(given: SiteNewOptions) -> None:
         text, path = write_site(name, Path(given.output) if given.output else None, os.environ)
         hidden = shadowed_by(path, os.environ)
     if hidden:
-        say(f"from now on it is your site {name} and hides {hidden}")
+        say(f"the new file is your site {name} from now on, and hides {hidden}")
     if given.as_json:
         print_json(NewSite(path and path.absolute(), name, text, hidden))
     elif path:
@@ -183,7 +183,7 @@ def init_command(given: InitOptions) -> None:
 
     The modules are yours, then those of the site's trees (`trees`).
 
-    Add them to ~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish or ~/.tcshrc, or evaluate them:
+    Add the lines to ~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish or ~/.tcshrc, or evaluate them:
 
         eval "$(sifmod init bash)"
 

@@ -168,7 +168,7 @@ def _of_another_tool(error: click.ClickException) -> str:
         return ""
     from sifmod.cli.suggestion import OTHER_OPTIONS
 
-    return OTHER_OPTIONS.get(error.option_name, "options stand behind a command: `sifmod install FILE|NAME [OPTIONS]`")
+    return OTHER_OPTIONS.get(error.option_name, "options follow a command: `sifmod install FILE|NAME [OPTIONS]`")
 
 
 def _likely(error: click.ClickException) -> click.ClickException:

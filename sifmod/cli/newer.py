@@ -39,7 +39,7 @@ def outdated_command(given: OutdatedOptions) -> None:
         return
     for one in found.newer:
         echo(f"{one.module}: {one.note}")
-    say_outdated(found, "`sifmod upgrade MODULE` installs it, beside what is there")
+    say_outdated(found, "`sifmod upgrade MODULE` installs one, beside the present version")
 
 
 def say_outdated(found: "Outdated", hint: str) -> None:
@@ -49,7 +49,7 @@ def say_outdated(found: "Outdated", hint: str) -> None:
     if not found.looked_at:
         say("no module is installed here")
     elif found.newer:
-        say(f"{counted(len(found.newer), 'newer thing')} for {counted(found.looked_at, 'module')}: {hint}")
+        say(f"{counted(len(found.newer), 'update')} for {counted(found.looked_at, 'module')}: {hint}")
     else:
         say(f"nothing newer was found for {counted(found.looked_at, 'module')}")
 
@@ -62,7 +62,7 @@ class UpgradeCommand(ConversionOptions):
 
 @command("upgrade", UpgradeCommand)
 def upgrade_command(given: UpgradeCommand) -> int:
-    """Install what is newer than MODULE, or than all installed modules, with the options of their installs.
+    """Install newer versions and images of MODULE, or of all installed modules, with the options of their last install.
 
     A later version is a module of its own: the earlier one stays, for running jobs and for loads by version.
     Another image under the same tag becomes a new generation, and `sifmod rollback` switches back.

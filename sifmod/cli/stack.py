@@ -121,7 +121,7 @@ def _asked(given: MakeOptions, *, into_home: bool = False) -> "StackOptions":
 
     for store in given.stores:
         if not Layout(store.absolute()).images.is_dir():
-            raise OptionError(f"--from: {store} is no tree of sifmod with images in it")
+            raise OptionError(f"--from: {store} is not a tree of sifmod with images")
     install = InstallOptions(
         rebuild=given.rebuild,
         checked_since=time.time() if given.rebuild else 0.0,

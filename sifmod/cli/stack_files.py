@@ -84,7 +84,7 @@ def outdated(given: StackFile) -> None:
     for note in found.notes:
         say(f"warning: {note}")
     if not found.newer:
-        none = f"none of its modules is installed in {plan.layout.prefix}"
+        none = f"none of the stack's modules is installed in {plan.layout.prefix}"
         say("nothing newer was found" if found.looked_at else none)
 
 
@@ -95,7 +95,7 @@ class LockOptions(StackFile):
 
 @command("stack lock", LockOptions)
 def lock(given: LockOptions) -> None:
-    """Lock what is installed, so that `apply --locked` reproduces exactly that elsewhere, or fails.
+    """Lock what is installed, so that `apply --locked` installs exactly the same elsewhere, or fails.
 
     A lock has the digests of each module's easyconfig, its other inputs, its image and the image's origin, and every
     generated file. The tree keeps the images, even without their modules, until another lock of the stack is written or
@@ -124,7 +124,7 @@ def lock(given: LockOptions) -> None:
 
 def say_locked(path: Path, modules: "Sized") -> None:
     """Report the path of a lock."""
-    say(f"{path}: {counted(len(modules), 'module')}; `--locked` reproduces it exactly")
+    say(f"{path}: {counted(len(modules), 'module')}; `--locked` installs exactly these")
 
 
 class BundleOptions(StackFile):

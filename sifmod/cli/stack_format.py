@@ -78,7 +78,7 @@ def tell(speak: Callable[[str], None], event: "Event") -> None:
                 speak(f"{'' if line.what == 'held' else f'[{number}/{all_of_them}] '}{step}: {line.text}")
         case OpenBundle():
             if event.made_by:
-                say(f"warning: sifmod {event.made_by} with other files made the bundle; its own is in its wheels/")
+                say(f"warning: sifmod {event.made_by}, not this one, made the bundle; it is in the bundle's wheels/")
             for text in event.differing:
                 say(f"{text}{'' if event.local else '; the bundle decides'}")
         case _:
@@ -94,13 +94,13 @@ def _lines(event: "Event") -> Iterable[str]:
         case Preview(plan, decided):
             yield from (*lines(plan, decided), *counts(plan), *disk_needed(event))
         case Submitted(earlier, new, waits):
-            yield from (f"{_about(job)}: submitted before, and not over yet" for job in earlier)
+            yield from (f"{_about(job)}: submitted earlier, and not finished" for job in earlier)
             yield from (f"{_about(job)}: submitted" for job in new)
             if not event.jobs:
                 yield "there is nothing to submit"
             elif not waits:
                 numbers = ",".join(job.job for job in event.jobs)
-                yield f"`squeue --jobs={numbers}` shows them; the same command with --wait waits for them"
+                yield f"`squeue --jobs={numbers}` shows the jobs; the same command with --wait waits for them"
         case JobsStand(_, None):
             yield "squeue does not answer"
         case JobsStand(jobs, states):

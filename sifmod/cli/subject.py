@@ -113,7 +113,9 @@ def diff_command(given: DiffOptions) -> None:
     trees, before, after = _trees(load_facts(given.settings).site), given.before, given.after
     new = subject(after or before, trees)
     if after is None and (new.installation is None or "@" in before):
-        raise OptionError(f"{before} can only be compared with another module or image", "name two of them")
+        raise OptionError(
+            f"{before} can only be compared with another module or image", "name two modules or images to compare"
+        )
     if after is None and new.installation:
         old = generation_before(Layout(new.installation.prefix), new.installation.module)
     else:

@@ -50,7 +50,7 @@ OTHER_TOOLS = {
     **dict.fromkeys(("history", "blame"), "`sifmod log` shows every change, `sifmod diff MODULE` what is different"),
     **dict.fromkeys(("tag", "save"), "`sifmod push` and `sifmod export` write an image for others"),
     **dict.fromkeys(("find", "query", "where", "locate", "list-easyconfigs"), "`sifmod search WORDS` finds modules"),
-    **dict.fromkeys(("lifecycle", "life"), "`sifmod default`, `hide`, `deprecate` and `retire` decide it"),
+    **dict.fromkeys(("lifecycle", "life"), "`sifmod default`, `hide`, `deprecate` and `retire` set how modules load"),
     **dict.fromkeys(("man", "docs", "usage", "tutorial"), "`sifmod help` lists the commands and topics"),
     **dict.fromkeys(("login", "logout"), "sifmod reads the logins of docker, podman and apptainer: log in with these"),
     **dict.fromkeys(("catalogue", "catalog", "pages"), "`sifmod stack catalogue` writes pages about the modules here"),

@@ -84,7 +84,7 @@ class JupyterOptions(TreeOptions):
 def jupyter_command(given: JupyterOptions) -> None:
     """Make a module a kernel of Jupyter, Open OnDemand and VS Code, or start JupyterLab in it.
 
-    The kernel needs ipykernel, and --lab jupyterlab, in the image or in a layer: `sifmod add MODULE ipykernel`.
+    The kernel needs ipykernel, and --lab needs jupyterlab, in the image or in a layer (`sifmod add MODULE ipykernel`).
     """
     from sifmod.actions.jupyter import Kernel, KernelState, install_kernel
     from sifmod.actions.layer.add import check

@@ -108,7 +108,7 @@ def _verify_modes(given: VerifyOptions) -> int:
             echo(one_line(f"{state}: {wrong.path}: expected {wrong.expected}, found {wrong.found}"))
         echo(f"{facts.prefix}: {counted(len(found), 'other mode') if found else 'ok'}")
     if left and not given.repair_modes:
-        say("`sifmod verify --repair-modes` corrects those that are yours")
+        say("`sifmod verify --repair-modes` corrects the files that are yours")
     for oddity in sharing_warnings(facts):
         say(f"warning: {oddity}")
     return 1 if left else 0

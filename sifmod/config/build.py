@@ -127,7 +127,7 @@ class Build(Model):
         if len(ways) != 1:
             raise PydanticCustomError("combination", "give one of from, definition and dockerfile")
         if self.pip and (self.requirements or "").endswith(".toml"):
-            raise PydanticCustomError("combination", "a lock pins everything: add the packages under pip to it")
+            raise PydanticCustomError("combination", "a lock pins every package: add those under pip to the lock")
         own = ("arguments",) if ways == ["from"] else _UPON_BASE
         for key in own:
             if getattr(self, key):

@@ -179,7 +179,7 @@ def checked_view(view: Node) -> tuple[Node, tuple[Problem, ...]]:
     """A view without the keys that need an image, and its problems: each such key, and two modules with one name."""
     entries = view.entries
     found = [
-        problem_at(entries[key].key, key, "a view (modules) has no image of its own: remove one of the two keys")
+        problem_at(entries[key].key, key, "a view has no image of its own: remove this key, or `modules`")
         for key in _OF_AN_IMAGE
         if key in entries
     ]

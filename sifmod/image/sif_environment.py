@@ -75,7 +75,7 @@ def _agreed(
     computed = sorted(scripted.computed & found.keys())
     notes = (("differs from user to user or from host to host", differ), ("not UTF-8, or too long", odd))
     left = tuple(f"left out of the environment: {_named(named)} ({why})" for why, named in notes if named)
-    kept = f"computed by commands of the image, once and here: {_named(computed)}"
+    kept = f"computed once, on this machine, by commands of the image: {_named(computed)}"
     return SifEnvironment(found, (*left, kept) if computed else left)
 
 

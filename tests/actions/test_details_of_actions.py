@@ -87,5 +87,5 @@ def test_why_what_was_replaced_is_kept_for_a_while(monkeypatch: pytest.MonkeyPat
     assert _too_young(3 * day, NO_JOBS, 7) == ""
     assert _too_young(0, Jobs(None, "squeue failed"), 7) == "it may be in use by a job: squeue failed"
     assert _too_young(5, Jobs(5.0), 7) == ""
-    job = "it may be in use by a job submitted 1970-01-01, before another took its place"
+    job = "it may be in use by a job submitted 1970-01-01, before it went out of use"
     assert _too_young(6, Jobs(5.0), 7) == job

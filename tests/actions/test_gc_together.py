@@ -131,9 +131,7 @@ def test_a_mark_that_is_left_between_the_plan_and_the_removal_keeps_the_image(la
     assert mark.exists()
     assert mark.name[:64] in {path.stem for path in layout.images.glob("*.sif")}
     rows = plan_gc(layout, 0.0, ask_jobs=False, mark_days=20)
-    assert re.fullmatch(
-        r"referred to from trees of \S+ \(seen 20..-..-..\), kept for 20 days after", rows.images[0].keep
-    )
+    assert re.fullmatch(r"used from trees of \S+ \(seen 20..-..-..\), kept for 20 days after that", rows.images[0].keep)
     without = plan_gc(layout, 0.0, ask_jobs=False, mark_days=0)  # as `gc --marks` plans
     assert len(apply_gc(tree_of(layout), without, ALONE).images) == 1
     assert not mark.exists()  # of an image that is there no more

@@ -275,7 +275,7 @@ def test_an_easyconfig_that_gives_another_module_now(
     path.write_text(path.read_text().replace("1.0", "1.1"))
     before = disk_state(prefix)
     assert again() == 24
-    assert f"One/1.0: its easyconfig {path} gives One/1.1 now" in capfd.readouterr().err
+    assert f"One/1.0: its easyconfig {path} now gives One/1.1" in capfd.readouterr().err
     assert disk_state(prefix) == before
 
 

@@ -127,6 +127,6 @@ def test_a_new_site_that_hides_another(own_home: Path, capfd: pytest.CaptureFixt
     path = own_home / ".config/sifmod/sites/generic.yaml"
     hidden = shipped() / "sites/generic.yaml"
     assert captured.out == f"{path}\n"
-    assert captured.err == f"== from now on it is your site generic and hides {hidden}\n"
+    assert captured.err == f"== the new file is your site generic from now on, and hides {hidden}\n"
     assert run(["site", "new", "another"]) == 0
     assert capfd.readouterr().err == ""

@@ -62,7 +62,7 @@ def test_a_directory_that_is_gone_and_one_that_is_named(
 ) -> None:
     """The system names no file where it is the current directory that is gone."""
     for name, code, said, hint in (
-        (None, 1, "the current directory has been removed", "go to another one and repeat the command"),
+        (None, 1, "the current directory has been removed", "go to another directory and repeat the command"),
         ("/x", 18, "/x: No such file or directory", AGAIN),
     ):
         error = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)

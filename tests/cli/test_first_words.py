@@ -113,7 +113,7 @@ def test_an_option_of_easybuild_before_any_command(option: str, capfd: pytest.Ca
 
 def test_another_option_before_any_command(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["--dry-run", "install", "x"]) == 2
-    assert "hint: options stand behind a command: `sifmod install" in capfd.readouterr().err
+    assert "hint: options follow a command: `sifmod install" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("alias", ALIASES)

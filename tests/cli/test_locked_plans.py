@@ -108,8 +108,8 @@ def test_inputs_that_change_no_file_are_named_and_all_is_installed(
     assert promoted.installed() == ["Aaa/1", "Bbb/2"]
     told = capfd.readouterr().err
     if change is not one_more_site:  # a site that nothing asks for is no input
-        assert all("not as when the lock was written: " in " ".join(row["why"]) for row in rows)
-        assert "not as when the lock was written: " in told
+        assert all("changed since the lock was written: " in " ".join(row["why"]) for row in rows)
+        assert "changed since the lock was written: " in told
 
 
 def test_a_lock_without_what_was_found_asks_the_image(promoted: Promoted, capfd: pytest.CaptureFixture[str]) -> None:

@@ -217,7 +217,7 @@ def test_a_comment_in_an_input_is_noted_and_another_file_is_refused(
     site.write_text("# a comment\nname: ours\n")
     capfd.readouterr()
     assert run([*words, str(promotion.production), "--locked", "--from", str(promotion.staging)]) == 0
-    assert "not as when the lock was written: site.yaml" in capfd.readouterr().err
+    assert "changed since the lock was written: site.yaml" in capfd.readouterr().err
     other, before = promotion.here / "other", disk_state(promotion.production)
     site.write_text("name: ours\nenv: {A: b}\n")
     assert run([*words, str(other), "--locked", "--from", str(promotion.staging)]) == 18

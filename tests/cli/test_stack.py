@@ -250,7 +250,7 @@ def test_of_what_is_built_nothing_is_asked(here: Path, images: Images, capfd: py
     assert "warning" not in told
     assert "nothing newer was found" in told
     assert run(["stack", "outdated", "built.yaml", "--prefix", str(here / "empty")]) == 0
-    assert f"none of its modules is installed in {here}/empty" in capfd.readouterr().err
+    assert f"none of the stack's modules is installed in {here}/empty" in capfd.readouterr().err
 
 
 def test_an_image_that_is_one_of_several_by_now_is_not_outdated(

@@ -331,7 +331,7 @@ def test_slurm_that_is_not_set_up(programs: Path, capfd: pytest.CaptureFixture[s
     write(programs / "sbatch", "#!/bin/sh\necho 'sbatch: fatal: Could not establish a configuration source'; exit 1\n")
     told = answer(capfd, ("test", "Gpu", "--job"), 2)
     assert told["error"].startswith("Slurm is not set up here: sbatch: fatal: ")
-    assert told["hint"] == "run it where jobs are submitted"
+    assert told["hint"] == "run the command on a node where jobs are submitted"
 
 
 @pytest.mark.usefixtures("node")

@@ -201,7 +201,7 @@ def test_gc_says_where_jobs_are_not_known(
     squeue = write(tmp_path / "bin/squeue", "#!/bin/sh\nexit 1\n")
     squeue.chmod(0o755)
     monkeypatch.setenv("PATH", f"{squeue.parent}:/usr/bin:/bin")
-    hint = "; if you know that no job uses these files: --ignore-jobs\n"
+    hint = "; if you know that no job uses these files, add --ignore-jobs\n"
     assert run(["gc", "--days", "0"]) == 0
     assert hint in capfd.readouterr().err
     assert run(["gc", "--days", "0", "--ignore-jobs"]) == 0

@@ -159,7 +159,7 @@ def test_of_a_base_with_variants_the_one_of_the_same_accelerator_is_taken(config
         ("{from: a.sif}", "4:10: image.build: there is nothing to build: give pip, files, env or another key"),
         (
             "{from: a.sif, pip: [a], requirements: pylock.toml}",
-            "4:10: image.build: a lock pins everything: add the packages under pip",
+            "4:10: image.build: a lock pins every package: add those under pip",
         ),
         ("{from: a.sif, pips: [six]}", "4:24: image.build.pips: unknown key; did you mean pip?"),
         ("{from: None-1, pip: [a]}", "4:17: image.build.from: no easyconfig is called 'None-1'; looked in"),

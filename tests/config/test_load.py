@@ -485,7 +485,7 @@ def test_every_source_that_was_left_out_is_told(configuration: Configuration) ->
 
 def test_a_view_has_modules_and_no_image(configuration: Configuration) -> None:
     text = "name: App\nversion: '1.0'\nmodules: [A/1, B, A/2, App]\nimage: {sources: [a.sif]}\nverb: run\nfamily: f g\n"
-    without = "a view (modules) has no image of its own: remove one of the two keys"
+    without = "a view has no image of its own: remove this key, or `modules`"
     assert refused(configuration, text) == ["App-1.0.yaml:6:9: family: 'f g' cannot be used: use letters, digits and _"]
     assert refused(configuration, text.replace("f g", "f")) == [
         "App-1.0.yaml:3:19: modules[2]: A/2 cannot be loaded together with A/1, which has the same name",

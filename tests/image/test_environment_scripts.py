@@ -88,7 +88,7 @@ def test_what_only_a_shell_can_compute_is_left_out_and_named(script: str, names:
     found = read(script)
     assert (found.left_out, names) == (names, names)
     assert not set(names) & found.variables.keys()
-    assert found.notes == (f"left out of the environment, because only a shell can compute it: {', '.join(names)}",)
+    assert found.notes == (f"left out of the environment, because only a shell can compute them: {', '.join(names)}",)
 
 
 @pytest.mark.parametrize(

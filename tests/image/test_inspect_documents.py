@@ -267,7 +267,7 @@ def test_what_is_too_much_to_read_is_left_out_and_named(tmp_path: Path) -> None:
     )
     grows = "export A=xxxxxxxx\n" + "export A=$A$A\n" * 15
     assert described(tmp_path, {f"{HOME}/env/90.sh": grows}).notes == (
-        "left out of the environment, because only a shell can compute it: A",
+        "left out of the environment, because only a shell can compute them: A",
     )
 
 

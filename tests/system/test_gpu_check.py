@@ -240,7 +240,7 @@ def test_the_other_vendors_gpu(tmp_path: Path) -> None:
         result = machine.check()
         assert result.code == (1 if other else 0)
         if other:
-            assert result.stderr.endswith(f"and the GPUs here are of {other}\n")
+            assert result.stderr.endswith(f"and the GPUs here are from {other}\n")
 
 
 @pytest.mark.usefixtures("needs_root")

@@ -35,8 +35,8 @@ def test_each_mask_that_counts_for_an_image(
 @pytest.mark.parametrize(
     ("accelerator", "there", "code", "message"),
     [
-        ("cuda", "amd", 1, "no NVIDIA GPU is visible; this image is built for CUDA, and the GPUs here are of AMD"),
-        ("rocm", "nvidia", 1, "no AMD GPU is visible; this image is built for ROCm, and the GPUs here are of NVIDIA"),
+        ("cuda", "amd", 1, "no NVIDIA GPU is visible; this image is built for CUDA, and the GPUs here are from AMD"),
+        ("rocm", "nvidia", 1, "no AMD GPU is visible; this image is built for ROCm, and the GPUs here are from NVIDIA"),
         ("none", "amd", 0, ""),
         ("none", "nvidia", 0, ""),
         ("none", "", 1, "no GPU is visible"),

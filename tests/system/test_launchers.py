@@ -132,7 +132,7 @@ REFUSED = [
     ({**step(3), "RANK": "0", "WORLD_SIZE": "1"}, f"WORLD_SIZE is 1, and srun says 4: {UNSET}"),
     ({**step(3), "RANK": "0"}, f"RANK is 0, and srun says 3: {UNSET}"),
     ({**OMPI, "RANK": "0", "WORLD_SIZE": "8", "LOCAL_RANK": "0"}, f"RANK is 0, and Open MPI says 5: {UNSET}"),
-    ({"RANK": "3"}, f"RANK is 3, and no launcher says 0: {UNSET}"),
+    ({"RANK": "3"}, f"RANK is 3, and a start without a launcher says 0: {UNSET}"),
     *(
         (
             {name: value for name, value in environment.items() if name not in lost},
@@ -187,7 +187,7 @@ def test_the_master_of_a_run_on_several_nodes(runscripts: Runscripts) -> None:
 def test_a_run_without_a_name_needs_a_port(runscripts: Runscripts) -> None:
     result = runscripts.run("conda-python-distributed", "-c", "", env={**MVAPICH, "MASTER_ADDR": "first"})
     assert result.code == 2
-    assert result.stderr.endswith("could be made of: export MASTER_PORT, the same for all processes\n")
+    assert result.stderr.endswith("could be computed: export one MASTER_PORT for all processes\n")
     with_job = {**MVAPICH, "MASTER_ADDR": "first"}
     ports = [runscripts.environment({**with_job, "PBS_JOBID": job})["MASTER_PORT"] for job in ("12.a", "13.a", "12.a")]
     assert ports[0] == ports[2] != ports[1]

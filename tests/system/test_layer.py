@@ -121,7 +121,10 @@ def test_what_is_there_or_nowhere_leaves_a_layer_as_it_is(machine: Machine) -> N
     assert refused.code == 2
     why = "--no-index searches no index, and "
     assert f"error: the packages demo, no-such-package were not found: {why}no --find-links is given" in refused.stderr
-    assert "hint: the layer holds demo, which must be found again: name the directory of the wheels" in refused.stderr
+    assert (
+        "hint: the layer holds demo, which this change must find again: name the directory of the wheels"
+        in refused.stderr
+    )
     (machine.top / "elsewhere").rename(machine.wheels)
     refused = machine.add("no-such-package")
     assert refused.code == 2

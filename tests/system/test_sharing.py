@@ -283,7 +283,7 @@ def test_who_cannot_reach_the_tree_is_told(machine: Machine) -> None:
     settings = Path(machine.place.env["SIFMOD_CONFIG_DIR"], "a.yaml")
     settings.write_text(settings.read_text().replace(str(machine.prefix), str(above / "tree")))
     said = machine.ok("ann", *machine.install("a")[:-1], "--skip-sanity-check")
-    who = "everybody" if machine.sharing == "site" else f"the group {GROUP}"
+    who = "other users" if machine.sharing == "site" else f"the group {GROUP}"
     closed = f"{who} cannot reach {above}/tree, because they cannot enter {above}"
     assert f"{closed}: its owner can run `chmod o+x {above}`" in said
     assert stat.S_IMODE(above.stat().st_mode) == 0o700
@@ -335,7 +335,7 @@ def test_a_users_module_keeps_the_image_that_it_refers_to(reference: Reference) 
     (mark,) = reference.marks()
     assert (mark.stat().st_uid, mark.stat().st_size) == (UID + 2, 0)
     said = machine.ok("ann", "uninstall", "--purge", "--ignore-jobs", "Tiny/1.0")
-    assert f"{reference.image} stays: referred to from trees of user {UID + 2} (seen " in said
+    assert f"{reference.image} stays: used from trees of user {UID + 2} (seen " in said
     reference.gc()
     assert reference.image.exists()
     machine.ok("uma", "rollback", "Mine/2.0", "--to", "1", "--prefix", own)

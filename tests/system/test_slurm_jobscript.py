@@ -136,7 +136,7 @@ def test_where_a_node_has_no_room_the_image_stays_where_it_is(
     told = [line for line in lines if "no space" in line]
     assert {line.partition(":")[0] for line in told} <= {"n1", "n2"}
     assert told, lines
-    assert "the image is read from where it is" in lines
+    assert "the image was not copied: processes read it in its own place" in lines
 
 
 def test_nccl_tests(images: Images, work: Path, submitted: Callable[..., tuple[int, list[str]]]) -> None:

@@ -103,7 +103,7 @@ def test_a_node_that_dies_loses_nothing(
         assert re.search("== job [0-9]+, 2 elements to install 4 modules: submitted", capfd.readouterr().err)
         wait_until(lambda: len(there(here)) == 2 and len(web.asked) > 1 and len(nodes(cluster)) == 1)
         assert run([*APPLY]) == 0
-        told = "== job [0-9]+, 1 element to install 2 modules: submitted before, and not over yet"
+        told = "== job [0-9]+, 1 element to install 2 modules: submitted earlier, and not finished"
         assert re.search(told, capfd.readouterr().err)
         (node,) = nodes(cluster).values()
         cluster.kill(node)
@@ -150,7 +150,7 @@ def test_what_fails_and_what_is_broken_off(
     assert "the jobs go on: the same command waits for them again, `scancel " in capfd.readouterr().err
     assert run([*APPLY, "--wait"]) == 10
     err = capfd.readouterr().err
-    assert "2 elements to install 4 modules: submitted before, and not over yet" in err
+    assert "2 elements to install 4 modules: submitted earlier, and not finished" in err
     assert there(here) == {"Good/1", "Good/2"}
     assert "2 of 4 modules match " in err
     assert "  Bad/1: failed (10): " in err

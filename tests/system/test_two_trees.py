@@ -83,7 +83,7 @@ def unchanged(trees: Trees, do: Callable[[], Result]) -> Result:
 
 def test_each_command_knows_both_trees(trees: Trees, capfd: pytest.CaptureFixture[str]) -> None:
     said = unchanged(trees, lambda: trees.sifmod("install", "Tiny-1.0", "Tiny-2.0", "--skip-sanity-check")).ok().stderr
-    assert f"== Tiny/1.0: it is in {trees.site} too; `sifmod init` puts yours before it\n" in said
+    assert f"== Tiny/1.0: {trees.site} has this module too; `sifmod init` puts your tree first\n" in said
     assert "Tiny/2.0: it is in" not in said
     assert sorted(path.name for path in (trees.own / "modules/Tiny").glob("*.lua")) == ["1.0.lua", "2.0.lua"]
 
@@ -93,7 +93,7 @@ def test_each_command_knows_both_trees(trees: Trees, capfd: pytest.CaptureFixtur
         ("Tiny/1.0", str(trees.own), []),
         ("Tiny/2.0", str(trees.own), []),
         ("Note/1.0", str(trees.site), []),
-        ("Tiny/1.0", str(trees.site), [f"{trees.own} comes first"]),
+        ("Tiny/1.0", str(trees.site), [f"the module of {trees.own} is used"]),
     ]
     data = json.loads(trees.sifmod("list", "--json", "Tiny/1").ok().stdout)
     assert [(one["prefix"], one["shadowed_by"]) for one in data] == [
@@ -160,7 +160,7 @@ def test_a_module_in_both_trees_is_ones_own_for_add_and_that_is_said(trees: Tree
     wheel(wheels, "demo", "1.0")
     trees.sifmod("install", "Tiny-1.0", "--skip-sanity-check").ok()
     refused = trees.sifmod("add", "Tiny/1.0", "demo", "--no-index", "--find-links", str(wheels))
-    assert f"== Tiny/1.0 of {trees.own} is used; {trees.site} has one of this name too\n" in refused.stderr
+    assert f"== Tiny/1.0 of {trees.own} is used; {trees.site} has this module too\n" in refused.stderr
 
 
 def test_a_view_of_ones_own_loads_a_module_of_the_site(trees: Trees, module_tool: ModuleTool) -> None:

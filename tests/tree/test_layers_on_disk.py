@@ -208,7 +208,7 @@ def test_one_of_two_with_a_name_is_used_and_that_is_said(tmp_path: Path) -> None
     alone = published(own)
     assert hidden(alone, tree, environ) == ""
     of_site, of_project = published(site), published(project)
-    assert hidden(alone, tree, environ) == f"it is used instead of the layer default in {site}/layers"
+    assert hidden(alone, tree, environ) == f"this layer is used instead of the layer default in {site}/layers"
     first = f"warning: the layer default in {own}/layers comes first, so this one is not used; see --layer"
     assert hidden(of_site, tree, environ) == first
     assert hidden(of_project, tree, environ) == ""  # SIFMOD_LAYERS does not name it yet

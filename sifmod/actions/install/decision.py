@@ -113,8 +113,8 @@ class Decision:
     def notes(self) -> tuple[str, ...]:
         """Warnings for the easyconfig's author: skipped sources, inputs unlike the lock's, and questionable binds."""
         problems = (*lint_binds(self.site.tree), *lint_binds(self.loaded.tree))
-        since = "it is installed if all of its files match the lock"
-        other = (f"note: not as when the lock was written: {self.differing}; {since}",) if self.differing else ()
+        since = "the module is installed if all of its files match the lock"
+        other = (f"note: changed since the lock was written: {self.differing}; {since}",) if self.differing else ()
         return (*self.loaded.notes, *other, *(f"warning: {problem}" for problem in problems))
 
     @cached_property
@@ -196,7 +196,8 @@ def pin_to_lock(decision: Decision, lock: Lock) -> Decision:
     if locked.files.get("easyconfig.yaml", easyconfig) != easyconfig:
         raise InstallError(
             f"{module}: does not match the lock: {loaded.path.name} changed after {lock.path} was written",
-            "bring the old state back, or install without --locked and write the lock again",
+            "restore the easyconfig as it was when the lock was written, or install without --locked and write the "
+            "lock again",
         )
     differing = differing_inputs(locked, decision.inputs, lock.path.parent, site.robot_paths)
     if decision.plan.image:

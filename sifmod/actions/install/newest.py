@@ -35,7 +35,7 @@ class Undecided(NamedTuple):
         return OptionError(
             f"{self.name} has variants for several accelerators, and neither the site nor this machine selects one\n"
             + "\n".join(lines),
-            "type one of these, or say it once for all: `accelerator` in ~/.config/sifmod/config.yaml, or "
+            "type one of these, or set the accelerator once for all: `accelerator` in ~/.config/sifmod/config.yaml, or "
             "SIFMOD_ACCELERATOR=cuda, rocm or none",
         )
 
@@ -71,8 +71,8 @@ def newest(
         why = f"accelerator {known} and architecture {site.site.arch}"
     if not fit:
         raise VariantError(
-            f"no {every[0].offer.name} has {why}, and an image that can be had here",
-            f"`sifmod search {name}` lists the {len(every)} that there are",
+            f"no {every[0].offer.name} with {why} has an image that can be had here",
+            f"`sifmod search {name}` lists all variants ({len(every)})",
         )
     chosen = fit[0]
     return Newest(chosen, chosen.words(paths), chosen.command(paths), fit[1:])

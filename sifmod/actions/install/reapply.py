@@ -197,7 +197,7 @@ def _decision(installation: Installation, asked: RerenderContext) -> Decision:
             )
     if decision.plan.module != installation.module:
         raise ModuleError(
-            f"{installation.module}: its easyconfig {path} gives {decision.plan.module} now",
+            f"{installation.module}: its easyconfig {path} now gives {decision.plan.module}",
             f"sifmod install {path}; then sifmod uninstall {installation.module}",
         )
     return decision

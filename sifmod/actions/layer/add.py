@@ -199,7 +199,7 @@ def _resolved(
     except NoPackageError as error:
         asked = set(map(name_of, change.add.requirements))
         if of_layer := [name for name in error.names if before and name not in asked]:
-            held = f"the layer holds {', '.join(of_layer)}, which must be found again"
+            held = f"the layer holds {', '.join(of_layer)}, which this change must find again"
             raise OptionError(error.message, f"{held}: {error.hint}") from error
         raise
 
@@ -226,7 +226,7 @@ def _there(paths: Iterable[str]) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(path for path in paths if "://" not in path))
     if gone := next((path for path in found if not Path(path).exists()), ""):
         raise OptionError(
-            f"{gone}, which the layer needs, is gone", "bring it back, or `sifmod layer remove` the package first"
+            f"{gone}, which the layer needs, is gone", "restore it, or `sifmod layer remove` the package first"
         )
     return found
 

@@ -78,7 +78,7 @@ def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
 def behind(module: ModuleName, trees: tuple[Layout, ...]) -> str:
     """A note that further trees have a module of this name, which the first one hides; "" without such a tree."""
     places = [str(tree.prefix) for tree in trees if live_number(tree, module) is not None]
-    return f"{module} of {places[0]} is used; {' and '.join(places[1:])} has one of this name too" if places[1:] else ""
+    return f"{module} of {places[0]} is used; {' and '.join(places[1:])} has this module too" if places[1:] else ""
 
 
 def also_in(module: ModuleName, site: "Site") -> tuple[Path, ...]:
@@ -150,7 +150,7 @@ def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
         return ""
     if there[0] != top:
         return f"warning: the layer {layer.name} in {there[0]} comes first, so this one is not used; see --layer"
-    return f"it is used instead of the layer {layer.name} in {there[1]}" if there[1:] else ""
+    return f"this layer is used instead of the layer {layer.name} in {there[1]}" if there[1:] else ""
 
 
 def withdrawn(layer: Layer, tree: Tree, reporter: Reporter) -> None:
@@ -217,7 +217,7 @@ def bring_layers(
             if source is None:
                 raise InstallError(
                     f"the layer {name} of {module} does not match the lock, and no tree has the locked one",
-                    "`--from PREFIX` names the tree where it was made; `sifmod layer sync` makes it of its own lock",
+                    "`--from PREFIX` names the tree where it was made; `sifmod layer sync` makes it from its own lock",
                 )
             made = publish_layer(layers, source, directory, held)
             record_layer(layers, made, before, tree, reporter)

@@ -72,7 +72,9 @@ def _site(file: Path, directory: Path, environ: Mapping[str, str]) -> str:
         return file.stem
     if file.is_relative_to(directory):
         return f"${{SIFMOD_BUNDLE}}/{file.relative_to(directory)}"
-    raise InstallError(f"the site file {file} is neither beside the stack nor in a settings directory", "move it there")
+    raise InstallError(
+        f"the site file {file} is neither beside the stack nor in a settings directory", "move it beside the stack"
+    )
 
 
 def _plain(node: Node) -> Any:

@@ -168,7 +168,7 @@ def _decide_again(planned: Planned, sites: Sites, step: Step) -> Decision:
     given = _given(step.member, planned)
     decision = decide(step.member.easyconfig, sites.of(given), _options(given, step.variant, planned))
     if decision.plan.module != step.module:
-        raise SifmodError(f"its easyconfig gives {decision.plan.module} by now", "repeat the command")
+        raise SifmodError(f"its easyconfig now gives {decision.plan.module}", "repeat the command")
     return pin_to_lock(decision, planned.lock) if planned.lock else decision
 
 
@@ -185,7 +185,7 @@ def _step(member: Member, variant: str | None, planned: Planned, around: HostFac
         decision = pin_to_lock(decision, planned.lock) if planned.lock else decision
         there = compare(layout, decision)
         before, todo = there.before, _todo(there.before, decision)
-        other = [f"not as when the lock was written: {decision.differing}"] if decision.differing else []
+        other = [f"changed since the lock was written: {decision.differing}"] if decision.differing else []
         if not check_locked(before, decision):
             other.append("image-dependent files are compared with the lock during the install")
         if before is None:

@@ -35,7 +35,7 @@ class ScriptedEnvironment:
     def notes(self) -> tuple[str, ...]:
         """Notes for the user."""
         named = ", ".join(self.left_out)
-        first = (f"left out of the environment, because only a shell can compute it: {named}",) if named else ()
+        first = (f"left out of the environment, because only a shell can compute them: {named}",) if named else ()
         read = "; ".join(self.unread)
         return (*first, *((f"the effect on the environment is unknown: {read}",) if read else ()))
 

@@ -20,7 +20,7 @@ _COMMENT = re.compile(r"(^|\s)#.*$")  # `\s+`, as pip has it, takes quadratic ti
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 _KEEP = (
     "if it is a login, put it in ~/.netrc, or for an index NAME of uv.toml in UV_INDEX_NAME_USERNAME and "
-    "UV_INDEX_NAME_PASSWORD; if it is none, rename the variable"
+    "UV_INDEX_NAME_PASSWORD; if it is not a login, rename the variable"
 )
 _DEEPEST = 10  # files that name each other
 _SHOWN = 60  # characters of a line that is too long
@@ -101,7 +101,7 @@ class _Reading:
 
 def _lines(path: Path, constrains: bool, above: tuple[Path, ...], reading: _Reading) -> Iterator[Line]:
     if len(above) > _DEEPEST or path.absolute() in above:
-        raise OptionError(f"{path}: requirements files include each other")
+        raise OptionError(f"{path}: requirements files include each other in a circle, or more than {_DEEPEST} deep")
     for number, text in _logical(reading.text(path)):
         if len(text) > limits().requirement_size:
             said = f"{text[:_SHOWN]}… has more characters than {bound('requirement_size')}"

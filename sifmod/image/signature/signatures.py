@@ -218,7 +218,7 @@ def _check_all_covered(path: Path, info: SifInfo, signers: Sequence[Signer], cov
 
 def _read_keys(keys: Sequence[Path]) -> bytes:
     if not keys:
-        raise SignatureError("no public key to verify signatures", "add some to `signatures: keys:`")
+        raise SignatureError("no public key to verify signatures", "add public keys to `signatures: keys:`")
     packets = b""
     for path in keys:
         with reading(path), path.open("rb") as file:

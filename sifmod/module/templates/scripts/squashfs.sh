@@ -53,7 +53,7 @@ begin() {
     [ "$(pwd -P)" = "$part" ]; then
     inside=yes
   else
-    refuse 4 "no directory could be made beside $1" 'what mktemp said is above'
+    refuse 4 "no directory could be made beside $1" 'the message of mktemp is above'
   fi
 }
 

@@ -73,10 +73,10 @@ if [ -z "$launcher" ] && [ -n "$incomplete" ]; then
 fi
 {% if each_is_a_rank %}
 if [ -n "${WORLD_SIZE-}" ] && [ "$WORLD_SIZE" != "${size:-1}" ]; then
-  refuse "WORLD_SIZE is $WORLD_SIZE, and ${launcher:-no launcher} says ${size:-1}: unset WORLD_SIZE, RANK and LOCAL_RANK"
+  refuse "WORLD_SIZE is $WORLD_SIZE, and ${launcher:-a start without a launcher} says ${size:-1}: unset WORLD_SIZE, RANK and LOCAL_RANK"
 fi
 if [ -n "${RANK-}" ] && [ "$RANK" != "${rank:-0}" ]; then
-  refuse "RANK is $RANK, and ${launcher:-no launcher} says ${rank:-0}: unset WORLD_SIZE, RANK and LOCAL_RANK"
+  refuse "RANK is $RANK, and ${launcher:-a start without a launcher} says ${rank:-0}: unset WORLD_SIZE, RANK and LOCAL_RANK"
 fi
 {% endif %}
 if [ "${size:-1}" = 1 ] || { [ -n "$size" ] && [ "$size" = "$local_size" ]; }; then nodes=1 node=0; fi
@@ -119,7 +119,7 @@ master_address() {
   elif [ -n "${SLURM_JOB_NODELIST-}" ] && [ "$launcher" != 'RANK and WORLD_SIZE' ]; then
     first=$("${0%/*}/get-master" "$SLURM_JOB_NODELIST") || return
     if [ "$rank" = 0 ] && [ "${SLURMD_NODENAME:-$first}" != "$first" ]; then
-      refuse "process 0 is on $SLURMD_NODENAME, which is not the job's first node: export MASTER_ADDR=$SLURMD_NODENAME for all"
+      refuse "process 0 is on $SLURMD_NODENAME, which is not the job's first node: export MASTER_ADDR=$SLURMD_NODENAME for all processes"
     fi
     echo "$first"
   else
@@ -148,6 +148,6 @@ master_port() {
   elif [ -n "$job" ]; then
     port "$(number "$job")" 1
   else
-    refuse "$launcher gives this run no name that a port could be made of: export MASTER_PORT, the same for all processes"
+    refuse "$launcher gives this run no name from which a port could be computed: export one MASTER_PORT for all processes"
   fi
 }
