@@ -11,7 +11,17 @@ import click
 
 from sifmod.cli.command_help import Helped
 from sifmod.cli.commands import ALIASES, COMMANDS, TOGETHER, TOPICS
-from sifmod.cli.output import echo, hanging, hide_typed, json_text, lost_output, show_error, terminal_width, write
+from sifmod.cli.output import (
+    echo,
+    hanging,
+    hide_typed,
+    json_text,
+    lost_output,
+    show_error,
+    terminal_width,
+    without_typed,
+    write,
+)
 from sifmod.errors import BUG, BUG_REPORT, OptionError, SifmodError, as_result, explained, with_code
 from sifmod.system import one_line
 
@@ -186,7 +196,7 @@ def _answer(error: SifmodError, typed: CommandLine, file: object = None) -> int:
     """With `--json`, print the error on standard output unless the command has printed data; returns its exit code."""
     if typed.wants_json and not typed.answered:
         answer = as_result(error)
-        write(json_text(answer if file is None else answer._replace(file=str(file))))
+        write(without_typed(json_text(answer if file is None else answer._replace(file=str(file)))))
     return error.exit_code
 
 

@@ -74,7 +74,7 @@ def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
 
 
 def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None = None) -> None:
-    """Write a text, unchanged but for typed secrets. Write errors do not stop a command.
+    """Write a text, to standard error without secrets. Write errors do not stop a command.
 
     Output after a failed write is dropped. `lost_output` reports at the end that standard output failed.
     """
@@ -82,8 +82,7 @@ def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None =
         for line in _below:
             stack.enter_context(line())
         try:
-            shown = without_typed(text)
-            click.echo(without_secrets(shown) if err else shown, nl=nl, err=err, color=color)
+            click.echo(without_secrets(without_typed(text)) if err else text, nl=nl, err=err, color=color)
         except OSError as error:
             with open(os.devnull, "wb") as null:  # noqa: PTH123 (pathlib would be imported for it)
                 os.dup2(null.fileno(), (sys.stderr if err else sys.stdout).fileno())
@@ -139,7 +138,7 @@ def _answer(about: str, prompt: Callable[[], Answer]) -> Answer | None:
 def print_json(data: object) -> None:
     """Print a program's data on standard output; errors are printed there only if no data was."""
     click.get_current_context().obj.answered = True  # before the output, of which a part may be written
-    write(json_text(data))
+    write(without_typed(json_text(data)))
 
 
 def json_text(data: object) -> str:

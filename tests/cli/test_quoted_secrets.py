@@ -12,6 +12,7 @@ import yaml
 
 from sifmod.cli.commands import COMMANDS
 from sifmod.cli.main import cli, run
+from sifmod.cli.output import echo, hide_typed
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.option import VARIABLES
 from sifmod.config.site import SiteFile
@@ -178,6 +179,17 @@ def test_no_command_repeats_a_wrong_value(key: str, told: Told, images: Images) 
 )
 def test_what_is_left_of_a_message(text: str, expected: str) -> None:
     assert without_secrets(text) == expected
+
+
+def test_what_a_command_makes_is_printed_unchanged(capfd: pytest.CaptureFixture[str]) -> None:
+    """A file keeps it, or a shell evaluates it: only messages and data leave something out."""
+    hide_typed(["https://me:S3CRET@h.invalid/x"])
+    echo("curl https://me:S3CRET@h.invalid/x")
+    echo("https://me:S3CRET@h.invalid/x does not answer", err=True)
+    hide_typed(())
+    output = capfd.readouterr()
+    assert output.out == "curl https://me:S3CRET@h.invalid/x\n"
+    assert output.err == "https://h.invalid/x does not answer\n"
 
 
 @pytest.mark.parametrize(
