@@ -15,12 +15,16 @@ def sha256_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def sha256_file(path: Path) -> str:
+def sha256_file(path: str | Path) -> str:
     """SHA-256 of a file's content. Raises OSError like `open`, and if it is not a regular file."""
     import hashlib
 
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    with open(path, "rb", buffering=0, opener=_open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A descriptor of the file; a pipe is not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)

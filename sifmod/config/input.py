@@ -64,7 +64,7 @@ def read_input(path: str, environ: Mapping[str, str]) -> Input:
             return Input(path, sha256_bytes(os.fsencode("\n".join(sorted(os.listdir(path))))))  # noqa: PTH208 (plain names)
         if path.startswith("?"):
             return Input(path, PRESENT if Path(path[1:]).exists() else None)
-        return Input(path, sha256_file(Path(path)) if Path(path).is_file() else None)
+        return Input(path, sha256_file(path))
     except OSError:
         return Input(path, None)
 
