@@ -7,6 +7,8 @@ from pathlib import Path
 
 # hashlib loads OpenSSL, a tenth of the time of `sifmod list`: import it on first use
 
+_PART = 1 << 18  # bytes that are read at a time
+
 
 def sha256_bytes(data: bytes) -> str:
     """SHA-256 of `data`."""
@@ -22,7 +24,10 @@ def sha256_file(path: str | Path) -> str:
     with open(path, "rb", buffering=0, opener=_open_at_once) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        while data := file.read(_PART):  # hashlib.file_digest clears a buffer of this size for each file
+            digest.update(data)
+    return digest.hexdigest()
 
 
 def _open_at_once(path: str, flags: int) -> int:
