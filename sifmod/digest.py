@@ -7,6 +7,8 @@ from pathlib import Path
 
 # hashlib loads OpenSSL, a tenth of the time of `sifmod list`: import it on first use
 
+_PART = 1 << 18  # bytes that are read at a time
+
 
 def sha256_bytes(data: bytes) -> str:
     """SHA-256 of `data`."""
@@ -15,12 +17,22 @@ def sha256_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's content. Raises OSError like `open`, and if it is not a regular file."""
+def sha256_file(path: str | Path, most: int | None = None) -> str:
+    """SHA-256 of a file's content. Raises OSError as `open` does, for what is no file, and for over `most` bytes."""
     import hashlib
 
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    with open(path, "rb", buffering=0, opener=_open_at_once) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        if most is not None and status.st_size > most:
+            raise OSError(errno.EFBIG, "larger than expected", str(path))
+        digest = hashlib.sha256()
+        while data := file.read(_PART):  # hashlib.file_digest clears a buffer of this size for each file
+            digest.update(data)
+    return digest.hexdigest()
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A descriptor of the file; a pipe is not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)

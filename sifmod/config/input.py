@@ -65,9 +65,7 @@ def read_input(path: str, environ: Mapping[str, str]) -> Input:
             return Input(path, sha256_bytes(os.fsencode("\n".join(sorted(os.listdir(path))))))  # noqa: PTH208 (plain names)
         if path.startswith("?"):
             return Input(path, PRESENT if Path(path[1:]).exists() else None)
-        place = Path(path)
-        read = place.is_file() and place.stat().st_size <= _LARGEST
-        return Input(path, sha256_file(place) if read else None)
+        return Input(path, sha256_file(path, _LARGEST))
     except OSError:
         return Input(path, None)
 

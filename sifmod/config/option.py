@@ -264,6 +264,7 @@ VARIABLES = (
     *("SIFMOD_PIP", "SIFMOD_CONTAINER", "SIFMOD_ANY_CONTAINER"),
     *(f"SIFMOD_{key.upper()}" for key in KEYS),
 )
+_DECIDING = {option.name: option for option in TABLE if option.decides}
 _OPTIONS = {(option.of, option.name): option for option in TABLE if option.typed}
 
 
@@ -279,6 +280,5 @@ def in_full(settings: Mapping[str, str]) -> dict[str, str]:
 
 def deciding(given: Mapping[str, str | None]) -> tuple[tuple[str, str], ...]:
     """The given options that decide about a module's files, in full but for queries of URLs: a receipt keeps them."""
-    options = ((option, given.get(option.name)) for option in TABLE if option.decides)
-    known = ((option, text) for option, text in options if text is not None)
+    known = ((option, text) for name, option in _DECIDING.items() if (text := given.get(name)) is not None)
     return tuple((option.spellings[-1], without_query(option.in_full(text))) for option, text in known)

@@ -32,7 +32,7 @@ from plans import publish
 from sifmod.actions.author.import_easyconfig import Converted, convert, find_sources
 from sifmod.imports.modulefile import Naming
 from sifmod.module.make_plan import Choices, make_plan
-from sifmod.module.plan import Plan, Runtime
+from sifmod.module.plan import PIP_TARGET, Plan, Runtime
 from support.config import Configuration
 from support.module_tool import ModuleTool, Step, lmod
 
@@ -77,7 +77,8 @@ _KEPT = (
     *("SINGULARITY_", "APPTAINER_", "PATH", "PREPEND_PATH", "APPEND_PATH", "PYTHONNOUSERSITE", "PIP_USER"),
     *("HOME", "USER", "LANG", "TERM", "BIOC_IMAGE_DIR", "NGC_IMAGE_DIR", *_NO_RUNTIME),
 )
-_EMPTIED = ("PYTHONPATH", "LD_PRELOAD")
+# what every module of ours sets inside: the answer to `pip install`, and nothing of the host's
+_OURS = {("PYTHONPATH", ""), ("PYTHONPATH", PIP_TARGET), ("LD_PRELOAD", "")}
 _BINDS = tuple(f"{runtime}_BIND{path}" for runtime in ("SINGULARITY", "APPTAINER") for path in ("", "PATH"))
 
 
@@ -278,7 +279,7 @@ def _did(commands: Mapping[str, tuple[str, ...]], environment: Mapping[str, str]
     inside = {
         name: value
         for name, value in inside.items()
-        if not name.startswith(_KEPT) and not (name in _EMPTIED and not value) and name not in _BINDS
+        if not name.startswith(_KEPT) and (name, value) not in _OURS and name not in _BINDS
     }
     taken: dict[str, tuple[str, ...]] = {}
     for name, words in commands.items():

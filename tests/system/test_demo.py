@@ -110,14 +110,17 @@ def test_the_demo_from_an_unpacked_sdist(shared_tmp: Path, images: Images) -> No
     (environment / ".installed").touch()
     (root / "build").mkdir()
     (root / "build" / "pytorch-2.13.0-oci").symlink_to(images.pytorch_layout)
+    prefix = shared_tmp / "a prefix"
     own = {"HOME": str(shared_tmp), "PATH": RUNTIME.search_path, "SIFMOD_COMPRESSION": "lz4", **RUNTIME.userns}
+    own["SIFMOD_PREFIX"] = str(prefix)
     done = subprocess.run([root / "scripts" / "demo"], capture_output=True, text=True, env=own, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     for said in (
-        f"SIF={root}/build/demo/",
+        f"SIF={prefix}/software/PyTorch/",
         " says 14.0\n",
         "rank 1 of 2, local rank 1: 3.0\n",
-        "\n== done: module use ",
+        f'{os.path.basename(RUNTIME.path)} exec "$SIF" conda-python-distributed build/ddp.py\n',
+        f"\n== done: module use '{prefix}/modules'; module load PyTorch/2.13.0-cpu\n",
     ):
         assert said in done.stdout, done.stdout + done.stderr
     assert f"from {root}/easyconfigs/PyTorch/PyTorch-2.13.0.yaml" in done.stderr
