@@ -18,7 +18,7 @@ def sha256_bytes(data: bytes) -> str:
 
 
 def sha256_file(path: str | Path, most: int | None = None) -> str:
-    """SHA-256 of a file's content. Raises OSError if it cannot be read, is not a regular file, or has over `most` bytes."""
+    """SHA-256 of a file. Raises OSError if it cannot be read, is not a regular file, or has over `most` bytes."""
     import hashlib
 
     with open(path, "rb", buffering=0, opener=_open_at_once) as file:
