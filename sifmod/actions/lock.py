@@ -15,6 +15,7 @@ from sifmod.config.input import Input
 from sifmod.config.limits import read_bounded
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import settings_directories
+from sifmod.config.redact import shown, without_directory
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, OptionError
 from sifmod.image.sources.source_kinds import references
@@ -88,6 +89,11 @@ def locked_module(
     )
 
 
+def lock_path(easyconfig: str | Path, output: Path | None = None) -> Path:
+    """The absolute path of a lock, `output` or beside the easyconfig or stack, without `..` like those of inputs."""
+    return Path(os.path.abspath(output or lock_beside(easyconfig)))  # noqa: PTH100 (a link stays one)
+
+
 def lock_beside(easyconfig: str | Path) -> Path:
     """The lock's path for an easyconfig or stack: beside its file; for a NAME, in this directory."""
     path = Path(easyconfig)
@@ -157,7 +163,7 @@ def check_files(locked: LockedModule, plan: Plan, own: Iterable[File], differing
 
     `differing`: the inputs that differ from the lock, which may be the reason.
     """
-    files = (*render(replace(plan, easyconfig=locked.words), locked.generation), *own)
+    files = (*render(_spelled_as(locked, plan), locked.generation), *own)
     now = {file.path: sha256_bytes(file.text.encode()) for file in files}
     wanted = {path: sha256 for path, sha256 in locked.files.items() if not path.startswith("share/modules/")}
     if names := sorted(name for name in {*now, *wanted} if now.get(name) != wanted.get(name)):
@@ -173,6 +179,17 @@ def check_files(locked: LockedModule, plan: Plan, own: Iterable[File], differing
         )
 
 
+def _spelled_as(locked: LockedModule, plan: Plan) -> Plan:
+    """The plan with the paths of the lock in the module's help: of the easyconfig, and of a local image or base."""
+    plan, image = replace(plan, easyconfig=locked.words), plan.image
+    if image is None or locked.image is None:
+        return plan
+    here, there = str(image.build or shown(image.sources[0])), locked.image.source.removeprefix("build:")
+    if without_directory(here) != without_directory(there):
+        return plan
+    return replace(plan, help=replace(plan.help, origin=plan.help.origin.replace(here, there)))
+
+
 def check_image(locked: LockedModule, image: ImagePlan, stored: Iterable[StoredImage]) -> None:
     """Raise InstallError if the image's origin in the lock contradicts its easyconfig, or a store that has the image.
 
@@ -185,7 +202,9 @@ def check_image(locked: LockedModule, image: ImagePlan, stored: Iterable[StoredI
     given = {(one.index, one.manifest): one.source for each in known for one in each.given}
     made = next((one.origin for one in known if one.origin.manifest == origin.manifest), origin)
     wrong = ""
-    if not image.build and source not in [reference.shown for reference in references(image)]:
+    if not image.build and without_directory(source) not in [
+        without_directory(reference.shown) for reference in references(image)
+    ]:
         wrong = f"{source} is not a source of its image"
     elif given and (origin.index, origin.manifest) not in given:
         (index, manifest), gave = next(iter(given.items()))

@@ -278,7 +278,7 @@ def lock_command(given: LockOptions) -> None:
 
     The lock of FILE.yaml is FILE.lock beside it; the lock of a NAME is written to the current directory.
     """
-    from sifmod.actions.lock import WrittenLock, lock_beside
+    from sifmod.actions.lock import WrittenLock, lock_path
     from sifmod.actions.stack.record import write_lock
     from sifmod.actions.stack.stack_options import read_stack
     from sifmod.cli.stack_files import installed_stack, say_locked
@@ -287,7 +287,7 @@ def lock_command(given: LockOptions) -> None:
     stacks = (given.easyconfigs,) if given.output else tuple((word,) for word in given.easyconfigs)
     written = []
     for words in stacks:
-        path = (given.output or lock_beside(words[0])).absolute()
+        path = lock_path(words[0], given.output)
         modules = write_lock(read_stack(stack_of(words, given.variants), installed_stack(given)), path)
         if not given.as_json:
             say_locked(path, modules)

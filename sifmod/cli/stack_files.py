@@ -101,13 +101,13 @@ def lock(given: LockOptions) -> None:
     generated file. The tree keeps the images, even without their modules, until another lock of the stack is written or
     applied there, or until --forget.
     """
-    from sifmod.actions.lock import WrittenLock, lock_beside
+    from sifmod.actions.lock import WrittenLock, lock_path
     from sifmod.actions.stack.record import lock_stack
 
     forget = given.forget
     if forget and given.output:
         raise click.UsageError("--forget writes no lock: leave -o out")
-    path = (given.output or lock_beside(given.file)).absolute()
+    path = lock_path(given.file, given.output)
     found = lock_stack(given.file, path, installed_stack(given), reporter(), forget=forget)
     if not forget and not given.as_json:
         say_locked(path, found.modules)

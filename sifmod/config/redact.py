@@ -62,6 +62,11 @@ def shown(source: str) -> str:
     return re.sub(r"^([^:]*:(?://)?).*@", r"\1", source[:end]) + source[end:]
 
 
+def without_directory(source: str) -> str:
+    """`source`; the directory of a local file is left out, because it differs in another checkout or a bundle."""
+    return re.sub(rf"^((?:(?:{'|'.join(LOCAL)}):)?)/.*/(?=[^/])", r"\1", source)
+
+
 def is_secret(name: str) -> bool:
     """Whether a variable or a parameter of this name may hold a secret."""
     return re.search(_SUSPICIOUS, name) is not None

@@ -10,6 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from sifmod.config.redact import LOCAL
 from sifmod.digest import sha256_bytes
 from sifmod.module.deciding import image_data
 from sifmod.module.plan import (
@@ -51,6 +52,7 @@ _MASKS = {("slurm", "rocm"): "ROCR_VISIBLE_DEVICES", ("localid", "rocm"): "ROCR_
     ("localid", "cuda"): "CUDA_VISIBLE_DEVICES"
 }
 _PATHS = {ROOT: '"$sifmod_root"', PREFIX: '"$sifmod_prefix"'}
+_DIRECTORY = rf'"((?:(?:{"|".join(LOCAL)}):)?)/[^"]*/(?=[^"/]*")'  # of a local file, in JSON
 _CACHE_KEY = "\0cache key"  # a placeholder in the text shared by all modules
 _VENDORS = {"rocm": "amd", "cuda": "nvidia", "none": "any"}
 
@@ -163,6 +165,7 @@ def _runscript(plan: Plan, number: int, name: str) -> str:
         cache_key=_CACHE_KEY,
         caches=(*_CACHES["any"], *_CACHES[plan.accelerator]),
     )
-    # distinguishes the caches of different images
+    # distinguishes the caches of different images, but not the places of their local files, which differ in a bundle
     key = json.dumps([str(plan.module), number, image_data(plan.required_image)], sort_keys=True)
+    key = re.sub(_DIRECTORY, r'"\1', key)
     return text.replace(_CACHE_KEY, sha256_bytes(key.encode())[:12])

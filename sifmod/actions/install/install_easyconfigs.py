@@ -168,12 +168,12 @@ class Installer:
         site = site_in_force(self.site)
         resolve_easyconfig(target.easyconfig, site.site)  # report a wrong name before importing what an install needs
         from sifmod.actions.install.decision import decide, pin_to_lock, variants_here
-        from sifmod.actions.lock import lock_beside, read_lock
+        from sifmod.actions.lock import lock_path, read_lock
 
         if target.variant == "all":  # `targets` could not resolve it: raise the error
             variants_here(target.easyconfig, site)
         decision = decide(target.easyconfig, site, self._options(target))
-        return pin_to_lock(decision, read_lock(lock_beside(target.easyconfig).absolute())) if self.locked else decision
+        return pin_to_lock(decision, read_lock(lock_path(target.easyconfig))) if self.locked else decision
 
     def _options(self, target: Target) -> InstallOptions:
         given = {**self.site, "source": self.options.source, "variant": target.variant}

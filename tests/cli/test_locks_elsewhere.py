@@ -1,0 +1,72 @@
+"""A lock names local files by their place beside the stack: it works in another checkout and in a bundle."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from sifmod.config.name import ModuleName
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import live
+from support.config import write
+from support.images import Images
+
+SKIP = "--skip-sanity-check"
+LOCAL = "image: {sources: ['oci:an image']}\n"
+RECIPE = "image: {build: {from: 'oci:an image', files: {notes.txt: /opt/notes.txt}}}\n"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with an image and a file of a recipe; the current one is beside it."""
+    monkeypatch.setenv("SIFMOD_MODULE_SYNTAX", "both")
+    place = tmp_path / "a checkout"
+    shutil.copytree(images.tiny_layout(), place / "an image")
+    write(place / "notes.txt", "of the recipe\n")
+    write(place / "stack.yaml", "name: ours\neasyconfigs: [App-1.yaml]\n")
+    (tmp_path / "beside").mkdir()
+    monkeypatch.chdir(tmp_path / "beside")
+    return place
+
+
+def apply(tmp_path: Path, prefix: str, *words: str) -> str:
+    """The rendered runscript of the module in another prefix."""
+    assert run(["stack", "apply", *words, SKIP, "--prefix", str(tmp_path / prefix)]) == 0
+    found = live(Layout(tmp_path / prefix), ModuleName.parse("App/1"))
+    assert found
+    return Path(found.root, "runscripts/conda-python-distributed").read_text()
+
+
+@pytest.mark.parametrize("image", [LOCAL, RECIPE])
+def test_a_local_image_of_another_checkout_and_of_a_bundle_is_the_locked_one(
+    image: str, checkout: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(checkout / "App-1.yaml", f"name: App\nversion: '1'\n{image}wrappers: [sh]\n")
+    stack = "../a checkout/stack.yaml"
+    text = apply(tmp_path, "first", stack)
+    assert run(["stack", "lock", stack, "--prefix", str(tmp_path / "first")]) == 0
+    bundle = str(tmp_path / "the bundle")
+    assert run(["stack", "bundle", stack, "--no-wheels", "-o", bundle, "--prefix", str(tmp_path / "first")]) == 0
+    shutil.copytree(checkout, tmp_path / "another checkout")
+    other = str(tmp_path / "another checkout/stack.yaml")
+    assert apply(tmp_path, "second", "--locked", other) == text
+    assert apply(tmp_path, "third", "--locked", "--from", str(tmp_path / "first"), other) == text
+    assert apply(tmp_path, "fourth", "--bundle", bundle) == text
+    capfd.readouterr()
+    assert run(["stack", "plan", "--locked", other, "--prefix", str(tmp_path / "second")]) == 0
+    assert "1 there" in capfd.readouterr().err
+
+
+def test_another_local_image_is_not_the_locked_one(
+    checkout: Path, tmp_path: Path, images: Images, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(checkout / "App-1.yaml", f"name: App\nversion: '1'\n{LOCAL}wrappers: [sh]\n")
+    stack = "../a checkout/stack.yaml"
+    apply(tmp_path, "first", stack)
+    assert run(["stack", "lock", stack, "--prefix", str(tmp_path / "first")]) == 0
+    shutil.rmtree(checkout / "an image")
+    shutil.copytree(images.umoci_layout, checkout / "an image")
+    assert run(["stack", "apply", "--locked", stack, SKIP, "--prefix", str(tmp_path / "second")]) != 0
+    assert not (tmp_path / "second/software/App/1").exists()
+    capfd.readouterr()
