@@ -43,9 +43,9 @@ class PlanOptions(MakeOptions):
 def plan(given: PlanOptions) -> int:
     """Print what `apply` would do and why: a line for each module, then what it would fetch or copy.
 
-    [ ] new; [x] installed; [R] installed again, and why; [D] default, hidden, deprecated or retired changes; [H] held
-    after a rollback, and skipped; [!] cannot be installed; [-] installed by this stack, which no longer names it.
-    Nothing is changed.
+    [ ] new; [x] installed; [R] installed again, and why; [H] held after a rollback, and skipped; [E] retired and
+    removed, and left out; [!] cannot be installed; [D] a lifecycle change: default, hidden, deprecated or retired; [-]
+    installed by this stack, which no longer names it. Nothing is changed.
     """
     from sifmod.actions.stack.apply import preview_stack
     from sifmod.actions.stack.report import report

@@ -142,4 +142,4 @@ def summary(outcome: "StackOutcome") -> Iterable[str]:
         yield f"  {step}: left out: {step.why[0]}"
     for number, error in failed.items():
         yield f"  {made.steps[number]}: failed ({error.exit_code}): {error.short}"
-    yield f"their logs are in {made.layout.logs / 'stacks' / made.stack.name}"
+    yield f"the modules' logs are in {made.layout.logs / 'stacks' / made.stack.name}"

@@ -106,7 +106,7 @@ def _verify_modes(given: VerifyOptions) -> int:
         for wrong in found:
             state = "repaired" if wrong.repaired else "changed"
             echo(one_line(f"{state}: {wrong.path}: expected {wrong.expected}, found {wrong.found}"))
-        echo(f"{facts.prefix}: {counted(len(found), 'other mode') if found else 'ok'}")
+        echo(f"{facts.prefix}: {counted(len(found), 'path') + ' with a wrong group or mode' if found else 'ok'}")
     if left and not given.repair_modes:
         say("`sifmod verify --repair-modes` corrects the files that are yours")
     for oddity in sharing_warnings(facts):
