@@ -57,7 +57,7 @@ _OF_COMMANDS = (
     ("sifmod stack lock stack.yaml", "a lock of what is installed"),
     ("sifmod stack lock stack.yaml --prefix /appl/staging", "of what is in a staging tree"),
     ("sifmod stack lock stack.yaml --forget", "`gc` may remove its images"),
-    ("sifmod lock PyTorch-2.2.0.yaml", "writes PyTorch-2.2.0.lock"),
+    ("sifmod lock PyTorch-2.2.0.yaml", "into PyTorch-2.2.0.lock"),
     ("sifmod lock PyTorch-2.2.0.yaml TensorFlow-2.16.yaml -o ai.lock", "one lock for both"),
     ("sifmod stack catalogue -o DIR", "the installed modules"),
     ("sifmod stack catalogue --all -o DIR", "and those that can be installed"),

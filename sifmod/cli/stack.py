@@ -43,7 +43,7 @@ class PlanOptions(MakeOptions):
 def plan(given: PlanOptions) -> int:
     """Print what `apply` would do and why: a line for each module, then what it would fetch or copy.
 
-    [ ] new; [x] installed; [R] installed again, and why; [H] held after a rollback, and skipped; [E] retired and
+    [ ] new; [x] installed; [R] installed again, and why; [H] held after a rollback, and skipped; [E] retired, then
     removed, and left out; [!] cannot be installed; [D] a lifecycle change: default, hidden, deprecated or retired; [-]
     installed by this stack, which no longer names it. Nothing is changed.
     """

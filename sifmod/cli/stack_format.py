@@ -35,7 +35,7 @@ def counts(made: "StackPlan") -> Iterable[str]:
         "R": "to reinstall",
         "H": "held",
         "E": "retired and removed",
-        "x": "there",
+        "x": "installed",
         "!": "cannot be installed",
     }
     counts = {mark: sum(step.mark == mark for step in made.steps) for mark in words}
