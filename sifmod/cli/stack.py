@@ -74,7 +74,7 @@ class ApplyOptions(MakeOptions, ConversionOptions, SlurmOptions):
 def apply(given: ApplyOptions) -> int:
     """Make the installed modules match FILE.
 
-    If a module fails, the others are still installed; a summary lists the results and the log files. After an
+    If a module fails, the others are still installed; a summary has the results and the directory of the logs. After an
     interruption, run the command again to continue. Modules held after a rollback are skipped and listed. Modules that
     the stack no longer names stay installed and are listed. With --job, Slurm jobs do the work; running the command
     again submits only what is missing and not in the queue.

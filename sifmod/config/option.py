@@ -189,7 +189,7 @@ TABLE = (
     how("--rebuild", "flag", "Show what `apply --rebuild` would do.", of="stack plan"),
     how("-f --force", "flag", "Replace an existing file; a directory is never replaced."),
     how("-f --force", "flag", "Like --rebuild, and fetch the image again.", of="install"),
-    how("-f --force", "flag", "Fetch again what exists already, and replace FILE.", of="fetch"),
+    how("-f --force", "flag", "Fetch again what exists already, and replace the FILE of -o.", of="fetch"),
     how("-f --force", "flag", "Overwrite a tag that names another image.", of="push"),
     how("-j --jobs N", range(1, 65), "Number of modules to install at the same time (default: number of processors)."),
     how(
