@@ -78,7 +78,7 @@ _OF_COMMANDS = (
     ("sifmod default --none PyTorch", "the module system decides"),
     ("sifmod hide PyTorch/2.2.0", "it loads by its full name only"),
     ("sifmod hide --undo PyTorch/2.2.0", "list it again"),
-    ("sifmod deprecate PyTorch/2.2.0 --until 2099-03-31", "each load on a terminal prints a notice"),
+    ("sifmod deprecate PyTorch/2.2.0 --until 2099-03-31", "a load prints a notice"),
     ("sifmod deprecate --undo PyTorch/2.2.0", "remove the notice"),
     ("sifmod retire PyTorch/2.2.0 --successor PyTorch/2.13.0", "from today on"),
     ("sifmod retire --undo PyTorch/2.2.0", "it loads again"),
