@@ -236,7 +236,7 @@ def _check(layout: Layout, name: str, life: NameLife) -> None:
             for text in said:
                 checked_text(text)
                 if has_login(text):
-                    raise ValueError("the message contains a login, which others would read")
+                    raise ValueError("the message contains a login, which all users would read")
         except ValueError as error:
             raise OptionError(f"{name}/{version}: {error}") from error
         if one.deprecated and one.deprecated.until and one.deprecated.until < one.deprecated.since:

@@ -151,9 +151,7 @@ def files_of(lock: Lock, robot_paths: tuple[Path, ...]) -> dict[str, Path]:
         if path is None or sha256_file(path) != sha256:
             raise InstallError(f"{name} changed after {lock.path} was written", "write the lock again")
         if rest.startswith("/"):
-            raise InstallError(
-                f"{rest} is neither beside the stack nor on the easyconfig path", "move it beside the stack"
-            )
+            raise InstallError(f"{rest} is neither beside the stack nor in `robot_paths`", "move it beside the stack")
         found[name] = path
     return found
 

@@ -48,7 +48,7 @@ class PushOptions:
 class Pushed:
     """The result of a push."""
 
-    reference: Annotated[Source, Described("names just this image, by its digest")]
+    reference: Annotated[Source, Described("with the digest that the tag has now")]
     digest: Annotated[Digest, Described("of the tag: the manifest, or an index with it")]
     manifest: Digest
     arch: Arch

@@ -128,7 +128,7 @@ def _check_complete(installation: Installation) -> None:
     lacking = [name for name in names if not Path(name).exists()]  # a failing disk raises an error
     if lacking:
         raise InstallError(
-            f"generation {installation.generation} of {installation.module} is no longer complete:"
-            f" {', '.join(lacking)} is missing; nothing was changed",
+            f"generation {installation.generation} of {installation.module} is no longer complete"
+            f" (missing: {', '.join(lacking)}); nothing was changed",
             f"`sifmod install {installation.provenance.easyconfig}` creates a new generation",
         )

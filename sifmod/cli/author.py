@@ -32,9 +32,9 @@ class CheckOptions(SiteOptions):
 def check_command(given: CheckOptions) -> int:
     """Validate easyconfigs and render what they would install. Problems are printed as file:line:column: key: message.
 
-    Site files and quirks are checked too; questionable binds give a warning. In a DIRECTORY everything is checked
-    except presets, which are checked where they are used. Problems of a file that several easyconfigs use are reported
-    once, at the end.
+    Stacks, settings, site files, quirks and MPI profiles are checked too; questionable binds give a warning. In a
+    DIRECTORY everything is checked except presets, which are checked where they are used. Problems of a file that
+    several easyconfigs use are reported once, at the end.
     """
     from sifmod.actions.author.check import files_below
 
@@ -184,9 +184,10 @@ def import_command(given: ImportOptions) -> int:
     """Convert other tools' files into easyconfigs, and print their paths.
 
     Reads LUMI EasyBuild .eb files, singularity-hpc container.yaml files, and NGC or Biocontainers Lua modulefiles; in a
-    directory, all of them. Files are read, never executed. A modulefile keeps the name that users load it by. Parts
-    that could not be converted are listed at the top of each easyconfig and on standard error. A file that does not
-    give a valid easyconfig is rejected with the reason; the others are written, and the exit code is 5.
+    directory, all of them. Files are read, never executed. The module of a Lua modulefile has the name that
+    users load, unless --name-from whatis. Parts that could not be converted are listed at the top of each easyconfig
+    and on standard error. A file that does not give a valid easyconfig is rejected with the reason; the others are
+    written, and the exit code is 5.
     """
     from sifmod.actions.author.import_easyconfig import ImportedFile, NewEasyconfig, convert, find_sources, write
     from sifmod.imports.modulefile import Naming

@@ -67,11 +67,11 @@ class InstallCommand(ConversionOptions):
 def install_command(given: InstallCommand) -> int:
     """Install the modules of one or more easyconfigs.
 
-    FILE is a path; a NAME such as PyTorch-2.2.0 is searched on the easyconfig path, and one without a version
-    (pytorch) is the newest that fits this machine and whose image can be had. Unchanged modules are not installed
-    again. The commands to type next go to standard output, everything else to standard error. If one of several
-    easyconfigs fails, the others are still installed; a summary lists the results. `--module-only` without a FILE
-    applies a changed site, preset or quirk to everything that is installed.
+    FILE is a path; a NAME such as PyTorch-2.2.0 is looked up in the directories of --robot-paths, and one without a
+    version (pytorch) means the newest that fits this machine and whose image is available. Unchanged modules are not
+    installed again. The commands that load the module go to standard output, messages to standard error. If one of
+    several easyconfigs fails, the others are still installed; a summary lists the results. `--module-only` without a
+    FILE applies a changed site, preset or quirk to all installed modules.
     """
     if given.installed and (given.easyconfigs or not given.module_only):
         raise click.UsageError("--installed needs --module-only and takes no easyconfigs")
@@ -261,7 +261,7 @@ def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLay
             say(unseen)
         say_life(installation)
         for layer in layers:
-            say(f"the layer {layer.layer} is for the earlier image: `{layer.command}` rebuilds it for this one")
+            say(f"the layer {layer.layer} is for the earlier image: `{layer.command}` rebuilds it for the new one")
     for line in commands_to_load(installation, os.environ):
         echo(line)
 

@@ -85,7 +85,7 @@ class LogOptions(TreeOptions):
 
 @command("log", LogOptions)
 def log_command(given: LogOptions) -> None:
-    """Show the changes of the tree, newest last: time (UTC), user, host and command.
+    """Show the changes of the tree, newest last: time (UTC), user, host, change and command.
 
     MODULE is a name with a version, without one, or with the start of one; uninstalled modules keep their log. Without
     MODULE, images and downloads that were fetched alone or removed are listed too.

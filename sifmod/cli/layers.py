@@ -166,8 +166,8 @@ def add_command(given: AddOptions) -> None:
     """Add Python packages to a module, in a layer over its image.
 
     A REQUIREMENT is what pip accepts: a name with a version, a local wheel or project (./x.whl, '.[dev]'), a URL,
-    git+https://…. Everything that the module starts can use them at once, on every node. The core of the image (torch,
-    packages compiled against it, NVIDIA's and AMD's libraries, MPI) is protected; other packages may be upgraded.
+    git+https://…. Everything that the module starts can use the packages at once, on every node. The core of the image
+    (torch, packages compiled against it, NVIDIA's and AMD's libraries, MPI) is protected; others may be upgraded.
     """
     from sifmod.actions.layer.add import LayerChange
     from sifmod.image.packages.requirements import parse_requests

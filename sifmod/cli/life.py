@@ -94,7 +94,7 @@ class RetireOptions(LifeOptions):
 def retire_command(given: RetireOptions) -> None:
     """Hide modules and refuse to load them, with a message that names the successor.
 
-    Shells and jobs that have one loaded can keep using it and unload it. `sifmod gc` removes them later.
+    Shells and jobs that have one loaded can keep using it and unload it. `sifmod gc` later removes the modules.
     """
     from sifmod.actions.life import Retire
 

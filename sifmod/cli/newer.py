@@ -27,8 +27,8 @@ class OutdatedOptions(SiteOptions):
 def outdated_command(given: OutdatedOptions) -> None:
     """Show which installed modules have something newer: a later version, or another image under their tag.
 
-    A later version is one of an easyconfig for the same accelerator whose image can be had here. NAME means all of its
-    versions. Nothing is changed; `sifmod upgrade` installs it.
+    A later version is that of an easyconfig for the same accelerator whose image is available here. NAME means all of
+    its installed versions. Nothing is changed; `sifmod upgrade` installs what is newer.
     """
     from sifmod.actions.outdated import outdated
 
@@ -39,7 +39,7 @@ def outdated_command(given: OutdatedOptions) -> None:
         return
     for one in found.newer:
         echo(f"{one.module}: {one.note}")
-    say_outdated(found, "`sifmod upgrade MODULE` installs one, beside the present version")
+    say_outdated(found, "`sifmod upgrade MODULE` installs what is newer")
 
 
 def say_outdated(found: "Outdated", hint: str) -> None:
@@ -62,10 +62,11 @@ class UpgradeCommand(ConversionOptions):
 
 @command("upgrade", UpgradeCommand)
 def upgrade_command(given: UpgradeCommand) -> int:
-    """Install newer versions and images of MODULE, or of all installed modules, with the options of their last install.
+    """Install newer versions and images of installed modules, with the site's options of their last install.
 
-    A later version is a module of its own: the earlier one stays, for running jobs and for loads by version.
-    Another image under the same tag becomes a new generation, and `sifmod rollback` switches back.
+    NAME means all of its installed versions. A later version is a module of its own: the earlier one stays, for running
+    jobs and for loads by version. Another image under the same tag becomes a new generation, and `sifmod rollback`
+    switches back.
     """
     if bool(given.modules) == given.everything:
         raise click.UsageError("name modules, or give --all; `sifmod outdated` shows what is newer")

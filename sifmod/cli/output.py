@@ -96,7 +96,7 @@ def lost_output() -> SifmodError | None:
     _lost.clear()
     if not lost:
         return None
-    hint = "the changes were made; `sifmod log` shows them"
+    hint = "what the command has changed stays changed; `sifmod log` shows every change"
     return SifmodError(f"the output cannot be written: {reason(lost[0])}", hint)
 
 

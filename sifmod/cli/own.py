@@ -18,7 +18,7 @@ class ModuleOptions(JsonOption):
 
 @command("self module", ModuleOptions)
 def module(given: ModuleOptions) -> None:
-    """Write a module for this sifmod itself into DIRECTORY, which users give to `module use`; - prints it.
+    """Write a module for this sifmod itself into DIRECTORY, which users give to `module use`, or print it (-).
 
     It is for the installation that runs the command, however it was made (uv tool, pip, EasyBuild, Spack), and sets
     PATH, MANPATH and the completion of bash, zsh and fish. Where a Python is in the directory of the command, as in a

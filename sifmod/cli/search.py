@@ -59,16 +59,16 @@ def search(given: SearchOptions) -> None:
     Words are searched in the name, the description, the image's contents and its source; nvidia, cuda, amd, rocm and
     none (or cpu) are accelerators. A number is a version of the word before it (cuda 12.4, python 3.12), else of the
     module (2.2 matches any 2.2.x). A word with `*` (any characters) or `?` (one character) matches a whole name.
-    --accelerator adds a word.
+    The value of --accelerator is one more word.
 
     Easyconfigs ship with sifmod; your site's and your own are found in the directories of --robot-paths, or of
-    `robot_paths` in a site or settings file. `sifmod config show` lists them all.
+    `robot_paths` in a site or settings file. `sifmod config show` lists these directories.
 
     Each line has the module, its description, its accelerator and its image's source. "built from" means that the image
     is built here from a definition or a local file, "not public" that it has no source on a network. Lines are cut to
-    the width of a terminal; in a pipe nothing is shortened. "not on this driver" is what the site's `driver_runs`
-    excludes, "installed" is in your tree or in one of the site's (`trees`). Without WORDS there is a line for each
-    name.
+    the width of a terminal; in a pipe nothing is shortened. "not on this driver" marks modules that the site's
+    `driver_runs` excludes, "installed" modules in your tree or one of the site's (`trees`). Without WORDS there is a
+    line for each name.
     """
     list_found(given)
 

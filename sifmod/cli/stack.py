@@ -43,9 +43,9 @@ class PlanOptions(MakeOptions):
 def plan(given: PlanOptions) -> int:
     """Print what `apply` would do and why: a line for each module, then what it would fetch or copy.
 
-    [ ] new; [x] installed; [R] installed again, and why; [D] default, hidden, deprecated or retired changes; [H] held
-    after a rollback, and skipped; [!] cannot be installed; [-] installed by this stack, which no longer names it.
-    Nothing is changed.
+    [ ] new; [x] installed; [R] installed again, and why; [H] held after a rollback, and skipped; [E] retired, then
+    removed, and left out; [!] cannot be installed; [D] a lifecycle change: default, hidden, deprecated or retired; [-]
+    installed by this stack, which no longer names it. Nothing is changed.
     """
     from sifmod.actions.stack.apply import preview_stack
     from sifmod.actions.stack.report import report
@@ -74,7 +74,7 @@ class ApplyOptions(MakeOptions, ConversionOptions, SlurmOptions):
 def apply(given: ApplyOptions) -> int:
     """Make the installed modules match FILE.
 
-    If a module fails, the others are still installed; a summary lists the results and the log files. After an
+    If a module fails, the others are still installed; a summary has the results and the directory of the logs. After an
     interruption, run the command again to continue. Modules held after a rollback are skipped and listed. Modules that
     the stack no longer names stay installed and are listed. With --job, Slurm jobs do the work; running the command
     again submits only what is missing and not in the queue.

@@ -39,7 +39,7 @@ class InitOptions(TreeOptions):
 def init(given: InitOptions) -> None:
     """Write a stack FILE with all installed modules.
 
-    It lists each module's easyconfig and install options; `-` prints it.
+    It lists each module's easyconfig and install options; with `-` as FILE it is printed.
     """
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.stack.init import WrittenStack, stack_text
@@ -63,7 +63,7 @@ def init(given: InitOptions) -> None:
 
 @command("stack outdated", StackFile)
 def outdated(given: StackFile) -> None:
-    """Print newer versions of installed modules: tags that name a new image, and easyconfigs with later versions.
+    """Print what is newer than the stack's installed modules: other images under their tags, and later versions.
 
     Nothing is changed. `sifmod install --force` fetches the image that a tag names now.
     """
@@ -137,8 +137,8 @@ class BundleOptions(StackFile):
 def bundle(given: BundleOptions) -> None:
     """Pack an installed and locked stack into one file or directory, for `apply --bundle` without a network.
 
-    It has the images, the easyconfigs with their inputs, the lock, and sifmod's own wheels. After an interruption, run
-    the command again to continue.
+    The bundle has the images, the easyconfigs with their inputs, the lock, and sifmod's own wheels. After an
+    interruption, run the command again to continue.
     """
     from sifmod.actions.stack.bundle import WrittenBundle, bundle_stack
     from sifmod.actions.stack.stack_options import read_stack
@@ -163,10 +163,10 @@ class CatalogueOptions(SiteOptions):
 
 @command("stack catalogue", CatalogueOptions)
 def catalogue(given: CatalogueOptions) -> None:
-    """Write pages for users who choose a module, from what is installed, a stack, or these easyconfigs.
+    """Write pages on which users choose among the installed modules, those of a stack, or those of easyconfigs.
 
-    index.html needs no server and loads nothing from elsewhere. It searches names and packages, and shows for each
-    module the commands that load it, a job script, its contents and its changes. --json prints the data.
+    index.html needs no server and loads nothing from elsewhere. Users search it by name and package; for each module it
+    shows the commands that load it, a job script, its contents and its changes. --json prints the data.
     """
     from sifmod.actions.catalogue.make import CatalogueRequest, make_catalogue
 

@@ -35,7 +35,7 @@ def counts(made: "StackPlan") -> Iterable[str]:
         "R": "to reinstall",
         "H": "held",
         "E": "retired and removed",
-        "x": "there",
+        "x": "installed",
         "!": "cannot be installed",
     }
     counts = {mark: sum(step.mark == mark for step in made.steps) for mark in words}
@@ -142,4 +142,4 @@ def summary(outcome: "StackOutcome") -> Iterable[str]:
         yield f"  {step}: left out: {step.why[0]}"
     for number, error in failed.items():
         yield f"  {made.steps[number]}: failed ({error.exit_code}): {error.short}"
-    yield f"their logs are in {made.layout.logs / 'stacks' / made.stack.name}"
+    yield f"the modules' logs are in {made.layout.logs / 'stacks' / made.stack.name}"

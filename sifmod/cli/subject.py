@@ -63,7 +63,7 @@ class SbomOptions(TreeOptions):
 def sbom_command(given: SbomOptions) -> None:
     """Print a software bill of materials (CycloneDX 1.6) of an image, read without starting it.
 
-    NAME@NUMBER is a generation of a module. FILE is a SIF; a stored image can also be named by its digest or original
+    MODULE@NUMBER is a generation of a module. FILE is a SIF; a stored image can also be named by its digest or original
     reference. Your layers over a module are included as separate components. A view lists the modules that it loads,
     each with its packages.
     """
@@ -104,8 +104,8 @@ class DiffOptions(TreeOptions):
 def diff_command(given: DiffOptions) -> None:
     """Show the differences: packages, variables, bind paths, commands, and sources.
 
-    Compares two modules, generations (NAME@NUMBER), SIFs, or stored images by digest or reference; for a single module,
-    its live and its previous generation. The exit code is 0 whether or not something changed.
+    Compares two modules, generations (MODULE@NUMBER), SIFs, or stored images by digest or reference; for a single
+    module, its live and its previous generation. The exit code is 0 whether or not something changed.
     """
     from sifmod.actions.diff import diff
     from sifmod.actions.subject import before as generation_before
@@ -185,12 +185,12 @@ class PushCommand(SiteOptions):
 
 @command("push", PushCommand)
 def push_command(given: PushCommand) -> None:
-    """Push an image to a registry, and print the reference that names exactly this image.
+    """Push an image to a registry, and print the reference with the digest that the tag then has.
 
-    oras://REGISTRY/REPOSITORY:TAG gets the SIF itself with its signatures. docker://… gets an OCI image: the original
-    layers, or those of its base and one more, if a registry has them; else one layer with all files. Blobs that the
-    registry has are not sent. Logins are the same as for fetch. To read variables set by a definition file, the runtime
-    starts the image twice, isolated.
+    oras://REGISTRY/REPOSITORY:TAG gets the SIF itself with its signatures. docker://… gets an OCI image: the layers
+    that the SIF was converted from; for an image built on a base, the base's layers and one more; if no registry is
+    known to have these, one layer with all files. Blobs that the registry has are not sent. Logins are the same as for
+    fetch. To read variables set by a definition file, the runtime starts the image twice, isolated.
     """
     from sifmod.actions.push import PushOptions, push
     from sifmod.cli.progress import progress
@@ -236,9 +236,10 @@ class ExportOptions(SiteOptions):
 def export_command(given: ExportOptions) -> None:
     """Write an image as a file or a directory for other tools, and print its path.
 
-    sqsh is for enroot and pyxis; oci-archive and docker-archive are for podman, docker and skopeo; sandbox is a
-    directory with the files, for apptainer or for inspection. Without -o it goes into the current directory, named
-    after the module or image. To read variables set by a definition file, the runtime starts the image twice, isolated.
+    sif is a copy; sqsh is for enroot and pyxis; oci-archive and docker-archive are for podman, docker and skopeo;
+    sandbox is a directory with the files, for apptainer or for inspection. Without -o it is written to the current
+    directory, named after the module or image. To read variables set by a definition file, the runtime starts the image
+    twice, isolated.
     """
     from sifmod.actions.export import ENDINGS, export
     from sifmod.cli.progress import progress

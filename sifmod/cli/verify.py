@@ -32,7 +32,7 @@ def verify_command(given: VerifyOptions) -> int:
 
     With --signature, check instead who signed the images of modules or any SIFs; the exit code is 1 if one of them has
     no valid signature over all of it by a known key. With --modes or --repair-modes, check instead the group and modes
-    of the whole tree; the exit code is 1 if one of them is wrong.
+    of the whole tree; the exit code is 1 if one of them is wrong and not repaired.
     """
     if given.modes or given.repair_modes:
         if given.names or given.signature or given.keys:
@@ -106,7 +106,7 @@ def _verify_modes(given: VerifyOptions) -> int:
         for wrong in found:
             state = "repaired" if wrong.repaired else "changed"
             echo(one_line(f"{state}: {wrong.path}: expected {wrong.expected}, found {wrong.found}"))
-        echo(f"{facts.prefix}: {counted(len(found), 'other mode') if found else 'ok'}")
+        echo(f"{facts.prefix}: {counted(len(found), 'path') + ' with a wrong group or mode' if found else 'ok'}")
     if left and not given.repair_modes:
         say("`sifmod verify --repair-modes` corrects the files that are yours")
     for oddity in sharing_warnings(facts):

@@ -25,8 +25,8 @@ _OPTION = re.compile(r"ro|rw|id=[0-9]+|image-src=/?[^,:\"\\\x00-\x1f\x7f]*")
 def _not_the_root(target: str) -> str:
     if is_root(target):
         raise ValueError(
-            f"{printable_text(target)} as the target would hide the whole image: bind single directories, or "
-            "give a target"
+            f"a bind to {printable_text(target)} would hide the whole image: bind single directories, or give a "
+            "target other than /"
         )
     return target
 

@@ -139,9 +139,7 @@ class _Reading:
                 places = (beside, *places_before(found, named.value, self.robot_paths))
                 self.inputs += (Input(str(place), None) for place in places)
         except (EasyconfigNotFoundError, OSError, ValueError):  # ValueError: a NUL in the name
-            message = (
-                f"there is no {printable_text(named.value)}, neither beside {path.name} nor on the easyconfig path"
-            )
+            message = f"there is no {printable_text(named.value)}, neither beside {path.name} nor in `robot_paths`"
             self._problem(named, "extends", message)
             return _NOTHING
         real = Path(os.path.realpath(found))

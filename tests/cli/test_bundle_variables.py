@@ -132,7 +132,7 @@ def test_an_image_of_a_variable_is_applied_where_it_is_not_set(
     assert second.image_sha256 == first.image_sha256
     assert second.required_image.source == first.required_image.source
     assert run([*apply]) == 0
-    assert "1 there" in capfd.readouterr().err
+    assert "1 installed" in capfd.readouterr().err
 
 
 def test_the_catalogue_loads_no_retired_module(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,7 +198,9 @@ def test_an_output_that_is_full(
         monkeypatch.setattr(sys, "stdout", full)
         assert run(["list", "--json"]) == 1
         said = "error: the output cannot be written: No space left on device\n\n"
-        assert capfd.readouterr().err.startswith(f"{said}hint: the changes were made; `sifmod log` shows them")
+        assert capfd.readouterr().err.startswith(
+            f"{said}hint: what the command has changed stays changed; `sifmod log` shows every change"
+        )
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())  # what is left in the buffer goes there
     assert not prefix.exists()
 

@@ -88,7 +88,7 @@ def test_a_later_version_is_installed_beside_the_earlier(here: Path, capfd: pyte
     assert run(["outdated"]) == 0
     out, err = capfd.readouterr()
     assert out == "Plain/1-b: Plain-1.2.yaml has version 1.2\n"
-    assert err == "== 1 update for 2 modules: `sifmod upgrade MODULE` installs one, beside the present version\n"
+    assert err == "== 1 update for 2 modules: `sifmod upgrade MODULE` installs what is newer\n"
     assert run(["outdated", "tagged"]) == 0
     assert capfd.readouterr().out == ""
     newer = answer(capfd, ("outdated", "PLAIN"))["newer"]

@@ -171,7 +171,7 @@ def test_cpu_is_none(own_home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pyt
 def test_none_fits(robot: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["install", "only", "tool", SKIP, "--accelerator", "none"]) == 5
     err = capfd.readouterr().err
-    assert "no Only with accelerator none and architecture amd64 has an image that can be had here" in err
+    assert "no Only with accelerator none and architecture amd64 has an image that is available here" in err
     assert "`sifmod search only` lists all variants (1)" in err
     assert "1 of 2 done, exit code 5" in err  # the other is installed all the same
     assert (robot.parent / "tree/software/Tool/1.10-cpu").exists()

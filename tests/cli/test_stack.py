@@ -78,7 +78,7 @@ def test_a_stack_is_planned_and_applied_and_then_there_is_nothing_to_do(
     assert len(list(layout.images.glob("*.sif"))) == 1
     there = disk_state(here)
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
-    assert capfd.readouterr().err == "== our-cluster, 5 modules: 5 there\n"
+    assert capfd.readouterr().err == "== our-cluster, 5 modules: 5 installed\n"
     assert disk_state(here) == there
     assert run(["install", "Good-1.yaml", SKIP]) == 0  # what a stack installs is what an install gives
     assert disk_state(here) == there
@@ -95,7 +95,7 @@ def test_how_the_prefix_was_named_does_not_matter(
         for verb in ("plan", "apply"):
             capfd.readouterr()
             assert run(["stack", verb, "stack.yaml", SKIP, *words]) == 0
-            assert capfd.readouterr().err.splitlines()[0] == "== our-cluster, 5 modules: 5 there"
+            assert capfd.readouterr().err.splitlines()[0] == "== our-cluster, 5 modules: 5 installed"
             assert disk_state(prefix) == there
     assert run(["install", "Good-1.yaml", SKIP, "--prefix", str(prefix)]) == 0
     assert disk_state(prefix) == there
@@ -108,7 +108,7 @@ def test_a_site_of_one_module_moves_it_into_no_other_tree(
     monkeypatch.setenv("SIFMOD_SITE", str(write(here / "ours.yaml", f"prefix: '{here}/our tree'\n")))
     write(here / "theirs.yaml", f"prefix: '{here}/their tree'\nmodule_syntax: tcl\n")
     write(here / "stack.yaml", "easyconfigs: [Good-1.yaml, {easyconfig: own/Own-1.yaml, site: ./theirs.yaml}]\n")
-    for said in ("2 of 2 modules match ", "2 modules: 2 there"):
+    for said in ("2 of 2 modules match ", "2 modules: 2 installed"):
         assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
         assert said in capfd.readouterr().err
     assert sorted(os.listdir(here / "our tree/modules")) == ["Good", "Own"]
@@ -146,7 +146,7 @@ def test_why_a_module_is_made_anew_and_what_is_no_longer_named(here: Path, capfd
     assert run(["uninstall", "Good/1"]) == 0
     capfd.readouterr()
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
-    assert capfd.readouterr().err == "== our-cluster, 4 modules: 4 there\n"
+    assert capfd.readouterr().err == "== our-cluster, 4 modules: 4 installed\n"
 
 
 def test_it_goes_on_after_a_failure_and_says_so(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -201,13 +201,13 @@ def test_a_command_line_may_hold_anything_but_an_option_first() -> None:
 @pytest.mark.parametrize("target", ["/", "//", "/.", "/a/..", "/../"])
 def test_a_bind_that_hides_the_image_is_refused(target: str) -> None:
     assert refused(f"binds: ['/a:{target}']\n") == (
-        f"binds[0].target: '{target}' as the target would hide the whole image: bind single directories, or give a "
-        "target"
+        f"binds[0].target: a bind to '{target}' would hide the whole image: bind single directories, or give a target "
+        "other than /"
     )
 
 
 def test_a_bind_of_the_root_needs_a_target_of_its_own() -> None:
-    assert refused("binds: [/]\n").startswith("binds[0].target: '/' as the target would hide the whole image")
+    assert refused("binds: [/]\n").startswith("binds[0].target: a bind to '/' would hide the whole image")
     (bind,) = easyconfig("binds: ['/:/host']\n").binds
     assert (bind.source, bind.target) == ("/", "/host")
 

@@ -172,7 +172,7 @@ def test_an_easyconfig_that_extends_itself_is_refused(configuration: Configurati
 
 def test_what_extends_names_must_exist(configuration: Configuration) -> None:
     assert refused(configuration, "extends: Absent.yaml") == [
-        "App-1.0.yaml:1:10: extends: there is no 'Absent.yaml', neither beside App-1.0.yaml nor on the easyconfig path"
+        "App-1.0.yaml:1:10: extends: there is no 'Absent.yaml', neither beside App-1.0.yaml nor in `robot_paths`"
     ]
     (found,) = refused(configuration, "extends: /absent/x.yaml")
     assert found.startswith("App-1.0.yaml:1:10: extends: there is no '/absent/x.yaml', neither beside")

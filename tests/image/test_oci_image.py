@@ -122,4 +122,5 @@ def test_a_config_that_speaks_of_other_layers_is_refused(tmp_path: Path) -> None
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     assert refused(f"oci:{tmp_path}/none").message == f"{tmp_path}/none does not exist"
-    assert refused("https://x.y/z.sif").message == "https://x.y/z.sif is not a container image's source"
+    kinds = "(docker://, oci:, oci-archive:, docker-archive:)"
+    assert refused("https://x.y/z.sif").message == f"https://x.y/z.sif is not an OCI image {kinds}"

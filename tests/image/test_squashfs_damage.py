@@ -152,8 +152,13 @@ def test_a_data_block_of_the_size_that_it_should_have(tmp_path: Path) -> None:
     assert blocks.data(96 + len(packed), 4096 | 1 << 24, 4096) == bytes(4096)
     wrong = "damaged squashfs: a data block of 4096 bytes at 96, expected 4095"
     assert refusal(blocks.data, 96, len(packed), 4095) == wrong
-    for word in (4097, 4097 | 1 << 24, 1 << 25, 1 << 31):
-        assert refusal(blocks.data, 96, word, 1) == f"damaged squashfs: a data block's size is {word:#x}"
+    for word in (4097, 4097 | 1 << 24):
+        large = "damaged squashfs: a data block of 4097 bytes, more than the block size 4096"
+        assert refusal(blocks.data, 96, word, 1) == large
+    for word in (1 << 25, 1 << 31, 1 << 25 | 4097):
+        assert (
+            refusal(blocks.data, 96, word, 1) == f"damaged squashfs: a data block has the invalid size field {word:#x}"
+        )
 
 
 def fragments(path: Path, *words: int) -> Blocks:
@@ -176,8 +181,8 @@ def test_a_fragment_that_is_wrong(tmp_path: Path) -> None:
     stored_word = 1 << 24
     blocks = fragments(tmp_path / "image", 4096 | stored_word, 4097 | stored_word, 1 << 25, 100)
     assert len(blocks.fragment(0)) == 4096
-    assert refusal(blocks.fragment, 1) == "damaged squashfs: a fragment's size is 0x1001001"
-    assert refusal(blocks.fragment, 2) == "damaged squashfs: a fragment's size is 0x2000000"
+    assert refusal(blocks.fragment, 1) == "damaged squashfs: a fragment of 4097 bytes, more than the block size 4096"
+    assert refusal(blocks.fragment, 2) == "damaged squashfs: a fragment has the invalid size field 0x2000000"
     assert refusal(blocks.fragment, 3).startswith("damaged squashfs: a gzip block cannot be decompressed")
 
 

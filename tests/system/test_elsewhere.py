@@ -99,7 +99,7 @@ def stack(place: OddPlace) -> None:
     place.sifmod("stack", "apply", "stack.yaml", "--locked")
     for module in (MODULE, "Other/3.11"):
         assert place.python(ITS_PYTHON, module) == SAID
-    assert ": 2 there" in place.sifmod("stack", "apply", "stack.yaml").stderr
+    assert ": 2 installed" in place.sifmod("stack", "apply", "stack.yaml").stderr
 
 
 def job(place: OddPlace) -> None:

@@ -122,7 +122,7 @@ def test_a_node_that_dies_loses_nothing(
     assert len(list((here / "prefix/images/sha256").glob("*.sif"))) == 2
     assert run([*APPLY, "--wait"]) == 0
     err = capfd.readouterr().err
-    assert err.splitlines()[0] == "== stack, 4 modules: 4 there"
+    assert err.splitlines()[0] == "== stack, 4 modules: 4 installed"
     assert ": submitted\n" not in err
 
 

@@ -110,7 +110,7 @@ class Installer:
         try:
             outcome = install_with_layers(decision, tree, reporter)
         except HeldError as held:
-            if not reporter.confirm(held.message, "Install it all the same, which ends the hold?"):
+            if not reporter.confirm(held.message, "Install it all the same, and end the hold?"):
                 raise
             decision = replace(decision, options=replace(decision.options, despite_hold=True))
             outcome = install_with_layers(decision, tree, reporter)

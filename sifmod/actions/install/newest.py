@@ -43,7 +43,7 @@ class Undecided(NamedTuple):
 def newest(
     name: str, site: LoadedSite, variants: tuple[str, ...] = (), accelerator: str | None = None
 ) -> Newest | Undecided | None:
-    """The newest release of `name` for this machine, or for `accelerator`, whose image can be had here.
+    """The newest release of `name` for this machine, or for `accelerator`, whose image is available here.
 
     None if an easyconfig file has exactly this name, or if no release has it. With `variants` the release is one of
     these variants, whatever its accelerator. Raises VariantError if no release fits.
@@ -71,7 +71,7 @@ def newest(
         why = f"accelerator {known} and architecture {site.site.arch}"
     if not fit:
         raise VariantError(
-            f"no {every[0].offer.name} with {why} has an image that can be had here",
+            f"no {every[0].offer.name} with {why} has an image that is available here",
             f"`sifmod search {name}` lists all variants ({len(every)})",
         )
     chosen = fit[0]

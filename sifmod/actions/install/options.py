@@ -24,7 +24,7 @@ class InstallOptions:
     keep_blobs: bool = False
     into_home: bool = False  # a large image may go to the home directory without a question
     despite_hold: bool = False  # install held content too, which ends the hold
-    stores: tuple[Path, ...] = ()  # prefixes to take the locked image from
+    stores: tuple[Path, ...] = ()  # prefixes whose stores are searched too
     shared: "SharedBlobs | None" = None  # layers that other modules of this run need too
     checked_since: float = 0.0  # a time: results of earlier sanity checks do not count
     beside: tuple[str, ...] = ()  # commands and paths that other modules of this run check in the same image

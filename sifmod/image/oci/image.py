@@ -172,7 +172,7 @@ def open_image(reference: Reference, arch: str, settings: Settings, workspace: P
     another platform, or not a container image.
     """
     if reference.kind.open is None:
-        raise FetchError(f"{reference.source} is not a container image's source")
+        raise FetchError(f"{reference.source} is not an OCI image (docker://, oci:, oci-archive:, docker-archive:)")
     image = reference.kind.open(reference, arch, settings, workspace)
     name = reference.source
     check_layers(image.manifest, name)

@@ -80,8 +80,11 @@ class Blocks:
 
     def _block(self, start: int, word: int, what: str) -> bytes:
         size = word & (STORED - 1)
-        if word >> 25 or size > self.superblock.block_size:
-            raise ImageError(f"damaged squashfs: a {what}'s size is {word:#x}")
+        most = self.superblock.block_size
+        if word >> 25:
+            raise ImageError(f"damaged squashfs: a {what} has the invalid size field {word:#x}")
+        if size > most:
+            raise ImageError(f"damaged squashfs: a {what} of {size} bytes, more than the block size {most}")
         data = self.raw(start, size)
         return data if word & STORED else self._decompress(data, self.superblock.block_size)
 

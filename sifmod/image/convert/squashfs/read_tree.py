@@ -116,8 +116,11 @@ class _Tree:
     def _length(self, word: int) -> int:
         """Bytes of a block in the file."""
         size = word & (STORED - 1)
-        if word >> 25 or size > self.written.block_size or (word and not size):
-            raise ImageError(f"damaged squashfs: a block's size is {word:#x}")
+        most = self.written.block_size
+        if word >> 25 or (word and not size):
+            raise ImageError(f"damaged squashfs: a block has the invalid size field {word:#x}")
+        if size > most:
+            raise ImageError(f"damaged squashfs: a block of {size} bytes, more than the block size {most}")
         return size
 
     def _check(self, start: int, end: int) -> None:
