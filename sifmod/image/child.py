@@ -89,7 +89,8 @@ def serving(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Iterat
     """A function that runs a command in `args`, a child that is started once, because its start is expensive.
 
     The child must run SERVER with Python. On exit the whole process group is ended, as in `run_child`. If the child
-    cannot start, or ends early, the function returns its exit code and output.
+    ends early, the function returns the child's exit code (1 for 0) and output. Raises FileNotFoundError as `run_child`
+    does.
     """
     ours, theirs = socket.socketpair()
     with ours, theirs, _group(args, cwd, env, theirs.fileno()) as (process, log), ours.makefile("rb") as answers:

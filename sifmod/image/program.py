@@ -115,7 +115,7 @@ def limits(program: Program) -> tuple[Limit, ...]:
 
 
 def probe_runtime(path: str, system: Path = Path("/")) -> Program | None:
-    """Probe the program at `path`; None if it does not exist. `system` is the root of the kernel's configuration.
+    """Probe the program at `path`; None if this user cannot execute it. `system`: root of the kernel's configuration.
 
     The program is run, since `singularity` may be a link to apptainer. An unexpected answer gives an unknown runtime.
     """

@@ -87,8 +87,9 @@ class Converted:
 def convert(path: Path, base: Base | None, runtime: Runtime, take: Callable[[bytes, int], None]) -> Converted:
     """Convert the SIF at `path` to an OCI image.
 
-    With a `base`, its layer holds only the differences from the base, including removals. If scripts set variables,
-    `runtime` starts the SIF to find them. Reads the whole SIF; `take` is called with each piece of the layer, and the
+    With a `base`, its last layer holds only the differences from the base, including removals, unless a removed name is
+    too long for a whiteout: then the one layer holds all files. If scripts set variables, `runtime` starts the SIF to
+    find them. Reads the whole SIF; `take` is called with each piece of the layer, and the
     number of bytes so far. Raises ImageError for a SIF that is damaged or whose file system is not a squashfs.
     """
     info = read_sif(path)

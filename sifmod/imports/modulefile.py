@@ -53,7 +53,7 @@ class Place:
         self.loaded_as = "/".join((*above, self.version))
 
     def ours(self, spec: str) -> str:
-        """The name of a module of the same tree in sifmod: the last two parts of its own name."""
+        """The name of the module `spec` in sifmod: of one deep in the same tree the last parts, else `spec`."""
         parts = spec.split("/")
         with suppress(OSError, ValueError):  # the text cannot be a path
             if len(parts) > 2 and (self.tree / f"{spec}.lua").is_file():

@@ -33,7 +33,7 @@ _OF_THE_RUNTIME = re.compile(r"(01-base|94-appsbase|95-apps|99-base|99-runtimeva
 
 @dataclass
 class Documents:
-    """Collects the description, document by document."""
+    """The metadata of a SIF, collected from its documents and files."""
 
     deffile: str = ""
     labels: dict[str, str] = field(default_factory=dict)

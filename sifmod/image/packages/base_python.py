@@ -67,7 +67,8 @@ def read_base_python(
     """The first Python in `path`, or the one of the image's `environment`.
 
     `names` are those of protected packages. Packages without a list of files, their own or conda's, cannot be removed:
-    they are protected too. Raises ImageError without a Python, or if no packages can be chosen for it.
+    they are protected too. Raises ImageError without a Python, if another Python has the protected or the base's own
+    packages, or if no packages can be chosen for it.
     """
     chosen = _chosen(rootfs, environment, path, names)
     if not chosen.library or not chosen.version:

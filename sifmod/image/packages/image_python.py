@@ -124,7 +124,7 @@ def is_among(key: str, names: tuple[str, ...]) -> bool:
 
 
 def image_python(text: str, names: tuple[str, ...]) -> ImagePython:
-    """Parse the output of PROBE. Raises ImageError if it is invalid: a program of the image wrote it."""
+    """Parse the text that PROBE wrote. Raises ImageError if it is invalid: a program of the image wrote it."""
     try:
         executable, prefix, version, bytecode, found = json.loads(text)
         distributions = [_distribution(fields) for fields in found if has_valid_name(*fields[:2])]

@@ -57,7 +57,7 @@ class PackageRequest:
 
     @property
     def projects(self) -> tuple[tuple[str, str], ...]:
-        """The directories that are installed in their current state, by normalized name."""
+        """The directories that requirements name, installed in their current state: normalized name and path."""
         named = ((name_of(text), path) for text in self.requirements if (path := path_of(text)))
         return tuple((name, str(path)) for name, path in named if path.is_dir())
 
@@ -75,7 +75,7 @@ def words_of(
 
 
 def place(text: str) -> str:
-    """A place of --find-links: a URL, or an existing directory. Raises OptionError for any other."""
+    """A place of --find-links: a URL without a login, or an existing directory. Raises OptionError for any other."""
     if "://" not in text:
         return directory(text, "--find-links")
     check_login(text, "--find-links")
@@ -144,7 +144,7 @@ def name_of(requirement: str) -> str:
 
 
 def read_lock(path: Path) -> str:
-    """The text of a lock. Raises OptionError if it is empty, which would mean no lock, too large, or has a login."""
+    """The text of a lock, perhaps invalid. Raises OptionError if it is empty, too large or too deep, or has a login."""
     if text := read_text(path, "lock_size").strip():
         for line in text.splitlines() if has_login(text) or secret_parameter(text) else ():
             check_login(line.strip(), str(path))

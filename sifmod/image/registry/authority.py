@@ -65,7 +65,7 @@ class RegistryAuthority(Authority):
         self._lock = threading.Lock()
 
     def authorization(self, url: Url) -> str:
-        """The accepted header; "" for any other host, also after a redirect."""
+        """The header that answers the last challenge; "" for any other host, and for a login over plain http."""
         agreed = self._agreed
         return agreed.header if self._is_ours(url) and not (agreed.is_secret and in_the_clear(url)) else ""
 

@@ -60,7 +60,7 @@ def mirrors_of(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
 
 
 def own_place(reference: Reference) -> Place:
-    """The registry of `reference` (docker, oras): one place for all of its spellings."""
+    """Registry and repository that `reference` (docker, oras) names: one place for all of its spellings."""
     host = hub_or(reference.host.lower())
     rest = reference.location.removeprefix(f"{reference.host}/")
     return Place(host, f"library/{rest}" if host == DOCKER_HUB and "/" not in rest else rest, named=True)

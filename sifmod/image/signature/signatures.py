@@ -43,7 +43,7 @@ _OUTCOMES: dict[str, str] = {
 
 
 def refuse_unsigned_kind(reference: Reference, settings: Settings) -> None:
-    """Raise SignatureError if a signed SIF is required and the source cannot give one; before any fetch."""
+    """Raise SignatureError, before any fetch, if a signed SIF is required and the source or keys cannot give one."""
     if settings.policy != "require":
         return
     if missing := next((key for key in settings.keys if not key.is_file()), None):
@@ -112,9 +112,9 @@ def signatures(path: Path, info: SifInfo) -> tuple[Signature, ...]:
 def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> tuple[Signer, ...]:
     """The owners of `keys` who together signed all of the SIF at `path`, whose checked header is `info`.
 
-    A key file has OpenPGP public keys, armored or binary. Signatures by other keys are ignored, but every object except
-    signatures needs a good one, and every good one must match. Reads the whole file. Raises SignatureError with the
-    reason, ImageError for a damaged SIF, RuntimeMissingError without gpgv.
+    A key file has OpenPGP public keys, armored or binary. Signatures that are not good (by other keys, expired,
+    damaged) are ignored, but every object except signatures needs a good one, and every good one must match. Reads the
+    whole file. Raises SignatureError with the reason, ImageError for a damaged SIF, RuntimeMissingError without gpgv.
     """
     if not (found := _signature_objects(path, info)):
         hint = "get a signed one from its author, or sign it (`apptainer sign`) before it is installed"

@@ -108,7 +108,7 @@ def _dockerfile(build: BuildPlan) -> Path:
 
 
 def base_images(build: BuildPlan) -> tuple[str, ...]:
-    """The other images that its stages start from or copy from, as sources: docker://…"""
+    """The other images that the Dockerfile's stages start from or copy from, as sources: docker://…"""
     text = re.sub(r"\\\n", " ", _text(_dockerfile(build)))
     given, arguments = dict(build.arguments), dict[str, str]()
     stages, found = {"scratch"}, []

@@ -1,4 +1,6 @@
-"""recipe: a base with added packages, files and variables, assembled here without starting anything of the base.
+"""recipe: a base with added packages, files and variables, assembled here.
+
+Nothing of the base is started, unless the recipe has commands, or a package must be compiled.
 
 A built image is stored under a key: a digest of the base, the recipe and its files. The recipe and the lock of its
 packages are in the image, below /.singularity.d/build.

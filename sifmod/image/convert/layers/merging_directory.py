@@ -1,4 +1,4 @@
-"""A MergingDirectory: a directory while layers are merged, topmost first, and the names that lower ones cannot add."""
+"""A MergingDirectory: a directory while layers are merged, topmost first, and names that lower layers cannot add."""
 
 from dataclasses import InitVar, dataclass, field
 
@@ -53,7 +53,7 @@ class MergingDirectory:
         self.fresh[name] = child.node
 
     def hide(self, name: bytes) -> None:
-        """Hide this name from lower layers; most directories hide nothing, and have no set."""
+        """Hide this name from lower layers; directories that hide nothing, which most are, share one empty set."""
         self.hidden = self.hidden or set()
         self.hidden.add(name)
 
