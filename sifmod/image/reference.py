@@ -201,12 +201,12 @@ class SourceKind:
 
     @property
     def resumable(self) -> bool:
-        """Whether sifmod downloads it: a partial download stays for the next run."""
+        """Whether sifmod downloads the image itself: a partial download stays for the next run."""
         return self.location in ("url", "repository")
 
     @property
     def is_file(self) -> bool:
-        """Whether it names one file that is a SIF."""
+        """Whether a reference of this kind names one file that is a SIF."""
         return self.ready_made and self.location in ("path", "url")
 
 

@@ -89,8 +89,8 @@ def convert(path: Path, base: Base | None, runtime: Runtime, take: Callable[[byt
 
     With a `base`, its last layer holds only the differences from the base, including removals, unless a removed name is
     too long for a whiteout: then the one layer holds all files. If scripts set variables, `runtime` starts the SIF to
-    find them. Reads the whole SIF; `take` is called with each piece of the layer, and the
-    number of bytes so far. Raises ImageError for a SIF that is damaged or whose file system is not a squashfs.
+    find them. Reads the whole SIF; `take` is called with each piece of the layer, and the number of bytes so far.
+    Raises ImageError for a SIF that is damaged or whose file system is not a squashfs.
     """
     info = read_sif(path)
     documents = read_documents(path, info)
@@ -119,7 +119,7 @@ def convert(path: Path, base: Base | None, runtime: Runtime, take: Callable[[byt
 
 
 def layer_bytes(content: Content, start: int) -> Iterator[bytes]:
-    """The layer with `content`, from the byte `start` on."""
+    """The bytes (gzip) of the layer with `content`, from the byte `start` on."""
     return from_byte(_gzip(_tar(content), lambda _: None), start)
 
 

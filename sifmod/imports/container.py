@@ -91,7 +91,7 @@ def options(words: list[str], where: str, before: WithOptions | None = None) -> 
 
 @dataclass
 class Found:
-    """The keys collected so far."""
+    """The keys of an easyconfig that were collected so far."""
 
     binds: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
@@ -201,7 +201,7 @@ class Found:
 
 
 def optional(bind: str) -> Value:
-    """A bind path as an item of `binds`; OPTIONAL is the note for it."""
+    """A bind path as an optional item of the key `binds`; OPTIONAL is the note that explains it."""
     source, target, options = (*bind.split(":"), "", "")[:3]
     spelled: dict[str, Value] = {"source": source}
     spelled |= {"target": target} if target not in ("", source) else {}

@@ -36,7 +36,7 @@ BY_PATH = Naming()
 
 
 class Place:
-    """The name that users load a modulefile by, and the names of the others beside it."""
+    """The name that users load a modulefile by, and its tree, which has the names of other modules."""
 
     def __init__(self, path: Path, naming: Naming) -> None:
         path = Path(os.path.abspath(path))  # noqa: PTH100 (a link stays a link)

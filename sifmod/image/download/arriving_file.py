@@ -27,7 +27,7 @@ class Shared:
         self.stopping = threading.Event()
 
     def run(self, job: Callable[[], None]) -> None:
-        """Run `job` in the calling thread; the first error of any job ends the download and all waiting threads."""
+        """Run `job` in this thread; the first error of any job ends the download, and is raised in waiting threads."""
         try:
             job()
         except BaseException as error:

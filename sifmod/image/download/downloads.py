@@ -214,8 +214,8 @@ class Downloads(Pool):
 
     `sources` are in the manifest's order, and fetched from the last, which a conversion reads first. Local blobs are
     read in place. Sequential readers hash their data. A blob that an earlier run left in `directory` is completed and
-    verified. At exit complete and resumable files stay, unless `Pool` says otherwise. Before any request, raises
-    NoSpaceError if the disk or a quota is too small, and ImageError for a truncated local blob.
+    verified. At exit the files stay that `Pool` keeps for the next run. Before any request, raises NoSpaceError if the
+    disk or a quota is too small, and ImageError for a truncated local blob.
     """
 
     def __init__(

@@ -104,7 +104,7 @@ class Pieces:
         return True
 
     def unsaved(self) -> Record | None:
-        """The journal to write, written from now on; None if it is up to date, or if nothing could be resumed."""
+        """The journal to write, which then counts as written; None if it is up to date, or nothing could be resumed."""
         if self.size is None or not (self.remote.digest or self.validator) or not self.coverage.total:
             return None
         record = Record(self.size, self.remote.digest, self.validator, self.coverage.spans)

@@ -6,7 +6,7 @@ earlier one read again. The fourth `_start_over` fails; breaks without ranges ar
 
     UNKNOWN        a range comes                    GOOD: several requests at once from now on   _accept
                    all comes, and none was there    NONE                                         _accept
-    UNKNOWN, GOOD  the content changed              UNKNOWN, from zero; the second time NONE     _start_over
+    UNKNOWN, GOOD  the content changed              UNKNOWN, from zero; after a restart NONE     _start_over
                    no range comes, or another one   NONE, from zero                              _start_over
                    the connection breaks            the rest of the piece is requested again     run
     NONE           the connection breaks            NONE, from zero                              _rewind

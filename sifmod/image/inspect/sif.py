@@ -82,9 +82,9 @@ def describe_sif(path: Path, name: str = "") -> ImageDescription:
 
 
 def read_documents(path: Path, info: SifInfo) -> Documents:
-    """The metadata in the documents of the SIF at `path`, whose checked header is `info`.
+    """The metadata in the documents and files of the SIF at `path`, whose checked header is `info`.
 
-    Raises like `describe_sif`.
+    Raises PermissionsError or FetchError if the SIF cannot be read. An unreadable file system in it gives a note.
     """
     found = Documents()
     with reading(path), path.open("rb") as file:

@@ -51,7 +51,7 @@ class PackageRequest:
 
     @property
     def local(self) -> tuple[str, ...]:
-        """The local paths that uv reads: files, projects and directories of wheels."""
+        """What uv reads besides indexes: the paths of files and projects, and the `places`, of which some are URLs."""
         named = (path for text in (*self.requirements, *self.unnamed) if (path := path_of(text)))
         return tuple(dict.fromkeys((*map(project, self.editable), *self.places, *map(str, named))))
 
@@ -65,7 +65,10 @@ class PackageRequest:
 def words_of(
     find_links: Iterable[str] = (), index_url: str | None = None, extra_index_url: Iterable[str] = (), **options: bool
 ) -> tuple[str, ...]:
-    """The arguments for uv: search places as typed, and the options that are set (`no_index`)."""
+    """The arguments for uv: indexes, search places and the set options; UV_NO_INDEX sets `no_index`.
+
+    Raises OptionError for an unusable index or place.
+    """
     options["no_index"] = options.get("no_index") or bool(os.environ.get("UV_NO_INDEX"))
     pre = ("--prerelease=allow",) if options.pop("pre", False) else ()
     named = (f"--{name.replace('_', '-')}" for name, given in options.items() if given)

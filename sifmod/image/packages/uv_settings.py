@@ -33,7 +33,7 @@ _FIND_LINKS = "UV_FIND_LINKS"
 
 
 def uv_environment() -> dict[str, str]:
-    """The environment for uv; of the variables of uv, pip, Python and conda only those that `_VARIABLE` matches."""
+    """The environment for uv; of variables of uv, pip, Python and conda only those about the subjects of this file."""
     return {
         name: value
         for name, value in os.environ.items()

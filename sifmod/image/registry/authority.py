@@ -81,7 +81,7 @@ class RegistryAuthority(Authority):
             return self._agreed.header not in ("", sent)
 
     def refused(self, response: requests.Response) -> FetchError:
-        """The error with advice for this registry."""
+        """The error for `response`, with advice for this registry."""
         login = self._login.origin if self._login and not self._withheld else ""
         notes = tuple(map(plain, self._logins.notes)) if self._logins else ()
         notes = (*notes, self._withheld) if self._withheld else notes

@@ -34,7 +34,7 @@ class Place:
         return _HUB_SERVER if self.host == DOCKER_HUB else self.host
 
     def __str__(self) -> str:
-        """The place as in a reference."""
+        """`host/repository`, as in a reference."""
         return f"{self.host}/{self.repository}"
 
 
@@ -87,7 +87,7 @@ def source_of(reference: Reference) -> str:
 
 
 def hub_or(host: str) -> str:
-    """docker.io for each of its names, `host` otherwise."""
+    """docker.io if `host` is one of Docker Hub's names, else `host`."""
     return DOCKER_HUB if host in _HUB else host
 
 

@@ -1,6 +1,6 @@
 """dockerfile: an image that buildah or podman builds from a Dockerfile, converted to a SIF here.
 
-https://docs.docker.com/reference/dockerfile/. Its context is its directory.
+https://docs.docker.com/reference/dockerfile/. The context is the Dockerfile's directory.
 """
 
 import hashlib

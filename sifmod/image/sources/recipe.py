@@ -51,7 +51,7 @@ _REMOTE = ("docker://", "oras://", "library://", "https://", "http://")
 
 
 def recipe_files(build: BuildPlan) -> tuple[str, ...]:
-    """The local files that identify the image."""
+    """The local files that identify the image: those of its packages, and `files` with everything below."""
     files = (str(path) for _, path in _files(build))
     return (*dict.fromkeys(package_files(build)), *files)
 

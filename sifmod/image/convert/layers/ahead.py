@@ -22,9 +22,9 @@ Progress = Callable[[int, int], None]
 class ReadAhead:
     """The layers' uncompressed bytes, one layer after the other, in the order given.
 
-    `processors`, at most 8, limits the number of concurrent layers, each with a bounded number of chunks; a large gzip
-    layer uses several processors. A context manager: leaving it ends the threads at their next chunk. Errors of a blob
-    are raised while its layer is read.
+    At most 8 layers are read at once, and no more than `processors` allow, each with a bounded number of chunks; a
+    large gzip layer uses several processors. A context manager: leaving it ends the threads at their next chunk. Errors
+    of a blob are raised while its layer is read.
     """
 
     def __init__(self, blobs: Sequence[Blob], progress: Progress, processors: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Merge from the uppermost layer to the lowest, the usual way: each is read once, and only visible files are written.
+"""Merge from the uppermost layer to the lowest, the usual way: read each once, skip files that upper layers hide.
 
 Paths are compared as text, after `.` and `..` are resolved; symlinks in them are not followed. If applying layers in
 sequence may give another result (an entry whose parent is a symlink in a lower layer, a hard link to a lower layer),

@@ -93,10 +93,10 @@ class Metadata:
 def make_metadata(config: ImageConfig, manifest: bytes, bootstrap: str, source: str) -> Metadata:
     """All metadata of the image of `config`, whose manifest's bytes are `manifest` (empty if there is none).
 
-    The SIF's definition says `bootstrap: docker`, `from: <source>`, which should name the digest. With it the runtimes'
+    The SIF's definition has `bootstrap` and `source`, which should name the digest. With these additions the runtimes'
     run, exec, shell, test, inspect and instances behave as with their own conversion; but values that their conversion
-    mangles are kept exactly. The same arguments give the same bytes. Raises ImageError for a NUL in the
-    image's entrypoint or command.
+    mangles are kept exactly. The same arguments give the same bytes. Raises ImageError for a NUL in the image's
+    entrypoint or command.
     """
     variables, warnings = image_environment(config.env)
     run = runscript(config.entrypoint, config.cmd)
@@ -208,7 +208,7 @@ def directory_at(root: Directory, parts: Sequence[bytes], replaces: bool, epoch:
 
 
 def way_to(trail: list[Directory], link: Symlink) -> list[Directory] | None:
-    """The directories from the root to the target of `link`, an entry of the last in `trail`; None unless it is one."""
+    """The directories from the root to the one that `link`, an entry of the last in `trail`, leads to; or None."""
     here, names, links = list(trail), list[bytes](), 0
     node: Node | Plain | None = link
     while True:

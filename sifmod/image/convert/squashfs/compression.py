@@ -46,7 +46,7 @@ class Compression:
 
     @property
     def text(self) -> str:
-        """Its text in configuration and receipts, e.g. `zstd:3`."""
+        """The compression in configuration and receipts, e.g. `zstd:3`."""
         return self.name if self.name == "lz4" else f"{self.name}:{self.level}"
 
     @property
@@ -55,7 +55,7 @@ class Compression:
 
     @property
     def squashfs(self) -> str:
-        """The name of its format in a squashfs: gzip, xz, lz4 (also for lz4hc) or zstd."""
+        """The name of the format in a squashfs: gzip, xz, lz4 (also for lz4hc) or zstd."""
         return COMPRESSIONS[self.number]
 
     @property
