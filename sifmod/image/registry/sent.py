@@ -22,7 +22,7 @@ def quoted(text: str, request: requests.PreparedRequest | None) -> str:
 
 
 def check_answer(raw: bytes | bytearray, response: requests.Response, name: str) -> None:
-    """Raise FetchError if `raw`, a body, is no JSON object and contains a secret of its request.
+    """Raise FetchError if the body `raw` is not a JSON object, and contains a secret of its request.
 
     A parser's error would show the secret.
     """
