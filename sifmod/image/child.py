@@ -46,7 +46,7 @@ class Ended:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines of its output, without colours, control characters, logins and empty lines."""
+        """The lines of the child's output, without colours, control characters, logins and empty lines."""
         text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", self.said.decode("utf-8", "replace")).replace("\r", "\n")
         text = without_logins(text)
         lines = (
@@ -68,7 +68,7 @@ def run_child(
 
     `whole`: also end other processes in its group afterwards.
 
-    The last `kept` bytes of its output are kept in memory, so that a full disk cannot lose error messages. On any
+    The result has the last `kept` bytes of the output, which is in memory, so that a full disk cannot lose it. On any
     exception here (^C, a handler of SIGTERM that raises) the whole process group is ended before the exception
     propagates. Raises FileNotFoundError if `args[0]` is not a program.
     """

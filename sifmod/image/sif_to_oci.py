@@ -278,7 +278,7 @@ def _config(
 
 
 def image_section(documents: Documents, environment: SifEnvironment) -> tuple[dict[str, object], tuple[str, ...]]:
-    """How to start the image, as the `config` of an OCI image, and notes about what it cannot express."""
+    """How to start the image, as the `config` of an OCI image, and notes about what a `config` cannot express."""
     said = documents.config
     whole = json.loads(said.raw) if said else {}
     section: dict[str, object] = dict(whole.get("config") or {})

@@ -27,7 +27,7 @@ _RENAMED = {name.replace("conda-python", "python-conda"): name for name in get_a
 
 @dataclass
 class Scripts:
-    """The files that the commands install."""
+    """What the commands of an easyconfig install: wrappers and runscripts, and how they start Python."""
 
     wrappers: list[str] = field(default_factory=list)
     runscripts: list[str] = field(default_factory=list)

@@ -38,7 +38,7 @@ class Default(str):
 
 @dataclass
 class Table:
-    """A list, and the named values, in the file's order."""
+    """A Lua table: its list and its named values, in the file's order."""
 
     items: list["Value"]
     named: list[tuple["Value", "Value"]] = field(default_factory=list)

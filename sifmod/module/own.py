@@ -32,7 +32,7 @@ end"""
 
 
 class Own(NamedTuple):
-    """Where an installation of sifmod is."""
+    """The directories of an installation of sifmod."""
 
     bin: str  # the directory of the command
     alone: bool  # `bin` has no Python, which would hide the user's: it may be the first in PATH

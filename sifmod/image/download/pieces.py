@@ -29,7 +29,7 @@ class Piece:
 
 
 class Coverage:
-    """Disjoint spans in order. Not thread-safe."""
+    """Disjoint spans of bytes in ascending order. Not thread-safe."""
 
     def __init__(self, spans: tuple[Span, ...] = ()) -> None:
         self.spans: tuple[Span, ...] = ()
@@ -57,7 +57,7 @@ class Coverage:
         return sum(end - start for start, end in self.spans)
 
     def missing(self, size: int) -> tuple[Span, ...]:
-        """The gaps in `size` bytes."""
+        """The gaps between the spans in the first `size` bytes."""
         starts = (0, *(end for _, end in self.spans))
         ends = (*(start for start, _ in self.spans), size)
         return tuple((start, min(end, size)) for start, end in zip(starts, ends, strict=True) if start < min(end, size))
@@ -135,7 +135,7 @@ class Pieces:
 
 
 def cut(spans: tuple[Span, ...], length: int) -> tuple[Span, ...]:
-    """The spans split at multiples of `length`, so that a resumed file is split the same way."""
+    """`spans` split at multiples of `length`, so that a resumed file is split as before."""
     pieces: list[Span] = []
     for start, end in spans:
         edges = (start, *range((start // length + 1) * length, end, length), end)

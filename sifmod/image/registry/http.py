@@ -65,7 +65,7 @@ class RequestSpec(NamedTuple):
 
     @property
     def followed(self) -> tuple[int, ...]:
-        """The redirects to follow."""
+        """The status codes of the redirects to follow."""
         return _REDIRECTS if self.method in _READING else () if self.secret else _AS_ASKED
 
 

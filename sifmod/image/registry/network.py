@@ -232,7 +232,7 @@ def _cause(error: BaseException, request: requests.PreparedRequest | None) -> st
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Seconds, and limits of consecutive attempts without progress."""
+    """Limits of consecutive attempts without progress, and delays between attempts in seconds."""
 
     attempts: int = 8  # of a server that has answered before
     first_attempts: int = 3  # of one that never did: a wrong name or a node without a network fails soon

@@ -80,7 +80,7 @@ def check_policy(path: Path, name: str, info: SifInfo, settings: Settings) -> tu
 
 @dataclass(frozen=True)
 class Signature:
-    """One signature as the SIF's table describes it, unverified."""
+    """One signature as the SIF describes it, unverified."""
 
     id: int  # its own object's number
     form: Form
@@ -142,7 +142,7 @@ def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> tuple[Signer, ..
 
 @dataclass(frozen=True)
 class SignedObject:
-    """One object of the list; `relative` is its number minus the lowest number of its group."""
+    """One object of a signed list; `relative` is its number minus the lowest number of its group."""
 
     relative: int
     descriptor: str  # digests, as sha256:hex
@@ -258,7 +258,7 @@ def _fingerprint(entry: SifObject) -> str:
 
 
 def parse_list(text: bytes) -> SignedList | None:
-    """The list in `text`; None if it is invalid or not of version 1."""
+    """The signed list of digests in `text`; None if it is invalid or not of version 1."""
     try:
         found = json.loads(text)
         if found["version"] != 1:

@@ -170,7 +170,7 @@ def header_map(block: bytes, read: Callable[[], bytes]) -> tuple[Extents, int]:
 
 
 def check(extents: Extents, size: int, stored: int) -> Extents:
-    """The extents without empty ones. Raises Malformed unless they fit the file's size and its stored data."""
+    """`extents` without empty ones. Raises Malformed unless they fit the file's size and its stored data."""
     end = total = 0
     for offset, length in extents:
         if offset < end or length < 0 or offset + length > size:

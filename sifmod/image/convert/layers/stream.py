@@ -74,7 +74,7 @@ class Blob(Protocol):
 
     @property
     def size(self) -> int:
-        """Compressed bytes."""
+        """The number of compressed bytes."""
 
     def open(self) -> BinaryIO:
         """A file at the first byte; may be called more than once.
