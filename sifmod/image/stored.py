@@ -49,7 +49,7 @@ def bytes_to_copy(there: Fetched, request: FetchRequest) -> int:
 
 
 def damaged(store: ImageStore, path: Path) -> bool:
-    """Whether the stored image at `path` has a damaged header and a wrong digest; its header alone may be read."""
+    """Whether the stored image at `path` has a damaged header and a wrong digest; of others only the header is read."""
     try:
         read_sif(path)
     except ImageError:

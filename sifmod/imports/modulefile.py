@@ -36,7 +36,10 @@ BY_PATH = Naming()
 
 
 class Place:
-    """The name that users load a modulefile by, and its tree, which has the names of other modules."""
+    """The name that users load a modulefile by, and its tree, which has the names of other modules.
+
+    Raises CannotImportError for a path outside of the tree that `naming` names.
+    """
 
     def __init__(self, path: Path, naming: Naming) -> None:
         path = Path(os.path.abspath(path))  # noqa: PTH100 (a link stays a link)
