@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A verified SIF: its header, size and digest have been checked."""
+    """A verified SIF: its header is valid, and its content is what the easyconfig promises, if it promises any."""
 
     path: Path  # in the store, or the user's own file if only referenced
     sha256: Sha256

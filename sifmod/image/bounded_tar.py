@@ -14,7 +14,7 @@ class RefusedMemberError(tarfile.TarError):
 
 
 def open_tar(path: Path) -> tarfile.TarFile:
-    """The archive at `path`, not compressed. Raises OSError, and tarfile.TarError here and at each member."""
+    """The uncompressed archive at `path`. Raises OSError, and tarfile.TarError here and at each member."""
     return tarfile.open(path, "r:", tarinfo=_Member)
 
 

@@ -28,7 +28,7 @@ class BuildMethod:
 
 
 def build_method(program: Program | None) -> BuildMethod:
-    """The build method of this runtime on this machine, without a trial build.
+    """The build method of the runtime `program` on this machine, without a trial build.
 
     Raises RuntimeMissingError without a runtime, and FetchError with the missing requirements if there is no method.
     """

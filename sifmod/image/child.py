@@ -46,7 +46,7 @@ class Ended:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines of its output, without colours, control characters, logins and empty lines."""
+        """The lines of the child's output, without colours, control characters, logins and empty lines."""
         text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", self.said.decode("utf-8", "replace")).replace("\r", "\n")
         text = without_logins(text)
         lines = (
@@ -68,7 +68,7 @@ def run_child(
 
     `whole`: also end other processes in its group afterwards.
 
-    The last `kept` bytes of its output are kept in memory, so that a full disk cannot lose error messages. On any
+    The result has the last `kept` bytes of the output, which is in memory, so that a full disk cannot lose it. On any
     exception here (^C, a handler of SIGTERM that raises) the whole process group is ended before the exception
     propagates. Raises FileNotFoundError if `args[0]` is not a program.
     """
@@ -89,7 +89,8 @@ def serving(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Iterat
     """A function that runs a command in `args`, a child that is started once, because its start is expensive.
 
     The child must run SERVER with Python. On exit the whole process group is ended, as in `run_child`. If the child
-    cannot start, or ends early, the function returns its exit code and output.
+    ends early, the function returns the child's exit code (1 for 0) and output. Raises FileNotFoundError as `run_child`
+    does.
     """
     ours, theirs = socket.socketpair()
     with ours, theirs, _group(args, cwd, env, theirs.fileno()) as (process, log), ours.makefile("rb") as answers:

@@ -89,8 +89,8 @@ def reserve(file: int, path: Path, size: int, parts: str = "", done: str = "") -
     """Reserve `size` bytes of disk and quota for the file `path`, open as `file`, before the first write.
 
     If the file system cannot reserve, only its free space is checked. The file's size stays; idempotent. Raises
-    NoSpaceError, and then reserves nothing; for the message, `parts` describes the bytes and `done` the data written
-    before.
+    NoSpaceError, and then reserves nothing; else what `writing` raises. For the message, `parts` describes the bytes
+    and `done` the data written before.
     """
     if size <= 0:
         return
@@ -113,7 +113,7 @@ def reserve(file: int, path: Path, size: int, parts: str = "", done: str = "") -
 
 
 def check_holes(paths: Iterable[Path], place: Path, hint: str) -> None:
-    """Raise FetchError for a sparse file that is larger than the free space at `place`.
+    """Raise FetchError for a file that is larger than the free space at `place`, and less than half allocated.
 
     Reading a hole of petabytes takes hours, making one costs nothing.
     """

@@ -42,9 +42,9 @@ def fetch_image(
 
     An image comes from the store, without a request, if the store has the promised digest or has fetched the digest in
     a docker or oras source. Otherwise the sources are tried in order, and the first that works and verifies wins.
-    Idempotent. The base of a built image is fetched before it, in the same way. On failure no image is stored; partial
-    downloads stay, and the next run resumes them. FetchError names each source with its reason; NoSpaceError ends the
-    search at once.
+    Idempotent. The base of a built image is fetched before it, in the same way. On failure the image is not stored (its
+    base may be); partial downloads stay, and the next run resumes them. FetchError names each source with its reason;
+    NoSpaceError ends the search at once.
     """
     wanted = references(image)
     if not wanted:
@@ -72,8 +72,8 @@ def fetch_image(
 def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settings: Settings = DEFAULT) -> int | None:
     """The bytes to fetch from the first source that can work; None if unknown before the fetch.
 
-    0 if nothing will be fetched: the SIF is only referenced, already stored, or missing. Raises FetchError as
-    `fetch_image` does, where no server has the image.
+    For an image that is built on a base, the bytes of the base. 0 if nothing will be fetched: the SIF is only
+    referenced, already stored, or missing. If no server has the image, raises FetchError as `fetch_image` does.
     """
     wanted = references(image)
     if image.sha256 and wanted and not settings.fresh:

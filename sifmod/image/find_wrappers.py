@@ -28,7 +28,7 @@ _BEFORE_A_COMMAND = ("tini", "dumb-init", "env", "--", "-g", "-s")  # words of a
 
 @dataclass(frozen=True)
 class Search:
-    """The inputs that are known before reading the image."""
+    """What decides the search for wrappers before the image is read."""
 
     image: Reference  # the image's name
     path: tuple[str, ...]  # prepended to the image's PATH, in this order
@@ -45,7 +45,7 @@ class Found(NamedTuple):
 
 
 def find_wrappers(rootfs: Rootfs, described: ImageDescription, search: Search) -> Found:
-    """The commands in the environment, else in the image's PATH, and those that entrypoint and labels name.
+    """The commands in the environment, else in the image's PATH, and those that entrypoint, runscript and labels name.
 
     The environment is that of `search`, else that of the image's software. Programs of the distribution are left out,
     except the image's Python, its entrypoint and the software in its labels; names of common host commands are never

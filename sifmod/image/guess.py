@@ -51,7 +51,7 @@ class Named(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the image states its version."""
+        """Whether the version was found; otherwise it is assumed to be 1.0."""
         return self.version_from != _NOTHING
 
 
@@ -68,8 +68,8 @@ def find_name(reference: Reference, packages: Mapping[str, str], labels: Mapping
     """Name and version of the software in the image of `reference`, from its Python packages and own labels.
 
     The first match wins: a framework in the reference's name or in the label `title`, a package with the reference's
-    name, any framework in the image if name and label say nothing, the label, the reference's name. The version comes
-    from the package of that name, else from a label, the tag, or the reference's name; else it is 1.0.
+    name, a main framework in the image if name and label say nothing, the label, the reference's name. The version
+    comes from the package of that name, else from a label, the tag, or the reference's name; else it is 1.0.
     """
     text = called(reference)
     words = [word for word in re.split(r"[-_. +]+", text.lower()) if word]
@@ -163,7 +163,7 @@ class Guess:
 
     @property
     def versionsuffix(self) -> str:
-        """`-cuda-12.6-python-3.12` for a framework; for other software `-cuda-12.6`, and "" without a GPU."""
+        """`-cuda-12.6-python-3.12`, `-cpu-python-3.12` for a framework; `-cuda-12.6`, "" for other software."""
         gpu = "-".join(part for part in (self.gpu.accelerator, self.gpu.version) if part)
         gpu = "cpu" if self.gpu.accelerator == "none" else gpu
         if not self.named.framework:
@@ -175,7 +175,7 @@ class Guess:
 def make_guess(reference: Reference, described: ImageDescription, rootfs: Rootfs) -> Guess:
     """Guess what the image of `reference` is, from its description and files; raises ImageError if it is damaged.
 
-    A SIF without a version in its file name is named after the image that it was converted from.
+    A SIF whose version is not found is named after the image that it was converted from, if it has not been changed.
     """
     guess = _guess(reference, described, rootfs)
     source = None if guess.named.is_known or not reference.kind.is_file else _converted_from(described)

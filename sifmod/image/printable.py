@@ -5,12 +5,12 @@ TEXT = 1 << 16  # letters of a definition or a script
 
 
 def line(text: str, most: int = LINE) -> str:
-    r"""One line of at most `most` characters of `text`; control characters are escaped: `\x1b`, `\n`."""
+    r"""`text` on one line, cut after `most` characters; control characters are escaped: `\x1b`, `\n`."""
     return block(text, most, kept="")
 
 
 def block(text: str, most: int = TEXT, kept: str = "\n\t") -> str:
-    r"""At most `most` characters of `text`; control characters are escaped, except those in `kept`."""
+    r"""`text`, cut after `most` characters, then with its length; control characters not in `kept` are escaped."""
     letters = (letter if letter.isprintable() or letter in kept else _spelled(letter) for letter in text[: most + 1])
     shown = "".join(letters)
     return f"{shown[:most]}… ({len(text)} characters)" if len(text) > most else shown

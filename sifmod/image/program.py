@@ -34,13 +34,13 @@ class Program:
 
     @property
     def unbound(self) -> str:
-        """The binds that its configuration prevents, in words; "" for none."""
+        """The binds that the runtime's configuration prevents, in words; "" for none."""
         keys = " and ".join(f"`{key}`" for key in self.forbids)
         return f"its configuration has {keys}: {_UNBOUND}" if keys else ""
 
     @property
     def name(self) -> str:
-        """Its name for messages, e.g. `SingularityCE 4.3 without setuid`."""
+        """The runtime's name for messages, e.g. `SingularityCE 4.3 without setuid`."""
         return f"{_NAMES[self.kind]} {'.'.join(map(str, self.version))} {self.installed}"
 
     @property
@@ -115,7 +115,7 @@ def limits(program: Program) -> tuple[Limit, ...]:
 
 
 def probe_runtime(path: str, system: Path = Path("/")) -> Program | None:
-    """Probe the program at `path`; None if it does not exist. `system` is the root of the kernel's configuration.
+    """Probe the program at `path`; None if this user cannot execute it. `system`: root of the kernel's configuration.
 
     The program is run, since `singularity` may be a link to apptainer. An unexpected answer gives an unknown runtime.
     """

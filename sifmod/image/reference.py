@@ -53,7 +53,7 @@ class Reference:
 
     @property
     def host(self) -> str:
-        """The registry of a repository, with its port."""
+        """The registry of a repository, with its port; docker.io if it names none."""
         first, slash, _ = self.location.partition("/")
         return first if slash and re.search(r"[.:]|^localhost$", first) else "docker.io"
 
@@ -94,7 +94,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_layout(kind: "SourceKind", source: str) -> Reference:
-    """`PATH`, `PATH:TAG` or `PATH@DIGEST` after the scheme."""
+    """Parse `PATH`, `PATH:TAG` or `PATH@DIGEST` after the scheme. Raises FetchError."""
     rest = path_after_scheme(kind, source)
     path, at, digest = rest.partition("@")
     if at and not _DIGEST.fullmatch(digest):
@@ -108,7 +108,7 @@ def parse_layout(kind: "SourceKind", source: str) -> Reference:
 
 
 def parse_repository(kind: "SourceKind", source: str) -> Reference:
-    """`//REGISTRY/REPOSITORY`, with `:TAG`, `@DIGEST` or both; a digest takes precedence."""
+    """Parse `//REGISTRY/REPOSITORY`, with `:TAG`, `@DIGEST` or both; a digest takes precedence. Raises FetchError."""
     rest = after_scheme(source)
     if shown(source) != source:
         hint = (
@@ -149,7 +149,7 @@ def nothing(*_: object) -> None:
 
 
 def no_files(_reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
-    """No local file decides which image it is."""
+    """No file: `watched` of a kind whose image does not depend on a local file."""
     return ()
 
 
@@ -201,22 +201,22 @@ class SourceKind:
 
     @property
     def resumable(self) -> bool:
-        """Whether sifmod downloads it: a partial download stays for the next run."""
+        """Whether sifmod downloads the image itself: a partial download stays for the next run."""
         return self.location in ("url", "repository")
 
     @property
     def is_file(self) -> bool:
-        """Whether it names one file that is a SIF."""
+        """Whether a reference of this kind names one file that is a SIF."""
         return self.ready_made and self.location in ("path", "url")
 
 
 def the_location(reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
-    """The named file decides which image it is."""
+    """The path that the reference names: `watched` of a kind whose image depends on this file alone."""
     return (reference.location,)
 
 
 def size_of_location(request: "FetchRequest") -> int | None:
-    """The size of the named file or directory in bytes."""
+    """The size in bytes of the file or directory that the reference names; None if it does not exist."""
     return size_here((request.reference.location,))
 
 

@@ -87,9 +87,10 @@ class Converted:
 def convert(path: Path, base: Base | None, runtime: Runtime, take: Callable[[bytes, int], None]) -> Converted:
     """Convert the SIF at `path` to an OCI image.
 
-    With a `base`, its layer holds only the differences from the base, including removals. If scripts set variables,
-    `runtime` starts the SIF to find them. Reads the whole SIF; `take` is called with each piece of the layer, and the
-    number of bytes so far. Raises ImageError for a SIF that is damaged or whose file system is not a squashfs.
+    With a `base`, its last layer holds only the differences from the base, including removals, unless a removed name is
+    too long for a whiteout: then the one layer holds all files. If scripts set variables, `runtime` starts the SIF to
+    find them. Reads the whole SIF; `take` is called with each piece of the layer, and the number of bytes so far.
+    Raises ImageError for a SIF that is damaged or whose file system is not a squashfs.
     """
     info = read_sif(path)
     documents = read_documents(path, info)
@@ -118,7 +119,7 @@ def convert(path: Path, base: Base | None, runtime: Runtime, take: Callable[[byt
 
 
 def layer_bytes(content: Content, start: int) -> Iterator[bytes]:
-    """The layer with `content`, from the byte `start` on."""
+    """The bytes (gzip) of the layer with `content`, from the byte `start` on."""
     return from_byte(_gzip(_tar(content), lambda _: None), start)
 
 
@@ -277,7 +278,7 @@ def _config(
 
 
 def image_section(documents: Documents, environment: SifEnvironment) -> tuple[dict[str, object], tuple[str, ...]]:
-    """How to start the image, as the `config` of an OCI image, and notes about what it cannot express."""
+    """How to start the image, as the `config` of an OCI image, and notes about what a `config` cannot express."""
     said = documents.config
     whole = json.loads(said.raw) if said else {}
     section: dict[str, object] = dict(whole.get("config") or {})

@@ -1,4 +1,4 @@
-"""Find an image in the store, by its source and the digest of its content."""
+"""Find an image in a store: by its source and the digest of its content, or by the SIF's own digest."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ Tools = tuple[tuple[str, str], ...]
 def stored(request: FetchRequest, digest: str, compression: str = "", tools: Tools = ()) -> Fetched | None:
     """The stored SIF from the source of `request` with `digest`, for its architecture; None if there is none.
 
-    Also None if everything must be fetched again.
+    Also None if everything must be fetched again (`settings.fresh`).
 
     With a `compression`, the SIF must have been converted with it, by these `tools` or others that only differ in
     library versions, which its origin records. But if the easyconfig expects another SIF that `tools` may make, only
@@ -33,7 +33,7 @@ def stored(request: FetchRequest, digest: str, compression: str = "", tools: Too
 
 
 def from_other_store(request: FetchRequest, sha256: str | None) -> Fetched | None:
-    """The SIF with this digest in another store; None if it has no usable one, or everything is fetched again."""
+    """The SIF with this digest in another store; None if none has a usable one, or if `settings.fresh`."""
     known = None if sha256 is None or request.settings.fresh else request.store.from_other_store(sha256)
     if known is None or damaged(request.store, known[0]):
         return None
@@ -49,7 +49,7 @@ def bytes_to_copy(there: Fetched, request: FetchRequest) -> int:
 
 
 def damaged(store: ImageStore, path: Path) -> bool:
-    """Whether the stored image at `path` does not match its digest; its data is only read if its header is damaged."""
+    """Whether the stored image at `path` has a damaged header and a wrong digest; of others only the header is read."""
     try:
         read_sif(path)
     except ImageError:

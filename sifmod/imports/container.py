@@ -91,7 +91,7 @@ def options(words: list[str], where: str, before: WithOptions | None = None) -> 
 
 @dataclass
 class Found:
-    """The keys collected so far."""
+    """The keys of an easyconfig that were collected so far."""
 
     binds: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Found:
     activate: str = ""  # the command of WITH_CONDA
 
     def bind(self, text: str) -> None:
-        """Add the bind paths of a comma-separated list, except sifmod's own."""
+        """Add the bind paths of a comma-separated list, except sifmod's own; an invalid one gives a note."""
         good, bad = binds_of(text)
         for one in good:
             if one.endswith(":/runscripts"):
@@ -116,7 +116,7 @@ class Found:
         self.notes.extend(f"bind path {one[:80]!r} depends on the user, or is not a path" for one in bad)
 
     def search(self, text: str) -> None:
-        """Add directories to prepend to PATH inside; an empty one, the current directory, is skipped with a note."""
+        """Add directories to prepend to PATH inside; a relative one, or one with `$` or a backtick, gives a note."""
         for directory in text.split(":"):
             if not directory.startswith("/") or _EVALUATED.search(directory):
                 self.notes.append(f"PATH inside: skipped {directory[:80]!r}, which is not a valid directory")
@@ -201,7 +201,7 @@ class Found:
 
 
 def optional(bind: str) -> Value:
-    """A bind path as an item of `binds`; OPTIONAL is the note for it."""
+    """A bind path as an optional item of the key `binds`; OPTIONAL is the note that explains it."""
     source, target, options = (*bind.split(":"), "", "")[:3]
     spelled: dict[str, Value] = {"source": source}
     spelled |= {"target": target} if target not in ("", source) else {}

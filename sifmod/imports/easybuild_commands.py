@@ -27,7 +27,7 @@ _RENAMED = {name.replace("conda-python", "python-conda"): name for name in get_a
 
 @dataclass
 class Scripts:
-    """The files that the commands install."""
+    """What the commands of an easyconfig install: wrappers and runscripts, and how they start Python."""
 
     wrappers: list[str] = field(default_factory=list)
     runscripts: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Scripts:
 
 
 def take_commands(commands: Iterable[str], notes: list[str]) -> Scripts:
-    """The files that `postinstallcmds` installs; appends a note for each command without a counterpart."""
+    """The files that `postinstallcmds` installs; `notes` gets commands without a counterpart, but mkdir, chmod, rm."""
     scripts = Scripts()
     for command in commands:
         scripts.uses_conda = scripts.uses_conda or "$WITH_CONDA" in command
@@ -63,7 +63,7 @@ def read_build(commands: tuple[str, ...], notes: list[str]) -> tuple[dict[str, V
     """The key `image.build` if commands build an image on another one, else {}; and the other commands.
 
     Files that they write for the definition's %files are written by `post`, with the same shell's rules. Raises
-    CannotImportError if the definition is not a text in the file.
+    CannotImportError if the definition is not a text in the file, or does not name its base.
     """
     builds = next((one for one in commands if _BUILDS.search(one.partition("<<")[0])), None)
     if builds is None:

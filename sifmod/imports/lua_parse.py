@@ -1,4 +1,4 @@
-"""Parse Lua: the whole grammar is accepted, the parts that modulefiles use are kept."""
+"""Parse Lua: all statements and expressions of Lua 5.1 are accepted, those that modulefiles use are kept."""
 
 from contextlib import nullcontext
 

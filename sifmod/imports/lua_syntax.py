@@ -180,7 +180,7 @@ def _escaped(found: re.Match[bytes]) -> bytes:
 
 
 def effects(statements: tuple[Statement, ...]) -> Iterator[Call | str]:
-    """The calls in the statements and their blocks, and the names that they set outside."""
+    """The calls in the statements and their blocks, and the names that they set and that are not local to them."""
     own = set[str]()
     for statement in statements:
         inner: Iterator[Call | str] = iter(())
@@ -199,5 +199,5 @@ def effects(statements: tuple[Statement, ...]) -> Iterator[Call | str]:
 
 
 def sets(statements: tuple[Statement, ...]) -> tuple[str, ...]:
-    """The names that the statements set outside, once each."""
+    """The names that the statements set and that are not local to them, once each."""
     return tuple(dict.fromkeys(one for one in effects(statements) if isinstance(one, str)))

@@ -38,7 +38,7 @@ class Default(str):
 
 @dataclass
 class Table:
-    """A list, and the named values, in the file's order."""
+    """A Lua table: its list and its named values, in the file's order."""
 
     items: list["Value"]
     named: list[tuple["Value", "Value"]] = field(default_factory=list)
@@ -99,7 +99,7 @@ def truth(value: Value) -> bool | None:
 
 
 def equal(left: Value, right: Value, wanted: bool) -> Value:
-    """Whether two values are equal, or unequal; a hole if only a run could tell."""
+    """Whether two values are equal, or if not `wanted`, unequal; a hole if only a run could tell."""
     left, right = (None if isinstance(value, Environment) else value for value in (left, right))
     if any(isinstance(value, Table) or (isinstance(value, str) and _UNKNOWN.search(value)) for value in (left, right)):
         return HOLE
@@ -121,9 +121,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Made:
-    """One call: function, arguments, line, and whether it depends on a condition that only a run could decide.
+    """One call: function, arguments, line; `sure` unless it depends on a condition that only a run could decide.
 
-    `asked` lists the tests of the conditions that were assumed to be true.
+    `asked` lists the tests in its conditions, each with an assumed result.
     """
 
     function: str
@@ -149,7 +149,10 @@ class Untaken:
 
 @dataclass(frozen=True)
 class Read:
-    """A file's calls in order, its variables at the end, all texts that they had, and the skipped branches."""
+    """A file's calls in order, its variables at the end, all texts that these had at some time.
+
+    `skipped` lists what could not be evaluated, in words, `untaken` the branches that were not taken.
+    """
 
     calls: tuple[Made, ...]
     variables: dict[str, Value]

@@ -36,7 +36,10 @@ BY_PATH = Naming()
 
 
 class Place:
-    """The name that users load a modulefile by, and the names of the others beside it."""
+    """The name that users load a modulefile by, and its tree, which has the names of other modules.
+
+    Raises CannotImportError for a path outside of the tree that `naming` names.
+    """
 
     def __init__(self, path: Path, naming: Naming) -> None:
         path = Path(os.path.abspath(path))  # noqa: PTH100 (a link stays a link)
@@ -53,7 +56,7 @@ class Place:
         self.loaded_as = "/".join((*above, self.version))
 
     def ours(self, spec: str) -> str:
-        """The name of a module of the same tree in sifmod: the last two parts of its own name."""
+        """The name of the module `spec` in sifmod: of one deep in the same tree the last parts, else `spec`."""
         parts = spec.split("/")
         with suppress(OSError, ValueError):  # the text cannot be a path
             if len(parts) > 2 and (self.tree / f"{spec}.lua").is_file():

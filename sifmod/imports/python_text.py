@@ -30,14 +30,14 @@ def scalar(value: "Python") -> Scalar:
 
 
 def formatted(value: Scalar, spec: str, conversion: str) -> str:
-    """`{value!conversion:spec}`."""
+    """The text of `{value!conversion:spec}`; raises UnknownError for a format that is not supported."""
     if not _SPEC.fullmatch(spec) or conversion not in ("", "s", "r"):
         raise UnknownError(f"the format {spec[:40]!r} is not evaluated")
     return format(repr(value) if conversion == "r" else str(value) if conversion == "s" else value, spec)
 
 
 def percent(text: str, value: "Python", spend: Spend) -> str:
-    """`text % value`."""
+    """The text of `text % value`, whose length `spend` counts; raises UnknownError for an unsupported format."""
     marks = _PERCENT.findall(text)
     if "%" in _PERCENT.sub("", text):
         raise UnknownError("this % format is not evaluated")

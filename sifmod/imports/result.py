@@ -1,4 +1,4 @@
-"""Limits for reading one file: steps, depth and length, so that no file takes much time or memory."""
+"""The result of reading one file, and limits of steps, depth and length, so that no file takes much time or memory."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -12,7 +12,7 @@ Data = dict[str, object]
 
 
 def image_data(image: ImagePlan) -> Data:
-    """Data that decides which image is fetched, without the image's path and whether the network may be used."""
+    """Data that decides which image is fetched, but not where it is put, nor whether the network may be used."""
     return {
         "sources": image.sources,
         "build": image.build and build_data(image.build),

@@ -95,7 +95,7 @@ def from_json(text: bytes) -> Job:
 
 
 def about_from_json(text: bytes) -> Help:
-    """The module's own data, as passed to `to_json`. Raises ValueError or KeyError, like `from_json`."""
+    """The module's own data, as passed to `to_json`. Raises ValueError, KeyError or TypeError for invalid data."""
     about: Help = _adapter(Help).validate_python(json.loads(text)["about"])
     return about
 

@@ -1,4 +1,4 @@
-"""Make a Plan of an easyconfig and a site, without reading disk or network."""
+"""Make a Plan from an easyconfig and a site, without reading disk or network."""
 
 import shlex
 from dataclasses import dataclass, replace

@@ -32,7 +32,7 @@ end"""
 
 
 class Own(NamedTuple):
-    """Where an installation of sifmod is."""
+    """The directories of an installation of sifmod."""
 
     bin: str  # the directory of the command
     alone: bool  # `bin` has no Python, which would hide the user's: it may be the first in PATH
@@ -41,5 +41,5 @@ class Own(NamedTuple):
 
 
 def modulefile(own: Own, syntax: Syntax) -> str:
-    """The modulefile, for Lmod (`lua`) or for either module tool (`tcl`). Raises ModuleError for a path with NUL."""
+    """The modulefile of sifmod, for Lmod (`lua`) or any module tool (`tcl`). Raises ModuleError for a NUL in a path."""
     return templates(syntax).get_template(f"own.{syntax}.j2").render(own=own, bash=BASH, zsh=ZSH, fish=FISH)

@@ -139,7 +139,8 @@ class Activation:
     def activated(self, command: tuple[str, ...]) -> tuple[str, ...]:
         """The command line that starts a command with the active Python environment; arguments may follow.
 
-        A runscript activates the environment itself, and variables need no command: both are started unchanged.
+        A runscript activates the environment itself, and is unchanged; so is any command, if variables are enough and
+        no user's venv is searched.
         """
         if command[0].startswith(f"{RUNSCRIPTS_TARGET}/"):
             return command

@@ -49,7 +49,7 @@ def shell(text: str) -> str:
 
 
 def users_place(path: str) -> str:
-    """A path of the user as a word of a POSIX shell, with `$USER` expanded."""
+    """A path of the user as a word of a POSIX shell, which expands a part `$USER` of it."""
     return "/".join('"${USER-}"' if part == "$USER" else shell(part) if part else "" for part in path.split("/"))
 
 

@@ -51,7 +51,7 @@ class Addition:
     """Files to add to or remove from a base. Paths inside have no leading slash.
 
     Added files belong to root, with time `epoch`; executables stay executable. Parents are created. Links of the base
-    are followed inside it, except the last component, which is replaced unless it is a directory.
+    are followed inside it, but an added file replaces a file or link at its own path; it cannot replace a directory.
     """
 
     # path inside → file, link or directory on the host; directories without content
@@ -69,8 +69,9 @@ def extend(base: Path, addition: Addition, target: Path, processors: int, memory
     """Write the SIF `target`: the SIF `base` with `addition`. Returns warnings.
 
     The base's compression, block size and inode attributes are kept. The same base, addition and libraries give the
-    same bytes. `memory` is in bytes, None for no limit. `target` is complete or missing. Raises ImageError for a base
-    that is damaged or cannot be extended and for invalid additions, and errors of reading and writing.
+    same bytes. `memory` is in bytes, None for no limit. `target` is only created or replaced when it is complete.
+    Raises ImageError for a base that is damaged or cannot be extended and for invalid additions, and errors of reading
+    and writing.
     """
     info = read_sif(base)
     (system,) = struct.unpack_from("<i", info.primary.extra)
@@ -124,7 +125,10 @@ def _write(source: BinaryIO, info: SifInfo, addition: Addition, file: BinaryIO, 
 
 
 def copy_blocks(source: BinaryIO, start: int, file: BinaryIO, at: int, size: int) -> None:
-    """Copy `size` bytes of `source`, in shared blocks if possible. Raises OSError, ImageError for a short file."""
+    """Copy `size` bytes of `source` from `start` to `file` at `at`, in shared blocks if possible.
+
+    Raises OSError, and ImageError if `source` is too short.
+    """
     end = start + size
     while start < end:
         try:

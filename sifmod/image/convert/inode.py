@@ -80,7 +80,7 @@ class Directory(Node):
 
 
 def unpacked(plain: Plain) -> File:
-    """The file as a node, which may have several names."""
+    """The file `plain` as a node, which, unlike a Plain, may have several names."""
     mode, uid, gid, mtime = OWNER.unpack_from(plain)
     return File(mode, uid, gid, mtime, (), content_of(plain[OWNER.size :]))
 

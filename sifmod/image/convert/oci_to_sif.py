@@ -36,12 +36,12 @@ FORMAT = 2  # format of a converted SIF apart from its squashfs: increased by ev
 
 
 def convert(request: Fetching) -> Fetched:
-    """The image of a registry, an OCI layout or an archive, as a SIF at `incoming`.
+    """The image of a registry, an OCI layout or an archive, as a SIF at `request.incoming`, or a stored one.
 
     An earlier conversion of the same manifest and source, with the same compression and format, is used from the store,
     with its recorded tools. The same manifest, source, compression and tools give the same bytes. Raises FetchError for
-    errors of the source or network, ImageError for an invalid image, NoSpaceError before the first byte of a layer
-    arrives.
+    errors of the source or network, ImageError for an invalid image, UnstartableError for a compression that must not
+    be used here, NoSpaceError, if possible before the first byte of a layer arrives.
     """
     how = _compression(request)
     with request.store.workspace() as workspace:
@@ -86,9 +86,9 @@ def pinned(request: FetchRequest) -> Fetched | None:
 
 
 def announced(request: FetchRequest) -> int:
-    """Bytes of the layers of a docker reference, or to copy if a store has the image as it would be made now.
+    """Bytes of the layers of a docker reference; if a store has the image as it would be made now, the bytes to copy.
 
-    The own store's image needs 0. Only fetches manifests. Raises FetchError or ImageError.
+    These are 0 for an image in the own store. Only manifests are fetched. Raises FetchError or ImageError.
     """
     if made := pinned(request):
         return bytes_to_copy(made, request)

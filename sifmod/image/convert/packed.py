@@ -20,7 +20,7 @@ Read = Callable[[bytes], object]
 
 
 class More(Protocol):
-    """Files that are made from those of the directory, and packed after them."""
+    """Files that are made from those of a packed directory, and packed after them."""
 
     def reader(self, path: str) -> Read | None:
         """A function to call with each piece of the directory's file `path`; None if its content is not needed."""

@@ -19,7 +19,7 @@ STEP = 1 << 20  # bytes; how far the front moves before waiting threads are woke
 
 
 class Shared:
-    """State shared by the threads of one download, guarded by `changed`; the first `failure` ends them all."""
+    """State shared by the threads of one download, guarded by `changed`; the first `failure` ends all threads."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -27,7 +27,7 @@ class Shared:
         self.stopping = threading.Event()
 
     def run(self, job: Callable[[], None]) -> None:
-        """Run `job` in a thread; its exception ends the download, and is raised in all waiting threads."""
+        """Run `job` in this thread; the first error of any job ends the download, and is raised in waiting threads."""
         try:
             job()
         except BaseException as error:
@@ -42,10 +42,10 @@ class Shared:
 
 
 class ArrivingFile:
-    """The bytes of the file `path` from `base` on: the first `front` of `size` bytes are complete.
+    """The bytes of the file `path` from `base` on; the first `front` of `size` bytes (None: unknown) have arrived.
 
-    `digest` (sha256:…) is the expected one, or "". `epoch` counts how often the content was discarded. Attributes are
-    read and changed under the shared lock. `name` is used in messages.
+    `digest` (sha256:…) is the expected one, or "". `epoch` counts how often the content was discarded. A download
+    changes `size`, `front`, `epoch` and `sha256` only while it holds `shared.changed`. `name` is used in messages.
     """
 
     def __init__(self, shared: Shared, name: str, path: Path, size: int | None, digest: str, base: int = 0) -> None:
@@ -66,17 +66,17 @@ class ArrivingFile:
         return self.front
 
     def open(self) -> "Reader":
-        """A stream of the bytes from the start, as they arrive. May be opened more than once."""
+        """A stream of the bytes from the start, as they arrive. May be called more than once."""
         with reading(self.path):
             return Reader(self, self.path.open("rb", buffering=0), self._base)
 
     def seekable(self) -> "SeekableReader":
-        """The bytes in any order. They are valid only after a Reader of the same epoch has verified them."""
+        """The bytes in any order, valid only once a Reader has verified the epoch in which they were read."""
         with reading(self.path):
             return SeekableReader(self, self.path.open("rb", buffering=0), self._base)
 
     def verify(self) -> None:
-        """Read all bytes unless a reader has verified them already. Raises what a Reader raises."""
+        """Read all bytes, again after Replaced, until a reader has verified them. Raises a Reader's other errors."""
         buffer = bytearray(STEP)
         while not self.sha256:
             try:
@@ -89,7 +89,8 @@ class ArrivingFile:
     def wait(self, position: int, epoch: int | None) -> tuple[int, int]:
         """Wait until the front has passed `position` or reached the end; return the front and its epoch.
 
-        Raises the error that ended the download, and Replaced if the epoch is not `epoch` (None: any).
+        Raises Replaced if the epoch is not `epoch` (None: any), the error that ended the download, and FetchError if it
+        was stopped.
         """
         with self.shared.changed:
             while self.shared.failure is None and not self.shared.stopping.is_set():
@@ -109,7 +110,7 @@ class ArrivingFile:
     def certify(self, sha256: str, epoch: int) -> None:
         """Verify `sha256`, the digest of all data that a reader was given in `epoch`.
 
-        Raises ImageError for a wrong digest, and Replaced if another attempt may succeed.
+        Raises ImageError for a wrong digest, and Replaced if `epoch` is over or the download starts over instead.
         """
         with self.shared.changed:
             if epoch != self.epoch:
@@ -177,13 +178,13 @@ class Reader(io.RawIOBase):
 
 
 class SeekableReader(Reader):
-    """A random-access reader: a read waits for its bytes, and verifies nothing."""
+    """A random-access reader: a read waits until bytes at its position arrive, and verifies nothing."""
 
     def seekable(self) -> bool:
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Raises ValueError for a negative position. To seek from the end, the size must be known."""
+        """Set and return the position; from the end only if the size is known. Raises ValueError if it is negative."""
         starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._arriving.size or 0}
         if (position := starts[whence] + offset) < 0:
             raise ValueError(f"{position} is before the start")

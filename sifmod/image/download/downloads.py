@@ -1,4 +1,4 @@
-"""Download the blobs of an image concurrently, each readable while it arrives; and download a verified SIF."""
+"""Download the blobs of an image concurrently, each readable while it arrives; and download and verify a SIF."""
 
 import io
 import os
@@ -32,8 +32,8 @@ _LINGER = 1.0  # seconds for threads to end; a thread that waits for a silent se
 class Pool:
     """The download threads for `files`, which are ordered by need; a context manager.
 
-    The first failure ends everything, and is raised in every waiting thread. After an exception downloaded data is kept
-    for the next run, except wrong data, which is removed.
+    The first failure ends all downloads, and is raised in every waiting thread. After an exception, data that the next
+    run can resume is kept; wrong data is removed, and after NoSpaceError all data that is not verified.
     """
 
     def __init__(self, shared: Shared, files: Sequence[ArrivingFile], connections: int) -> None:
@@ -142,10 +142,10 @@ _BUFFER = 1 << 18  # bytes
 def download_sif(
     request: Fetching, remote: Remote, origin: ImageOrigin = NO_ORIGIN, patience: RetryPolicy = RETRY_POLICY
 ) -> Fetched:
-    """Download the SIF `remote` to `incoming`; its digest and size are those that `remote` promises.
+    """Download the SIF `remote` to `request.incoming`; its digest and size are those that `remote` promises, if any.
 
-    An interrupted download in `partial` is resumed. After FetchError the downloaded data is kept; after ImageError
-    (wrong content) and NoSpaceError it is not.
+    An interrupted download in `request.partial` is resumed. After ImageError (wrong content) and NoSpaceError the
+    downloaded data is removed; after any other FetchError it is kept if it can be resumed.
     """
     path, name, progress = request.partial / _NAME, request.image.filename, request.progress
     shared = Shared()
@@ -190,7 +190,7 @@ def refuse_other_files(start: bytes) -> None:
 
 @dataclass(frozen=True)
 class ArrivingBlob:
-    """A blob of a Downloads (a `Blob` of convert/layers).
+    """One blob of `Downloads`, as a `Blob` of convert/layers/stream.py.
 
     A read waits for its bytes, or raises the download's error.
     """
@@ -205,7 +205,7 @@ class ArrivingBlob:
         return io.BufferedReader(self.file.open(), _BUFFER)
 
     def seekable(self) -> BinaryIO:
-        """The bytes in any order."""
+        """The bytes in any order, not verified."""
         return io.BufferedReader(self.file.seekable(), _BUFFER)
 
 
@@ -213,9 +213,9 @@ class Downloads(Pool):
     """Download the blobs of `sources` into `directory`, each with its journal.
 
     `sources` are in the manifest's order, and fetched from the last, which a conversion reads first. Local blobs are
-    read in place. Each reader hashes its data. A blob that an earlier run left in `directory` is completed and
-    verified. Files stay at exit, except wrong ones. Raises NoSpaceError before any request if the disk or a quota is
-    too small.
+    read in place. Sequential readers hash their data. A blob that an earlier run left in `directory` is completed and
+    verified. At exit the files stay that `Pool` keeps for the next run. Before any request, raises NoSpaceError if the
+    disk or a quota is too small, and ImageError for a truncated local blob.
     """
 
     def __init__(
@@ -260,7 +260,7 @@ def _shown(source: BlobSource) -> str:
 
 
 def missing(sources: Sequence[BlobSource], directory: Path) -> int:
-    """The bytes of disk that a Downloads of `sources` needs in `directory`, beyond those that its files there take."""
+    """The bytes that a download of `sources` to `directory` needs on disk, beyond those that its files there take."""
     wanted = {file_name(source): source.descriptor.size for source in sources if not isinstance(source.where, Stored)}
     return sum(max(0, size - _taken(directory / name)) for name, size in wanted.items())
 
@@ -273,14 +273,14 @@ def _taken(path: Path) -> int:
 
 
 def file_name(source: BlobSource) -> str:
-    """The name of the file to download a blob to; for a local blob, which has none, its path and offset."""
+    """The name of the file to download a blob to; for a local blob, which is read in place, its path and offset."""
     if isinstance(source.where, Stored):
         return f"{source.where.path}@{source.where.offset}"
     return source.descriptor.digest.replace(":", "-")
 
 
 def with_shared(sources: Sequence[BlobSource], shared: SharedBlobs | None) -> tuple[BlobSource, ...]:
-    """`sources`, but blobs that are kept in `shared` are read from their files; each is verified like any other."""
+    """`sources`, but blobs that are kept in `shared` are read from there; each is verified like any other blob."""
     return tuple(replace(one, where=kept) if (kept := _kept(one, shared)) else one for one in sources)
 
 
@@ -292,7 +292,7 @@ def _kept(source: BlobSource, shared: SharedBlobs | None) -> Stored | None:
 
 
 def keep_shared(sources: Sequence[BlobSource], directory: Path, shared: SharedBlobs | None) -> None:
-    """Keep the verified blobs in `directory` that another image needs too."""
+    """Link the verified blobs in `directory` that another image needs too into `shared`; a failed link is ignored."""
     for source in sources if shared else ():
         if shared and not isinstance(source.where, Stored) and source.descriptor.digest in shared.digests:
             with suppress(OSError):  # the blob is downloaded again then
@@ -300,7 +300,7 @@ def keep_shared(sources: Sequence[BlobSource], directory: Path, shared: SharedBl
 
 
 def forget_shared(sources: Sequence[BlobSource], shared: SharedBlobs | None) -> None:
-    """Remove the kept blobs of an image that could not be converted: one of them may be damaged."""
+    """Remove the blobs of `sources` from `shared`: their image could not be converted, so one may be damaged."""
     for source in sources:
         if shared and isinstance(source.where, Stored) and source.where.path.parent == shared.directory:
             source.where.path.unlink(missing_ok=True)

@@ -73,7 +73,7 @@ class PartialFile:
                 os.ftruncate(self._file, 0)
 
     def close(self) -> None:
-        """Ignore further writes; idempotent."""
+        """Close the file; later writes are ignored. Idempotent."""
         with self._lock:
             if self._file >= 0:
                 os.close(self._file)
@@ -121,7 +121,7 @@ def save(partial: Path, record: Record) -> None:
 
 
 def load(partial: Path) -> Record | None:
-    """The journal of `partial`; None if it is missing or does not fit the file."""
+    """The journal of `partial`; None if it is missing, unreadable or damaged, or does not fit the file."""
     try:
         with journal_path(partial).open("rb") as file:
             record = TypeAdapter(Record).validate_json(file.read(_LARGEST), strict=True)

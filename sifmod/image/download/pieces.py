@@ -29,7 +29,7 @@ class Piece:
 
 
 class Coverage:
-    """Disjoint spans in order. Not thread-safe."""
+    """Disjoint spans of bytes in ascending order. Not thread-safe."""
 
     def __init__(self, spans: tuple[Span, ...] = ()) -> None:
         self.spans: tuple[Span, ...] = ()
@@ -57,14 +57,14 @@ class Coverage:
         return sum(end - start for start, end in self.spans)
 
     def missing(self, size: int) -> tuple[Span, ...]:
-        """The gaps in `size` bytes."""
+        """The gaps between the spans in the first `size` bytes."""
         starts = (0, *(end for _, end in self.spans))
         ends = (*(start for start, _ in self.spans), size)
         return tuple((start, min(end, size)) for start, end in zip(starts, ends, strict=True) if start < min(end, size))
 
 
 class Ranges(Enum):
-    """Whether a server gives a file in ranges: the state of its transfer."""
+    """Whether the server of a transfer gives its file in ranges."""
 
     UNKNOWN = "it has not answered yet"
     GOOD = "it does"
@@ -74,8 +74,8 @@ class Ranges(Enum):
 class Pieces:
     """The bytes of `remote` in the file `path`, and those still `todo`. Not thread-safe.
 
-    `size` in bytes and `validator` describe the content (None and "" at first), `ranges` the server. `resumed`: the
-    journal of an earlier run was used.
+    `size` in bytes (None until known) and `validator` ("" until known) describe the content, `ranges` the server.
+    `resumed`: the journal of an earlier run was used.
     """
 
     def __init__(self, remote: Remote, path: Path, connections: int) -> None:
@@ -91,7 +91,7 @@ class Pieces:
         self.todo: deque[Span] = deque()
 
     def load(self) -> bool:
-        """Use the journal beside the file; False if there is none, or if the content may be another one now."""
+        """Use the journal beside the file; False if there is none, or if the content may have changed since."""
         record = journal.load(self._path)
         if record is None or self.size not in (None, record.size):
             return False
@@ -104,7 +104,7 @@ class Pieces:
         return True
 
     def unsaved(self) -> Record | None:
-        """The journal to write; None if it is up to date, or if nothing could be resumed."""
+        """The journal to write, which then counts as written; None if it is up to date, or nothing could be resumed."""
         if self.size is None or not (self.remote.digest or self.validator) or not self.coverage.total:
             return None
         record = Record(self.size, self.remote.digest, self.validator, self.coverage.spans)
@@ -114,7 +114,10 @@ class Pieces:
         return record
 
     def plan(self, *taken: Span, whole: bool = False) -> None:
-        """Set `todo` to the missing ranges, without the `taken` ones; `whole`: all of the file in one request."""
+        """Set `todo` to the missing ranges, without the `taken` ones; `whole`: all of the file in one request.
+
+        If the size is unknown, `todo` is only the first 8 MiB.
+        """
         if self.size is None:
             self.todo = deque([(0, _FIRST)])
         elif whole:
@@ -124,7 +127,7 @@ class Pieces:
             self.todo = deque(cut(Coverage((*self.coverage.spans, *taken)).missing(self.size), length))
 
     def empty(self) -> None:
-        """Reset: no byte has arrived, and only the promised size and digest are known."""
+        """Forget the journal and all arrived bytes; of the content only the promised size and digest stay known."""
         journal.forget(self._path)
         self.coverage = Coverage()
         self.size, self.validator = self.remote.size, ""
@@ -132,7 +135,7 @@ class Pieces:
 
 
 def cut(spans: tuple[Span, ...], length: int) -> tuple[Span, ...]:
-    """The spans split at multiples of `length`, so that a resumed file is split the same way."""
+    """`spans` split at multiples of `length`, so that a resumed file is split as before."""
     pieces: list[Span] = []
     for start, end in spans:
         edges = (start, *range((start // length + 1) * length, end, length), end)
@@ -147,7 +150,7 @@ _ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]*"')
 
 @dataclass(frozen=True)
 class Head:
-    """The head of one response: it sends the bytes `start` to `end` of `total`; None if unknown.
+    """The head of one response: it sends the bytes from `start` to before `end`, of `total`; None if unknown.
 
     `encoded`: the body is compressed in transit, and its lengths mean nothing.
     """
@@ -160,9 +163,9 @@ class Head:
     encoded: bool
 
     def differs(self, validator: str) -> bool:
-        """Whether the response has other content than `validator`; False if that is empty.
+        """Whether the response may have other content than `validator` identifies; False if `validator` is empty.
 
-        A response without a validator to a request with If-Range has the same content: RFC 9110, 15.3.7.
+        A response without a validator has that content if the request had If-Range: RFC 9110, 15.3.7.
         """
         if not validator or not self.validator:
             return bool(validator) and not if_range(validator)

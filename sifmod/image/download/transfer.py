@@ -6,7 +6,7 @@ earlier one read again. The fourth `_start_over` fails; breaks without ranges ar
 
     UNKNOWN        a range comes                    GOOD: several requests at once from now on   _accept
                    all comes, and none was there    NONE                                         _accept
-    UNKNOWN, GOOD  the content changed              UNKNOWN, from zero                           _start_over
+    UNKNOWN, GOOD  the content changed              UNKNOWN, from zero; after a restart NONE     _start_over
                    no range comes, or another one   NONE, from zero                              _start_over
                    the connection breaks            the rest of the piece is requested again     run
     NONE           the connection breaks            NONE, from zero                              _rewind
@@ -40,9 +40,9 @@ class SupersededError(Exception):
 
 
 class Transfer(ArrivingFile):
-    """The transfer of `remote` into the file `path`, continued from its journal.
+    """The transfer of `remote` into the file `path`, continued from its journal if one fits.
 
-    Reserves disk space for the whole file first; raises NoSpaceError.
+    Reserves disk space for the whole file as soon as its size is known; raises NoSpaceError.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Transfer(ArrivingFile):
         return self._pieces.coverage.total
 
     def take(self) -> Piece | None:
-        """The next piece to request, or None. Called with the lock held; `run` must follow."""
+        """The next piece to request; None if there is none now. Called with the lock held; `run` must follow."""
         if not self._pieces.todo or (self._busy and self._pieces.ranges is not Ranges.GOOD):
             return None
         self._busy += 1
@@ -83,7 +83,10 @@ class Transfer(ArrivingFile):
         return Piece(start, None if unbounded else end, self.epoch)
 
     def run(self, piece: Piece) -> None:
-        """Request `piece` until it is complete. Raises FetchError after attempts without data, NoSpaceError."""
+        """Request `piece` until it is complete or obsolete.
+
+        Raises FetchError after too many attempts, ImageError if `remote.check` refuses the content, and NoSpaceError.
+        """
         attempts = Attempts(self._patience)
         try:
             while piece.end is None or piece.start < piece.end:
@@ -106,7 +109,7 @@ class Transfer(ArrivingFile):
                 self.shared.changed.notify_all()
 
     def save(self) -> None:
-        """Sync the data, then record it in the journal."""
+        """Sync the data and write the journal; does nothing if the journal is up to date or ranges do not work."""
         with self.shared.changed:
             record = self._pieces.unsaved() if self._pieces.ranges is not Ranges.NONE else None
             epoch = self.epoch
@@ -119,7 +122,7 @@ class Transfer(ArrivingFile):
                 journal.forget(self.path)
 
     def close(self, failure: BaseException | None) -> None:
-        """Stop writing, and keep data that another run can resume; remove wrong content and empty files."""
+        """Stop writing. Keep verified or resumable data; remove the rest, and after NoSpaceError what is unverified."""
         with self.shared.changed:
             kept = self.sha256 or (self.received and journal.journal_path(self.path).exists())
             wrong = self._wrong_content or (isinstance(failure, NoSpaceError) and not self.sha256)

@@ -68,7 +68,7 @@ def pairs(found: Iterable[tuple[str, str]]) -> Pairs:
 
 
 def words(found: Iterable[str]) -> tuple[str, ...]:
-    """Printable words, at most a thousand."""
+    """The words in `found`, at most a thousand, printable."""
     return tuple(line(word) for word, _ in zip(found, range(_MOST), strict=False))
 
 

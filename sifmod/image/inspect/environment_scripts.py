@@ -33,7 +33,7 @@ class ScriptedEnvironment:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for the user."""
+        """Notes for the user: what is left out, and what could not be read."""
         named = ", ".join(self.left_out)
         first = (f"left out of the environment, because only a shell can compute them: {named}",) if named else ()
         read = "; ".join(self.unread)
@@ -41,7 +41,7 @@ class ScriptedEnvironment:
 
 
 def read_scripts(scripts: Mapping[str, str | None], config: Mapping[str, str]) -> ScriptedEnvironment:
-    """The result of `scripts` (by name; None: too long to read); `config` has the exact variables of the OCI image."""
+    """The environment by `scripts` (name: text, or None if too long); `config` has the OCI image's exact variables."""
     state = _ScriptState(dict(config), {*config, *_BY_THE_BASE})
     does_nothing = True
     for name, script in sorted(scripts.items()):

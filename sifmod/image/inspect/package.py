@@ -1,4 +1,4 @@
-"""A Package: what an image says that it has installed, and by which packager. Others wrote all of it."""
+"""A Package: what an image says that it has installed, and by which packager. All of its texts are untrusted."""
 
 import time
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class Found:
         self._packages.pop(package, None)
 
     def step(self) -> None:
-        """Count one more visited entry. Raises TooMuchError for too many, or if the time is over."""
+        """Count one more visited entry. Raises TooMuchError for too many, or after the time limit."""
         self._entries += 1
         if self._entries % 1024 == 0:
             self.check()
@@ -75,17 +75,17 @@ class Found:
             raise TooMuchError(f"it has more files than {bound('image_files')}")
 
     def check(self) -> None:
-        """Raise TooMuchError if the time is over."""
+        """Raise TooMuchError if the time limit, a minute, is exceeded."""
         if self.late:
             raise TooMuchError(f"reading it takes more than {_LONGEST:g} seconds")
 
     @property
     def late(self) -> bool:
-        """Whether the time is over."""
+        """Whether the time limit, a minute, is exceeded."""
         return time.monotonic() > self._end
 
     def inventory(self, system: str, ended: str) -> Inventory:
-        """The result; `ended` is why the packages are not complete, or ""."""
+        """The inventory of the collected packages; `ended` is why they are not complete, or ""."""
         notes = (*self.notes, *([f"{ended}: the rest is not listed"] if ended else []))
         packages = tuple(sorted(self._packages))
         return Inventory(packages, line(system, _LETTERS), tuple(line(note) for note in notes), not ended)

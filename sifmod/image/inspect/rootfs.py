@@ -85,7 +85,7 @@ class Rootfs:
         return self.data(path, most).decode("utf-8", "replace")
 
     def data(self, path: str, most: int) -> bytes:
-        """The first `most` bytes of a regular file; none for anything else."""
+        """The first `most` bytes of a regular file; b"" for anything else."""
         return self.reader.read(path, most) if self.is_file(path) else b""
 
 

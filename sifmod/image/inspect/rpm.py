@@ -27,7 +27,10 @@ _HASH_MAGIC, _OFF_PAGE, _HASH_PAGES, _OVERFLOW = 0x061561, 3, (2, 13), 7  # of B
 
 
 def add_rpms(pieces: Iterable[bytes | int], size: int, found: Found) -> None:
-    """Add the packages of the database with this data; an unreadable one gives a note."""
+    """Add the packages of the database with this data to `found`; an unreadable one gives a note.
+
+    Raises TooMuchError.
+    """
     if size > _LARGEST:
         found.notes.append(f"the rpm packages cannot be read: their database has {size} bytes")
         return

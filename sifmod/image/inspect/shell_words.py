@@ -45,7 +45,7 @@ class Word:
 
 
 class WordReader:
-    """The position of the reader in a script."""
+    """Reads the words of `script`, from the position `at` on."""
 
     def __init__(self, script: str) -> None:
         self.script, self.at = script, 0

@@ -33,7 +33,7 @@ _OF_THE_RUNTIME = re.compile(r"(01-base|94-appsbase|95-apps|99-base|99-runtimeva
 
 @dataclass
 class Documents:
-    """Collects the description, document by document."""
+    """The metadata of a SIF, collected from its documents and files."""
 
     deffile: str = ""
     labels: dict[str, str] = field(default_factory=dict)
@@ -82,9 +82,9 @@ def describe_sif(path: Path, name: str = "") -> ImageDescription:
 
 
 def read_documents(path: Path, info: SifInfo) -> Documents:
-    """The metadata in the documents of the SIF at `path`, whose checked header is `info`.
+    """The metadata in the documents and files of the SIF at `path`, whose checked header is `info`.
 
-    Raises like `describe_sif`.
+    Raises PermissionsError or FetchError if the SIF cannot be read. An unreadable file system in it gives a note.
     """
     found = Documents()
     with reading(path), path.open("rb") as file:

@@ -22,11 +22,11 @@ class Content:
         return iter(self._content)
 
     def text(self, key: str) -> str:
-        """A string; "" if missing. A lone surrogate is replaced by U+FFFD, as in Go."""
+        """The string at `key`; "" if missing. A lone surrogate is replaced by U+FFFD, as in Go."""
         return self._text(key, self._content.get(key))
 
     def number(self, key: str) -> int:
-        """An integer; -1 if missing."""
+        """The integer at `key`; -1 if missing."""
         value = self._content.get(key)
         if value is None:
             return -1
@@ -35,7 +35,7 @@ class Content:
         return value
 
     def child(self, key: str) -> "Content":
-        """An object; empty if missing."""
+        """The object at `key`; empty if missing."""
         return self._object(key, self._content.get(key))
 
     def children(self, key: str) -> tuple["Content", ...]:
@@ -45,12 +45,12 @@ class Content:
         return tuple(self._text(f"{key}[{at}]", value) for at, value in enumerate(self._list(key)))
 
     def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
-        """An object of strings, sorted by key."""
+        """The items of the object of strings at `key`, sorted; empty if missing."""
         found = self.child(key)
         return tuple(sorted((_clean(name), found.text(name)) for name in found))
 
     def wrong(self, key: str, expected: str) -> ImageError:
-        """The error for an unexpected value."""
+        """The error for a value at `key` that is not `expected`."""
         return ImageError(f"{self.name}: {plain(key)} is not {expected}")
 
     def _list(self, key: str) -> list[object]:

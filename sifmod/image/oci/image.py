@@ -53,7 +53,7 @@ class Files:
     find: Callable[[str], Stored | None]  # the regular file of this relative name, or None
 
     def get(self, name: str, missing: str) -> Stored:
-        """The file of this name. Raises ImageError, which says what is `missing`, if there is none."""
+        """The file called `name`. Raises ImageError, which says what is `missing`, if there is no such file."""
         if (stored := self.find(name)) is None:
             raise ImageError(f"{self.name} is not complete: {missing}")
         return stored

@@ -120,7 +120,7 @@ def architecture(name: str) -> str:
 
 
 def check_layers(manifest: Manifest, name: str) -> None:
-    """Raise ImageError unless every layer is a file system's; those of an artifact are not."""
+    """Raise ImageError unless every layer is a file system's (an artifact's is not), and if there are no layers."""
     for layer in manifest.layers:
         if layer.media_type == SIF_LAYER:
             raise ImageError(f"{name} is a SIF, not a container image", "write oras:// instead of docker://")

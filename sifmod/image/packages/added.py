@@ -49,9 +49,9 @@ def add_packages(
 ) -> Added:
     """The `wanted` packages, or those of the lock `given` unless it is "", as files of the image, below `uv_prefix`.
 
-    Other versions in the image are removed completely. Raises OptionError for packages that conflict with the image,
-    NoWheelError for those that would have to be compiled, FetchError if an index is unavailable, ImageError for a
-    package that would replace a part of a protected one, or with paths outside of its directory.
+    Other versions in the image are removed as by `files_of`. Raises OptionError for packages that conflict with the
+    image, NoWheelError for those that would have to be compiled, FetchError if an index is unavailable, ImageError for
+    a package that would replace a part of a protected one, or with paths outside of its directory.
     """
     python = base.python
     # uv needs a Python of this machine for any installation

@@ -67,7 +67,8 @@ def read_base_python(
     """The first Python in `path`, or the one of the image's `environment`.
 
     `names` are those of protected packages. Packages without a list of files, their own or conda's, cannot be removed:
-    they are protected too. Raises ImageError without a Python, or if no packages can be chosen for it.
+    they are protected too. Raises ImageError without a Python, if another Python has the protected or the base's own
+    packages, or if no packages can be chosen for it.
     """
     chosen = _chosen(rootfs, environment, path, names)
     if not chosen.library or not chosen.version:
@@ -177,11 +178,11 @@ def glibc(rootfs: Rootfs, arch: str) -> int:
 
 
 def files_of(base: BasePython, replaced: Sequence[Distribution]) -> tuple[str, ...]:
-    """The absolute paths of all files that only these distributions have, and of their bytecode.
+    """The absolute paths of all files that only the distributions `replaced` have, and of their bytecode.
 
     The files are those of their RECORDs, and their metadata directories. Excluded are, as with pip, files outside of
     the Python's prefix, files that another distribution has too, and those in a directory after `base.library` on the
-    search path. A conda package that only has these distributions is removed completely, with conda's record.
+    search path. A conda package without other distributions is removed completely, with conda's record.
     """
     rootfs, found = base.rootfs, list[str]()
     replaced = [one for one in replaced if dirname(one.place) not in base.later]
@@ -245,7 +246,7 @@ def files_in(rootfs: Rootfs, directory: str) -> set[str]:
 
 @dataclass(frozen=True)
 class CondaPackage:
-    """A conda package with Python distributions: its record, and the files in that, existing or not, as absolute paths.
+    """A conda package with Python distributions: its record, and the absolute paths in the record, existing or not.
 
     conda keeps one JSON for each package of an environment, below its `conda-meta`:
     https://docs.conda.io/projects/conda/en/stable/dev-guide/deep-dives/install.html.

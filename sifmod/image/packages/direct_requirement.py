@@ -19,7 +19,10 @@ _OTHERS = ("hg+", "svn+", "bzr+")
 
 
 def direct_requirement(name: str, spelled: str, *, recipe: bool) -> str:
-    """A requirement with its location, absolute; only the location if its name is unknown; "" without a location."""
+    """A requirement with its location, absolute; only the location if its name is unknown; "" without a location.
+
+    Raises OptionError for an unusable location, or any location if `recipe`.
+    """
     is_url = re.match(r"[a-z+]+://", spelled) is not None
     target, separator, marker = spelled.partition(" ;" if is_url else ";")
     target, marker = target.strip(), f" ; {marker.strip()}" if separator else ""
@@ -98,7 +101,7 @@ def static_name(directory: Path) -> str:
 
 
 def editable(text: str) -> str:
-    """The absolute path of a project, with the requested extras."""
+    """The absolute path of a project, with the requested extras. Raises OptionError unless it is a directory."""
     found = re.fullmatch(r"(.+?)(\[[^\[\]]*\])?", text.removeprefix("file://"), re.DOTALL)
     plain, extras = (found[1], found[2] or "") if found else (text, "")
     if "+" in plain.partition("://")[0] and "://" in plain:

@@ -72,7 +72,10 @@ class Checkouts:
     made: dict[GitSource, GitSource] = field(default_factory=dict)
 
     def take(self, asked: GitSource) -> GitSource:
-        """Check out a project; returns it with its commit. Raises FetchError with git's messages."""
+        """Check out a project; returns it with its commit. Raises FetchError with git's messages, and OptionError.
+
+        OptionError: this machine has no git, or the repository has no such directory.
+        """
         if asked not in self.made:
             self.made[asked] = self._take(asked)
         return self.made[asked]

@@ -49,12 +49,12 @@ class Distribution:
 
     @property
     def key(self) -> str:
-        """Its name, normalized as in PEP 503."""
+        """The distribution's name, normalized as in PEP 503."""
         return normalized(self.name)
 
     @property
     def needs(self) -> frozenset[str]:
-        """The names of its requirements, without those of its extras."""
+        """The names of the distribution's requirements, without those of its extras."""
         names = (re.match("[A-Za-z0-9._-]+", text) for text in self.requires if "extra ==" not in text)
         return frozenset(normalized(name[0]) for name in names if name)
 
@@ -72,7 +72,7 @@ class ImagePython:
 
     @property
     def short(self) -> str:
-        """Its version as in directory names: 3.11."""
+        """The version as in directory names: 3.11."""
         return ".".join(map(str, self.version[:2]))
 
     def is_protected_name(self, key: str) -> bool:
@@ -124,7 +124,7 @@ def is_among(key: str, names: tuple[str, ...]) -> bool:
 
 
 def image_python(text: str, names: tuple[str, ...]) -> ImagePython:
-    """Parse the output of PROBE. Raises ImageError if it is invalid: a program of the image wrote it."""
+    """Parse the text that PROBE wrote. Raises ImageError if it is invalid: a program of the image wrote it."""
     try:
         executable, prefix, version, bytecode, found = json.loads(text)
         distributions = [_distribution(fields) for fields in found if has_valid_name(*fields[:2])]

@@ -18,7 +18,7 @@ _STRONG = frozenset({"sha256", "sha384", "sha512"})
 
 
 def versions_of(lock: str) -> dict[str, str]:
-    """The versions in a lock, by normalized name, except directories, which have none.
+    """The versions in a lock, by normalized name, without packages that have none, such as directories.
 
     Raises OptionError for a text that is not a lock.
     """
@@ -52,7 +52,7 @@ def without_repositories(lock: str) -> str:
 def repositories(lock: str) -> dict[str, GitSource]:
     """The packages of a lock that are from repositories, by normalized name.
 
-    Raises OptionError for one without its commit.
+    Raises OptionError for one that is not in git, or without its commit.
     """
     found = {}
     for one in tomllib.loads(lock).get("packages", []):
@@ -112,7 +112,10 @@ def held_block(block: str, digests: Mapping[str, tuple[str, ...]], *, all_named:
 
 
 def check_digests(lock: str) -> None:
-    """Raise OptionError for a package whose files have no digests, because a server could then send any file."""
+    """Raise OptionError for a package with a file without a strong digest: a server could then send any file.
+
+    Strong are SHA-256, SHA-384 and SHA-512. A package from a repository needs no file; any other does.
+    """
     for one in tomllib.loads(lock).get("packages", []):
         files = _files(one)
         if not (files or "vcs" in one) or not all(map(_has_digest, files)):

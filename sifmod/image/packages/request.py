@@ -51,13 +51,13 @@ class PackageRequest:
 
     @property
     def local(self) -> tuple[str, ...]:
-        """The local paths that uv reads: files, projects and directories of wheels."""
+        """What uv reads besides indexes: the paths of files and projects, and the `places`, of which some are URLs."""
         named = (path for text in (*self.requirements, *self.unnamed) if (path := path_of(text)))
         return tuple(dict.fromkeys((*map(project, self.editable), *self.places, *map(str, named))))
 
     @property
     def projects(self) -> tuple[tuple[str, str], ...]:
-        """The directories that are installed in their current state, by normalized name."""
+        """The directories that requirements name, installed in their current state: normalized name and path."""
         named = ((name_of(text), path) for text in self.requirements if (path := path_of(text)))
         return tuple((name, str(path)) for name, path in named if path.is_dir())
 
@@ -65,7 +65,10 @@ class PackageRequest:
 def words_of(
     find_links: Iterable[str] = (), index_url: str | None = None, extra_index_url: Iterable[str] = (), **options: bool
 ) -> tuple[str, ...]:
-    """The arguments for uv: search places as typed, and the options that are set (`no_index`)."""
+    """The arguments for uv: indexes, search places and the set options; UV_NO_INDEX sets `no_index`.
+
+    Raises OptionError for an unusable index or place.
+    """
     options["no_index"] = options.get("no_index") or bool(os.environ.get("UV_NO_INDEX"))
     pre = ("--prerelease=allow",) if options.pop("pre", False) else ()
     named = (f"--{name.replace('_', '-')}" for name, given in options.items() if given)
@@ -75,7 +78,7 @@ def words_of(
 
 
 def place(text: str) -> str:
-    """A place of --find-links: a URL, or an existing directory. Raises OptionError for any other."""
+    """A place of --find-links: a URL without a login, or an existing directory. Raises OptionError for any other."""
     if "://" not in text:
         return directory(text, "--find-links")
     check_login(text, "--find-links")
@@ -144,7 +147,7 @@ def name_of(requirement: str) -> str:
 
 
 def read_lock(path: Path) -> str:
-    """The text of a lock. Raises OptionError if it is empty, which would mean no lock, too large, or has a login."""
+    """The text of a lock, perhaps invalid. Raises OptionError if it is empty, too large or too deep, or has a login."""
     if text := read_text(path, "lock_size").strip():
         for line in text.splitlines() if has_login(text) or secret_parameter(text) else ():
             check_login(line.strip(), str(path))

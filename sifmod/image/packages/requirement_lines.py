@@ -77,8 +77,8 @@ class Line:
 def read_lines(path: Path, *, constrains: bool = False) -> Iterator[Line]:
     """The lines of a requirements file, and of those that it names by -r and -c, relative to it.
 
-    Raises OptionError for an unreadable file, one that includes itself, or one that has, with the files it includes,
-    more bytes or files than the limits.
+    Raises OptionError if `path` is unreadable, or has, with the files it includes, more bytes or files than the limits.
+    An included file that is unreadable, or includes itself, gives a line with a `problem`.
     """
     yield from _lines(path, constrains, (), _Reading())
 
@@ -127,7 +127,7 @@ def _lines(path: Path, constrains: bool, above: tuple[Path, ...], reading: _Read
 
 
 def read_text(path: Path, limit: str) -> str:
-    """The text of a lock or of requirements. Raises OptionError if it cannot be read."""
+    """The text of a lock or of requirements. Raises OptionError if it is unreadable, or has more bytes than `limit`."""
     try:
         return read_bounded(path, limit).decode("utf-8-sig")
     except NotReadError as error:

@@ -183,7 +183,8 @@ def parse_requests(
 ) -> PackageRequest:
     """The request of a command. Relative paths start at the working directory, except those of -r, -c and -f in files.
 
-    Raises OptionError with all problems, each line with its file and number.
+    `all_hashed`: each requirement needs a digest. Raises OptionError with all problems, each line with its file and
+    number.
     """
     found, limits = _Requests(hashed=all_hashed), tuple(constraints)
     for text in requirements:

@@ -1,8 +1,8 @@
 """Resolve requirements with uv, given the image's packages, to those that must be added.
 
 uv ignores packages that are installed elsewhere (astral-sh/uv#2500), and the image's torch may be on no index. So the
-protected distributions, and those in the image's own versions, are wheels with only metadata, in a directory for
-`--find-links`. The protected ones are constraints, all others preferences: an earlier lock, which uv follows if
+protected distributions, and those with a local version (`2.6.0+cu126`), are wheels with only metadata, in a directory
+for `--find-links`. The protected ones are constraints, all others preferences: an earlier lock, which uv follows if
 possible. The rest comes from an index, because uv also builds with packages from that directory: a setuptools with only
 metadata would break each build. Without an index, or if nothing is built, that directory has all distributions.
 """
@@ -68,7 +68,8 @@ def resolve(
     """The distributions to add, in versions compatible with the image's own; `earlier` is a lock to follow, or "".
 
     `trees`: the project of each requested repository, and its directory for uv. Raises OptionError, with the reason, if
-    there are no such distributions, or none with the required digests, and FetchError if an index cannot be asked.
+    there are no such distributions, or none with the required digests, and FetchError if an index cannot be asked, a
+    package would have to be compiled (NoWheelError), or uv crashes.
     """
     work, place, kept = uv.directory, uv.place, python.protected
     in_image = python.distributions.values()
@@ -190,7 +191,8 @@ def _held_to(wanted: PackageRequest, resolved: Resolved) -> Resolved:
 def followed(python: ImagePython, lock: str) -> Resolved:
     """The packages to add by a `lock` that was made elsewhere.
 
-    Raises OptionError if it has another version of a protected package, or a file without a digest.
+    Raises OptionError if it has no packages, a directory, another version of a protected package, or a file without a
+    digest.
     """
     kept, versions = python.protected, versions_of(lock)
     sources = repositories(lock)
@@ -301,7 +303,7 @@ class TorchIndex:
 
 
 def torch_index(python: ImagePython, indexes: Iterable[tuple[str, str]]) -> TorchIndex:
-    """The one of the site's `indexes` whose key is the longest prefix of the local version of the image's torch."""
+    """The one of `indexes` (key, URL) with the longest key that begins the local version of the image's torch."""
     torch = python.distributions.get("torch")
     local = (Version(torch.version).local or "") if torch else ""
     fitting = [(len(key), url) for key, url in indexes if local and local.startswith(key)]

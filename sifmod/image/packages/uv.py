@@ -31,7 +31,7 @@ class Uv:
 
 
 def uv_here(directory: Path) -> Uv:
-    """The uv that is installed with sifmod, for files in `directory`."""
+    """The uv that is installed with sifmod, for files in `directory`. Raises OptionError for an invalid uv.toml."""
     from uv import find_uv_bin
 
     environment = {**uv_environment(), "UV_CACHE_DIR": str(uv_cache())}
@@ -74,7 +74,7 @@ def bytecode_cache() -> Path:
 
     Only this user may write there, since bytecode is not compared with its source.
 
-    Raises InstallError if another user owns it.
+    Raises InstallError if another user owns it or can write there, or if it is not a directory.
     """
     place = bytecode_place()
     place.parent.mkdir(parents=True, exist_ok=True)

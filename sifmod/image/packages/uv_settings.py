@@ -33,7 +33,7 @@ _FIND_LINKS = "UV_FIND_LINKS"
 
 
 def uv_environment() -> dict[str, str]:
-    """The environment for uv; of the variables of uv, pip, Python and conda only those that `_VARIABLE` matches."""
+    """The environment for uv; of variables of uv, pip, Python and conda only those about the subjects of this file."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -49,7 +49,10 @@ def find_links() -> tuple[str, ...]:
 
 
 def write_config(directory: Path) -> None:
-    """Write `uv.toml` in `directory`, from the user's and the system's files. Raises OptionError for an invalid one."""
+    """Write `uv.toml` in `directory`, from UV_FIND_LINKS and the files that uv would read itself.
+
+    These are the one in UV_CONFIG_FILE, else the user's and the system's. Raises OptionError for an invalid file.
+    """
     # sifmod's --find-links would hide the variable; its URLs may have logins, which all users see in a command line
     settings: dict[str, Any] = {"find-links": list(places)} if (places := find_links()) else {}
     for path in _files():
@@ -60,7 +63,7 @@ def write_config(directory: Path) -> None:
 
 
 def config_words(place: str) -> tuple[str, ...]:
-    """The arguments that make uv read `uv.toml` in this directory, and no other file."""
+    """The arguments that make uv read `uv.toml` in the directory `place`, and no other file."""
     return ("--config-file", f"{place}/{_NAME}")
 
 

@@ -65,7 +65,7 @@ class RegistryAuthority(Authority):
         self._lock = threading.Lock()
 
     def authorization(self, url: Url) -> str:
-        """The accepted header; "" for any other host, also after a redirect."""
+        """The header that answers the last challenge; "" for any other host, and for a login over plain http."""
         agreed = self._agreed
         return agreed.header if self._is_ours(url) and not (agreed.is_secret and in_the_clear(url)) else ""
 
@@ -81,7 +81,7 @@ class RegistryAuthority(Authority):
             return self._agreed.header not in ("", sent)
 
     def refused(self, response: requests.Response) -> FetchError:
-        """The error with advice for this registry."""
+        """The error for `response`, with advice for this registry."""
         login = self._login.origin if self._login and not self._withheld else ""
         notes = tuple(map(plain, self._logins.notes)) if self._logins else ()
         notes = (*notes, self._withheld) if self._withheld else notes

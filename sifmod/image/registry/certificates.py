@@ -25,9 +25,10 @@ _BUNDLES = (
 def make_context(host: str, environ: Mapping[str, str]) -> ssl.SSLContext:
     """The SSL context for a connection to `host`, with its port if its URL has one.
 
-    `REQUESTS_CA_BUNDLE` or `CURL_CA_BUNDLE`, a file or a directory, replace all other authorities; else those of
-    `SSL_CERT_FILE` and `SSL_CERT_DIR` are used, else the system's, or certifi's if it has none. Certificates of docker
-    or podman for this host are added. Raises FetchError for a configured file that cannot be used.
+    `REQUESTS_CA_BUNDLE` or `CURL_CA_BUNDLE`, a file or a directory, replace all other authorities. Without them, those
+    of `SSL_CERT_FILE` are used (if it is not set, the system's, or certifi's if it has none), and those of
+    `SSL_CERT_DIR` (if it is not set, OpenSSL's directory). Certificates of docker or podman for this host are added.
+    Raises FetchError for a configured file that cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.sslsocket_class = TlsSocket

@@ -48,7 +48,7 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Credentials:
-    """A login: a user and a password, or a token for both. `origin` is its file, variable or credential helper."""
+    """A login: a user and a password, or a token instead. `origin` is its file, variable or credential helper."""
 
     origin: str
     username: str = ""

@@ -65,7 +65,7 @@ class RequestSpec(NamedTuple):
 
     @property
     def followed(self) -> tuple[int, ...]:
-        """The redirects to follow."""
+        """The status codes of the redirects to follow."""
         return _REDIRECTS if self.method in _READING else () if self.secret else _AS_ASKED
 
 
@@ -174,7 +174,7 @@ def refusal(response: requests.Response, advice: str, said: str = "", *, final: 
 
 
 def retry_after(response: requests.Response) -> float | None:
-    """The seconds to wait that the server requests: a number, a date, or (Docker Hub) seconds since 1970."""
+    """The seconds to wait that the server requests (a number, a date, or seconds since 1970); None if it does not."""
     text = response.headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdecimal() and len(text) <= 12:
         seconds = float(text)

@@ -34,7 +34,7 @@ class Place:
         return _HUB_SERVER if self.host == DOCKER_HUB else self.host
 
     def __str__(self) -> str:
-        """The place as in a reference."""
+        """`host/repository`, as in a reference."""
         return f"{self.host}/{self.repository}"
 
 
@@ -60,7 +60,7 @@ def mirrors_of(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
 
 
 def own_place(reference: Reference) -> Place:
-    """The registry of `reference` (docker, oras): one place for all of its spellings."""
+    """Registry and repository that `reference` (docker, oras) names: one place for all of its spellings."""
     host = hub_or(reference.host.lower())
     rest = reference.location.removeprefix(f"{reference.host}/")
     return Place(host, f"library/{rest}" if host == DOCKER_HUB and "/" not in rest else rest, named=True)
@@ -87,7 +87,7 @@ def source_of(reference: Reference) -> str:
 
 
 def hub_or(host: str) -> str:
-    """docker.io for each of its names, `host` otherwise."""
+    """docker.io if `host` is one of Docker Hub's names, else `host`."""
     return DOCKER_HUB if host in _HUB else host
 
 

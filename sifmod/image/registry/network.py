@@ -38,7 +38,7 @@ TIMEOUTS = Timeouts()
 
 
 class TooSlowError(OSError):
-    """The server exceeded a time limit, or sent less than SLOWEST."""
+    """The server exceeded a time limit, or sent less than SLOWEST bytes a second."""
 
 
 class _Deadline:
@@ -84,12 +84,12 @@ _limits: ContextVar[tuple[_Deadline | _Rate, ...]] = ContextVar("limits", defaul
 
 
 def within(seconds: float) -> AbstractContextManager[None]:
-    """Limit this thread's reads in the block to `seconds`, or raise TooSlowError."""
+    """Limit this thread's reads in the block to `seconds` in total, or raise TooSlowError."""
     return _limited(_Deadline(seconds))
 
 
 def minimum_rate(seconds: float) -> AbstractContextManager[None]:
-    """Require SLOWEST from this thread's reads in the block, over any `seconds` of waiting, or raise TooSlowError."""
+    """Raise TooSlowError if reads in the block get less than SLOWEST bytes a second over `seconds` of waiting."""
     return _limited(_Rate(seconds))
 
 
@@ -232,7 +232,7 @@ def _cause(error: BaseException, request: requests.PreparedRequest | None) -> st
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Seconds, and limits of consecutive attempts without progress."""
+    """Limits of consecutive attempts without progress, and delays between attempts in seconds."""
 
     attempts: int = 8  # of a server that has answered before
     first_attempts: int = 3  # of one that never did: a wrong name or a node without a network fails soon

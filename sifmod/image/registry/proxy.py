@@ -18,7 +18,7 @@ _HINT = (
 
 
 def proxies_for(url: str) -> Mapping[str, str]:
-    """The proxies for requests. Raises FetchError, which names the variable, if the one for `url` is not a URL.
+    """The environment's proxies, for requests. Raises FetchError with the variable's name if that of `url` is invalid.
 
     A URL parser would find the end of the host in an unescaped password, and show a part of the password in its error.
     """

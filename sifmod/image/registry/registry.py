@@ -31,7 +31,7 @@ _Result = TypeVar("_Result")
 class Repository:
     """The repository at `place`, whose `token_servers` may get the login for it.
 
-    A host with plain http allowed is tried over http first, and over https if it requires that. `actions` are the
+    A host with plain http allowed is tried over http first, then over https if it may require TLS. `actions` are the
     requested permissions. May be used by several threads at once.
     """
 
@@ -42,7 +42,7 @@ class Repository:
         self._scheme = "" if http.is_insecure(place.server) else "https"
 
     def get(self, path: str | Url, asked: RequestSpec = GET) -> Get:
-        """The Get for `path` below this repository: `manifests/TAG`, `blobs/DIGEST`; or for a URL that it returned."""
+        """The Get for `path` below this repository: `manifests/TAG`, `blobs/DIGEST`; or for a URL from the registry."""
         return lambda headers: self._opened(path, headers, asked)
 
     def read(self, path: str, accept: str, name: str) -> tuple[bytes, Mapping[str, str]]:
@@ -104,9 +104,9 @@ def _may_speak_tls(error: FetchError) -> bool:
 class Registry:
     """The image that `reference` names, for linux on `arch`.
 
-    Mirrors of the reference are tried in order, its own registry last; one that fails is skipped, and content with a
-    digest is always verified. Only necessary requests are made: for a public image its manifests, its config and its
-    blobs. May be used by several threads.
+    Mirrors of the reference are tried in order, its own registry last; one that fails is skipped. Manifests and configs
+    are verified if their digest is known; blobs are not. Only necessary requests are made: for a public image its
+    manifests, its config and its blobs. May be used by several threads.
     """
 
     def __init__(

@@ -22,7 +22,10 @@ def quoted(text: str, request: requests.PreparedRequest | None) -> str:
 
 
 def check_answer(raw: bytes | bytearray, response: requests.Response, name: str) -> None:
-    """Raise FetchError for a body with a secret of its request that is no JSON object; an error would show it."""
+    """Raise FetchError if the body `raw` is not a JSON object, and contains a secret of its request.
+
+    A parser's error would show the secret.
+    """
     text = raw.decode("utf-8", "replace")
     if not any_object(bytes(raw)) and _without(text, response.request) != text:
         raise FetchError(f"{name} is not JSON: the server sent a login or a token back")

@@ -110,7 +110,7 @@ class Session(requests.Session):
     def ask(
         self, method: str, url: Url, headers: Mapping[str, str], body: bytes | None = None, more: float = 0.0
     ) -> requests.Response:
-        """The head of a response, within `more` additional seconds; its body is not read yet.
+        """The head of a response, `more` seconds later than the usual limit at most; its body is not read yet.
 
         Raises errors of requests, and FetchError for a file or a variable.
         """

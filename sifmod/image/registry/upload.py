@@ -31,7 +31,7 @@ _COMMIT = 600.0  # seconds for the answer to the end of an upload: the registry 
 class Blob:
     """A blob to upload. `read` returns its bytes from a position on, the same each time.
 
-    `mount` is another repository of the registry that has it, "" if unknown.
+    `mount` is another repository of the registry that has the blob, "" if unknown.
     """
 
     descriptor: Descriptor
@@ -202,7 +202,7 @@ def read_manifest(repository: Repository, tag: str) -> bytes | None:
 
 
 def put_manifest(repository: Repository, name: str, raw: bytes, media_type: str) -> None:
-    """Put a manifest or an index, and check that the registry returns it. Raises FetchError or ImageError.
+    """Put a manifest or an index, and check that the registry returns its bytes. Raises FetchError or ImageError.
 
     `name` is a tag or a digest.
     """

@@ -55,7 +55,7 @@ class ClearSigned:
 
 
 def parse_clear_signed(data: bytes) -> ClearSigned:
-    """The single message in `data`, which may only be followed by zero bytes. Raises DamagedError."""
+    """The single message in `data`; only empty lines, then zero bytes may follow it. Raises DamagedError."""
     lines = [line.rstrip(b" \t\r") for line in data.rstrip(b"\0").split(b"\n")]
     if not lines or lines[0] != _BEGIN + b"SIGNED MESSAGE-----":
         raise DamagedError("it does not start like a clear-signed message")

@@ -43,7 +43,7 @@ _OUTCOMES: dict[str, str] = {
 
 
 def refuse_unsigned_kind(reference: Reference, settings: Settings) -> None:
-    """Raise SignatureError if a signed SIF is required and the source cannot give one; before any fetch."""
+    """Raise SignatureError, before any fetch, if a signed SIF is required and the source or keys cannot give one."""
     if settings.policy != "require":
         return
     if missing := next((key for key in settings.keys if not key.is_file()), None):
@@ -80,7 +80,7 @@ def check_policy(path: Path, name: str, info: SifInfo, settings: Settings) -> tu
 
 @dataclass(frozen=True)
 class Signature:
-    """One signature as the SIF's table describes it, unverified."""
+    """One signature as the SIF describes it, unverified."""
 
     id: int  # its own object's number
     form: Form
@@ -112,9 +112,9 @@ def signatures(path: Path, info: SifInfo) -> tuple[Signature, ...]:
 def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> tuple[Signer, ...]:
     """The owners of `keys` who together signed all of the SIF at `path`, whose checked header is `info`.
 
-    A key file has OpenPGP public keys, armored or binary. Signatures by other keys are ignored, but every object except
-    signatures needs a good one, and every good one must match. Reads the whole file. Raises SignatureError with the
-    reason, ImageError for a damaged SIF, RuntimeMissingError without gpgv.
+    A key file has OpenPGP public keys, armored or binary. Signatures that are not good (by other keys, expired,
+    damaged) are ignored, but every object except signatures needs a good one, and every good one must match. Reads the
+    whole file. Raises SignatureError with the reason, ImageError for a damaged SIF, RuntimeMissingError without gpgv.
     """
     if not (found := _signature_objects(path, info)):
         hint = "get a signed one from its author, or sign it (`apptainer sign`) before it is installed"
@@ -142,7 +142,7 @@ def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> tuple[Signer, ..
 
 @dataclass(frozen=True)
 class SignedObject:
-    """One object of the list; `relative` is its number minus the lowest number of its group."""
+    """One object of a signed list; `relative` is its number minus the lowest number of its group."""
 
     relative: int
     descriptor: str  # digests, as sha256:hex
@@ -258,7 +258,7 @@ def _fingerprint(entry: SifObject) -> str:
 
 
 def parse_list(text: bytes) -> SignedList | None:
-    """The list in `text`; None if it is invalid or not of version 1."""
+    """The signed list of digests in `text`; None if it is invalid or not of version 1."""
     try:
         found = json.loads(text)
         if found["version"] != 1:

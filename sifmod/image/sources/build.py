@@ -112,7 +112,7 @@ def inputs_digest(definition: Path, arguments: Pairs = ()) -> str:
 
 
 def bases(definition: Path, arguments: Pairs = ()) -> tuple[str, ...]:
-    """The images in registries that its stages start from, as sources: docker://…, oras://…"""
+    """The images in registries that the definition's stages start from, as sources: docker://…, oras://…"""
     return tuple(text for what, text in _read(definition, dict(arguments)) if what == "base")
 
 
@@ -158,7 +158,7 @@ def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def remote_digests(request: FetchRequest, sources: tuple[str, ...]) -> str:
-    """A digest of the current state of these sources in registries; "" if one of them is unavailable."""
+    """A digest of the current state of these sources in registries; "" if one is unavailable, or with --offline."""
     found = []
     for source in sources:
         kind = ORAS if source.startswith("oras:") else DOCKER
@@ -181,7 +181,7 @@ def built_before(request: FetchRequest, files: str, bases: str) -> Fetched | Non
 
 
 def key_of(files: str, bases: str) -> ImageOrigin:
-    """The keys of a built image in the store: with its bases, and without."""
+    """The keys of a built image in the store: `manifest` includes the bases, if known; `index` is without them."""
     if not bases:
         return ImageOrigin(manifest=files)
     return ImageOrigin(index=files, manifest=f"sha256:{sha256_bytes(f'{files} {bases}'.encode())}")
@@ -251,7 +251,8 @@ def _definition(request: FetchRequest) -> tuple[Path, Pairs]:
 def definition_upon(build: BuildPlan, post: str) -> str:
     """The definition file that runs commands in `base.sif` beside it, which has everything else of the recipe already.
 
-    The commands see the variables of the image, with its Python first in PATH.
+    The commands see the variables of the image, with its Python first in PATH. Raises FetchError for a path that would
+    begin a section.
     """
     path = ":".join((*build.path, "$PATH"))
     begin = "".join(f"[ ! -e {script} ] || . {script}\n" for script in _ENVIRONMENT)
@@ -266,7 +267,7 @@ def definition_upon(build: BuildPlan, post: str) -> str:
 
 
 def build_upon(request: Fetching, way: BuildMethod, workspace: Path, definition: str, glibc: int) -> Fetched:
-    """Build the SIF `incoming` with the runtime, from a definition on `base.sif` in `workspace`.
+    """Build the SIF `request.incoming` with the runtime, from a definition on `base.sif` in `workspace`.
 
     `glibc` is the x of the base's glibc 2.x: this machine's fakeroot only runs inside if that is not older than this
     machine's. Raises what `run_runtime` raises.

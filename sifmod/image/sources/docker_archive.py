@@ -33,9 +33,9 @@ _CONFIG = "application/vnd.docker.container.image.v1+json"
 def read_docker_archive(reference: Reference, files: Files) -> OciImage:
     """The image of `reference` in the archive with these `files`.
 
-    Its manifest has no digest and no raw text. A layer's digest is from the config's `diff_ids` if the layer is not
-    compressed, from its name in newer archives, and else "". Raises FetchError if there is no such image, ImageError if
-    the archive is damaged.
+    Its manifest has no digest and no raw text. A layer's digest is from its name in newer archives, else from the
+    config's `diff_ids` if the layer is not compressed, else "". Raises FetchError if there is no such image, ImageError
+    if the archive is damaged.
     """
     image = _chosen(reference, files, _images(files))
     name = image.text("Config")

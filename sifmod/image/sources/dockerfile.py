@@ -1,6 +1,6 @@
 """dockerfile: an image that buildah or podman builds from a Dockerfile, converted to a SIF here.
 
-https://docs.docker.com/reference/dockerfile/. Its context is its directory.
+https://docs.docker.com/reference/dockerfile/. The context is the Dockerfile's directory.
 """
 
 import hashlib
@@ -108,7 +108,7 @@ def _dockerfile(build: BuildPlan) -> Path:
 
 
 def base_images(build: BuildPlan) -> tuple[str, ...]:
-    """The other images that its stages start from or copy from, as sources: docker://…"""
+    """The other images that the Dockerfile's stages start from or copy from, as sources: docker://…"""
     text = re.sub(r"\\\n", " ", _text(_dockerfile(build)))
     given, arguments = dict(build.arguments), dict[str, str]()
     stages, found = {"scratch"}, []

@@ -96,7 +96,10 @@ def hashed(path: Path, request: FetchRequest, notes: tuple[str, ...] = ()) -> Fe
 
 
 def take_file(path: Path, request: Fetching) -> Fetched:
-    """A local SIF, copied or linked according to `link`. Raises FetchError unless it is a SIF, UnstartableError."""
+    """The SIF at `path`, copied, hard-linked (if impossible, copied) or only referenced, as the image's `link` says.
+
+    Raises FetchError unless it is a SIF, UnstartableError.
+    """
     with reading(path):
         status = path.stat()
     if stat.S_ISDIR(status.st_mode):

@@ -22,7 +22,7 @@ def _parse(kind: SourceKind, source: str) -> Reference:
 
 
 def download(request: Fetching, timeouts: Timeouts = TIMEOUTS, patience: RetryPolicy = RETRY_POLICY) -> Fetched:
-    """Download the file to `incoming`; `timeouts` are the limits for the server.
+    """Download the file to `request.incoming`; `timeouts` are the limits for the server.
 
     https only, plain http only to this machine itself, also for redirects. Raises FetchError for errors of the network
     or the server, ImageError as soon as the beginning shows that it is not a SIF, and if it is not the promised one.

@@ -1,4 +1,6 @@
-"""recipe: a base with added packages, files and variables, assembled here without starting anything of the base.
+"""recipe: a base with added packages, files and variables, assembled here.
+
+Nothing of the base is started, unless the recipe has commands, or a package must be compiled.
 
 A built image is stored under a key: a digest of the base, the recipe and its files. The recipe and the lock of its
 packages are in the image, below /.singularity.d/build.
@@ -49,7 +51,7 @@ _REMOTE = ("docker://", "oras://", "library://", "https://", "http://")
 
 
 def recipe_files(build: BuildPlan) -> tuple[str, ...]:
-    """The local files that identify the image."""
+    """The local files that identify the image: those of its packages, and `files` with everything below."""
     files = (str(path) for _, path in _files(build))
     return (*dict.fromkeys(package_files(build)), *files)
 

@@ -14,7 +14,7 @@ from sifmod.module.plan import BuildPlan
 
 
 def packages_of(build: BuildPlan) -> tuple[PackageRequest, str]:
-    """The requirements, or the text of a lock instead. Raises FetchError for a file with anything else."""
+    """The requirements of a recipe, or the text of a lock instead. Raises FetchError for a file with anything else."""
     path = build.requirements
     try:
         if path.endswith(".toml"):

@@ -61,7 +61,7 @@ def runtime_environment(environ: Mapping[str, str], runtime: Runtime, workspace:
 def run_runtime(
     request: Fetching, command: tuple[str, ...], workspace: Path, cwd: Path, before: tuple[str, ...] = ()
 ) -> Fetched:
-    """Run a command of the runtime, prefixed by `before`, which writes the SIF `incoming`.
+    """Run a command of the runtime, prefixed by `before`, which writes the SIF `request.incoming`.
 
     Temporary files are in `workspace`, and nothing is written to $HOME. Raises RuntimeMissingError without a runtime,
     FetchError with the runtime's own messages if it fails.

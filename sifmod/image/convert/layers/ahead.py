@@ -22,9 +22,9 @@ Progress = Callable[[int, int], None]
 class ReadAhead:
     """The layers' uncompressed bytes, one layer after the other, in the order given.
 
-    `processors` limits the number of concurrent layers, each with a bounded number of chunks; a large gzip layer uses
-    several processors. A context manager: leaving it ends the threads at their next chunk. Errors of a blob are raised
-    while its layer is read.
+    At most 8 layers are read at once, and no more than `processors` allow, each with a bounded number of chunks; a
+    large gzip layer uses several processors. A context manager: leaving it ends the threads at their next chunk. Errors
+    of a blob are raised while its layer is read.
     """
 
     def __init__(self, blobs: Sequence[Blob], progress: Progress, processors: int = 1) -> None:
@@ -47,7 +47,7 @@ class ReadAhead:
 
     @contextmanager
     def layer(self) -> Iterator[Iterator[bytes]]:
-        """The chunks of the next layer. Leaving the block reads the rest.
+        """The chunks of the next layer. Leaving the block reads the rest, but not after an error other than Malformed.
 
         So a layer is only accepted after all of it was read with the expected digests. A wrong digest of the blob is
         raised instead of a Malformed that the block raises. Raises Malformed for a stream that is damaged or differs

@@ -46,7 +46,7 @@ def merge_bottom_up(
     warnings: Warnings,
     watch: CpuWatch,
 ) -> tuple[Directory, list[dict[int, File]]]:
-    """Apply `layers`, lowest first; returns the root, and for each layer the files without data.
+    """Apply `layers`, lowest first; returns the root, and for each layer its visible files without data, by number.
 
     `contents` are the files already written, for each layer and file; they and the returned list start with the
     uppermost layer. Raises like `merge_layers`.

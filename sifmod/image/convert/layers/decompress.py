@@ -33,7 +33,7 @@ _FEWEST, _MOST = 4, 8  # threads: it takes twice the processor time of isa-l, an
 
 
 def threads_for(blob: Blob, processors: int) -> int:
-    """The number of threads for `blob`: half of the processors, because the others merge and compress; or 1.
+    """The number of threads for `blob`: half of the processors, since the others merge and compress, at most 8; or 1.
 
     It is 1 for a small blob, for few processors, and without rapidgzip, which has no wheel for ppc64le.
     """
@@ -42,10 +42,10 @@ def threads_for(blob: Blob, processors: int) -> int:
 
 
 def chunks(blob: Blob, count: Callable[[int], None], threads: int = 1) -> Iterator[bytes]:
-    """The uncompressed bytes in chunks of at most CHUNK; `count` is called with the number of compressed bytes read.
+    """The uncompressed bytes in chunks of at most CHUNK; `count` gets the number of compressed bytes of each read.
 
-    The blob is read to its end, even if damaged. `threads` is the limit for decompression. Raises Malformed for a
-    damaged or truncated stream, and errors of `blob`, above all for a wrong digest.
+    The blob is read to its end, even if damaged. `threads` is the limit for a gzip blob; others take one.
+    Raises Malformed for a damaged or truncated stream, and errors of `blob`, above all for a wrong digest.
     """
     if threads > 1:
         with blob.seekable() as file:

@@ -1,6 +1,6 @@
 """Fields of a tar: the numbers of a header; PAX records, which override a header; maps of sparse files.
 
-A number is octal text, or base-256 if its first bit is set. Keys of records are POSIX's, GNU's, star's and
+A header's number is octal text, or base-256 if its first bit is set. Keys of records are POSIX's, GNU's, star's and
 libarchive's.
 """
 
@@ -55,7 +55,7 @@ def whole(text: bytes, what: str) -> int:
 
 
 def seconds(text: bytes) -> int:
-    """A PAX time, rounded down to whole seconds."""
+    """A PAX time, rounded down to whole seconds. Raises Malformed."""
     whole, dot, fraction = text.partition(b".")
     digits = whole.removeprefix(b"-")
     if not (digits + fraction).isdigit() or len(digits) > 20 or (dot and not digits):
@@ -67,7 +67,7 @@ def seconds(text: bytes) -> int:
 def parse(data: bytes) -> dict[bytes, bytes]:
     """The records of one extended header: `LENGTH KEY=VALUE` and a newline each.
 
-    Repeated offset and numbytes of GNU sparse 0.0 are combined to GNU.sparse.map, as in 0.1.
+    Repeated offset and numbytes of GNU sparse 0.0 are combined to GNU.sparse.map, as in 0.1. Raises Malformed.
     """
     records: dict[bytes, bytes] = {}
     pairs: list[bytes] = []
@@ -101,7 +101,10 @@ def in_force(before: Records, after: Records) -> dict[bytes, bytes]:
 
 
 def xattrs(records: Records, warnings: Warnings) -> Xattrs:
-    """The extended attributes that a squashfs can hold; the others are dropped with a warning."""
+    """The attributes `user.*`, `trusted.*`, `security.*`; others, ACLs and SELinux labels are dropped with a warning.
+
+    Raises Malformed for one that Linux refuses.
+    """
     found: dict[bytes, bytes] = {}
     for key, value in records.items():
         if key.startswith(_LIBARCHIVE):
@@ -148,7 +151,7 @@ def pax_map(records: Records, read: Callable[[], bytes]) -> Extents:
 
 
 def header_map(block: bytes, read: Callable[[], bytes]) -> tuple[Extents, int]:
-    """The extents and the real size of an old GNU member (type S); `read` gives the blocks that follow its header."""
+    """The extents and the real size of an old GNU member (type S); each call of `read` gives the next block."""
     size = _bounded(number(block[483:495]))
     fields, more, blocks = block[386:482], block[482], 0
     numbers: list[int] = []
@@ -167,7 +170,7 @@ def header_map(block: bytes, read: Callable[[], bytes]) -> tuple[Extents, int]:
 
 
 def check(extents: Extents, size: int, stored: int) -> Extents:
-    """The extents without empty ones. Raises Malformed unless they fit the file's size and its stored data."""
+    """`extents` without empty ones. Raises Malformed unless they fit the file's size and its stored data."""
     end = total = 0
     for offset, length in extents:
         if offset < end or length < 0 or offset + length > size:

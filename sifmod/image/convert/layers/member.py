@@ -26,7 +26,10 @@ _MAJOR, _MINOR = 0xFFF, 0xFFFFF  # limits of a squashfs
 
 
 def cleaned(path: bytes) -> Parts:
-    """The names from the root on; `.`, `..`, doubled and leading slashes resolved; empty for the root itself."""
+    """The names from the root on; `.`, `..`, doubled and leading slashes resolved; empty for the root itself.
+
+    Raises Malformed for a name of more than NAME bytes.
+    """
     parts: list[bytes] = []
     for part in path.split(b"/"):
         if part == b"..":
@@ -50,7 +53,7 @@ def marks(parts: Parts) -> list[int]:
 
 
 def mark(parts: Parts) -> int:
-    """The hash of a path, which is not the root."""
+    """The hash of a path other than the root."""
     return marks(parts)[-1]
 
 
@@ -60,7 +63,10 @@ def is_whiteout(name: bytes) -> bool:
 
 
 def whited_out(name: bytes) -> bytes | None:
-    """The name that a whiteout removes; OPAQUE for everything in its directory; None for markers of other tools."""
+    """The name that a whiteout removes; OPAQUE for everything in its directory; None for markers of other tools.
+
+    Raises Malformed for a whiteout without a name.
+    """
     target = name.removeprefix(_PREFIX)
     if name.startswith(_OWN):
         return OPAQUE if target == OPAQUE else None
@@ -70,7 +76,7 @@ def whited_out(name: bytes) -> bytes | None:
 
 
 class Member(NamedTuple):
-    """One member. `size` is the file's own, with holes."""
+    """One member of a tar. `size` is that of the whole file, holes included."""
 
     kind: int  # REGULAR … FIFO
     name: bytes  # as in the tar
@@ -83,14 +89,17 @@ class Member(NamedTuple):
 
 @lru_cache(1 << 14)  # most headers of a layer have the same values
 def attributes(fields: bytes) -> Attributes:
-    """Parse the 36 bytes mode, uid, gid and mtime of a header."""
+    """Parse the 36 bytes mode, uid, gid and mtime of a header. Raises Malformed."""
     mode, uid, gid, mtime = (number(fields[a:b]) for a, b in ((0, 8), (8, 16), (16, 24), (24, 36)))
     return mode & 0o7777, _identity(uid), _identity(gid), clamped(mtime), ()
 
 
 @lru_cache(1 << 14)
 def checksum(field: bytes) -> int:
-    """The low half of adler32 of a header with this checksum field: 1 + the sum of its bytes, modulo 65521; else -1."""
+    """The low half of adler32 of a header with this checksum field: 1 + the sum of its bytes, modulo 65521.
+
+    -1 if the field is not a number.
+    """
     try:
         return (number(field) - 256 + sum(field) + 1) % 65521
     except Malformed:
@@ -98,7 +107,7 @@ def checksum(field: bytes) -> int:
 
 
 def overridden(plain: Attributes, records: Records, warnings: Warnings) -> Attributes:
-    """The attributes with overrides from PAX records."""
+    """The attributes `plain` of a header, overridden by PAX records. Raises Malformed."""
     mode, uid, gid, mtime, _ = plain
     if b"uid" in records:
         uid = _identity(whole(records[b"uid"], "a uid"))
@@ -136,7 +145,7 @@ def special_node(member: Member) -> Node:
 
 
 def clamped(mtime: int) -> int:
-    """A time within the range of a squashfs."""
+    """`mtime` limited to the range of a squashfs: 0 to U32 seconds since 1970."""
     return min(max(mtime, 0), U32)
 
 

@@ -18,7 +18,7 @@ Missing = Sequence[tuple[Blob, Mapping[int, File]]]
 
 
 class Merged(NamedTuple):
-    """A root file system, and warnings about skipped parts of the layers."""
+    """A root file system, and warnings about dropped and skipped parts of the layers."""
 
     root: Directory
     warnings: tuple[str, ...]
@@ -29,10 +29,11 @@ def merge_layers(
 ) -> Merged:
     """Merge `layers`, lowest first, with the result of applying them in sequence (OCI image specification).
 
-    Every file's data goes to `data`, once, or not at all if upper layers hide it. `epoch` is the mtime of directories
-    without an entry in any layer (0755, root). Each layer is read once, the uppermost first; more often only if hard
-    links or symlinks cross layers. The result does not depend on `budget`. Raises ImageError, which names the layer,
-    for unreadable data and for a tree that exceeds the budget's memory, and errors of the blobs and `data`.
+    The data of each visible file goes to `data`, once. `epoch` is the mtime of directories without an entry in any
+    layer (0755, root). Each layer is read once, the uppermost first; more often only if hard links or symlinks cross
+    layers, or if an upper layer hides a file but not its hard link. The result does not depend on `budget`. Raises
+    ImageError for unreadable data, naming the layer, and for a tree that exceeds the budget's memory, and errors of the
+    blobs and `data`.
     """
     warnings = Warnings()
     merge = TopDown(data, epoch, CpuWatch(budget.memory))

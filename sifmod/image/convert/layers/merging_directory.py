@@ -1,4 +1,4 @@
-"""A MergingDirectory: a directory while layers are merged, topmost first, and the names that lower ones cannot add."""
+"""A MergingDirectory: a directory while layers are merged, topmost first, and names that lower layers cannot add."""
 
 from dataclasses import InitVar, dataclass, field
 
@@ -53,12 +53,12 @@ class MergingDirectory:
         self.fresh[name] = child.node
 
     def hide(self, name: bytes) -> None:
-        """Hide this name from lower layers; most directories hide nothing, and have no set."""
+        """Hide `name` from lower layers; directories that hide nothing, which most are, share one empty set."""
         self.hidden = self.hidden or set()
         self.hidden.add(name)
 
     def white_out(self, name: bytes) -> None:
-        """Hide a name from lower layers at the end of this one."""
+        """Hide `name` from lower layers, once the current layer has ended."""
         self.whiteouts = self.whiteouts or set()
         self.whiteouts.add(name)
 

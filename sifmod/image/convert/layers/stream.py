@@ -11,7 +11,7 @@ _KINDS = 100  # of warnings; limits the memory for names in them
 
 
 class Malformed(Exception):  # noqa: N818 - caught inside this package, always
-    """A layer cannot be read; the text has the reason and the entry."""
+    """A layer cannot be read; the text has the reason and, if it concerns one, the entry."""
 
 
 @contextmanager
@@ -42,7 +42,7 @@ class Warnings:
         self._counts[(kind, what) if known else ("more", "")] += 1
 
     def texts(self) -> tuple[str, ...]:
-        """One line per kind."""
+        """One line per kind; one more for all kinds after the first 100."""
         return tuple(_text(kind, what, count) for (kind, what), count in self._counts.items())
 
 
@@ -74,21 +74,24 @@ class Blob(Protocol):
 
     @property
     def size(self) -> int:
-        """Compressed bytes."""
+        """The number of compressed bytes."""
 
     def open(self) -> BinaryIO:
         """A file at the first byte; may be called more than once.
 
         Reads may block until bytes arrive. The read at the end raises ImageError unless the bytes have the expected
-        digest. Reads raise Replaced.
+        digest. Reads raise Replaced if the blob has changed.
         """
 
     def seekable(self) -> BinaryIO:
-        """The same bytes in any order, blocking, without verification. Raises Replaced."""
+        """The bytes of `open` in any order, without verification. Reads may block, and raise Replaced."""
 
 
 class Stream:
-    """The window: `chunk` starts at byte `base` of the layer. Positions are counted from the layer's start."""
+    """A layer's uncompressed bytes, of which `chunk`, the window, starts at byte `base`.
+
+    Positions are counted from the layer's start, and not before `base`.
+    """
 
     __slots__ = ("_chunks", "base", "chunk")
 

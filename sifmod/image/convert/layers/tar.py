@@ -48,7 +48,7 @@ _EXTENDED = frozenset((_PAX, _PAX_SUN, _GLOBAL, _LONG_NAME, _LONG_TARGET))
 
 
 class TarReader:
-    """One layer. `members` is read once; between two members `read` and `pieces` return the current one's data."""
+    """One layer. `members` is read once; between two members `read`, `pieces` and `copy` use the current one's data."""
 
     def __init__(self, stream: Stream, warnings: Warnings) -> None:
         self._stream = stream
@@ -61,7 +61,7 @@ class TarReader:
         self._extended = False  # whether `_globals` or `_own` has records
 
     def members(self) -> Iterator[Member]:
-        """Every member but extended headers, in order. Raises Malformed.
+        """Every member in order, without extended headers and unknown types (a warning). Raises Malformed.
 
         This is the hot loop: it handles plain files quickly, and leaves the rest to `_special`.
         """
@@ -94,7 +94,7 @@ class TarReader:
             yield new(Member, (48, block[:length], found, size, b"", _NO_DEVICE, None))
 
     def read(self, size: int) -> bytes:
-        """Read exactly the next `size` bytes of the current member."""
+        """Read exactly the next `size` bytes of the current member. Raises Malformed if the layer ends before."""
         stream = self._stream
         start = self._at - stream.base
         data = stream.chunk[start : start + size]
@@ -106,7 +106,7 @@ class TarReader:
         return data
 
     def pieces(self, size: int) -> Iterator[memoryview]:
-        """The next `size` bytes of the current member in pieces, without copying."""
+        """The next `size` bytes of the current member in pieces, without copying; raises like `read` when iterated."""
         start, self._at = self._at, self._at + size
         return self._stream.pieces(start, size)
 

@@ -1,9 +1,10 @@
-"""Merge from the uppermost layer to the lowest, the usual way: each is read once, and only visible files are written.
+"""Merge from the uppermost layer to the lowest, the usual way: read each once, skip files that upper layers hide.
 
-Names are compared as they are spelled. If applying layers in sequence would give another result (an entry whose parent
-is a symlink in a lower layer, a hard link to a lower layer), it raises NeedsFullMerge, and `merge_layers` starts again
-with `bottom_up`, which is slower. Both give the same result: test_layers_random.py compares them with layers applied to
-a real directory, test_both_ways_give_the_same in test_layers_quick.py with each other.
+Paths are compared as text, after `.` and `..` are resolved; symlinks in them are not followed. If applying layers in
+sequence may give another result (an entry whose parent is a symlink in a lower layer, a hard link to a lower layer),
+NeedsFullMerge is raised, and `merge_layers` starts again with `bottom_up`, which is slower. Both merges give the same
+result: test_layers_random.py compares them with layers applied to a real directory, test_both_ways_give_the_same in
+test_layers_quick.py with each other.
 """
 
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ class NeedsFullMerge(Exception):  # noqa: N818 - not an error: another way has t
 
 
 class TopDown:
-    """The merge: call `layer` for each layer, then `finish` once."""
+    """The merge: call `layer` for each layer, the uppermost first, then `finish` once."""
 
     def __init__(self, data: DataWriter, epoch: int, watch: CpuWatch) -> None:
         self._watch = watch

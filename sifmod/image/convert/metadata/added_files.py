@@ -93,9 +93,10 @@ class Metadata:
 def make_metadata(config: ImageConfig, manifest: bytes, bootstrap: str, source: str) -> Metadata:
     """All metadata of the image of `config`, whose manifest's bytes are `manifest` (empty if there is none).
 
-    The SIF's definition says `bootstrap: docker`, `from: <source>`, which should name the digest. With it the runtimes'
+    The SIF's definition has `bootstrap` and `source`, which should name the digest. With these additions the runtimes'
     run, exec, shell, test, inspect and instances behave as with their own conversion; but values that their conversion
-    mangles are kept exactly. The same arguments give the same bytes. Raises ImageError for a NUL in its command.
+    mangles are kept exactly. The same arguments give the same bytes. Raises ImageError for a NUL in the image's
+    entrypoint or command.
     """
     variables, warnings = image_environment(config.env)
     run = runscript(config.entrypoint, config.cmd)
@@ -189,7 +190,7 @@ def _put(root: Directory, entry: Entry, add: Callable[[bytes], Content], epoch: 
 
 
 def directory_at(root: Directory, parts: Sequence[bytes], replaces: bool, epoch: int) -> Directory | None:
-    """The directory of this path, created if missing; None if another entry is in the way and may stay."""
+    """The directory of this path, created if missing; None if another entry is in the way and not `replaces`."""
     trail = [root]
     for name in parts:
         node = trail[-1].entries.get(name)
@@ -207,7 +208,7 @@ def directory_at(root: Directory, parts: Sequence[bytes], replaces: bool, epoch:
 
 
 def way_to(trail: list[Directory], link: Symlink) -> list[Directory] | None:
-    """The directories from the root to the target of `link`, an entry of the last in `trail`; None if there is none."""
+    """The directories from the root to the one that `link`, an entry of the last in `trail`, leads to; or None."""
     here, names, links = list(trail), list[bytes](), 0
     node: Node | Plain | None = link
     while True:

@@ -178,7 +178,8 @@ def image_environment(env: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """The script that sets the image's variables exactly, and a warning for each that cannot be set.
 
     `env` is the config's: `NAME=value`, or a bare `NAME`, which is set to an empty value as in Apptainer's conversion.
-    The last one of a name counts, as for OCI runtimes.
+    The last one of a name counts, as for OCI runtimes. HOME, PWD, OPTIND and SINGULARITY_SHELL are only set if the
+    caller's are empty.
     """
     lines, warnings = ["#!/bin/sh"], []
     for entry in env:

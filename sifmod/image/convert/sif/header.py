@@ -96,7 +96,7 @@ class SifObject:
 
     @property
     def title(self) -> str:
-        """Its name in messages: `partition (object 4)`."""
+        """The object's name in messages: `partition (object 4)`."""
         named = f" {self.name}" if self.name and self.name.isprintable() else ""
         return f"{kind_of(self.type)}{named} (object {self.id})"
 

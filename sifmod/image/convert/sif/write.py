@@ -55,8 +55,8 @@ def write_header(file: BinaryIO, objects: Sequence[DataObject], partition_size: 
     """Write everything in a SIF except its root file system into `file`, before `partition_offset(objects)`.
 
     The squashfs of `partition_size` bytes exists already. `arch` is Go's name, `created` in seconds since 1970; the
-    same arguments give the same bytes, including the SIF's UUID. Raises ImageError for an unsupported architecture, and
-    errors of the file system.
+    same arguments give the same bytes, including the SIF's UUID. Raises ImageError for an unsupported architecture,
+    ValueError for too many objects or too long names, and errors of the file system.
     """
     if arch not in ARCHES:
         raise ImageError(f"a SIF cannot have the architecture {arch!r}: expected one of {', '.join(ARCHES)}")

@@ -43,7 +43,7 @@ class Blocks:
         self.fragment = lru_cache(_KEPT_FRAGMENTS)(lambda index: self._block(*self.fragment_place(index), "fragment"))
 
     def raw(self, start: int, size: int) -> bytes:
-        """Read bytes of the image at an offset."""
+        """The `size` bytes at offset `start` of the squashfs."""
         if start < 0 or start + size > self.superblock.used:
             raise ImageError(f"damaged squashfs: {size} bytes at {start} are outside of it")
         data = os.pread(self._fd, size, self._offset + start)

@@ -46,7 +46,7 @@ class Compression:
 
     @property
     def text(self) -> str:
-        """Its text in configuration and receipts, e.g. `zstd:3`."""
+        """The compression in configuration and receipts, e.g. `zstd:3`."""
         return self.name if self.name == "lz4" else f"{self.name}:{self.level}"
 
     @property
@@ -55,7 +55,7 @@ class Compression:
 
     @property
     def squashfs(self) -> str:
-        """The name of its format in a squashfs: gzip, xz, lz4 (also for lz4hc) or zstd."""
+        """The name of the format in a squashfs: gzip, xz, lz4 (also for lz4hc) or zstd."""
         return COMPRESSIONS[self.number]
 
     @property
@@ -68,7 +68,7 @@ class Compression:
         return struct.pack("<II", _LZ4_LEGACY, int(self.name == "lz4hc"))
 
     def versions(self) -> tuple[tuple[str, str], ...]:
-        """The tools that decide the bytes of an image: the writer's format and the library, with versions."""
+        """The tools that decide an image's bytes: the writer's format and the library, with versions; not for xz."""
         if self.name == "zstd":
             library = "libzstd", ".".join(map(str, zstandard.ZSTD_VERSION))
         elif self.name == "gzip":
@@ -81,7 +81,8 @@ class Compression:
     def compressor(self) -> Compress:
         """Return a function that compresses each block of a list. Do not share it between threads.
 
-        The result does not depend on the neighbours of a block. It may be longer than its block.
+        The result does not depend on the neighbours of a block. It may be longer than its block. Raises ImageError for
+        lz4 without its library.
         """
         if self.name == "zstd":
             return _zstd(self.level)
@@ -138,7 +139,7 @@ def parse(text: str) -> Compression:
 
 
 def of_squashfs(number: int, options: bytes, block_size: int) -> Compression:
-    """The compression for adding blocks to a squashfs with this number and options, at sifmod's default level."""
+    """The compression to add blocks to a squashfs of compression `number` with `options`, at sifmod's default level."""
     if (name := COMPRESSIONS[number]) != "xz":
         return parse(name)
     dictionary = int.from_bytes(options[:4], "little") if options else block_size

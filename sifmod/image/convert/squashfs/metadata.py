@@ -59,7 +59,7 @@ class MetadataWriter:
 
 
 def stored(data: bytes) -> bytes:
-    """A metadata block that is not compressed."""
+    """`data` as a metadata block that is not compressed."""
     return _HEADER.pack(len(data) | STORED_METADATA) + data
 
 
@@ -143,7 +143,7 @@ class XattrTable:
         self._lookup = bytearray()
 
     def number(self, xattrs: Xattrs) -> int:
-        """The number of a set, for an inode; raises ImageError if it exceeds squashfs or Linux limits."""
+        """The number of the set `xattrs`, for an inode; raises ImageError for an attribute that cannot be stored."""
         known = self._numbers.get(xattrs)
         if known is not None:
             return known

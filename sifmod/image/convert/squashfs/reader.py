@@ -35,7 +35,7 @@ _WORDS = 2048  # entries of a block list to read at once
 
 
 class SquashfsReader:
-    """Reads the squashfs of `size` bytes at `offset` of a file, which stays open.
+    """Reads the squashfs of at most `size` bytes at `offset` of a file, which must stay open.
 
     All methods raise ImageError if the image is damaged or unsupported, and OSError if the file is unreadable. Memory
     is bounded for any image.
@@ -51,13 +51,13 @@ class SquashfsReader:
             raise ImageError("damaged squashfs: its root is not a directory")
 
     def stat(self, reference: int) -> Stat:
-        """The inode at a reference from `entries`."""
+        """The inode at a reference from `entries` or `walk`."""
         return read_stat(self.blocks, self._ids, reference)
 
     def lookup(self, path: Path, follow: bool = True) -> Stat | None:
         """The inode at a path, or None. Symbolic links are followed inside the image.
 
-        The last component is followed if `follow`; a chain of more than 40 counts as a loop.
+        The last component is followed if `follow`. With more than 40 links on the way, as in a loop, None.
         """
         way = self.way(path, follow)
         return way[-1][1] if way else None
@@ -131,7 +131,7 @@ class SquashfsReader:
             raise ImageError("damaged squashfs: a directory is shorter than in its inode")
 
     def find(self, directory: Stat, wanted: bytes) -> Stat | None:
-        """The inode of this name in a directory, or None."""
+        """The inode of the entry `wanted` in a directory, or None."""
         for name, reference in self.entries(directory):
             if name >= wanted:
                 return self.stat(reference) if name == wanted else None
@@ -192,7 +192,7 @@ class SquashfsReader:
             yield words
 
     def compression(self) -> Compression:
-        """The compression for adding blocks to this squashfs."""
+        """The compression for adding blocks to this squashfs, at sifmod's default level."""
         block = self.superblock
         options = self.blocks.metadata(SIZE)[0] if block.flags & OPTIONS else b""
         return of_squashfs(block.compression, options, block.block_size)
@@ -210,7 +210,7 @@ def _parts(path: Path) -> list[bytes]:
 
 
 def tree_digest(tree: SquashfsReader, left_out: Collection[int] = ()) -> str:
-    """A digest of the content, independent of compression, block size and order; without the inodes `left_out`.
+    """A digest of the content, independent of compression, block size and order; `left_out`: numbers of omitted inodes.
 
     A sha256 over a record for each name in `walk`'s order, the root first: path, type, mode, owners, mtime, extended
     attributes and, by type, the size and digest of the data, the link's target or the device's numbers. Further names
@@ -268,7 +268,7 @@ def _put(digest: "hashlib._Hash", unit: bytearray, index: int) -> None:
 
 
 def read_xattrs(blocks: Blocks, number: int) -> Xattrs:
-    """Read one set, sorted by name. Raises ImageError if it is damaged or larger than Linux allows."""
+    """The set `number` of extended attributes, sorted by name. Raises ImageError if it is damaged or too large."""
     table = blocks.superblock.xattr_table
     start, sets, _ = struct.unpack("<QII", blocks.raw(table, 16))
     if number >= sets:

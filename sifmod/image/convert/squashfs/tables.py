@@ -65,7 +65,7 @@ class Survey:
 
 
 def survey(root: Directory) -> Survey:
-    """Survey a whole tree. Raises ImageError for invalid names."""
+    """Survey a whole tree. Raises ImageError for invalid names, and for a directory with two names."""
     directories: list[Directory] = []
     names: list[list[bytes]] = []
     parents: list[int] = []
@@ -128,7 +128,7 @@ class Heads(dict[bytes, bytes]):
 
 
 class TreeWriter:
-    """Writes both tables in one walk from the leaves up."""
+    """Writes the inode table and the directory table in one walk from the leaves up."""
 
     def __init__(self, seen: Survey, written: Written, compress: Compress) -> None:
         self.inodes = MetadataWriter(compress)
@@ -142,7 +142,7 @@ class TreeWriter:
         self._shared: dict[int, tuple[int, int, int]] = {}  # reference, number and type of nodes with several names
 
     def write(self) -> int:
-        """Return the root's reference; the tables are then complete except for their last blocks."""
+        """Write the tree and return its root's reference; the tables then lack only their last blocks."""
         for index in range(len(self._seen.directories) - 1, -1, -1):
             self._directory(index)
         return self.places[0]
@@ -221,7 +221,7 @@ class Common(NamedTuple):
 
 
 def pack_node(node: Node, common: Common, written: Written) -> tuple[int, bytes]:
-    """Return an inode's basic type and its bytes. Raises ImageError for a symlink that Linux cannot read."""
+    """Return an inode's basic type and its bytes. Raises ImageError for a link or device that Linux cannot read."""
     if isinstance(node, File):
         return FILE, _file(node, common, written)
     if isinstance(node, Symlink):

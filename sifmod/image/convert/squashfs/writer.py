@@ -51,7 +51,7 @@ class DataWriter:
         self._holes = 0  # bytes in holes of the current file
 
     def add(self, data: bytes) -> Content:
-        """Add a whole file. One of BLOCK bytes or more gets its own blocks, as with `start`."""
+        """Add a whole file; returns its place. One of at least a block's size gets its own blocks, as with `start`."""
         if len(data) < self._block:
             return content_of(self.small(data))
         self.start()
@@ -59,7 +59,7 @@ class DataWriter:
         return self.finish()
 
     def small(self, data: bytes) -> bytes:
-        """Add a whole file of less than BLOCK bytes; returns its PLACE."""
+        """Add a whole file that is smaller than a block; returns its PLACE."""
         size = len(data)
         offset = self._filled
         end = offset + size
@@ -106,7 +106,7 @@ class DataWriter:
             self._extend(memoryview(self._zeros)[: size % self._block], size % self._block)
 
     def finish(self) -> Content:
-        """End the file."""
+        """End the file; returns its place."""
         if self._size < self._block:
             return self.add(b"".join(self._open))
         if self._open_size:
@@ -183,7 +183,10 @@ class SquashfsWriter(DataWriter):
         pipeline.position = superblock.SIZE + len(self._options[1])
 
     def go_on(self, base: Superblock, written: Written) -> None:
-        """Continue the squashfs `base`, before any data: the file has it up to its inodes, `written` its blocks."""
+        """Continue the squashfs `base`; call this before adding data.
+
+        The file has all bytes of `base` before its inode table, and `written` describes the blocks in them.
+        """
         self._pipeline.written, self._pipeline.position = written, base.inode_table
         self._pipeline.batch = max(1, self._pipeline.batch * BLOCK // base.block_size)
         self._options = base.flags & OPTIONS, b""
@@ -198,7 +201,7 @@ class SquashfsWriter(DataWriter):
         self._pipeline.__exit__(kind, *rest)
 
     def close(self, root: Directory) -> int:
-        """Write what is left and all tables; return the size, padded to 4096 bytes.
+        """Write what is left and all tables; return the size in bytes, padded to a multiple of 4096.
 
         Raises ImageError if the tree exceeds limits of squashfs or Linux: over 65535 ids, names over 255 bytes.
         """
