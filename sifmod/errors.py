@@ -57,9 +57,9 @@ class EasyconfigNotFoundError(SifmodError):
 class Problem(NamedTuple):
     """One thing that is wrong, or odd, at one place."""
 
-    file: Annotated[OrNull[str], Described("or the option or the variable that gave the value")]
-    line: Annotated[OrNull[int], Described("from 1")]
-    column: Annotated[OrNull[int], Described("from 1")]
+    file: Annotated[OrNull[str], Described("path of the file, or the option or the variable that gave the value")]
+    line: Annotated[OrNull[int], Described("number of the line, from 1")]
+    column: Annotated[OrNull[int], Described("number of the column, from 1")]
     key: Annotated[OrNull[str], Described("path of the key, as in image.sources[0]")]
     message: str
 
@@ -88,7 +88,7 @@ class ConfigError(SifmodError):
 class Error(NamedTuple):
     """The error as `--json` prints it, with the position of the first problem."""
 
-    error: Annotated[str, Described("the message, as standard error has it")]
+    error: Annotated[str, Described("the message, without the hint")]
     hint: OrNull[Hint]
     exit_code: int
     file: OrNull[str]
@@ -182,7 +182,7 @@ class HeldError(InstallError):
 
 
 class LockError(InstallError):
-    """A lock could not be taken, or was lost to another node."""
+    """A lock could not be taken, or another process has taken it over."""
 
 
 class HookError(InstallError):

@@ -1,6 +1,6 @@
 """Secrets in what users type and write: logins, queries and fragments of URLs, valid or not, for texts that quote them.
 
-config/redact.py shows the sources that sifmod understands.
+config/redact.py removes the secrets of sources, whose form sifmod knows.
 """
 
 import re

@@ -42,7 +42,7 @@ def _newest_first(one: Release) -> tuple[object, ...]:
 
 
 def available(those: Sequence[Release], site: Site) -> tuple[Release, ...]:
-    """The releases for this architecture whose image can be had: by network, from a file here, or a view has none.
+    """The releases for this architecture whose image can be had, by network or from a file here; also views.
 
     Releases that the site's driver does not run are left out. So are those whose image is built from a Dockerfile or a
     definition: a builder may be missing, and a build takes long.

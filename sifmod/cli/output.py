@@ -27,7 +27,7 @@ _typed: dict[str, str] = {}  # what is secret in the command line, in the forms 
 
 
 def hide_typed(words: Iterable[str]) -> None:
-    """Print none of the logins, queries and fragments in these words, or in variables, from now on."""
+    """From now on leave logins, queries and fragments in these words and in variables out of messages and JSON."""
     _typed.clear()
     variables = (text for name, text in os.environ.items() if "://" in text or name.startswith("SIFMOD_"))
     for text, instead in secret_parts((*words, *variables)).items():
