@@ -168,7 +168,7 @@ def verify(module: str, *, where: Where = HERE) -> tuple[Finding, ...]:
 
 
 def rollback(module: str, *, to: int | None = None, where: Where = HERE) -> Installation:
-    """Switch a module to the generation `to`, or to the previous one. The one before the switch is then held."""
+    """Switch a module to the generation `to`, or to the previous one. A newer one that was live is held then."""
     return change_live(RollbackRequest(module, to), load_site(where), where.reporter("rollback", module)).installation
 
 

@@ -190,9 +190,9 @@ class HookError(InstallError):
 
 
 class SanityCheckError(SifmodError):
-    """The module was built but does not do what its easyconfig promises; it was not published.
+    """The module does not do what its easyconfig promises; an install does not publish it.
 
-    `output` are lines of what failed.
+    `output`: the last lines that the failed command printed.
     """
 
     exit_code = 22
@@ -203,7 +203,7 @@ class SanityCheckError(SifmodError):
 
 
 class ModuleError(SifmodError):
-    """A modulefile cannot be written or found."""
+    """A name means no module or stored image, or several; or a module lacks what is needed of it."""
 
     exit_code = 24
 
@@ -250,7 +250,7 @@ def explained(error: OSError) -> SifmodError | None:
 
 
 def with_code(message: str, hint: str, exit_code: int) -> SifmodError:
-    """An error of no family, with its exit code."""
+    """A SifmodError of no family, with this exit code."""
     error = SifmodError(message, hint)
     error.exit_code = exit_code
     return error

@@ -33,7 +33,7 @@ Rules = tuple[Jobs, float, bool]  # the jobs that count, days to keep, whether r
 
 
 class OldGeneration(NamedTuple):
-    """A generation that is not live, or is retired. `keep` is the reason to keep it; empty: gc removes it."""
+    """A generation that is not live, or of a retired module. `keep`: the reason to keep it; empty: gc removes it."""
 
     module: ModuleName
     number: int

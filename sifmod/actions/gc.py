@@ -83,7 +83,7 @@ def after(rows: Iterable[Candidate]) -> list[Candidate]:
 
 @dataclass(frozen=True)
 class GcRequest:
-    """What may go, and whether it goes."""
+    """What gc may remove, and whether it removes anything."""
 
     days: float = DAYS
     rollbacks: bool = False  # also the generations that `rollback` would restore

@@ -74,7 +74,7 @@ def uninstall_modules(
     reporter: Reporter,
     ended: Callable[[Uninstalled | NotUninstalled], None] = lambda _: None,
 ) -> Uninstalls:
-    """Uninstall each module, even if others fail, then free their space.
+    """Uninstall each module, even if others fail; with `purge` then free their space.
 
     `ended` receives the result of each. Raises ModuleError if a name matches no module or several, and for `purge`
     what `apply_gc` raises. Idempotent, as `uninstall`.

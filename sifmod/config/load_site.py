@@ -288,7 +288,7 @@ class Sites:
         self._loaded: dict[object, LoadedSite] = {}
 
     def of(self, given: Mapping[str, str], kept: Kept | None = None) -> LoadedSite:
-        """The site in force, with those of the options that concern it. Raises ConfigError, OptionError."""
+        """The site in force, with the `given` options that are keys of a site. Raises ConfigError, OptionError."""
         about = {name: text for name, text in given.items() if name in KEYS}
         key = (frozenset(about.items()), kept and (kept.site, frozenset(kept.facts.items())))
         if key not in self._loaded:

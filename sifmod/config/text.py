@@ -171,7 +171,7 @@ Line = Annotated[str, AfterValidator(_line)]
 Text = Annotated[str, AfterValidator(_text)]
 NotEmpty = Annotated[str, Field(min_length=1), AfterValidator(_line)]
 OwnFile = Annotated[NotEmpty, AfterValidator(_no_url)]
-"""A file of this machine, or a pattern. A URL with a login is rejected, because logs would show it."""
+"""A file of this machine, or a pattern. A URL with a login or query is rejected, because logs would show it."""
 Name = Annotated[str, Field(max_length=100), _matching(_NAME, _NAME_RULE)]
 Version = Annotated[str, Field(max_length=100), _matching(_NAME, _NAME_RULE), AfterValidator(_version)]
 VersionSuffix = Annotated[

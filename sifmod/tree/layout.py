@@ -80,7 +80,7 @@ class Layout(LockRoot):
         return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}")
 
     def generation(self, module: ModuleName, number: int) -> Path:
-        """The root of one generation: its path in this prefix, which no file in it names."""
+        """The root of one generation: its path in this prefix, which no file of the generation names."""
         return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}/{number}")
 
     def history(self, module: ModuleName) -> Path:
@@ -99,7 +99,7 @@ class Layout(LockRoot):
         return self.images / f"{sha256}.sif"
 
     def lives(self, name: str) -> Path:
-        """The directory of the file `life` of one name, and of a file with the notices at load of each module."""
+        """The directory of the decisions about one name (`life`), and of its notices at load, a file a module."""
         return self.prefix / "life" / name
 
     def life(self, name: str) -> Path:

@@ -27,7 +27,7 @@ class Rights(NamedTuple):
     gid: int | None
 
     def mode(self, mode: int) -> int:
-        """The wanted mode: the owner's permissions as they are, and the same for others as the umask allows.
+        """The wanted mode: the owner's permissions as they are, and for others the owner's as far as the umask allows.
 
         A directory is as open to group and others as the umask allows.
         """

@@ -65,7 +65,7 @@ class Entry:
     message: Annotated[str, Described("notice about the deprecation or retirement")] = ""
     successor: Annotated[OrNull[ModuleText], Described("the module to use instead")] = ""
     labels: Pairs = ()
-    changes: Annotated[Changes | None, Described("since the version before; null if none is known")] = None
+    changes: Annotated[Changes | None, Described("changes since the version before; null if none is known")] = None
 
     @property
     def ends(self) -> bool:
@@ -142,7 +142,7 @@ def by_name(entries: Iterable[Entry]) -> tuple[Named, ...]:
     """Group the entries that `compared` returns by name.
 
     A module that is not installed counts as newest only if no installed one for its accelerator is newer. A default is
-    always among the newest; a deprecated or retired module is so only as the default.
+    always among the newest, a deprecated or retired module only if it is the default.
     """
     found = []
     for _, group in groupby(entries, key=lambda one: one.module.name.casefold()):
