@@ -1,4 +1,4 @@
-"""rollback: make the previous generation live again, and hold the current one until it is released."""
+"""rollback: make the previous generation live again, and hold the one that it replaces."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

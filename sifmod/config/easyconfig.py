@@ -277,7 +277,7 @@ class Easyconfig(Model):
 
     @property
     def wrapper_commands(self) -> Pairs:
-        """Wrappers whose command differs from their name: (name, command line), the line as written, which sh's rules split."""
+        """Wrappers whose command differs from their name: (name, command line), the line as the easyconfig has it."""
         return tuple((name, command) for name, command in self.wrapper_items if command)
 
     @property
