@@ -1,4 +1,4 @@
-"""The operating system: errors by meaning, texts for people, users, and directories of this user."""
+"""The operating system: errors by meaning, texts for people, users, own directories."""
 
 import errno
 import os
