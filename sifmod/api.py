@@ -69,7 +69,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Where:
-    """The tree and the site, like the options of these names; None: from the variables and the settings."""
+    """The tree's `prefix` and the `site`, as for --prefix and --site; None: as the command line without the option."""
 
     prefix: str | Path | None = None
     site: str | None = None
@@ -153,7 +153,10 @@ def apply_stack(
 
 
 def list_modules(pattern: str = "", *, where: Where = HERE) -> tuple[Listed, ...]:
-    """The installed modules whose names contain `pattern`, or match it if it has wildcards."""
+    """The installed modules whose names contain `pattern`, or match it if it has wildcards.
+
+    Without a prefix in `where`, those of the site's other `trees` too.
+    """
     site = load_site(where)
     return listed((layout_at(site.prefix), *(() if where.prefix else map(Layout, site.trees))), pattern)
 
@@ -165,7 +168,7 @@ def verify(module: str, *, where: Where = HERE) -> tuple[Finding, ...]:
 
 
 def rollback(module: str, *, to: int | None = None, where: Where = HERE) -> Installation:
-    """Switch a module to the generation `to`, or to the previous one. The current one is held."""
+    """Switch a module to the generation `to`, or to the previous one. A newer one that was live is held then."""
     return change_live(RollbackRequest(module, to), load_site(where), where.reporter("rollback", module)).installation
 
 

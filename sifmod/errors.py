@@ -57,9 +57,9 @@ class EasyconfigNotFoundError(SifmodError):
 class Problem(NamedTuple):
     """One thing that is wrong, or odd, at one place."""
 
-    file: Annotated[OrNull[str], Described("or the option or the variable that gave the value")]
-    line: Annotated[OrNull[int], Described("from 1")]
-    column: Annotated[OrNull[int], Described("from 1")]
+    file: Annotated[OrNull[str], Described("path of the file, or the option or the variable that gave the value")]
+    line: Annotated[OrNull[int], Described("number of the line, from 1")]
+    column: Annotated[OrNull[int], Described("number of the column, from 1")]
     key: Annotated[OrNull[str], Described("path of the key, as in image.sources[0]")]
     message: str
 
@@ -88,7 +88,7 @@ class ConfigError(SifmodError):
 class Error(NamedTuple):
     """The error as `--json` prints it, with the position of the first problem."""
 
-    error: Annotated[str, Described("the message, as standard error has it")]
+    error: Annotated[str, Described("the message, without the hint")]
     hint: OrNull[Hint]
     exit_code: int
     file: OrNull[str]
@@ -182,7 +182,7 @@ class HeldError(InstallError):
 
 
 class LockError(InstallError):
-    """A lock could not be taken, or was lost to another node."""
+    """A lock could not be taken, or another process has taken it over."""
 
 
 class HookError(InstallError):
@@ -190,9 +190,9 @@ class HookError(InstallError):
 
 
 class SanityCheckError(SifmodError):
-    """The module was built but does not do what its easyconfig promises; it was not published.
+    """The module does not do what its easyconfig promises; an install does not publish it.
 
-    `output` are lines of what failed.
+    `output`: the last lines that the failed command printed.
     """
 
     exit_code = 22
@@ -203,7 +203,7 @@ class SanityCheckError(SifmodError):
 
 
 class ModuleError(SifmodError):
-    """A modulefile cannot be written or found."""
+    """A name means no module or stored image, or several; or a module lacks what is needed of it."""
 
     exit_code = 24
 
@@ -250,7 +250,7 @@ def explained(error: OSError) -> SifmodError | None:
 
 
 def with_code(message: str, hint: str, exit_code: int) -> SifmodError:
-    """An error of no family, with its exit code."""
+    """A SifmodError of no family, with this exit code."""
     error = SifmodError(message, hint)
     error.exit_code = exit_code
     return error

@@ -16,7 +16,7 @@ class Described:
     """The description and limits of a value, with pydantic's names (`ge`, `pattern`), but without pydantic."""
 
     def __init__(self, description: str, **limits: object) -> None:
-        """Described in a few words; the limits are those of a text or a number."""
+        """`description` says in a few words what the value is; `limits` are those of a text or a number."""
         self._description, self._limits = description, limits
 
     def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
@@ -29,7 +29,7 @@ class Described:
 
 
 class Named(NamedTuple):
-    """The name of a field in JSON, if it differs."""
+    """The name of a field in JSON, if it differs from the attribute's name."""
 
     name: str
 
@@ -50,13 +50,13 @@ Size = Annotated[int, Described("bytes", ge=0)]
 Number = Annotated[int, Described("number of a generation", ge=0)]
 Time = Annotated[
     str,
-    Described("UTC, as ISO 8601 has it", pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"),
+    Described("time in UTC, as ISO 8601 has it", pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"),
 ]
 Day = Annotated[str, Described("day, as ISO 8601 has it", pattern=r"^\d{4}-\d\d-\d\d$")]
-Arch = Annotated[str, Described("amd64, arm64, …")]
-Source = Annotated[str, Described("what it was made from, as a source of an easyconfig or a path")]
+Arch = Annotated[str, Described("architecture: amd64, arm64, …")]
+Source = Annotated[str, Described("a source as in an easyconfig, or a path")]
 Easyconfig = Annotated[str, Described("the path of an easyconfig, or the name that was typed")]
-Variant = Annotated[str, Described("of an easyconfig; null without one")]
+Variant = Annotated[str, Described("variant of an easyconfig; null without one")]
 Hint = Annotated[str, Described("the next step")]
 Notes = Annotated[tuple[str, ...], Described("notes for the user")]
 
@@ -64,7 +64,7 @@ _TEXTS: Mapping[Any, Any] = {Path: PathText, date: Day}
 
 
 def text_of(kind: Any) -> Any:
-    """The type of the text that stands for a value of this type in JSON; None for a type that is no text there."""
+    """The type of the text that stands for a value of `kind` in JSON; None if such a value is no text in JSON."""
     return _TEXTS.get(kind) or getattr(kind, "IN_JSON", None)
 
 
@@ -75,7 +75,7 @@ def has_fields(kind: Any) -> bool:
 
 @cache
 def fields(kind: Any) -> Mapping[str, Any]:
-    """The type of each field in JSON: those of the class, and then its described properties."""
+    """The type of each field in JSON by name: the fields of the class, then its properties with an Annotated type."""
     found = {name: one for name, one in get_type_hints(kind, include_extras=True).items() if name != "IN_JSON"}
     for name, member in (one for base in reversed(kind.__mro__) for one in vars(base).items()):
         returned = member.fget.__annotations__.get("return") if isinstance(member, property) and member.fget else None
@@ -90,7 +90,7 @@ def key_of(name: str, kind: Any) -> str:
 
 
 def marks(kind: Any) -> tuple[object, ...]:
-    """The annotations of a type."""
+    """The metadata of an Annotated type; () for any other type."""
     return getattr(kind, "__metadata__", ())
 
 
@@ -136,5 +136,5 @@ def _converter(kind: Any) -> Callable[[Any], Any]:
 
 
 def pairs(kind: Any) -> bool:
-    """Whether it is a tuple of names with texts, which is an object in JSON."""
+    """Whether `kind` is a tuple of (name, text) pairs, which becomes an object in JSON."""
     return get_args(kind)[:1] == (tuple[str, str],)

@@ -1,6 +1,6 @@
 """Secrets in what users type and write: logins, queries and fragments of URLs, valid or not, for texts that quote them.
 
-config/redact.py shows the sources that sifmod understands.
+config/redact.py removes the secrets of sources, whose form sifmod knows.
 """
 
 import re
@@ -37,7 +37,7 @@ def secret_parts(words: Iterable[str]) -> Mapping[str, str]:
 
 
 def without_secrets(text: str) -> str:
-    """A message without the secrets in its words, which it may quote from a file."""
+    """A message without the secrets in its words: it may quote a file."""
     return re.sub(r"\S+", _without, text) if {"@", "?", "#"}.intersection(text) else text
 
 

@@ -1,4 +1,4 @@
-"""Text from the operating system for people: errors by meaning, sizes, names given by others."""
+"""The operating system: errors by meaning, texts for people, users, own directories."""
 
 import errno
 import os
@@ -32,7 +32,10 @@ _BREAK = re.compile("[\t\n]")
 
 
 def escape_controls(text: str) -> str:
-    """The text with every character that could control a terminal escaped, because others may have written it."""
+    """The text, which others may have written, with invisible characters and those that control a terminal escaped.
+
+    Line breaks and tabs stay.
+    """
     return _STEERING.sub(_spelled, text)
 
 
@@ -66,7 +69,7 @@ def size_text(size: int) -> str:
 
 
 def abbreviated(names: Sequence[str], most: int) -> str:
-    """The first names, and how many more there are."""
+    """The first `most` names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 
@@ -124,9 +127,9 @@ def own_directory(place: Path) -> Path:
 def walk(
     top: Path | str, onerror: Callable[[OSError], object] | None = None, *, follow: bool = False
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Like os.walk, however deep the directories are; before Python 3.12 that one calls itself for each.
+    """Like os.walk, for directories of any depth: before Python 3.12 os.walk recurses into each.
 
-    What is too deep for a path is an OSError for `onerror`, as what cannot be read.
+    `onerror` gets an OSError for a directory that cannot be read or whose path is too long.
     """
     waiting = [os.fspath(top)]
     while waiting:

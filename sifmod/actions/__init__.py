@@ -1,1 +1,1 @@
-"""One file for each command, read from top to bottom."""
+"""The use cases: a file or a package for each command, and what several of them share."""

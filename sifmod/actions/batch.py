@@ -39,7 +39,7 @@ def run_batch(
 ) -> Iterator[tuple[Thing, Ended[Result]]]:
     """Process each item, and yield its outcome.
 
-    With `fail_fast` the first error ends the batch, an interruption always does: the rest are then `NotTried`.
+    With `fail_fast` the first error ends the batch, an interruption always does: the rest are then `Skipped`.
     """
     last: Failed | None = None
     for thing in things:

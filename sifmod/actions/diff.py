@@ -77,7 +77,7 @@ def _plain(word: str) -> str:
 
 @dataclass(frozen=True)
 class Change:
-    """One difference between the old and the new side; null if that side lacks it."""
+    """One difference; `old` or `new` is null if that side lacks the entry."""
 
     name: str
     old: str | None
@@ -90,7 +90,7 @@ class PackageChange:
 
     kind: PackageKind
     name: str
-    old_versions: Annotated[tuple[str, ...], Described("each that is somewhere in the image")]
+    old_versions: Annotated[tuple[str, ...], Described("each version that is somewhere in the image")]
     new_versions: tuple[str, ...]
 
 
@@ -101,12 +101,12 @@ class Difference:
     old: Annotated[str, Described("a module with @ and its generation, a digest, or a path")]
     new: str
     origin_changes: Annotated[tuple[Change, ...], Described("image, source, easyconfig and the like")]
-    loaded_modules: Annotated[tuple[Change, ...], Described("that views load, by name, with their versions")]
+    loaded_modules: Annotated[tuple[Change, ...], Described("modules that views load, by name, with their versions")]
     packages: tuple[PackageChange, ...]
-    variables: Annotated[tuple[Change, ...], Described("that a load sets on the host")]
-    variables_inside: Annotated[tuple[Change, ...], Described("in the container; PATH: the prepended directories")]
-    binds: Annotated[tuple[Change, ...], Described("by their targets")]
-    commands: Annotated[tuple[Change, ...], Described("and their command lines")]
+    variables: Annotated[tuple[Change, ...], Described("variables that a load sets on the host")]
+    variables_inside: Annotated[tuple[Change, ...], Described("variables in the container; PATH: what is prepended")]
+    binds: Annotated[tuple[Change, ...], Described("bind paths by their targets")]
+    commands: Annotated[tuple[Change, ...], Described("commands and their command lines")]
     notes: Notes  # comparisons that were skipped, and why
 
 
@@ -130,7 +130,7 @@ def diff(old: Subject, new: Subject) -> Difference:
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """The differing entries."""
+    """The entries that differ, sorted by name."""
     names = sorted(before.keys() | after.keys())
     return tuple(Change(name, old, new) for name in names if (old := before.get(name)) != (new := after.get(name)))
 

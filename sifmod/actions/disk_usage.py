@@ -36,7 +36,7 @@ class DiskUsage:
 
     @property
     def way_out(self) -> str:
-        """Why gc leaves it, and which command frees it."""
+        """Why gc leaves the files, and which command frees their space."""
         less = "" if self.whole else "more than that: counting took too long; "
         return f"{less}{self.why}; `{self.command}` frees it"
 

@@ -139,7 +139,7 @@ def _sharing(site: Site) -> Iterator[Finding]:
 
 
 def diagnose_settings(environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """A finding with the problems of each settings file that `sifmod check` rejects, or one that all are valid."""
+    """A finding for each invalid site, quirk and MPI profile beside the shipped ones, or one that all are valid."""
     hint = "`install`, `show` and `check` of an easyconfig stop at it: correct it, or move it away"
     found, looked_at = list[Finding](), 0
     for directory in settings_directories(environ):

@@ -100,7 +100,7 @@ class Promise:
 class FetchedImage(Artifact):
     """A verified SIF."""
 
-    promise: Annotated[Promise | None, Described("null for an image that was a SIF already")] = None
+    promise: Annotated[Promise | None, Described("keys for an easyconfig; null for a SIF as it came")] = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class FetchedReference:
 
 
 def with_promise(artifact: Artifact) -> FetchedImage:
-    """Add the digests that an easyconfig can pin for a conversion, for which the whole SIF is read."""
+    """The image, and for a converted one the keys that promise the conversion, for which the whole SIF is read."""
     made, promise = artifact.origin, None
     if made.compression:
         conversion = Conversion(made.compression, made.tools, tree_digest(artifact.path))

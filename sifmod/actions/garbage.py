@@ -33,7 +33,7 @@ Rules = tuple[Jobs, float, bool]  # the jobs that count, days to keep, whether r
 
 
 class OldGeneration(NamedTuple):
-    """A generation that is not live. `keep` is the reason to keep it; empty: gc removes it."""
+    """A generation that is not live, or of a retired module. `keep`: the reason to keep it; empty: gc removes it."""
 
     module: ModuleName
     number: int
@@ -100,9 +100,10 @@ def plan_gc(
     A generation stays while it is live or the rollback target (unless `rollbacks`), for `days` after it was replaced or
     the module was uninstalled, while Slurm has a job from before that time or cannot be asked, and while it has added
     or changed files that the live generation lacks. For a retired module the days count from the day on which it
-    stopped loading. An image stays while a remaining generation links to it or a run works with it; without a receipt,
-    for `days`; if a module in a user's own tree refers to it, for `mark_days`; if a stack's lock names it, until the
-    lock is forgotten. Without `ask_jobs` no job counts. `only`: keep the generations of all other modules.
+    stopped loading. An image stays while a remaining generation links to it or a run works with it; if no generation's
+    receipt names it, for `days`; if a module in a user's own tree refers to it, for `mark_days`; if a stack's lock
+    names it, until the lock is forgotten. Without `ask_jobs` no job counts. `only`: keep the generations of all other
+    modules.
     """
     jobs = ask_slurm(layout.prefix) if ask_jobs else NO_JOBS
     generations: list[OldGeneration] = []

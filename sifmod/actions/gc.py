@@ -49,13 +49,13 @@ class Candidate:
 
     kind: Literal["generation", "image", "download", "layer", "remains of a run", "cache", "temporary files"]
     path: Path
-    keep: Annotated[OrNull[str], Described("why it stays; null: it goes")]
+    keep: Annotated[OrNull[str], Described("reason to keep the path; null: gc removes it")]
     size: Annotated[Size | None, Described("bytes; of an image, a download, a layer, a cache or temporary files")] = (
         None
     )
-    module: Annotated[ModuleName | None, Described("of a generation")] = None
+    module: Annotated[ModuleName | None, Described("the module of a generation")] = None
     generation: Number | None = None
-    removed: Annotated[bool, Described("by this run")] = False
+    removed: Annotated[bool, Described("whether this run removed it")] = False
 
     @property
     def text(self) -> str:
@@ -83,7 +83,7 @@ def after(rows: Iterable[Candidate]) -> list[Candidate]:
 
 @dataclass(frozen=True)
 class GcRequest:
-    """What may go, and whether it goes."""
+    """What gc may remove, and whether it removes anything."""
 
     days: float = DAYS
     rollbacks: bool = False  # also the generations that `rollback` would restore

@@ -51,7 +51,7 @@ class OfImage(TypedDict):
 
 
 class OfInstall(TypedDict):
-    """The plan of an install; its generation and path are null before it exists."""
+    """The plan of an install; generation and path are null before the generation exists."""
 
     module: str
     easyconfig: str

@@ -16,16 +16,16 @@ Pairs = tuple[tuple[str, str], ...]
 class Provenance(NamedTuple):
     """The inputs of an installation."""
 
-    sifmod: Annotated[str, Described("version")]
+    sifmod: Annotated[str, Described("version of sifmod")]
     easyconfig: Easyconfig
-    version: Annotated[str, Described("of the easyconfig, without its versionsuffix")]
+    version: Annotated[str, Described("version of the easyconfig, without its versionsuffix")]
     variant: Variant | None
     site: str
     accelerator: str
     mpi: Annotated[str, Described("which MPI, and how srun starts it; empty without one")]
     facts: Annotated[Pairs, Described("properties of the machine")]
     options: Annotated[Pairs, Described("command-line options that decide the installation")]
-    checked: Annotated[bool, Described("by the sanity check")]
+    checked: Annotated[bool, Described("whether the install asked for the sanity check")]
     inputs: tuple[Input, ...]
 
 
@@ -50,7 +50,7 @@ class Installed:
 
     module: ModuleName
     generation: Number
-    path: Annotated[PathText, Described("of the generation")]
+    path: Annotated[PathText, Described("directory of the generation")]
     provenance: Provenance
     image: Annotated[ImageRecord | None, Described("null for a view")]
     loads: Annotated[tuple[str, ...], Described("modules that a view loads")]

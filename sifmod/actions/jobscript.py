@@ -39,7 +39,7 @@ class JobScript:
 
     module: ModuleName
     style: Style
-    path: Annotated[Path | None, Described("null without -o")]
+    path: Annotated[Path | None, Described("the written file; null without -o")]
     text: str
 
 

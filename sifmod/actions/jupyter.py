@@ -65,11 +65,11 @@ class Lab:
     command: Internal[tuple[str, ...]]
     environment: Internal[Mapping[str, str]]
     module: ModuleName
-    layer: Annotated[OrNull[str], Described("null: the module's default")]
+    layer: Annotated[OrNull[str], Described("name of the layer; null: the module's default layer")]
     node: str
     port: int
-    tunnel: Annotated[str, Described("to be typed on one's own computer")]
-    url: Annotated[str, Described("to be opened there; with the token, which is a password")]
+    tunnel: Annotated[str, Described("command to type on your own computer")]
+    url: Annotated[str, Described("address to open there, with the token, which is a password")]
 
 
 def install_kernel(installation: Installation, layer: str, kernels: Path, environ: Mapping[str, str]) -> bool:

@@ -48,7 +48,7 @@ class DecidedModule(NamedTuple):
 
 @dataclass(frozen=True)
 class Default:
-    """The module `name` is what its name without a version loads; with `none` the module system decides."""
+    """A load without a version loads the module `name`; with `none` the module system decides what it loads."""
 
     name: str
     none: bool = False

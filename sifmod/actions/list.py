@@ -33,7 +33,7 @@ class Listed(NamedTuple):
     problems: Internal[tuple[str, ...]]  # reasons why it is unusable; () if none
     life: Internal[NameLife]  # of all modules with its name
     held: Internal[dict[int, float]]  # held generations, and since when
-    prefix: Annotated[Path, Described("of its tree")]
+    prefix: Annotated[Path, Described("prefix of the module's tree")]
     shadowed_by: Annotated[Path | None, Described("prefix of the tree whose module of this name comes first")] = None
 
     @property
@@ -45,7 +45,7 @@ class Listed(NamedTuple):
         return self.life.of_module(self.module.version)
 
     @property
-    def lacks(self) -> Annotated[tuple[Problem, ...], Named("problems"), Described("what is missing for its use")]:
+    def lacks(self) -> Annotated[tuple[Problem, ...], Named("problems"), Described("what is wrong with the module")]:
         return tuple(Problem("", 0, 0, "", problem) for problem in self.problems)
 
     @property

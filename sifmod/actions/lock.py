@@ -233,7 +233,7 @@ def to_json(modules: Iterable[LockedModule]) -> str:
 
 
 def read_lock(path: Path) -> Lock:
-    """Raises OptionError if it is missing or is not a lock."""
+    """The lock at `path`. Raises OptionError if the file is missing or is not a lock."""
     try:
         fields = json.loads(read_bounded(path, "lock_size"))
         if fields["format"] != _FORMAT:

@@ -15,7 +15,7 @@ from sifmod.tree.store import Store
 
 
 def record(layout: Layout, done: Done, held: HeldLock, reporter: Reporter) -> None:
-    """Log a change of a module, under its lock.
+    """Log a change; `held`: the lock of the module, or that of the store's log.
 
     A failure to write is only a warning, because the change is already made.
 

@@ -24,9 +24,9 @@ class Newer(NamedTuple):
 
     module: ModuleName
     what: Literal["image", "easyconfig"]
-    was: Annotated[str, Described("a digest, or a version")]
-    now: Annotated[str, Described("a digest, or the path of an easyconfig")]
-    note: Annotated[str, Described("for people")]
+    was: Annotated[str, Described("the installed digest or version")]
+    now: Annotated[str, Described("the newer digest, or the path of the newer easyconfig")]
+    note: Annotated[str, Described("what is newer, in words")]
     variant: Internal[str | None] = None  # of the easyconfig
 
 

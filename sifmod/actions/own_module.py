@@ -25,9 +25,9 @@ class WrittenModule(NamedTuple):
 
     module: str
     paths: tuple[Path, ...]
-    bin: Annotated[Path, Described("that the module puts into PATH")]
-    first: Annotated[bool, Described("in PATH; else last, because a Python is beside sifmod")]
-    man: Annotated[str, Described("what it puts into MANPATH; empty without man pages")]
+    bin: Annotated[Path, Described("directory that the module puts into PATH")]
+    first: Annotated[bool, Described("whether `bin` is first in PATH; else last, because it has a Python")]
+    man: Annotated[str, Described("directory for MANPATH; empty without man pages")]
 
 
 def own_installation(environ: Mapping[str, str], program: str = "") -> Own:

@@ -48,13 +48,13 @@ class PushOptions:
 class Pushed:
     """The result of a push."""
 
-    reference: Annotated[Source, Described("with the digest that the tag has now")]
-    digest: Annotated[Digest, Described("of the tag: the manifest, or an index with it")]
+    reference: Annotated[Source, Described("source with the digest that the tag has now")]
+    digest: Annotated[Digest, Described("digest that the tag has: of the manifest, or an index with it")]
     manifest: Digest
     arch: Arch
-    size: Annotated[int, Described("bytes of all its blobs", ge=0)]
+    size: Annotated[int, Described("bytes of all blobs of the image", ge=0)]
     sent: Annotated[int, Described("bytes of blobs that went out", ge=0)]
-    there: Annotated[bool, Described("the tag named this image before")]
+    there: Annotated[bool, Described("whether the tag named this image before")]
     notes: Notes
 
 

@@ -1,4 +1,4 @@
-"""rollback: make the previous generation live again, and hold the current one until it is released."""
+"""rollback: make the previous generation live again, and hold the one that it replaces."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from sifmod.tree.state import missing
 
 @dataclass(frozen=True)
 class RollbackRequest:
-    """The generation of a module that is to be live, or that its held generations are to be released."""
+    """Which generation of a module is to be live, or that its held generations are to be released."""
 
     name: str  # of a module, in full or its beginning
     to: int | None = None  # a generation; None: the one that was live before

@@ -53,13 +53,13 @@ class Sbom:
 
     module: Annotated[ModuleName | None, Described("null for an image without a module")]
     generation: Number | None
-    sha256: Annotated[OrNull[Sha256], Described("of the image; null for a view")]
+    sha256: Annotated[OrNull[Sha256], Described("SHA-256 of the image; null for a view")]
     format: Format
-    package_count: Annotated[int, Described("of the image, or of all that a view loads", ge=0)]
-    layers: Annotated[tuple[str, ...], Described("names of the user's layers that are in it")]
+    package_count: Annotated[int, Described("packages of the image, or of all modules that a view loads", ge=0)]
+    layers: Annotated[tuple[str, ...], Described("names of the user's layers in the document")]
     notes: Notes  # what could not be read
     text: Annotated[str, Described("the document, CycloneDX 1.6")]
-    path: Annotated[Path | None, Described("null without -o")] = None
+    path: Annotated[Path | None, Described("the written file; null without -o")] = None
 
 
 def sbom(

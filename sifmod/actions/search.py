@@ -167,7 +167,7 @@ def ask(everything: Sequence[Found], words: Iterable[str]) -> Answer:
 
 
 def parse(words: Iterable[str]) -> tuple[Term, ...]:
-    """The search terms, quoted or not."""
+    """The search terms in these words; a quoted word may hold several."""
     terms: list[Term] = []
     for word in " ".join(words).lower().replace(",", " ").split():
         if len(word) > 100:  # longer than any version

@@ -28,8 +28,8 @@ class WrongMode(NamedTuple):
     path: PathText
     expected: str
     found: str
-    owner: Annotated[str, Described("the user who can correct it, besides root")]
-    repaired: Annotated[bool, Described("by this run")]
+    owner: Annotated[str, Described("the owner, who can correct it, as root can")]
+    repaired: Annotated[bool, Described("whether this run corrected it")]
 
 
 def rights(site: Site) -> Rights | None:

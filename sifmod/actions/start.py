@@ -82,7 +82,7 @@ def is_readable(tree: Layout) -> bool:
 
 
 def live_names(layout: Layout) -> list[ModuleName]:
-    """The modules that can be loaded."""
+    """The modules with a live generation, sorted by name, retired ones included."""
     from sifmod.tree.receipt import live_modules
 
     return [module for module, _ in live_modules(layout)]

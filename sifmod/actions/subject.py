@@ -57,7 +57,7 @@ def is_digest(text: str) -> bool:
 
 
 def of_installation(installation: Installation) -> Subject:
-    """One generation of a module."""
+    """The subject for one generation of a module."""
     name, image = f"{installation.module}@{installation.generation}", installation.image
     if image is None:
         return Subject(name, "", "", NO_ORIGIN, installation=installation)

@@ -31,12 +31,12 @@ class Uninstalled(NamedTuple):
     """A module that was uninstalled."""
 
     module: ModuleName
-    generation: Annotated[Number | None, Described("that was live; null: it was uninstalled before")]
-    user_software: Annotated[PathText | None, Described("the user's own files, which stay")]
-    user_layers: Annotated[PathText | None, Described("packages that the user added, which stay")]
-    default: Annotated[bool, Described("whether it was the default for its name")]
-    views: Annotated[tuple[ModuleName, ...], Described("modules that load it, and can be loaded no more")]
-    kernels: Annotated[tuple[str, ...], Described("commands that remove the user's kernels of it from Jupyter")]
+    generation: Annotated[Number | None, Described("the generation that was live; null: none was")]
+    user_software: Annotated[PathText | None, Described("path of the user's own files, which stay")]
+    user_layers: Annotated[PathText | None, Described("directory of the module's layers, which stay")]
+    default: Annotated[bool, Described("whether the module was the default for its name")]
+    views: Annotated[tuple[ModuleName, ...], Described("views that load the module, and no longer load")]
+    kernels: Annotated[tuple[str, ...], Described("commands that remove the module's kernels from Jupyter")]
 
 
 class NotUninstalled(NamedTuple):
@@ -74,7 +74,7 @@ def uninstall_modules(
     reporter: Reporter,
     ended: Callable[[Uninstalled | NotUninstalled], None] = lambda _: None,
 ) -> Uninstalls:
-    """Uninstall each module, even if others fail, then free their space.
+    """Uninstall each module, even if others fail; with `purge` then free their space.
 
     `ended` receives the result of each. Raises ModuleError if a name matches no module or several, and for `purge`
     what `apply_gc` raises. Idempotent, as `uninstall`.

@@ -16,7 +16,7 @@ from sifmod.tree.layout import Layout
 
 
 class VerifiedTree(NamedTuple):
-    """The findings of modules, and what can repair them."""
+    """The findings of modules, which layers have faults, and whether modules have faults besides."""
 
     modules: tuple[Verified, ...]
     layers: tuple[Layer, ...]  # that have faults

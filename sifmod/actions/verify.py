@@ -103,9 +103,9 @@ def _image(root: str, image: ImageRecord) -> list[Finding]:
 class SignedImage:
     """An image that owners of known keys have signed, or one without a good signature over all of it."""
 
-    module: Annotated[ModuleText | None, Described("null for a file")]
+    module: Annotated[ModuleText | None, Described("the module of the image; null for a file")]
     path: Path
-    signers: Annotated[tuple[str, ...], Described("fingerprint and name")]
+    signers: Annotated[tuple[str, ...], Described("fingerprint and name of each signer")]
     error: Beside[Error | None]
     given: Internal[Path]  # as it was named
 

@@ -47,9 +47,10 @@ def argument(metavar: str | None = None, kind: Any = str, *, default: Any = MISS
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(argument,))
 class Options:
-    """The arguments and options of a command: its subclasses are frozen dataclasses.
+    """The arguments and options of a command.
 
-    For mypy they are. The module `dataclasses` would compile a text for each class, which delays TAB and `list`.
+    For mypy its subclasses are frozen dataclasses. `dataclasses` would compile a text for each, which delays TAB and
+    `list`.
     """
 
     def __init__(self, **given: object) -> None:
@@ -85,7 +86,7 @@ def command(words: str, given: type[Given]) -> Callable[[Callable[[Given], int |
 
 
 def group(name: str, text: str, *commands: click.Command) -> CommandGroup:
-    """A command of several words."""
+    """A command that stands before others, as `site` before `show`."""
     return CommandGroup(name, help=text, commands=commands)
 
 

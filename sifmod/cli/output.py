@@ -27,7 +27,7 @@ _typed: dict[str, str] = {}  # what is secret in the command line, in the forms 
 
 
 def hide_typed(words: Iterable[str]) -> None:
-    """Print none of the logins, queries and fragments in these words, or in variables, from now on."""
+    """From now on leave logins, queries and fragments in these words and in variables out of messages and JSON."""
     _typed.clear()
     variables = (text for name, text in os.environ.items() if "://" in text or name.startswith("SIFMOD_"))
     for text, instead in secret_parts((*words, *variables)).items():
@@ -64,7 +64,7 @@ def plain_signs() -> bool:
 
 
 def in_locale(text: str, *, err: bool) -> str:
-    """A text for people with signs that their locale has. A pipe gets paths as they are."""
+    """A text for people, with ASCII instead of other signs in the locale C. A pipe gets paths as they are."""
     return text.translate(_PLAIN) if plain_signs() and (err or sys.stdout.isatty()) else text
 
 
@@ -198,7 +198,7 @@ def hanging(start: str, text: str, width: int) -> list[str]:
 
 
 def print_origins(origins: "Iterable[Origin]") -> None:
-    """Keys, values (- for none) and their origins; the origin of a long value is below it, in full."""
+    """Print keys, values (- for none) and their origins; the origin of a long value is below the value, in full."""
     rows = [
         (one_line(key), "-" if value is None else one_line(value), one_line(origin)) for key, value, origin in origins
     ]
@@ -214,5 +214,5 @@ def print_origins(origins: "Iterable[Origin]") -> None:
 
 
 def counted(number: int, noun: str) -> str:
-    """1 image, 2 images."""
+    """A number with its noun: 1 image, 2 images."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -28,7 +28,7 @@ class ShownEasyconfig(NamedTuple):
 
     path: Path
     variant: Variant | None
-    keys: Annotated[dict[str, Any], Described("as `sifmod schema` describes them")]
+    keys: Annotated[dict[str, Any], Described("keys of the easyconfig, as `sifmod schema` describes them")]
 
 
 class ShowOptions(SiteOptions):

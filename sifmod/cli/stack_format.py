@@ -1,4 +1,4 @@
-"""Output of the stack commands: text for people, and data."""
+"""Output of the stack commands for people."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING

@@ -119,7 +119,7 @@ def _print(tested: "Sequence[Tested]", *, several: bool) -> None:
 
 
 def junit_xml(tested: "Sequence[Tested]") -> str:
-    """A test suite for each module, with a case for each step."""
+    """The JUnit XML: a test suite for each module, with a case for each step."""
     from xml.etree.ElementTree import Element, indent, tostring
 
     suites = Element("testsuites")

@@ -62,7 +62,7 @@ def _target(text: str) -> str:
 
 
 def spelled_out(value: object) -> object:
-    """The key for a plain text: `x.def` is a definition, a directory or `Dockerfile` is a Dockerfile."""
+    """A plain text as a map with its key: `x.def` is a definition, a directory or `Dockerfile` is a Dockerfile."""
     if isinstance(value, str):
         return {"dockerfile" if _DOCKERFILE.fullmatch(value) else "definition": value}
     return value

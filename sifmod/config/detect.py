@@ -87,7 +87,10 @@ def site_names(directories: tuple[Path, ...], environ: Mapping[str, str]) -> tup
 
 
 def detected_site(directories: tuple[Path, ...], environ: Mapping[str, str]) -> BaseSite:
-    """The site with the most detection paths, all of which exist; ties are decided by the order of the directories."""
+    """The site with the most detection paths, all of which exist, else the site `generic`.
+
+    Ties are decided by the order of the directories. Raises OptionError if there is no site `generic`.
+    """
     inputs: list[Input] = []
     left_out: list[Problem] = []
     best: tuple[int, Node, str] | None = None

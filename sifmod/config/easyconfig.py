@@ -277,7 +277,7 @@ class Easyconfig(Model):
 
     @property
     def wrapper_commands(self) -> Pairs:
-        """Wrappers whose command differs from their name: name and command line, split into words like sh does."""
+        """Wrappers whose command differs from their name: (name, command line), the line as the easyconfig has it."""
         return tuple((name, command) for name, command in self.wrapper_items if command)
 
     @property

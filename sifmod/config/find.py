@@ -54,7 +54,7 @@ def is_bare(name: str) -> bool:
 
 
 def ours(name: str) -> str:
-    """A name as EasyBuild has it (`PyTorch-2.2.0.eb`) without its ending, unless there is such a file."""
+    """`name` without the ending of EasyBuild's names (`PyTorch-2.2.0.eb`), unless a file with this name exists."""
     return name.removesuffix(".eb") if name.endswith(".eb") and not _exists(Path(name)) else name
 
 

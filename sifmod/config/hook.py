@@ -60,7 +60,7 @@ def hooks_of(keys: HookKeys, site: Node) -> tuple[Hook, ...]:
 
 
 def distrusted(hook: Hook) -> str:
-    """Why this user does not run a hook: other users can write it, or the file that names it; "" if they cannot.
+    """Why this user does not run a hook: it, or the file that names it, is missing or open to others; "" if neither.
 
     Both files and the directories above them must be owned and writable only by root and this user.
     """

@@ -32,7 +32,7 @@ class IndexEntry:
 
     variant: Variant | None
     name: str
-    version: Annotated[str, Described("of the easyconfig, without its versionsuffix")]
+    version: Annotated[str, Described("version of the easyconfig, without its versionsuffix")]
     versionsuffix: str
     accelerator: str
     description: str
@@ -47,11 +47,11 @@ class IndexEntry:
         return f"{self.name}/{self.version}{self.versionsuffix}"
 
     def fits(self, accelerator: str, arch: str) -> bool:
-        """Whether it runs on a machine with this accelerator and architecture."""
+        """Whether the module is for a machine with this accelerator and architecture."""
         return self.accelerator == accelerator and self.arch in ("", arch)
 
     def not_run_by(self, driver: DriverRuns) -> str:
-        """Why the driver of a machine does not run it, by its versions of CUDA and ROCm; "" where nothing says so."""
+        """Why a machine's driver does not run the image, by its versions of CUDA and ROCm; "" where nothing says so."""
         return unsupported(self.accelerator, ((self.name.lower(), self.version), *self.components), driver)
 
     @property
@@ -69,7 +69,7 @@ class IndexEntry:
 
     @property
     def where(self) -> str:
-        """The image's origin, for people: a repository with its registry, or "no public source".
+        """The image's origin, for people: a repository with its registry, or `not public:` and where the image is.
 
         For an image built from local files, these; for a view, the modules it loads.
         """

@@ -17,7 +17,7 @@ from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem
 
 @dataclass(frozen=True)
 class Inherited:
-    """The layers to merge, in this order: `first`, `presets`, `common`, those of one variant, `last`."""
+    """The layers to merge: `first`, `presets`, a variant's presets, `common`, the variant's own keys, `last`."""
 
     presets: tuple[Node, ...]
     common: tuple[Node, ...]

@@ -46,7 +46,7 @@ class Input(NamedTuple):
     """
 
     path: PathText  # in JSON, which has files alone
-    sha256: Annotated[Sha256 | None, Described("null where there was none")]
+    sha256: Annotated[Sha256 | None, Described("SHA-256 of the content; null if missing or unreadable")]
 
 
 def read_input(path: str, environ: Mapping[str, str]) -> Input:

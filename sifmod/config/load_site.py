@@ -96,7 +96,7 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     """The site in force. `overrides` are the command line's, by key (option.KEYS).
 
     Raises OptionError for invalid options or SIFMOD_* variables, ConfigError with every problem of every settings file.
-    Runs no program; reads only settings files and tests whether detection paths exist.
+    Runs no program; reads settings files, and looks for what detection, bind paths and facts name.
     """
     bundle, local = environ.get(BUNDLE), outside_bundle(environ)
     options = option_layers(overrides, local)  # of the variables, and of the command line
@@ -288,7 +288,7 @@ class Sites:
         self._loaded: dict[object, LoadedSite] = {}
 
     def of(self, given: Mapping[str, str], kept: Kept | None = None) -> LoadedSite:
-        """The site in force, with those of the options that concern it. Raises ConfigError, OptionError."""
+        """The site in force, with the `given` options that are keys of a site. Raises ConfigError, OptionError."""
         about = {name: text for name, text in given.items() if name in KEYS}
         key = (frozenset(about.items()), kept and (kept.site, frozenset(kept.facts.items())))
         if key not in self._loaded:

@@ -37,7 +37,7 @@ class ProfileFile(Model):
     library: Annotated[BindPath, expecting(r"/[^*?\[]*", "the absolute path of one file")]
     """The host's MPI library, which must exist wherever the module is loaded."""
     libraries: tuple[BindPath, ...] = ()
-    """Further host libraries that it needs, usually patterns with `*`; they are put beside it."""
+    """Further host libraries that the MPI library needs, usually patterns with `*`; they are put beside it."""
     library_path: tuple[SearchDirectory, ...] = ()
     """Further directories for the loader to search, which other binds provide."""
     binds: tuple[BindItem, ...] = ()

@@ -42,17 +42,17 @@ class Option(NamedTuple):
 
     @property
     def spellings(self) -> list[str]:
-        """Its spellings, the full one last."""
+        """The option's spellings, the full one last."""
         return [word for word in self.typed.split() if word.startswith("-")]
 
     @property
     def metavar(self) -> str | None:
-        """The placeholder for its value."""
+        """The placeholder for the option's value; None for a flag."""
         return " ".join(word for word in self.typed.split() if not word.startswith("-")) or None
 
     @property
     def name(self) -> str:
-        """The name of its field, and of the key."""
+        """The name of the option's field, and of the site's key."""
         return self.called or self.spellings[-1].removeprefix("--").replace("-", "_")
 
     def in_full(self, text: str) -> str:

@@ -17,7 +17,10 @@ SlurmName = Annotated[Line, expecting("[A-Za-z0-9][A-Za-z0-9._+@-]*", "a name th
 
 
 class PartitionKeys(Model):
-    """What the nodes of a partition have; a missing key is as the site says of its nodes."""
+    """What the nodes of a partition have; a missing key is as the site says of its nodes.
+
+    With `gpus_per_node` the site's `cpus_per_gpu` and `cpu_bind` do not hold for the partition.
+    """
 
     gpus_per_node: Annotated[int | None, Field(ge=0, le=64), BeforeValidator(whole_number)] = None
     cpus_per_gpu: CpusPerGpu | None = None

@@ -18,7 +18,7 @@ _OUTSIDE = "_SIFMOD_OUTSIDE_BUNDLE"
 
 
 def bundle_variables(variables: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a bundle for its easyconfigs, and one that keeps their values in this environment."""
+    """The variables of a bundle for its easyconfigs, and one that keeps what they were in this environment."""
     return {**variables, _OUTSIDE: json.dumps({name: environ.get(name) for name in variables})}
 
 

@@ -48,7 +48,7 @@ def _until_login(word: str) -> tuple[str, str]:
 
 
 def shown(source: str) -> str:
-    """`source` for messages, progress and help. Paths and names stay unchanged."""
+    """`source` without logins, and a URL without query and fragment, for messages. Paths and names stay unchanged."""
     scheme = _SCHEME.match(source)
     if scheme is None:
         return _of_url(source) if _FORGOTTEN.match(source) else source

@@ -41,9 +41,10 @@ def resolve(
     facts: Mapping[str, str],
     hidden: Mapping[str, str] = MappingProxyType({}),
 ) -> Resolved:
-    """Resolve everything that is still open. Raises OptionError if the machine cannot be determined.
+    """Resolve everything that is still open.
 
-    `hidden`: prefixes that this one replaces, each with the place that names it.
+    `hidden`: prefixes that the site's prefix replaces, each with the place that names it. Raises OptionError for an
+    unknown machine, a runtime that is not a program, and contradictory keys.
     """
     how: dict[str, str] = {}
     kind, program = _runtime(file.runtime, facts, how)

@@ -47,7 +47,7 @@ class DeprecatedKeys(Model):
     since: Date
     """The day from which a load warns."""
     until: Date | None = None
-    """The last day on which it can be loaded."""
+    """The last day on which the module can be loaded."""
     message: Line = ""
     """What to use instead."""
 
@@ -62,11 +62,11 @@ class RetiredKeys(Model):
     """Since when a retired module cannot be loaded, and what to use instead."""
 
     since: Date
-    """The day from which it cannot be loaded."""
+    """The day from which the module cannot be loaded."""
     successor: ModuleSpec | None = None
     """The module to use instead."""
     message: Line = ""
-    """A message for its users."""
+    """A message for the module's users."""
 
 
 def _entry(value: object) -> object:
@@ -108,7 +108,7 @@ class StackFile(Model):
     name: Name | None = None
     """The name of the stack (default: the file's name)."""
     sifmod: Annotated[NotEmpty, AfterValidator(_versions)] = ">=0"
-    """The versions of sifmod that it supports."""
+    """The versions of sifmod that the stack supports."""
     include: tuple[OwnFile, ...] = ()
     """Other stack files, relative to this one; their easyconfigs come first."""
     easyconfigs: tuple[Annotated[Entry, BeforeValidator(_entry, json_schema_input_type=str | Entry)], ...] = ()

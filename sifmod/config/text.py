@@ -119,17 +119,17 @@ def _no_tilde(text: str) -> str:
 
 
 def number_as_written(value: object) -> object:
-    """A value that YAML reads as a number, in its own spelling."""
+    """The spelling of a value that YAML reads as a number; other values are unchanged."""
     return value.text if isinstance(value, Number) else value
 
 
 def whole_number(value: object) -> object:
-    """A whole number that YAML reads as one."""
+    """The int that a whole number in YAML means; other values are unchanged."""
     return int(value.text) if isinstance(value, Number) and re.fullmatch("-?[0-9]+", value.text) else value
 
 
 def size_in_bytes(value: object) -> object:
-    """`4MB`, `4MiB`, `4M` or a number, as bytes."""
+    """The bytes that `4MB`, `4MiB`, `4M` or a number means; values of other types are unchanged. Raises ValueError."""
     text = value.text if isinstance(value, Number) else value
     if not isinstance(text, str):
         return value
@@ -171,7 +171,7 @@ Line = Annotated[str, AfterValidator(_line)]
 Text = Annotated[str, AfterValidator(_text)]
 NotEmpty = Annotated[str, Field(min_length=1), AfterValidator(_line)]
 OwnFile = Annotated[NotEmpty, AfterValidator(_no_url)]
-"""A file of this machine, or a pattern; what looks like a URL with a login would end in logs."""
+"""A file of this machine, or a pattern. A URL with a login or query is rejected, because logs would show it."""
 Name = Annotated[str, Field(max_length=100), _matching(_NAME, _NAME_RULE)]
 Version = Annotated[str, Field(max_length=100), _matching(_NAME, _NAME_RULE), AfterValidator(_version)]
 VersionSuffix = Annotated[

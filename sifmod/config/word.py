@@ -32,7 +32,7 @@ _IMPORTED = {
 
 
 def resolve_easyconfig(word: str, site: Site) -> Path:
-    """Like `find_easyconfig`; the hint of the error helps users of other tools.
+    """The file that `find_easyconfig` finds for a word; the error's hint says what the user may have meant.
 
     Raises EasyconfigNotFoundError, also for files and images that only another command accepts.
     """

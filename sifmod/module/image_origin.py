@@ -12,10 +12,10 @@ class ImageOrigin:
 
     index: OrNull[Digest] = ""  # of the reference's image index; "" if it named a manifest
     manifest: OrNull[Digest] = ""  # for a build: of the definition and its input files
-    layers: Annotated[tuple[Digest, ...], Described("the bottom layer first")] = ()
-    compression: Annotated[OrNull[str], Described("of the squashfs; null for what was a SIF already")] = ""
+    layers: Annotated[tuple[Digest, ...], Described("digests of the layers, the bottom one first")] = ()
+    compression: Annotated[OrNull[str], Described("compression of the squashfs; null for a SIF as it came")] = ""
     tools: Annotated[
-        tuple[tuple[str, str], ...], Described("what decides the bytes of a conversion, with versions")
+        tuple[tuple[str, str], ...], Described("tools that decide the bytes of a conversion, with versions")
     ] = ()
 
     def as_data(self) -> dict[str, object]:

@@ -42,7 +42,7 @@ class Change:
         self._steps.append(_Step(target, new, self._copy(target)))
 
     def remove(self, target: Path) -> None:
-        """Remove `target`, if it exists, and the directories above it that become empty."""
+        """Remove `target`, if it exists, and directories above it that become empty, except the uppermost one."""
         if is_there(target):
             self._steps.append(_Step(target, None, self._held.path("removed")))
 

@@ -62,7 +62,7 @@ def _foreign_owner(path: str) -> str:
 
 
 def check_readable(prefix: Path) -> None:
-    """Raise PermissionsError if a tree exists that this user cannot read."""
+    """Raise PermissionsError if the tree at `prefix` exists and this user cannot read it."""
     for place in (prefix, prefix / "software", prefix / "modules"):
         if os.path.isdir(place) and not os.access(place, os.R_OK | os.X_OK):  # noqa: PTH112 (False behind a closed one)
             hint = (
@@ -112,7 +112,7 @@ def opened(directory: Path, top: Path, *, make: bool = False, inside: Path | Non
 
 
 def make_directory(path: Path, top: Path) -> None:
-    """Create `path` and the directories between it and `top`, like `opened`."""
+    """Create the directory `path` and the missing ones above it, also `top`; no symlink below `top` is followed."""
     with opened(path, top, make=True):
         pass
 
@@ -158,7 +158,7 @@ def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> 
 
 @contextmanager
 def regular(path: Path | str, top: Path | None, most: int | None = None) -> Iterator[int]:
-    """A descriptor of a file that `read` can read, with the same errors; `most`: its largest size in bytes."""
+    """A descriptor of a file that `read` can read, with the errors of `read`; `most`: its largest size in bytes."""
     if top is None:
         descriptor = os.open(path, _READ)
     else:
@@ -174,7 +174,10 @@ def regular(path: Path | str, top: Path | None, most: int | None = None) -> Iter
 
 
 def content(path: Path | str, *, top: Path | None = None) -> bytes | None:
-    """Like `read`; None for a missing, closed or foreign file. Raises OSError if the disk fails."""
+    """Like `read`, but None for a file that is missing, closed to this user, or rejected by `read`.
+
+    Raises OSError if the disk fails.
+    """
     try:
         return read(path, top=top)
     except OSError as error:
@@ -184,7 +187,7 @@ def content(path: Path | str, *, top: Path | None = None) -> bytes | None:
 
 
 def parsed(path: Path | str, parse: Callable[[bytes], Parsed], *, top: Path | None = None) -> Parsed | None:
-    """Parse `content` with `parse`; also None for invalid content, since other users may have written it."""
+    """The `content` of a file, parsed; None without content, and if it is invalid: other users may have written it."""
     data = content(path, top=top)
     with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None if data is None else parse(data)
@@ -307,7 +310,7 @@ def names(directory: Path, top: Path | None = None) -> list[str]:
 
 
 def is_refused(error: OSError) -> bool:
-    """Whether the file is missing, closed or foreign, rather than unreadable due to a disk error."""
+    """Whether the error means a missing, closed or rejected file (a link, a pipe, a large one), not a failing disk."""
     return error.errno in _REFUSED
 
 

@@ -148,7 +148,7 @@ def _publication(mine: HeldModule, installation: Installation, same_content: boo
 
 
 def release_hold(mine: HeldModule) -> None:
-    """Allow held generations to become live again. Idempotent."""
+    """End the holds of the module: the content of held generations may become live again. Idempotent."""
     with change(mine.held, f"cannot write the history of {mine.module}") as steps:
         steps.file(mine.layout.history(mine.module), without_holds(read_history(mine.layout, mine.module)))
 
@@ -156,7 +156,8 @@ def release_hold(mine: HeldModule) -> None:
 def restore(mine: HeldModule, installation: Installation) -> None:
     """Restore the links and stubs of a live installation, without a new generation. Idempotent.
 
-    The image's link is not restored if the image is gone too: the user has replaced it by the site's copy.
+    A missing link to the image is not restored if the image file is missing too: then the user removed the link so
+    that the module uses the site's central image, as on LUMI.
     """
     root = Path(installation.root)
     image = installation.image
@@ -169,7 +170,7 @@ def restore(mine: HeldModule, installation: Installation) -> None:
 
 
 def replace_provenance(mine: HeldModule, installation: Installation, provenance: Provenance) -> None:
-    """Add this provenance to the receipt of the same installation, so that the next run recognises it at once."""
+    """Replace the provenance in the receipt of `installation`, so that the next run finds it unchanged at once."""
     with change(mine.held, f"cannot write the receipt of {installation.module}") as steps:
         receipt = to_json(replace(installation, provenance=provenance))
         steps.file(Path(installation.root, RECEIPT), receipt, READ_ONLY)

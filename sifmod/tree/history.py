@@ -44,9 +44,9 @@ def read_history(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
 
 
 def recorded(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
-    """The history on disk; empty if there is none.
+    """The history on disk; empty if it is missing or invalid.
 
-    Raises OSError for an unreadable one: treating it as empty would overwrite it.
+    Raises OSError if it cannot be read: treating it as empty would overwrite it.
     """
     with suppress(ValueError, TypeError, RecursionError):
         try:
@@ -118,7 +118,7 @@ def in_utc(seconds: float) -> str:
 
 
 def superseded(events: tuple[Event, ...], generation: int) -> float | None:
-    """Since when `generation` is not live; None if it is live, never was, or the clock was wrong."""
+    """Since when `generation` is not live (seconds since 1970); None if it is or never was, or the clock was wrong."""
     last = max((index for index, event in enumerate(events) if event.generation == generation), default=None)
     if last is None or last + 1 == len(events):
         return None

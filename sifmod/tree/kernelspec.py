@@ -25,16 +25,16 @@ class Kernelspec:
     """The Python of a module as a kernel."""
 
     module: ModuleName
-    layer: Annotated[OrNull[str], Described("null: the module's default")]
+    layer: Annotated[OrNull[str], Described("name of the layer; null: the module's default layer")]
 
     @property
-    def kernel(self) -> Annotated[str, Described("its name, as in `jupyter kernelspec list`")]:
+    def kernel(self) -> Annotated[str, Described("name of the kernel, as in `jupyter kernelspec list`")]:
         """The kernel's name, with the letters that Jupyter allows: lower case, digits, `.`, `_` and `-`."""
         parts = (self.module.name, self.module.version, *(("", self.layer) if self.layer else ()))
         return re.sub("[^A-Za-z0-9._-]", lambda sign: f"_{ord(sign[0]):02x}", "-".join(parts)).lower()
 
     @property
-    def display_name(self) -> Annotated[str, Described("as people choose it")]:
+    def display_name(self) -> Annotated[str, Described("name that people choose in Jupyter")]:
         return f"{self.module.name} {self.module.version}{f', layer {self.layer}' if self.layer else ''}"
 
     @property
@@ -53,7 +53,7 @@ def our_kernelspecs(kernels: Path) -> Iterator[Kernelspec]:
 
 
 def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
-    """Write a kernelspec, with `start` as the script to start instead of a Python; returns whether anything changed.
+    """Write a kernelspec, with `start` as the text of the script to start as Python; returns whether anything changed.
 
     Raises InstallError or PermissionsError if it cannot be written or another kernelspec has its name.
     """

@@ -4,7 +4,7 @@
     <layers>/<Name>/<version>/<layer>/<image>/<number>/   layer.squashfs, or the directory `tree`; layer.json;
         pylock.toml, the lock; bin/, the commands of the layer on the host; module, a link to the module's stable path
 
-`<image>` is the start of the digest of the SIF that it was made for: a module with another image never uses it.
+`<image>` is the start of the digest of the SIF that the layer was made for: a module with another image never uses it.
 """
 
 import json
@@ -105,7 +105,7 @@ class Layer:
 
     @property
     def top(self) -> Path:
-        """The directory of layers that holds it."""
+        """The directory of layers that holds this one."""
         return Path(self.root).parents[4]
 
     @property
@@ -117,7 +117,7 @@ class Layer:
 
 
 def live_layer(layers: Layers, module: ModuleName, name: str, image: str) -> Layer | None:
-    """The live layer; None if there is none, or it is unreadable. Raises OSError if the disk fails."""
+    """The live layer of this name; None if there is none, or it is unreadable. Raises OSError if the disk fails."""
     return _live(layers.place(module, name, image))
 
 
@@ -277,9 +277,10 @@ class OldLayer(NamedTuple):
 
 
 def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[OldLayer]:
-    """The unused generations of layers in the prefix; `too_young`: the reason to keep one because of its age.
+    """The generations of layers in the prefix that are not live, or are for an image that is not installed.
 
-    A generation counts as unused since its layer was last replaced or removed.
+    `too_young` gives the reason to keep one, or "", for the time (seconds since 1970) since which it is unused: when
+    its layer was last replaced or removed.
     """
     for place in places(layout.prefix / "layers"):
         module, now = ModuleName(*place.parts[-4:-2]), live_generation(place)

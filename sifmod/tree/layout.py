@@ -26,7 +26,7 @@ class LockRoot:
 
     @property
     def staging(self) -> Path:
-        """One directory per held lock; empty if no command is running."""
+        """One directory per held lock, and those that dead runs have left."""
         return self.prefix / ".staging"
 
 
@@ -80,7 +80,7 @@ class Layout(LockRoot):
         return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}")
 
     def generation(self, module: ModuleName, number: int) -> Path:
-        """The root of one generation: its path in this prefix, which no file in it names."""
+        """The root of one generation: its path in this prefix, which no file of the generation names."""
         return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}/{number}")
 
     def history(self, module: ModuleName) -> Path:
@@ -99,7 +99,7 @@ class Layout(LockRoot):
         return self.images / f"{sha256}.sif"
 
     def lives(self, name: str) -> Path:
-        """The notices at load for modules of one name, one file for each module with notices."""
+        """The directory of the decisions about one name (`life`), and of its notices at load, a file a module."""
         return self.prefix / "life" / name
 
     def life(self, name: str) -> Path:
@@ -111,7 +111,7 @@ class Layout(LockRoot):
 
     @property
     def marks(self) -> Path:
-        """Marks: references of modules in other trees to images in the store."""
+        """The directory of marks: references of modules in other trees to images in the store."""
         return self.prefix / "images" / "marks"
 
     @property
@@ -120,7 +120,7 @@ class Layout(LockRoot):
         return self.prefix / "log"
 
     def log(self, module: ModuleName | None) -> Path:
-        """The file of one module; of the store for None."""
+        """The log of one module; for None that of the store."""
         return Path(f"{self.prefix}/log/modules/{module}{LOG}") if module else self.logs / f"store{LOG}"
 
     @property

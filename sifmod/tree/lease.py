@@ -90,7 +90,7 @@ def _holder(fields: Mapping[str, object]) -> Holder:
 
 
 def short(holder: Holder) -> str:
-    """The text of a lease in 59 bytes: numbers in hexadecimal digits, and a digest of the host and its boot."""
+    """A lease's text in at most 59 bytes: numbers in hexadecimal digits, and a digest of the host and its boot."""
     start, seconds = int(holder.start or "0"), math.ceil(holder.seconds * 1000)
     words = (f"{holder.pid:x}", f"{start:x}", f"{seconds:x}", _place(holder.host, holder.boot))
     return _SHORT + ".".join((holder.token, *words))
@@ -217,8 +217,8 @@ def free(directory: Path, number: int) -> None:
 def forget(directory: Path) -> None:
     """Remove a lock that no process holds, with its directory; keep one that another process holds or takes.
 
-    It is held meanwhile and removed in one step: because numbers restart at 1, removing an entry by name might remove
-    the live one of the next holder.
+    The lock is held meanwhile and removed in one step: because numbers restart at 1, removing an entry by name might
+    remove the live one of the next holder.
     """
     lease, holder = newest(directory), this_process(_FORGETTING)
     if lease.vacant and claim(directory, lease, holder):

@@ -32,7 +32,7 @@ class Deprecated(NamedTuple):
     """A module that will go: a load on a terminal says so from `since` on, and after `until` it does not load."""
 
     since: date
-    until: Annotated[date | None, Described("the last day on which it loads")] = None
+    until: Annotated[date | None, Described("the last day on which the module loads")] = None
     message: str = ""
 
 
@@ -196,7 +196,7 @@ def _decided(life: Life) -> dict[str, object]:
 
 
 def from_json(data: bytes) -> NameLife:
-    """Parse a file from any user: raises ValueError, TypeError or KeyError for invalid content."""
+    """Parse a file from any user. Raises ValueError, TypeError, KeyError, AttributeError or RecursionError."""
     found = json.loads(data)
     if found["format"] != 1:
         raise ValueError(f"its format is {found['format']!r}")
@@ -224,7 +224,7 @@ def _retired(*, since: str, successor: str, message: str) -> Retired:
 
 
 def checked_text(text: str) -> str:
-    """Check a text for terminals and modulefiles. Raises ValueError for an invalid one."""
+    """The text, unchanged. Raises ValueError unless it is one printable line of at most 500 characters."""
     if not isinstance(text, str) or not text.isprintable() or len(text) > _LONGEST:
         raise ValueError(f"a text must be one line of at most {_LONGEST} characters, got {str(text)[:60]!r}")
     return text

@@ -193,7 +193,10 @@ def forget_locks(workplace: LockRoot) -> None:
 
 
 def is_held(workplace: LockRoot, name: str) -> bool:
-    """Whether a process holds the lock `name`; a process that died on another node counts until takeover."""
+    """Whether a process holds the lock `name`; a process that died on another node counts until takeover.
+
+    False if this user cannot read the lock.
+    """
     try:
         return not leases.newest(workplace.locks / lock_file_name(name)).vacant
     except OSError:  # closed to this user

@@ -43,16 +43,16 @@ class Done(NamedTuple):
         str,
         Described(
             "installed, rendered, restored, rolled back, held, released, uninstalled, removed, fetched, test passed,"
-            " test failed, made the default, hidden, shown, deprecated, retired, labelled, or that it is no longer so;"
+            " test failed, made the default, hidden, shown, deprecated, retired, labelled, or that one of these ended;"
             " of a layer made, removed"
         ),
     ]
     module: Annotated[ModuleName | None, Described("null for an image or a download without a module")] = None
     before: Annotated[Number | None, Described("the generation that was live, or was removed")] = None
-    generation: Annotated[Number | None, Described("that is live now")] = None
-    sha256: Annotated[Sha256 | None, Described("of the image")] = None
+    generation: Annotated[Number | None, Described("the generation that is live now")] = None
+    sha256: Annotated[Sha256 | None, Described("SHA-256 of the image")] = None
     size: Annotated[Size | None, Described("bytes that came or went")] = None
-    layer: Annotated[str | None, Described("of packages, which was made or removed; generations are its own")] = None
+    layer: Annotated[str | None, Described("layer of packages; then the generations are its own")] = None
 
 
 class Entry(NamedTuple):
@@ -61,9 +61,9 @@ class Entry(NamedTuple):
     time: Time
     user: str
     uid: int
-    login: Annotated[str | None, Described("who logged in, where that is another user")]
+    login: Annotated[str | None, Described("the user who logged in, if another than `user`")]
     host: str
-    sifmod: Annotated[str, Described("version")]
+    sifmod: Annotated[str, Described("version of sifmod")]
     command: str  # as typed, without passwords and signatures
     done: Beside[Done]
 

@@ -62,7 +62,7 @@ def own_key(key: str) -> str:
 
 
 def discard_partial(layout: Layout, partial: Partial, held: HeldLock) -> bool:
-    """Remove a partial download, under its lock; False if it was written since `partial` was read, and stays."""
+    """Remove a partial download, under its lock; False if it is gone, or was written since `partial` was read."""
     now = _look(partial.path)
     if now is None or now.changed > partial.changed:
         return False

@@ -49,7 +49,7 @@ class ImageRecord(NamedTuple):
     source: Source  # its source, without a query
     arch: Arch
     link: Annotated[str, Described("copy, hardlink or reference")]  # how it came into the store, or that it did not
-    filename: Annotated[str, Described("of the link in the generation")]
+    filename: Annotated[str, Described("name of the link in the generation")]
     path: PathText  # in the store, or the user's own file when it is only referenced
     origin: Annotated[ImageOrigin, Named("made_from")] = NO_ORIGIN
 
@@ -82,7 +82,7 @@ class Installation:
 
     @property
     def prefix(self) -> Path:
-        """The prefix of the tree that it is in (see Layout.generation)."""
+        """The prefix of the tree that the generation is in (see Layout.generation)."""
         return Path(self.root).parents[4]
 
     @property
@@ -92,7 +92,7 @@ class Installation:
 
 
 def as_data(installation: Installation) -> dict[str, Any]:
-    """The installation as JSON data; the receipt has it without the values that its path gives."""
+    """The installation as JSON data; the receipt lacks `root`, and has the path of a stored image below the prefix."""
     image = installation.image
     return {
         "format": FORMAT,
@@ -213,7 +213,7 @@ def _receipt(generation: Path) -> Installation | None:
 def live_number(layout: Layout, module: ModuleName) -> int | None:
     """The number of the live generation; None if the module is not installed.
 
-    Raises OSError if the switch is unreadable: treating that as missing would remove a live generation.
+    Raises OSError if the disk fails: treating that as missing would remove a live generation.
     """
     try:
         target = os.readlink(f"{layout.prefix}/software/{module}")  # noqa: PTH115 (a text: `list` asks for hundreds)
@@ -226,9 +226,9 @@ def live_number(layout: Layout, module: ModuleName) -> int | None:
 
 
 def live(layout: Layout, module: ModuleName) -> Installation | None:
-    """The live installation of `module`; None if there is none, or its receipt is damaged.
+    """The live installation of `module`; None if there is none, or its receipt is missing, closed or damaged.
 
-    Raises OSError if it is unreadable: treating that as missing would lose the user's additions.
+    Raises OSError if the disk fails: treating that as missing would lose the user's additions.
     """
     number = live_number(layout, module)
     return None if number is None else _receipt(layout.generation(module, number))

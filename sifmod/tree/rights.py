@@ -27,7 +27,7 @@ class Rights(NamedTuple):
     gid: int | None
 
     def mode(self, mode: int) -> int:
-        """The wanted mode: the owner's permissions as they are, and the same for others as the umask allows.
+        """The wanted mode: the owner's permissions as they are, and for others the owner's as far as the umask allows.
 
         A directory is as open to group and others as the umask allows.
         """
@@ -41,19 +41,19 @@ class Rights(NamedTuple):
         return self.mode(status.st_mode) == stat.S_IMODE(status.st_mode) and self.gid in (None, status.st_gid)
 
     def lets_in(self, status: os.stat_result) -> bool:
-        """Whether it is at least as open as wanted."""
+        """Whether a file is at least as open as wanted, and in the wanted group."""
         return not self.mode(status.st_mode) & ~status.st_mode & 0o077 and self.gid in (None, status.st_gid)
 
 
 class WrongRights(NamedTuple):
-    """A file or directory of sifmod with wrong permissions."""
+    """A file or directory of sifmod with a wrong mode or group."""
 
     path: Path
     found: os.stat_result
 
 
 def wrong_rights(layout: Layout, rights: Rights) -> Iterator[WrongRights]:
-    """Files of sifmod in a tree with wrong permissions, sorted. Raises OSError."""
+    """The files and directories of sifmod in a tree with a wrong mode or group, sorted. Raises OSError."""
     for path in sorted(own_paths(layout)):
         with suppress(FileNotFoundError):
             status = path.stat() if path == layout.prefix else path.lstat()

@@ -35,7 +35,7 @@ def stack_lock(name: str, tree: Tree) -> AbstractContextManager[HeldLock]:
 class Submission(NamedTuple):
     """A Slurm array, and the modules of each of its elements: `<prefix>/stacks/jobs/<name>.json`."""
 
-    job: Annotated[str, Described("its number", pattern="^[0-9]+$")]
+    job: Annotated[str, Described("number of the Slurm job", pattern="^[0-9]+$")]
     what: Literal["apply", "test"]
     logs: str  # the directory for the logs of failed elements
     elements: tuple[tuple[ModuleName, ...], ...]

@@ -80,7 +80,7 @@ class Stage:
         self._links.append(LinkRecord(path, text))
 
     def unlink(self, path: str) -> None:
-        """Remove a symlink like the user did; the receipt keeps it, so that `restore` can create it again."""
+        """Remove a symlink, as the user did before; the receipt keeps it, so that `restore` can create it again."""
         with self._held.changing(f"cannot stage {self.module}"):
             (self.directory / path).unlink()
 

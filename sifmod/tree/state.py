@@ -41,7 +41,7 @@ def missing(layout: Layout, installation: Installation, left: Collection[str] | 
 
 
 def edited(installation: Installation) -> tuple[str, ...]:
-    """The paths of changed files and links in the generation, and of an image with another size.
+    """The paths of changed or missing files, changed links, and an image with another size.
 
     () if nothing was changed. Missing links are not included: see `missing`.
     """

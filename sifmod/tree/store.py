@@ -37,7 +37,7 @@ from sifmod.tree.stored_image import (
 
 
 def keep_inventory(layout: Layout, sha256: str, text: bytes, held: HeldLock) -> None:
-    """Write an inventory beside its image, with the image's permissions; nothing if the image was removed meanwhile.
+    """Write an inventory beside its image, with the image's read permissions; nothing if the image is gone meanwhile.
 
     `held`: the lock for removing images.
     """
@@ -93,7 +93,7 @@ class Store:
         return store
 
     def damaged(self, sha256: str) -> bool:
-        """Whether the image stored under this digest is damaged, and then ignore it; reads all of it."""
+        """Whether the image of this digest, here or in another store, is damaged, and ignore such a one. Reads all."""
         known = read_stored(self._layout, sha256) or self._from_other_store(sha256)
         if known is None or not os.path.lexists(known.path) or is_whole(known):
             return False
@@ -273,7 +273,7 @@ def _needed(layout: Layout, sha256: str, mark_days: float) -> bool:
 
 
 def pinned(layout: Layout, dead: Collection[str] = ()) -> frozenset[str]:
-    """The digests of images that runs use now; a run that lost its lock, one of the `dead`, uses none."""
+    """The digests of images that runs use now, except runs that lost their lock, or whose lock is among the `dead`."""
     pins = (path for path in layout.staging.glob(f"*/*{_PIN}") if path.parent.suffix != FENCED)
     alive = (path for path in pins if path.parent.name.rsplit(".", 2)[0].replace("@", "/") not in dead)
     return frozenset(path.name.removesuffix(_PIN) for path in alive)

@@ -84,7 +84,10 @@ def _of_others(place: Path) -> str:
 
 
 class TargetStore(Store):
-    """The store of `target_store`: it keeps nothing, and searches no other store."""
+    """The store that `target_store` yields: a complete file goes to the target.
+
+    No stored image is ever found, and no other store is searched.
+    """
 
     def __init__(
         self, target: Path, hidden: Layout, held: HeldLock, on_wait: Callable[[str], None], *, replace: bool

@@ -111,14 +111,14 @@ LOCK = "life."  # followed by a name: the lock for the files of its lifecycle
 
 
 class LifeFile(NamedTuple):
-    """A file derived from a lifecycle; an empty `text`: it must not exist."""
+    """A file of a lifecycle, with its wanted text; an empty `text`: the file must not exist."""
 
     path: Path
     text: str
 
 
 class Written(NamedTuple):
-    """The lifecycle before and after, and the files that differ from it but are kept."""
+    """The lifecycle before and after a change, and the files that should be different now but are kept."""
 
     before: NameLife
     after: NameLife
@@ -167,7 +167,7 @@ def renew_life(layout: Layout, name: str, lease: float) -> None:
 
 
 def complete_life(tree: Tree, name: str) -> None:
-    """Complete the files after a run died; the next change reports files that cannot be written now."""
+    """Update the derived files, such as after a run died. Errors are ignored: the next change reports them."""
     with suppress(SifmodError, OSError), life_lock(tree, name) as held:
         write_life(tree.layout, name, lambda life: life, held)
 

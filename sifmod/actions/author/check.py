@@ -37,7 +37,7 @@ class Checked:
 
     module: ModuleName
     variant: Variant | None
-    rendered: Annotated[int, Described("files")]
+    rendered: Annotated[int, Described("number of rendered files")]
     warnings: Internal[tuple[Problem, ...]]  # about questionable binds
 
 
@@ -156,7 +156,7 @@ def settings_kind(path: Path) -> Kind | None:
 
 
 def check_settings(path: Path, kind: Kind, environ: Mapping[str, str]) -> tuple[Problem, ...]:
-    """Warnings about a valid file; raises ConfigError with all problems of an invalid one."""
+    """Warnings about a valid site, quirk or profile; raises ConfigError with all problems of an invalid file."""
     if kind == "quirk":
         read_quirk(path)
         return _unknown_sites(load_yaml(path).node, environ)

@@ -48,7 +48,7 @@ class NewOptions:
 class Drafted:
     """A first easyconfig."""
 
-    path: Annotated[Path | None, Described("null with -o -")]
+    path: Annotated[Path | None, Described("the written file; null with -o -")]
     module: ModuleName
     sif: Annotated[Path, Described("the image that was read")]
     text: str

@@ -42,7 +42,7 @@ def write_text(text: str, target: Path, *, force: bool = False) -> None:
 
 
 def write_below(text: str, target: Path, top: Path) -> bool:
-    """Give `target`, in or below the directory `top`, this text; returns whether it had another one.
+    """Give `target`, in or below the directory `top`, this text; returns whether the file was written.
 
     Missing directories are made. Others may be able to write below `top`: no link there is followed, and a pipe or
     another user's file is replaced. Raises PermissionsError, NoSpaceError, FetchError.

@@ -75,7 +75,7 @@ _NVIDIA = re.compile(r"(?i)(nvidia|tesla|quadro|geforce|rtx|gtx|titan|g[hb][0-9]
 
 
 def draft_site(name: str, accelerator: tuple[str, str], found: Survey, runtime: tuple[str, str] = ("", "")) -> str:
-    """The YAML text; `accelerator` and `runtime` are the detected ones, and how they were detected."""
+    """The YAML of a new site; `accelerator` and `runtime` are the detected ones, and how they were detected."""
     groups = (
         ("slurm", [f"{{source: {path}, optional: true}}" for path in found.slurm], "/var/spool/slurmd"),
         ("fabric", [f"{{source: {path}, optional: true}}" for path in found.fabric], "/opt/cray"),
@@ -172,10 +172,10 @@ class ShownSite:
 class NewSite:
     """A first site file."""
 
-    path: Annotated[Path | None, Described("null with -o -")]
+    path: Annotated[Path | None, Described("the written file; null with -o -")]
     site: str
     text: str
-    hides: Annotated[Path | None, Described("the file of the same site that it stands in front of")]
+    hides: Annotated[Path | None, Described("site file of the same name that the new one hides")]
 
 
 def detect(environ: Mapping[str, str]) -> BaseSite:

@@ -47,11 +47,11 @@ class Catalogue(NamedTuple):
     schema_version: Annotated[Literal[1], Described("version of this format; it changes when a field changes")] = 1
 
     @property
-    def text(self) -> Annotated[OrNull[str], Described("of the site, for its users")]:
+    def text(self) -> Annotated[OrNull[str], Described("the site's text for its users")]:
         return self.site.text
 
     @property
-    def contact(self) -> Annotated[OrNull[str], Described("of the site: a mail address, a web address, or words")]:
+    def contact(self) -> Annotated[OrNull[str], Described("the site's contact: mail or web address, or words")]:
         return self.site.contact
 
     @property
@@ -59,7 +59,7 @@ class Catalogue(NamedTuple):
         return self.site.home
 
     @property
-    def inventories(self) -> Annotated[tuple[Inventory, ...], Described("entries with known packages")]:
+    def inventories(self) -> Annotated[tuple[Inventory, ...], Described("images whose packages are known")]:
         images = {one.sha256: one.packages for one in self.entries if one.sha256 and one.packages}
         return tuple(
             Inventory(sha256, tuple(CataloguePackage(*one) for one in packages))

@@ -26,15 +26,15 @@ class Change(NamedTuple):
     """A package that has different versions in two modules, or is in only one of them."""
 
     name: str
-    was: Annotated[str, Described("empty: it was added")]
-    now: Annotated[str, Described("empty: it was removed")]
+    was: Annotated[str, Described("version in the earlier module; empty: it was added")]
+    now: Annotated[str, Described("version in this module; empty: it was removed")]
 
 
 class Changes(NamedTuple):
     """The differences from an earlier version for the same accelerator."""
 
     since: Annotated[ModuleName, Described("the earlier module")]
-    differences: Annotated[tuple[Change, ...], Described("of packages that the easyconfigs name")]
+    differences: Annotated[tuple[Change, ...], Described("changes of packages that the easyconfigs name")]
     others: Annotated[int, Described("number of further known packages that differ")]
 
 
@@ -43,40 +43,40 @@ class Entry:
     """A module, with the facts by which users choose one; "" is unknown or missing."""
 
     module: ModuleName
-    version: Annotated[str, Described("of the easyconfig, without its versionsuffix")]
+    version: Annotated[str, Described("version of the easyconfig, without its versionsuffix")]
     accelerator: str
     arch: Arch
-    site: Annotated[OrNull[str], Described("that it was installed for")]
+    site: Annotated[OrNull[str], Described("site that the module was installed for")]
     about: Internal[Help]
     source: Source  # of the image, for people
-    load: Annotated[tuple[str, ...], Described("commands")]
-    install: Annotated[OrNull[str], Described("the command that installs it, if it is not installed")] = ""
+    load: Annotated[tuple[str, ...], Described("commands that load the module")]
+    install: Annotated[OrNull[str], Described("command that installs the module, if it is not installed")] = ""
     add: Annotated[OrNull[str], Described("the command that adds packages, if supported")] = ""
     job_script: OrNull[str] = ""
-    sha256: Annotated[OrNull[Sha256], Described("of the SIF, if it is installed")] = ""
+    sha256: Annotated[OrNull[Sha256], Described("SHA-256 of the SIF, if it is installed")] = ""
     size: OrNull[Size] = 0
     installed_at: Annotated[OrNull[Time], Described("time when its generation was published")] = ""
     last_test: LastTest | None = None
     packages: Internal[Pairs] = ()  # all that is known to be in the image
     status: Status = "current"
-    default: Annotated[bool, Described("whether a load without a version means it")] = False
+    default: Annotated[bool, Described("whether a load without a version means this module")] = False
     until: Annotated[OrNull[str], Described("the last day of a deprecated module, 2027-03-31")] = ""
-    since: Annotated[OrNull[str], Described("the day from which it is deprecated or retired, 2026-11-01")] = ""
-    message: Annotated[str, Described("notice about its deprecation or retirement")] = ""
-    successor: Annotated[OrNull[ModuleText], Described("the module to go on with")] = ""
+    since: Annotated[OrNull[str], Described("first day of deprecation or retirement, 2026-11-01")] = ""
+    message: Annotated[str, Described("notice about the deprecation or retirement")] = ""
+    successor: Annotated[OrNull[ModuleText], Described("the module to use instead")] = ""
     labels: Pairs = ()
-    changes: Annotated[Changes | None, Described("null if no earlier version is known")] = None
+    changes: Annotated[Changes | None, Described("changes since the version before; null if none is known")] = None
 
     @property
     def ends(self) -> bool:
         return self.status in ("deprecated", "retired")
 
     @property
-    def description(self) -> Annotated[str, Described("of its purpose")]:
+    def description(self) -> Annotated[str, Described("what the module is for")]:
         return self.about.description.strip()
 
     @property
-    def homepage(self) -> Annotated[OrNull[str], Described("of the software")]:
+    def homepage(self) -> Annotated[OrNull[str], Described("home page of the software")]:
         return self.about.homepage
 
     @property
@@ -88,15 +88,15 @@ class Entry:
         return self.about.contents
 
     @property
-    def driver(self) -> Annotated[OrNull[str], Described("why the driver of the site's GPUs does not run it")]:
+    def driver(self) -> Annotated[OrNull[str], Described("why the driver of the site's GPUs does not run the image")]:
         return self.about.driver
 
     @property
-    def license(self) -> Annotated[OrNull[str], Described("of the software in the image")]:
+    def license(self) -> Annotated[OrNull[str], Described("licence of the software in the image")]:
         return self._said("License")
 
     @property
-    def keywords(self) -> Annotated[tuple[str, ...], Described("as in the easyconfig")]:
+    def keywords(self) -> Annotated[tuple[str, ...], Described("keywords of the easyconfig")]:
         return tuple(word for text in self._said("Keywords").split(",") if (word := text.strip()))
 
     def _said(self, key: str) -> str:
@@ -139,9 +139,10 @@ class Named(NamedTuple):
 
 
 def by_name(entries: Iterable[Entry]) -> tuple[Named, ...]:
-    """The entries of `compared`, by name; a module that is not installed is newest only if no installed one is newer.
+    """Group the entries that `compared` returns by name.
 
-    A default is always among the newest.
+    A module that is not installed counts as newest only if no installed one for its accelerator is newer. A default is
+    always among the newest, a deprecated or retired module only if it is the default.
     """
     found = []
     for _, group in groupby(entries, key=lambda one: one.module.name.casefold()):

@@ -156,7 +156,10 @@ def installable(
 
 
 def fits(entry: Entry, site: Site) -> bool:
-    """Whether a module that is not installed would run here; everything does on a site without an accelerator."""
+    """Whether a module that is not installed suits this site's accelerator, architecture and driver.
+
+    A site without an accelerator accepts modules for any accelerator.
+    """
     wanted = entry.accelerator in ("none", site.accelerator) or site.accelerator == "none"
     return wanted and entry.arch in ("", site.arch) and not entry.about.driver
 

@@ -60,7 +60,7 @@ def words_of(plan: Plan) -> tuple[str, ...]:
 
 
 def look_inputs(activation: Activation) -> tuple[str, ...]:
-    """Commands and paths that the result depends on; it can be kept only if all of them belong to the image.
+    """Commands and paths that a look depends on; its result can be cached only if all of them belong to the image.
 
     The runscripts' directory is the module's; the check shows that it can be bound.
     """

@@ -15,8 +15,8 @@ from sifmod.result import Beside, Described, Easyconfig, Notes, Sha256, Variant
 class InstallDone(Installed):
     """A module that is installed now."""
 
-    changed: Annotated[bool, Described("whether this run installed it")]
-    outgoing_layers: Annotated[tuple[OutgoingLayer, ...], Described("that the image of this run does not fit")]
+    changed: Annotated[bool, Described("whether this run installed the module")]
+    outgoing_layers: Annotated[tuple[OutgoingLayer, ...], Described("layers that do not fit the image of this run")]
 
 
 class DryRun(NamedTuple):
@@ -24,8 +24,8 @@ class DryRun(NamedTuple):
 
     easyconfig: Easyconfig
     module: ModuleName
-    mark: Annotated[Literal[" ", "x", "R", "F"], Described("x installed, R rebuilt, F fetched again")]
-    outgoing_layers: Annotated[tuple[OutgoingLayer, ...], Described("that the image of an install would not fit")] = ()
+    mark: Annotated[Literal[" ", "x", "R", "F"], Described("blank new, x installed, R rebuilt, F fetched again")]
+    outgoing_layers: Annotated[tuple[OutgoingLayer, ...], Described("layers that do not fit the new image")] = ()
 
 
 class FetchedFor(NamedTuple):

@@ -48,7 +48,7 @@ class Inside:
         self._held.__exit__(kind, error, trace)
 
     def start(self) -> Callable[..., Ended]:
-        """Start the container without waiting for it, unless it runs; returns what runs a command in it."""
+        """Start the container without waiting for it, unless it runs; returns a function that runs a command."""
         if self._run is None:
             environment = self._environment()
             kept = ",".join(name for name in environment if name.startswith("UV_"))
@@ -69,7 +69,7 @@ class Inside:
         return self.start()(f"{self.target}/work/uv", *words)
 
     def look(self, names: tuple[str, ...]) -> ImagePython:
-        """The image's Python and its packages; `names`: protected ones. Raises ImageError if it cannot start."""
+        """The image's Python and its packages; `names`: protected ones. Raises ImageError if Python fails."""
         answer = self.directory / "work" / "held.json"
         ended = self.python("-c", PROBE, f"{self.target}/work/{answer.name}")
         if ended.code != 0 or not answer.is_file():

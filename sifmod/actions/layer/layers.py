@@ -1,4 +1,4 @@
-"""add, remove, sync and layers: the layers of a module, found by its name, listed, changed, and taken out of use."""
+"""add, and layer list, remove and sync: a module's layers, found by its name, listed, changed, taken out of use."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping

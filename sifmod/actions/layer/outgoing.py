@@ -16,10 +16,10 @@ class OutgoingLayer(NamedTuple):
     """A layer of this user's, made for an image that is replaced."""
 
     module: ModuleName
-    layer: Annotated[str, Described("its name")]
+    layer: Annotated[str, Described("name of the layer")]
     path: PathText
-    command: Annotated[str, Described("makes it for the new image, after the install")]
-    certain: Annotated[bool, Described("the new image is another one; false: it may be the same")]
+    command: Annotated[str, Described("command that makes the layer for the new image, after the install")]
+    certain: Annotated[bool, Described("whether the new image is surely another one")]
 
 
 def outgoing(before: Installation, digest: str | None, environ: Mapping[str, str]) -> tuple[OutgoingLayer, ...]:
@@ -43,7 +43,7 @@ def outgoing(before: Installation, digest: str | None, environ: Mapping[str, str
 
 
 def warnings(layers: Iterable[OutgoingLayer]) -> Iterable[str]:
-    """One line for each layer."""
+    """A warning for each layer, on one line."""
     for one in layers:
         gets = "gets" if one.certain else "may get"
         text = f"{one.module} {gets} another image, which its layer {one.layer} does not fit"

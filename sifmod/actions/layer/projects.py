@@ -41,7 +41,7 @@ class Projects:
         return found
 
     def tree(self, source: GitSource) -> tuple[GitSource, str]:
-        """A source with its commit, and the path inside its tree."""
+        """A source with its commit, and the path of its source tree in the container."""
         taken = self.checkouts.take(source)
         place = self.checkouts.path(taken).relative_to(self.inside.directory)
         return taken, f"{self.inside.target}/{place}"

@@ -20,22 +20,22 @@ class ShownLayer:
     state: Annotated[
         State,
         Described(
-            "stale: built for an image that is no longer installed; unreadable: it is used, but its own file about "
-            "it cannot be read"
+            "stale: built for an image that is no longer installed; unreadable: the layer is used, but its receipt "
+            "cannot be read"
         ),
     ]
-    ended: Annotated[OrNull[str], Described("the notice of its module, if that is retired")]
-    successor: Annotated[OrNull[str], Described("the module to move it to with `add --onto`")]
+    ended: Annotated[OrNull[str], Described("retirement notice of the layer's module")]
+    successor: Annotated[OrNull[str], Described("the module to move the layer to with `add --onto`")]
     path: PathText
-    sha256: Annotated[OrNull[Sha256], Described("of the SIF that it was made for; null: unreadable")]
-    python: Annotated[str, Described("of the image: 3.11")]
-    requirements: Annotated[tuple[str, ...], Described("as requested")]
-    editable: Annotated[tuple[str, ...], Described("directories of projects")]
-    added: Annotated[Pairs, Described("distribution: version")]
+    sha256: Annotated[OrNull[Sha256], Described("SHA-256 of the SIF that the layer is for; null: unreadable")]
+    python: Annotated[str, Described("version of the image's Python: 3.11")]
+    requirements: Annotated[tuple[str, ...], Described("requirements, as requested")]
+    editable: Annotated[tuple[str, ...], Described("directories of editable projects")]
+    added: Annotated[Pairs, Described("distributions that the layer adds, with versions")]
     kept: Annotated[Pairs, Described("distributions of the image that stay as they are")]
     file_count: int
     size: Size
-    packed: Annotated[bool, Described("one file; false: a directory")]
+    packed: Annotated[bool, Described("whether the layer is one file; false: a directory")]
 
 
 def shown_layer(layer: Layer, state: State, retired: tuple[str, str] = ("", "")) -> ShownLayer:

@@ -35,7 +35,7 @@ class NotTried(NamedTuple):
 
 
 class ModuleEnded(NamedTuple):
-    """How a module ended, and which of how many that is."""
+    """How the install of a module ended, as number `number` of `all`."""
 
     step: Step
     line: Line  # of its log
@@ -97,7 +97,7 @@ class ApplyContext:
         return Line("unchanged", "there already", outcome.generation)
 
     def ended(self, number: int) -> ModuleEnded:
-        """How a module ended, and how many have ended by now."""
+        """How the install of a module ended, and how many have ended by now."""
         done = len(self.outcomes) + len(self.failed)
         return ModuleEnded(self.plan.steps[number], self.line(number), self.failed.get(number), done, self.all)
 

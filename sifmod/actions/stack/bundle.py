@@ -68,7 +68,7 @@ class WrittenBundle(NamedTuple):
     """A bundle that was written."""
 
     path: Path
-    size: Annotated[Size, Described("bytes of its content")]
+    size: Annotated[Size, Described("bytes of the bundle's content")]
 
 
 class Item(NamedTuple):
@@ -84,7 +84,7 @@ class Item(NamedTuple):
     top: Path | None = None
 
     def open(self) -> IO[bytes]:
-        """Raises OSError, also for a link or a pipe below `top`."""
+        """The content, open for reading. Raises OSError, also for a link or a pipe below `top`."""
         if isinstance(self.source, bytes):
             return BytesIO(self.source)
         if self.top is None:
@@ -282,7 +282,7 @@ def _agrees(file: IO[bytes], source: IO[bytes]) -> bool:
 
 
 def copy_checked(source: IO[bytes], target: IO[bytes], item: Item, progress: Progress) -> None:
-    """Copy a file of a bundle, of its size and digest. Raises ImageError for another one."""
+    """Copy a file of a bundle. Raises ImageError if its size or digest is not that of `item`."""
     digest, done = hashlib.sha256(), 0
     while chunk := source.read(min(_CHUNK, item.size - done)):
         target.write(chunk)
@@ -298,7 +298,7 @@ def copy_checked(source: IO[bytes], target: IO[bytes], item: Item, progress: Pro
 
 @contextmanager
 def own_wheels(*, wanted: bool) -> Iterator[Path | None]:
-    """A directory with wheels of this sifmod and its dependencies. Raises InstallError for a missing one."""
+    """A directory with wheels of sifmod and its dependencies, None if not `wanted`. Raises InstallError without one."""
     if not wanted:
         yield None
         return

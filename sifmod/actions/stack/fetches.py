@@ -24,16 +24,16 @@ _MUCH = 10  # one part in this many
 class Fetches(NamedTuple):
     """The images that an apply has to fetch."""
 
-    images: Annotated[int, Described("to be fetched")]
+    images: Annotated[int, Described("number of images to fetch")]
     copies: Annotated[int, Described("images to copy from another tree or a bundle")]
-    copied: Annotated[Size, Described("bytes of these")]
+    copied: Annotated[Size, Described("bytes of the images to copy")]
     # a layer that several images share counts once
     size: Annotated[Size, Described("bytes to fetch, for images of known size")]
     unknown: Annotated[int, Described("images of unknown size")]
     # kept until the last of the images is converted
     shared_size: Annotated[Size, Described("bytes of layers that several images share")]
     # the images, the shared layers, and what is downloaded at the same time
-    room: Annotated[int, Described("bytes that this may take on the disk")]
+    room: Annotated[int, Described("bytes that the apply may take on the disk")]
     shared: Internal[Mapping[str, frozenset[str]]]  # of each image, by its request: the digests of layers shared
     together: Internal[tuple[frozenset[str], ...]]  # images, grouped if they share much
 

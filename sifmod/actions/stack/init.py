@@ -17,7 +17,7 @@ _KEYS = ("site", "accelerator", "source")  # install options that are keys of a 
 class WrittenStack:
     """A stack file for the installed modules."""
 
-    path: Annotated[Path | None, Described("null with -")]
+    path: Annotated[Path | None, Described("the written file; null with -")]
     text: str
     notes: Notes
 

@@ -38,7 +38,7 @@ def change_record(
 
 
 def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
-    """The modules to lock at `path`, of a stack that is installed completely; `planned.redecide` is set.
+    """The modules to lock at `path`, of a stack that is installed completely; `planned.redecide` must be set.
 
     Raises InstallError for a module that is not installed, and errors of its easyconfig.
     """

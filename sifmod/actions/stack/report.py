@@ -24,27 +24,27 @@ class StackModule(NamedTuple):
         Literal[" ", "x", "R", "H", "E", "!"],
         Described("new; up to date; to reinstall; held after a rollback; retired and removed; cannot be installed"),
     ]
-    why: Annotated[tuple[str, ...], Described("it is reinstalled, held, or skipped")]
+    why: Annotated[tuple[str, ...], Described("why the module is reinstalled, held, or skipped")]
     generation: Annotated[Number | None, Described("the live generation; null without one")]
-    changed: Annotated[bool, Described("whether this run has made it")]
-    outgoing_layers: Annotated[tuple[OutgoingLayer, ...], Described("that its next image does not fit")]
+    changed: Annotated[bool, Described("whether this run made the generation")]
+    outgoing_layers: Annotated[tuple[OutgoingLayer, ...], Described("layers that do not fit its next image")]
     error: Beside[Error | None]
 
 
 class StackJob(NamedTuple):
     """A job that installs modules, or tests them, queued or running."""
 
-    job: Annotated[str, Described("its number, of an array")]
+    job: Annotated[str, Described("number of the job array")]
     what: Literal["apply", "test"]
-    names: Annotated[tuple[ModuleName, ...], Described("of the modules it is for")]
+    names: Annotated[tuple[ModuleName, ...], Described("modules that the job is for")]
 
 
 class StackTest(NamedTuple):
     """How a test by a job has ended."""
 
-    names: Annotated[tuple[ModuleName, ...], Described("of the module, or of several that share an element")]
+    names: Annotated[tuple[ModuleName, ...], Described("the module, or several that share an element")]
     passed: bool
-    log: Annotated[Path, Described("that exists if it has not passed")]
+    log: Annotated[Path, Described("path of the log, which exists if the test has not passed")]
 
 
 class LifeChange(NamedTuple):
@@ -59,15 +59,15 @@ class LifeChange(NamedTuple):
 class StackReport(NamedTuple):
     """A stack, planned or applied."""
 
-    stack: Annotated[str, Described("its name")]
-    path: Annotated[Path, Described("of the prefix")]
+    stack: Annotated[str, Described("name of the stack")]
+    path: Annotated[Path, Described("the prefix")]
     members: tuple[StackModule, ...]
-    unnamed: Annotated[tuple[ModuleName, ...], Described("that it has installed and does not name any more")]
-    decided: Annotated[tuple[LifeChange, ...], Described("the difference in a module's lifecycle")]
+    unnamed: Annotated[tuple[ModuleName, ...], Described("modules that the stack installed and no longer names")]
+    decided: Annotated[tuple[LifeChange, ...], Described("changes of the modules' lifecycles")]
     needed: Beside[Fetches | None] = None
     log: Annotated[IfAny[Path], Described("directory with a log for each module")] = None
-    jobs: Annotated[IfAny[tuple[StackJob, ...]], Described("with --job")] = None
-    tests: Annotated[IfAny[tuple[StackTest, ...]], Described("with --job-test and --wait")] = None
+    jobs: Annotated[IfAny[tuple[StackJob, ...]], Described("with --job: the jobs of the stack")] = None
+    tests: Annotated[IfAny[tuple[StackTest, ...]], Described("with --job-test and --wait: the tests")] = None
 
 
 def report(made: StackPlan, decided: LifecycleChanges | None, outcome: StackOutcome | None = None) -> StackReport:

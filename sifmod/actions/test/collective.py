@@ -148,8 +148,8 @@ class Bandwidth:
     tool: Literal["all_reduce_perf", "torch"]
     ranks: int
     size: Annotated[Size, Described("bytes that are reduced")]
-    algorithm: Annotated[float, Described("size by time")]
-    bus: Annotated[float, Described("algorithm · 2(n-1)/n, for n ranks: the load of each link")]
+    algorithm: Annotated[float, Described("algorithm bandwidth: size by time")]
+    bus: Annotated[float, Described("bus bandwidth: algorithm · 2(n-1)/n, for n ranks: the load of each link")]
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Found:
 
 
 def look(place: Place, accelerator: str) -> Found:
-    """Start the image on each node. Raises SanityCheckError if it does not start or its Python fails."""
+    """What the image has on the nodes, by a start on each. Raises SanityCheckError if the start or its Python fails."""
     ended = place.run("/bin/sh", "-c", _START, "sh", _LOOK, accelerator)
     check_ended(ended, place.limit)
     answers = _answers(ended, place.nodes or 1)

@@ -42,13 +42,13 @@ class Network:
 
     library: Literal["NCCL", "RCCL", ""]  # "" where the log does not say
     version: str
-    name: Annotated[str, Described("as the library calls it: IB, Socket, AWS Libfabric, …")]  # "": none was chosen
+    name: Annotated[str, Described("the network as the library calls it: IB, Socket, …")]  # "": none was chosen
     transport: Annotated[str, Described("InfiniBand, RoCE, EFA, Slingshot, TCP, …")]
     plugin: str  # the loaded plugin with its version, or ""
     devices: tuple[str, ...]
     gpu_direct: Annotated[bool | None, Described("GPU Direct RDMA; null if the log does not show it")]
-    tcp_hosts: Annotated[tuple[str, ...], Described("that chose TCP")]
-    reasons: Annotated[tuple[str, ...], Described("possible reasons, and what to check")]
+    tcp_hosts: Annotated[tuple[str, ...], Described("hosts that chose TCP")]
+    reasons: Annotated[tuple[str, ...], Described("possible reasons for TCP, and what to check")]
 
     @property
     def text(self) -> str:

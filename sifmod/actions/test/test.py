@@ -48,14 +48,14 @@ class Tested:
     """A tested module; the exit code is 22 if it failed."""
 
     module: ModuleName
-    path: Annotated[PathText | None, Described("of the generation; null if the module is not installed")]
-    nodes: Annotated[tuple[str, ...], Described("as they call themselves")]
+    path: Annotated[PathText | None, Described("directory of the generation; null if not installed")]
+    nodes: Annotated[tuple[str, ...], Described("the nodes, as they call themselves")]
     steps: tuple[Step, ...]
     bandwidth: Bandwidth | None
     network: Network | None
 
     @property
-    def passed(self) -> Annotated[bool, Described("nothing failed")]:
+    def passed(self) -> Annotated[bool, Described("whether no step failed")]:
         """Whether no step failed; a skipped step has not failed."""
         return all(step.outcome != "failed" for step in self.steps)
 

@@ -1,6 +1,6 @@
 """The texts below the fields of a model, as descriptions in its JSON Schema.
 
-Pydantic's `use_attribute_docstrings` parses the source of every model at each start.
+They are read when a schema is made; pydantic's `use_attribute_docstrings` would parse every model at each start.
 """
 
 import ast

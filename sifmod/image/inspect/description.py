@@ -23,7 +23,7 @@ class Part(NamedTuple):
 
     kind: Annotated[str, Described("the SIF's type in words, or the media type")]
     size: Size
-    digest: Annotated[OrNull[Digest], Described("of a layer")] = ""
+    digest: Annotated[OrNull[Digest], Described("digest of a layer")] = ""
 
 
 class Config(NamedTuple):
@@ -47,18 +47,18 @@ class ImageDescription:
     kind: Literal["SIF", "SIF in a registry", "OCI image"]
     arch: Arch
     size: Annotated[Size, Described("bytes; for layers the size in a registry")]
-    sha256: Annotated[OrNull[Sha256], Described("of the SIF, if it is known without reading the file")] = ""
+    sha256: Annotated[OrNull[Sha256], Described("SHA-256 of the SIF, if known without reading the file")] = ""
     manifest: OrNull[Digest] = ""
     index: OrNull[Digest] = ""
     created: OrNull[Time] = ""
     source: OrNull[Source] = ""
     parts: tuple[Part, ...] = ()
-    compression: Annotated[OrNull[str], Described("of the squashfs")] = ""
+    compression: Annotated[OrNull[str], Described("compression of the squashfs")] = ""
     config: Config = NO_CONFIG
     runscript: OrNull[str] = ""
     definition: OrNull[str] = ""
-    bases: Annotated[tuple[str, ...], Described("of an image built by recipes, the lowest first")] = ()
-    signers: Annotated[tuple[str, ...], Described("named by its signatures, not verified")] = ()
+    bases: Annotated[tuple[str, ...], Described("bases of an image built by recipes, the lowest first")] = ()
+    signers: Annotated[tuple[str, ...], Described("signers that its signatures name, not verified")] = ()
     notes: Annotated[tuple[str, ...], Described("what could not be read, with the reason")] = ()
 
 
