@@ -152,7 +152,7 @@ def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> 
     With `top`, its directory is also opened without following links. Raises OSError, also for more than `most` bytes
     and for a file that is not regular.
     """
-    with _naming(path), regular(path, top, most) as descriptor:
+    with naming(path), regular(path, top, most) as descriptor:
         return os.read(descriptor, min(most, os.fstat(descriptor).st_size))
 
 
@@ -195,12 +195,12 @@ def parsed(path: Path | str, parse: Callable[[bytes], Parsed], *, top: Path | No
 
 
 @contextmanager
-def _naming(path: Path | str) -> Iterator[None]:
-    """Add the path to an OSError of the block that has none: a failing disk is reported at read or close."""
+def naming(path: Path | str) -> Iterator[None]:
+    """Add the path to an OSError of the block that has none, or a descriptor, as a failing disk reports it."""
     try:
         yield
     except OSError as error:
-        if error.errno is not None and error.filename is None:
+        if error.errno is not None and not isinstance(error.filename, str):
             error.filename = str(path)
         raise
 
@@ -220,7 +220,7 @@ def new_file(directory: int, path: Path | str, data: bytes, mode: int) -> int:
     """A descriptor of the new file `path` in the open `directory`, with this content; not durable yet."""
     descriptor = os.open(os.path.basename(path), _NEW, mode, dir_fd=directory)  # noqa: PTH119 (thousands are made)
     try:
-        with _naming(path):
+        with naming(path):
             view = memoryview(data)
             while view:
                 view = view[os.write(descriptor, view) :]
@@ -232,7 +232,7 @@ def new_file(directory: int, path: Path | str, data: bytes, mode: int) -> int:
 
 def sync(descriptor: int, path: Path | str) -> None:
     """Make the content of an open file durable."""
-    with _naming(path):
+    with naming(path):
         os.fsync(descriptor)
 
 

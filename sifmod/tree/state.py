@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.tree.durable import DIRECTORY, opened, read, regular, sync_directory, sync_file
+from sifmod.tree.durable import DIRECTORY, naming, opened, read, regular, sync_directory, sync_file
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import FileRecord, Installation, live_number
 
@@ -95,7 +95,7 @@ def additions(installation: Installation) -> tuple[str, ...]:
     """Files, links and special files in the generation that its receipt does not name, sorted; raises OSError."""
     ours = installation.paths
     with opened(Path(installation.root), installation.prefix) as root:
-        return tuple(sorted(path for path in _walk(root, "") if path not in ours))
+        return tuple(sorted(path for path in _walk(root, installation.root, "") if path not in ours))
 
 
 def changes(installation: Installation) -> tuple[str, ...]:
@@ -128,9 +128,9 @@ def only_in(installation: Installation, other: Installation | None) -> tuple[str
     )
 
 
-def _walk(directory: int, inside: str, deeper: int = _DEEP) -> Iterator[str]:
+def _walk(directory: int, place: str, inside: str, deeper: int = _DEEP) -> Iterator[str]:
     """The paths below an open directory; a directory that is too deep is a path itself, like a special file."""
-    with os.scandir(directory) as entries:
+    with naming(f"{place}/{inside}"), os.scandir(directory) as entries:
         for entry in entries:
             path = inside + entry.name
             if not deeper or not entry.is_dir(follow_symlinks=False):
@@ -138,7 +138,7 @@ def _walk(directory: int, inside: str, deeper: int = _DEEP) -> Iterator[str]:
                 continue
             below = os.open(entry.name, DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
             try:
-                yield from _walk(below, f"{path}/", deeper - 1)
+                yield from _walk(below, place, f"{path}/", deeper - 1)
             finally:
                 os.close(below)
 

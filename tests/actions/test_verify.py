@@ -198,7 +198,7 @@ def test_what_cannot_be_read_is_told(
     usual = os.open
 
     def failing(opened: Any, *arguments: Any, **named: Any) -> int:
-        if opened == path:
+        if str(opened) == str(path):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return usual(opened, *arguments, **named)
 
@@ -216,7 +216,7 @@ def test_a_directory_that_cannot_be_looked_through(
     layout: Layout, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(path: Any = ".") -> Any:
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     monkeypatch.setattr(os, "scandir", failing)
     (finding,) = verify(layout, installation)
