@@ -14,7 +14,7 @@ from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.generation import module_lock, release_hold, restore, tidy
-from sifmod.tree.history import held_since, previous, read_history
+from sifmod.tree.history import held_since, last_live, previous, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
@@ -49,7 +49,7 @@ def change_live(request: RollbackRequest, site: Site, reporter: Reporter) -> Rol
         else:
             installation = rollback(reporter.tree(site), module, request.to, reporter)
     if request.release:
-        return RolledBack(installed(layout, module), released=released)
+        return RolledBack(last_live(layout, module) or installed(layout, module), released=released)
     return RolledBack(installation, held_since(read_history(layout, module)))
 
 

@@ -131,7 +131,7 @@ def rollback_command(given: RollbackOptions) -> None:
     """Switch a module back to its previous generation; also restores an uninstalled module.
 
     The content that was live is held from then on: `stack apply` skips it and `install` asks, until --release, a
-    rollback to it, an install of different content, or `uninstall`.
+    rollback to it, or an install of different content; an uninstall does not end it.
     """
     from sifmod.actions.installed import installed_data
     from sifmod.actions.rollback import RollbackRequest, change_live

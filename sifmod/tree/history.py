@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sifmod.config.name import ModuleName
 from sifmod.tree.durable import is_refused, read
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import live_number
+from sifmod.tree.receipt import Installation, live_number, read_receipt
 
 _MOST = 10**18
 _PLAUSIBLE = 1_577_836_800.0  # seconds since 1970: the year 2020, before sifmod existed
@@ -68,16 +68,23 @@ def _event(generation: object, since: object, held: object) -> Event:
 
 
 def _held_after(events: tuple[Event, ...], generation: int | None, *, same_content: bool = True) -> tuple[int, ...]:
-    """The holds once `generation` is live: going back to an earlier generation is a rollback.
+    """The holds once `generation` is live: going back to an earlier generation is a rollback. An uninstall keeps them.
 
     A new generation ends the holds, unless it has the same content as the one before.
     """
     before = events[-1] if events else Event(None, 0.0)
-    if generation is None or before.generation is None:
-        return ()
+    if generation is None:
+        return before.held
     if generation in {event.generation for event in events}:
-        return tuple(sorted(number for number in {*before.held, before.generation} if number > generation))
+        return tuple(sorted(number for number in {*before.held, before.generation or 0} if number > generation))
     return before.held if same_content else ()
+
+
+def last_live(layout: Layout, module: ModuleName) -> Installation | None:
+    """The live installation, or the one before an uninstall; None if there is none, or its receipt cannot be read."""
+    numbers = (event.generation for event in reversed(read_history(layout, module)))
+    number = next((number for number in numbers if number is not None), None)
+    return None if number is None else read_receipt(layout.generation(module, number))
 
 
 def with_event(events: tuple[Event, ...], generation: int | None, *, same_content: bool = False) -> str:

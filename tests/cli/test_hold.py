@@ -162,13 +162,12 @@ def test_the_same_content_for_a_changed_site_ends_none(here: Path, images: Image
         ["rollback", "--release", "App/1"],
         ["rollback", "App/1"],
         ["rollback", "App/1", "--to", "2"],
-        ["uninstall", "App/1"],
     ],
 )
 def test_what_ends_it(here: Path, ends: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert run(ends) == 0
     assert run([*APPLY, "--locked", "--fail-on-held"]) == 0
-    assert generation(here) == (2 if "2" in ends or ends[:2] == ["rollback", "App/1"] else 3)
+    assert generation(here) == (3 if "--release" in ends else 2)
     capfd.readouterr()
     assert run(["list", "App"]) == 0
     assert "held" not in capfd.readouterr().out
@@ -318,3 +317,36 @@ def test_a_description_that_was_rolled_back_from_is_held(here: Path, images: Ima
     easyconfig(here, "App", images, f"{GOOD}\ndescription: better")
     assert run([*APPLY, "--fail-on-held"]) == 0
     assert generation(here) == 5
+
+
+@pytest.mark.parametrize("back", [[], ["rollback", "App/1"]])
+def test_an_uninstall_ends_no_hold(
+    here: Path, back: list[str], images: Images, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["uninstall", "App/1"]) == 0
+    assert not back or run(back) == 0
+    live = generation(here)
+    capfd.readouterr()
+    assert run([*APPLY, "--fail-on-held"]) == 1
+    assert "App/1 was rolled back from the same content" in capfd.readouterr().err
+    assert generation(here) == live
+    easyconfig(here, "App", images, GOOD)  # what was live before the uninstall, which ends no hold either
+    assert run([*APPLY, "-q"]) == 0
+    assert generation(here) == (1 if back else 3)
+    easyconfig(here, "App", images, BAD)
+    assert run([*APPLY, "--fail-on-held"]) == 1
+    assert run(["rollback", "--release", "App/1"]) == 0
+    assert run([*APPLY, "--fail-on-held"]) == 0
+
+
+def test_an_uninstalled_hold_can_be_released_and_purged(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["uninstall", "App/1"]) == 0
+    assert run(["install", "App-1.yaml", SKIP]) == 18
+    capfd.readouterr()
+    assert run(["rollback", "--release", "App/1"]) == 0
+    assert "generation 2 is no longer held" in capfd.readouterr().err
+    assert run(["install", "App-1.yaml", SKIP]) == 0
+    assert run(["rollback", "--to", "1", "App/1"]) == 0
+    assert run(["uninstall", "--purge", "App/1"]) == 0
+    assert not (here / "prefix/software/App").exists()
+    assert run(["install", "App-1.yaml", SKIP]) == 0

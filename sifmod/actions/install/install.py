@@ -30,6 +30,7 @@ from sifmod.tree.generation import (
     staged_generation,
     tidy,
 )
+from sifmod.tree.history import last_live
 from sifmod.tree.layer import image_key
 from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
@@ -193,6 +194,7 @@ def _publish(
         facts["image"] = of_image(decision.plan.image, installation.image)
     run_hooks(site, "after_install", facts, reporter.say)
     run_hooks(site, "before_publish", facts, reporter.say)
+    before = before or last_live(mine.layout, mine.module)
     same = before is not None
     if before and not module_only:
         was, now = before.provenance, installation.provenance

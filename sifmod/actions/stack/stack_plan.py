@@ -177,6 +177,7 @@ def _step(member: Member, variant: str | None, planned: Planned, around: HostFac
     options = _options(given, variant, planned)
     redecide = planned.redecide or planned.lock is not None
     module: ModuleName | None = None
+    number: int | None = None
     try:
         if not redecide and (found := find_unchanged(layout, member.easyconfig, options, around)):
             return Step(member, variant, "x", found.module, generation=found.generation)
@@ -189,6 +190,7 @@ def _step(member: Member, variant: str | None, planned: Planned, around: HostFac
         if not check_locked(before, decision):
             other.append("image-dependent files are compared with the lock during the install")
         if before is None:
+            check_hold(layout, None, decision)
             return Step(member, variant, " ", module, tuple(other), todo=todo)
         number = before.generation
         if not there.complete:
