@@ -112,6 +112,20 @@ def test_packed_and_unpacked(packer: Packer) -> None:
     assert packer.look() == "changed\n"
 
 
+@pytest.mark.parametrize("mode", [0o755, 0o2775, 0o700])
+def test_what_is_made_is_as_open_as_its_place_whatever_the_umask(packer: Packer, mode: int) -> None:
+    packer.fill()
+    above, directory = packer.place.directory.parent, packer.place.directory
+    above.chmod(mode)
+    strict = ("/bin/sh", "-c", 'umask 077; exec "$@"', "sh")
+    assert packer.somebody.run((*strict, packer.module / "bin/make-squashfs")).code == 0
+    assert packer.place.squashfs.stat().st_mode & 0o7777 == mode & 0o666
+    shutil.rmtree(directory)
+    assert packer.somebody.run((*strict, packer.module / "bin/unmake-squashfs")).code == 0
+    assert directory.stat().st_mode & 0o7777 == mode
+    packer.place.squashfs.unlink()
+
+
 def test_what_is_refused(packer: Packer) -> None:
     place = packer.place
     packer.refused("make-squashfs", 2, "there is nothing to pack in ")
