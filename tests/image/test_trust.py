@@ -11,10 +11,15 @@ import certifi
 import pytest
 
 from sifmod.errors import FetchError
+from sifmod.image.oci.manifest import Descriptor
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
+from sifmod.image.registry.mirrors import Place
+from sifmod.image.registry.registry import Repository
+from sifmod.image.registry.upload import Blob, upload
 from sifmod.image.registry.url import Url
 from support.identity import call_with_etc
+from support.misbehaving import Misbehaving, digest
 from support.web import Web, answer, make_certificate
 
 CONTENT = b"it is believed"
@@ -228,3 +233,21 @@ def copy(source: socket.socket, target: socket.socket) -> None:
         while data := source.recv(65536):
             target.sendall(data)
         target.shutdown(socket.SHUT_WR)
+
+
+def test_an_upload_leaves_tls_for_no_place(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even for a port of this machine, which another user may serve."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.with_name("certificate.pem")))
+    registry, plain = Misbehaving(certificate), Web()
+    registry.start()
+    plain.start()
+    registry.answers["/v2/group/name/blobs/uploads/"] = answer(202, headers={"Location": plain.url("/x?secret=1")})
+    repository = Repository(Http(), Place(f"localhost:{registry.server_address[1]}", "group/name", named=True), ())
+    blob = Blob(Descriptor("x", digest(CONTENT), len(CONTENT)), lambda at: iter((CONTENT[at:],)))
+    try:
+        with pytest.raises(FetchError, match=r"wants a blob at http://localhost:[0-9]+/x, which is not https"):
+            upload(repository, blob, lambda _: None)
+    finally:
+        registry.stop()
+        plain.stop()
+    assert plain.asked == []

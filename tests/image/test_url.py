@@ -19,9 +19,11 @@ from urllib3.util import parse_url
 from sifmod.cli.main import run as sifmod
 from sifmod.errors import FetchError, SifmodError
 from sifmod.image.oci.manifest import Descriptor
+from sifmod.image.registry import upload as uploads
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import Place
+from sifmod.image.registry.network import RetryPolicy
 from sifmod.image.registry.registry import Repository
 from sifmod.image.registry.upload import Blob, upload
 from sifmod.image.registry.url import Url
@@ -140,7 +142,10 @@ def test_a_login_follows_no_redirect(
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_login_follows_no_upload(web: Misbehaving, foreign: Foreign, number: int) -> None:
+def test_a_login_follows_no_upload(
+    web: Misbehaving, foreign: Foreign, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "_PATIENCE", RetryPolicy(attempts=2, first_attempts=2, delay=0.01))
     own = f"127.0.0.1:{web.server_address[1]}"
     location = odd(own, f"127.0.0.3:{foreign.port}")[number].encode().decode("latin-1")
     asks = answer(401, b"{}", {"WWW-Authenticate": 'Basic realm="x"'})
@@ -151,6 +156,7 @@ def test_a_login_follows_no_upload(web: Misbehaving, foreign: Foreign, number: i
     blob = Blob(Descriptor("x", digest(content), len(content)), lambda start: iter((content[start:],)))
     with pytest.raises(SifmodError) as caught:
         upload(repository, blob, lambda _: None)
+    assert ("/v2/group/name/blobs/uploads/", True) in [(path, "authorization" in sent) for path, sent in web.asked]
     assert not any("uthorization" in heard or "c2VjcmV0" in heard for heard in foreign.heard)
     assert "secret" not in f"{caught.value.message} {caught.value.hint}"
 

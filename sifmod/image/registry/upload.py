@@ -164,7 +164,11 @@ class _Upload:
         if location := response.headers.get("Location", ""):
             what = f"{self._repository.place.host} wants a blob at"
             own = Url.parse(response.url)
-            self._location = own.join(location, what, lambda text: quoted(text, response.request))
+            target = own.join(location, what, lambda text: quoted(text, response.request))
+            if own.scheme == "https" and target.scheme != "https":
+                where = quoted(target.shown, response.request)
+                raise FetchError(f"{what} {where}, which is not https; nothing was sent there")
+            self._location = target
         self._place()
         if found := re.fullmatch(r"(?:bytes=)?0-([0-9]{1,18})", response.headers.get("Range", "")):
             last = int(found[1])
