@@ -150,10 +150,11 @@ class Transfer(ArrivingFile):
             pieces.todo.clear()
             piece.end = pieces.size
             return piece.end
-        pieces.validator = pieces.validator or head.validator
         piece.end = min(piece.end or 0, pieces.size or 0)
         if self._pieces.ranges is Ranges.UNKNOWN:
             self._pieces.ranges = Ranges.GOOD
+            if not pieces.coverage.total:
+                pieces.validator = head.validator
             pieces.plan((piece.start, piece.end))
             self.shared.changed.notify_all()
         return min(head.end or 0, piece.end)
