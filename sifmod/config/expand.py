@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sifmod.config.input import Input, read_input
-from sifmod.config.redact import LOCAL, shown
+from sifmod.config.redact import LOCAL, is_secret, shown
 from sifmod.config.yaml.node import Node, leaves
 
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -37,6 +37,21 @@ def resolve_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> tupl
         else:
             settled.append(node)
     return tuple(settled), tuple(notes)
+
+
+def secret_in_path(node: Node, environ: Mapping[str, str]) -> str:
+    """The first variable with a secret's name in a remote source, except in its query; "" for none.
+
+    Receipts and modulefiles show a source without its query.
+    """
+    source = str(node.value)
+    scheme = _SCHEME.match(expand(source, environ).strip().lower())
+    if scheme is None or scheme[0].rstrip(":") in LOCAL:
+        return ""
+    for match in _VARIABLE.finditer(source):
+        if is_secret(match[1]) and "?" not in expand(source[: match.start()], environ):
+            return match[1]
+    return ""
 
 
 def resolve_path(node: Node, environ: Mapping[str, str]) -> Node:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sifmod.config.bind import expand
 from sifmod.config.build import Build, names_easyconfig, place_in_image, spelled_out_node
 from sifmod.config.easyconfig import Easyconfig, Image
-from sifmod.config.expand import resolve_path, resolve_sources, variables_read
+from sifmod.config.expand import resolve_path, resolve_sources, secret_in_path, variables_read
 from sifmod.config.find import find_easyconfig, places_before
 from sifmod.config.inheritance import Inherited, checked_view, is_view, view_defaults
 from sifmod.config.input import Input, read_input
@@ -165,6 +165,7 @@ def _settled(merged: Node, environ: Mapping[str, str]) -> tuple[Node, tuple[str,
     entries = {"filename": filename(merged), **image.entries}
     notes: tuple[str, ...] = ()
     if written := entries.get("sources"):
+        _refuse_secrets({f"image.sources[{number}]": node for number, node in enumerate(written.items)}, environ)
         sources, notes = resolve_sources(written.items, environ)
         if notes and not sources:
             raise ConfigError((problem_at(written.mark, "image.sources", "; ".join(notes)),))
@@ -172,6 +173,22 @@ def _settled(merged: Node, environ: Mapping[str, str]) -> tuple[Node, tuple[str,
     if recipe := entries.get("build"):
         entries["build"] = _settled_build(recipe, environ)
     return replace(image, value=entries), notes
+
+
+def _refuse_secrets(sources: Mapping[str, Node], environ: Mapping[str, str]) -> None:
+    """Raise ConfigError for a variable with a secret's name in the host or path of one of `sources`, by their keys."""
+    problems = [
+        problem_at(
+            node.mark,
+            key,
+            f"the value of the variable {name} would be stored where others read it; use ~/.netrc or the registry's "
+            "login",
+        )
+        for key, node in sources.items()
+        if (name := secret_in_path(node, environ))
+    ]
+    if problems:
+        raise ConfigError(tuple(problems))
 
 
 def _settled_build(written: Node, environ: Mapping[str, str]) -> Node:
@@ -187,6 +204,7 @@ def _settled_build(written: Node, environ: Mapping[str, str]) -> Node:
             beside = resolve_path(base, environ)
             entries["from"] = beside if os.path.isfile(beside.text) else base  # noqa: PTH113 (any text may be asked)
         else:
+            _refuse_secrets({"image.build.from": base}, environ)
             settled, notes = resolve_sources((base,), environ)
             if notes:
                 raise ConfigError((problem_at(base.mark, "image.build.from", notes[0]),))

@@ -114,6 +114,7 @@ class Remote:
 
     `size` in bytes and `digest` (sha256:…) are the expected values; None and "" if unknown. `by_digest`: the server
     finds it by its digest, so it cannot change. `check` gets the first bytes, and raises ImageError if they are wrong.
+    `end` gets all bytes so far, and says where the content ends, or None; it is asked if no length is announced.
     """
 
     name: str
@@ -122,3 +123,4 @@ class Remote:
     digest: str = ""
     by_digest: bool = False
     check: Callable[[bytes], None] | None = None
+    end: Callable[[bytes], int | None] | None = None

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from sifmod.errors import FetchError
 from sifmod.image.inspect.description import ImageDescription
@@ -107,8 +108,9 @@ def _framework(packages: Mapping[str, str], words: Set[str], origin: str) -> Nam
 
 
 def called(reference: Reference) -> str:
-    """The last part of the reference's location, without suffixes of the package format."""
-    last = reference.location.rstrip("/").rpartition("/")[2]
+    """The last part of the reference's location, without a URL's query and suffixes of the package format."""
+    location = urlsplit(reference.location).path if reference.kind.location == "url" else reference.location
+    last = location.rstrip("/").rpartition("/")[2]
     return re.sub(r"(?i)(\.sif|\.tar(\.\w+)?|[._-]oci|\.img|\.simg|-dockerhash-[0-9a-f]+)+$", "", last)
 
 

@@ -19,9 +19,9 @@ SKIP = "--skip-sanity-check"
 @pytest.mark.parametrize(
     ("name", "source", "why"),
     [
-        ("PULL_TOKEN", "https://x/${PULL_TOKEN}/i.sif", "its name looks like a secret"),
-        ("my_password", "https://x/${my_password}/i.sif", "its name looks like a secret"),
-        ("SIG", "https://x/${SIG}/i.sif", "its name looks like a secret"),
+        ("PULL_TOKEN", "https://x/i.sif?at=${PULL_TOKEN}", "its name looks like a secret"),
+        ("my_password", "/x/${my_password}/i.sif", "its name looks like a secret"),
+        ("SIG", "https://x/i.sif?sig=${SIG}", "its name looks like a secret"),
         ("WHO", "https://${WHO}@x.org/i.sif", "it is used in the login or query of a URL"),
         ("SUM", "https://x.org/i.sif?sig=${SUM:-a}", "it is used in the login or query of a URL"),
         ("PLACE", "${PLACE}/i.sif", "its value is not a path, host or repository"),

@@ -153,6 +153,20 @@ def test_the_query_of_the_option_is_not_stored_and_not_guessed(
     assert len(web.asked) > asked  # another query is another file
 
 
+@pytest.mark.parametrize("options", [(), ("--pip", "aone")], ids=["image", "base"])
+def test_a_draft_has_the_query_in_its_source_alone(
+    said: Said, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = web.url(f"/x.sif?{SIGNED}")
+    said("new", *options, *(["--from"] if options else []), url)
+    (path,) = tmp_path.glob("*.yaml")
+    assert path.name.startswith("x-1.0")
+    (source,) = (line for line in path.read_text().splitlines() if "s3cret" in line or "?" in line)
+    assert url in source
+    assert source.strip().startswith(("sources: ", "from: "))
+
+
 def test_a_signed_query_is_not_printed_with_an_error(said: Said, web: Web, tmp_path: Path) -> None:
     assert f"{web.url('/x.sif')}: " in said("fetch", "--sha256", "0" * 64, web.url(f"/x.sif?{SIGNED}"), code=10)
     web.answers["/x.sif"] = answer(403, b"<Error>no</Error>")

@@ -318,6 +318,47 @@ def test_when_every_source_needs_a_variable_that_is_not_set_that_is_a_problem(co
     ]
 
 
+SECRET = "would be stored where others read it; use ~/.netrc or the registry's login"
+
+
+@pytest.mark.parametrize("value", ["s3cret", None])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "https://x/${REG_TOKEN}/i.sif",
+        "https://x/${PART:-?}/${REG_TOKEN:-none}.sif?a=b",
+        "https://${REG_TOKEN}.x/i.sif?a=b",
+        "HTTPS://x/${REG_TOKEN}",
+        " https://x/${REG_TOKEN}",
+        "docker://x/${REG_TOKEN}/y:1",
+        "oras:x/y:${REG_TOKEN}",
+        "${PLACE}/${REG_TOKEN}",
+    ],
+)
+def test_a_secret_in_the_host_or_path_of_a_source_is_refused(
+    configuration: Configuration, source: str, value: str | None
+) -> None:
+    configuration.variables.update({"PLACE": "https://x", "PART": "c"}, **({"REG_TOKEN": value} if value else {}))
+    message = f"the value of the variable REG_TOKEN {SECRET}"
+    text = f"name: App\nversion: '1'\nimage: {{sources: [a.sif, '{source}']}}"
+    assert refused(configuration, text) == [f"App-1.0.yaml:3:26: image.sources[1]: {message}"]
+    text = f"name: App\nversion: '1'\nimage: {{build: {{from: '{source}', pip: [a]}}}}"
+    assert refused(configuration, text) == [f"App-1.0.yaml:3:23: image.build.from: {message}"]
+    path = easyconfig(configuration, BASE)
+    with pytest.raises(ConfigError, match=f"^the command line:.*REG_TOKEN {SECRET}"):
+        configuration.load(path, overrides={"image.sources": (source,)})
+
+
+@pytest.mark.parametrize(
+    "source", ["https://x/i.sif?a=${REG_TOKEN}", "${URL}&sig=${SIG}", "/${MONKEY}/i.sif", "oci:/${KEYS}/x"]
+)
+def test_a_secrets_name_in_a_query_or_a_local_path_is_allowed(configuration: Configuration, source: str) -> None:
+    configuration.variables.update({"URL": "https://x/i.sif?a=b", **dict.fromkeys(("REG_TOKEN", "SIG", "KEYS"), "v")})
+    configuration.variables["MONKEY"] = "v"
+    found = loaded(configuration, f"name: App\nversion: '1'\nimage: {{sources: ['{source}']}}")
+    assert "v" in found.easyconfig.required_image.sources[0]
+
+
 def test_a_variables_value_is_checked_like_any_text(configuration: Configuration) -> None:
     configuration.variables["A"] = "/a\nb"
     (found,) = refused(configuration, "name: App\nversion: '1'\nimage: {sources: ['${A}/x.sif']}")

@@ -39,6 +39,9 @@ def pieces_of(
         (Record(300, OTHER, '"a"', SPANS), 300, ONE, True, False),
         (Record(300, OTHER, "", SPANS), 300, ONE, False, False),
         (Record(300, "", "", SPANS), 300, "", False, False),
+        (Record(300, "", 'W/"a"', SPANS), 300, "", False, False),
+        (Record(300, OTHER, 'W/"a"', SPANS), 300, ONE, False, False),
+        (Record(300, ONE, 'W/"a"', SPANS), 300, ONE, False, True),
         (Record(300, ONE, "", SPANS), 400, ONE, True, False),
     ],
 )
@@ -70,7 +73,13 @@ def test_what_is_new_is_saved_once(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("size", "digest", "validator", "saved"),
-    [(300, "", '"a"', True), (300, ONE, "", True), (300, "", "", False), (None, ONE, '"a"', False)],
+    [
+        (300, "", '"a"', True),
+        (300, ONE, "", True),
+        (300, "", "", False),
+        (300, "", "W/\nMonday", False),
+        (None, ONE, '"a"', False),
+    ],
 )
 def test_what_no_other_run_could_go_on_with_is_not_saved(
     path: Path, size: int | None, digest: str, validator: str, saved: bool

@@ -7,12 +7,14 @@ import random
 import socket
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Fetching, no_progress
+from sifmod.image.convert.sif.header import HEADER
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.sources import https
 from sifmod.image.sources.source_kinds import parse
@@ -23,7 +25,7 @@ from support.identity import call_on_small_disk
 from support.images import Images
 from support.oci import Entry
 from support.ranged import Asked, Ranged, says
-from support.web import Handler, Web, answer, make_certificate, raw
+from support.web import Answer, Handler, Web, answer, make_certificate, raw
 
 NO_RUNTIME = Runtime("apptainer", "")
 
@@ -101,6 +103,53 @@ def test_a_length_that_is_not_announced_is_no_trouble(web: Web, prefix: Prefix, 
     told: list[int | None] = []
     assert prefix.fetch(plan(web.url("/x.sif")), lambda *what: told.append(what[2])).size == len(sif)
     assert set(told) <= {None, len(sif)}  # it is known at the end
+
+
+def endless(sif: bytes, part: int, sent: list[int]) -> Answer:
+    """The image and then zeros without end, in chunks; the image's own come `part` bytes at a time."""
+
+    def send(handler: Handler) -> None:
+        raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")(handler)
+        parts = (sif[at : at + part] for at in range(0, len(sif), part))
+        for data in chain(parts, repeat(bytes(1 << 20))):
+            raw(f"{len(data):x}\r\n".encode(), data, b"\r\n")(handler)
+            sent.append(len(data))
+
+    return send
+
+
+@pytest.mark.parametrize("part", [3_000, 1 << 20])
+@pytest.mark.parametrize("pinned", [False, True])
+def test_a_body_without_a_length_ends_where_the_images_header_says(
+    web: Web, prefix: Prefix, sif: bytes, part: int, pinned: bool
+) -> None:
+    sent: list[int] = []
+    web.answers["/x.sif"] = endless(sif, part, sent)
+    before, received = prefix.state(), [0]
+    sha256 = hashlib.sha256(sif).hexdigest() if pinned else ""
+    with pytest.raises(FetchError) as caught:
+        prefix.fetch(plan(web.url("/x.sif"), sha256=sha256), lambda *what: received.append(what[1]))
+    assert f"the server sent more than the {len(sif)} bytes that the header of the SIF describes" in str(caught.value)
+    assert max(received) <= len(sif)
+    assert prefix.state() == before
+
+
+@pytest.mark.parametrize(
+    ("number", "value", "message"),
+    [
+        (4, 1 << 50, f"its header has 48 descriptors at {1 << 50}"),  # where the table begins
+        (7, (1 << 63) - 1, " is a damaged SIF: its header describes 92233720368"),  # the length of the data
+        (7, 1 << 59, ""),
+    ],
+)
+def test_a_header_of_impossible_lengths_is_refused(
+    web: Web, prefix: Prefix, sif: bytes, number: int, value: int, message: str
+) -> None:
+    wrong = bytearray(sif)
+    at = HEADER.size - 64 + number * 8
+    wrong[at : at + 8] = value.to_bytes(8, "little")
+    web.answers["/x.sif"] = endless(bytes(wrong), 1 << 20, [])
+    assert message in refused(prefix, web.url("/x.sif")).message
 
 
 def test_a_body_that_is_compressed_on_its_way_is_unpacked(web: Web, prefix: Prefix, sif: bytes) -> None:
@@ -322,7 +371,7 @@ def test_no_space_is_told_before_anything_is_written(web: Web, tmp_path: Path, s
     call_on_small_disk(tmp_path / "disk", 4 << 20, fetch)
 
 
-def test_a_disk_that_fills_up_meanwhile_leaves_nothing(web: Web, tmp_path: Path, sif: bytes) -> None:
+def test_no_space_for_what_the_header_describes_leaves_nothing(web: Web, tmp_path: Path, sif: bytes) -> None:
     web.answers["/x.sif"] = raw(b"HTTP/1.1 200 OK\r\n\r\n", sif)
 
     def fetch() -> None:
@@ -330,7 +379,7 @@ def test_a_disk_that_fills_up_meanwhile_leaves_nothing(web: Web, tmp_path: Path,
         before = prefix.state()
         with pytest.raises(NoSpaceError) as caught:
             prefix.fetch(plan(web.url("/x.sif"), web.url("/x.sif")))
-        assert "No space left on device" in caught.value.message
+        assert "not enough space in" in caught.value.message
         assert prefix.state() == before
         free = os.statvfs(tmp_path / "disk")
         assert free.f_bavail * free.f_frsize > 3 << 20

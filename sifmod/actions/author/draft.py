@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sifmod.actions.author.new_file import quoted
+from sifmod.config.redact import shown
 from sifmod.image.guess import Guess
 from sifmod.image.inspect.python_environments import PythonEnvironment
 from sifmod.image.printable import line
@@ -31,7 +32,7 @@ def draft(guess: Guess, source: Source, asked: str, named: tuple[str, str]) -> s
 
     Text from the image is quoted and fits on one line; the same arguments give the same text.
     """
-    words = _comment(asked if source.pip is None else f"--from {asked}")
+    words = _comment(shown(asked) if source.pip is None else f"--from {shown(asked)}")
     lines = [
         f"# A first easyconfig, written by `sifmod new {words}` from the image's metadata and contents.",
         "# Review and correct it; `sifmod check` validates it, `sifmod install` installs it.",

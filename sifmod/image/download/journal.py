@@ -94,7 +94,7 @@ class Record:
     digest: str  # sha256:…, "" if the download has no expected digest
     validator: str
     spans: tuple[Span, ...]
-    format: Literal[1] = 1
+    format: Literal[2] = 2  # 1: the validator might have a date of the same minute
 
 
 def journal_path(partial: Path) -> Path:

@@ -4,6 +4,7 @@ import re
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
@@ -96,7 +97,7 @@ class Pieces:
         if record is None or self.size not in (None, record.size):
             return False
         same = record.digest != "" and record.digest == self.remote.digest
-        if not same and (not record.validator or self.remote.by_digest):
+        if not same and (not if_range(record.validator) or self.remote.by_digest):
             return False
         self.size, self.validator = record.size, record.validator
         self.coverage = Coverage(record.spans)
@@ -105,7 +106,7 @@ class Pieces:
 
     def unsaved(self) -> Record | None:
         """The journal to write, which then counts as written; None if it is up to date, or nothing could be resumed."""
-        if self.size is None or not (self.remote.digest or self.validator) or not self.coverage.total:
+        if self.size is None or not (self.remote.digest or if_range(self.validator)) or not self.coverage.total:
             return None
         record = Record(self.size, self.remote.digest, self.validator, self.coverage.spans)
         if record == self._written:
@@ -146,6 +147,8 @@ def cut(spans: tuple[Span, ...], length: int) -> tuple[Span, ...]:
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII)
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]*"')
+_WEAK = "W/"
+_YOUNG = 60  # seconds; a file that changed so shortly before may change again and keep its date: RFC 9110, 8.8.2.2
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,7 @@ class Head:
     start: int | None
     end: int | None
     total: int | None
-    validator: str  # the content's ETag, also a weak one, and its date, each on a line; or ""
+    validator: str  # the content's ETag, also a weak one, and its date, each on a line; `W/` before a weak date; or ""
     encoded: bool
 
     def differs(self, validator: str) -> bool:
@@ -203,13 +206,23 @@ def read_head(response: requests.Response) -> Head:
 def _validator(headers: Mapping[str, str]) -> str:
     etag, date = (headers.get(name, "").strip() for name in ("ETag", "Last-Modified"))
     date = date if date.isascii() and date.isprintable() and len(date) < 64 else ""
-    return f"{etag if _ETAG.fullmatch(etag) else ''}\n{date}".rstrip("\n")
+    if not _ETAG.fullmatch(etag):
+        etag = _WEAK if date and _seconds_between(date, headers.get("Date", "").strip()) < _YOUNG else ""
+    return f"{etag}\n{date}".rstrip("\n")
+
+
+def _seconds_between(before: str, after: str) -> float:
+    """From one HTTP date to another; 0 if one of them is none."""
+    try:
+        return (parsedate_to_datetime(after) - parsedate_to_datetime(before)).total_seconds()
+    except (ValueError, TypeError, OverflowError):  # TypeError: only one of them has a time zone
+        return 0
 
 
 def if_range(validator: str) -> str:
-    """The part of a validator that If-Range accepts: a strong ETag, else the date, else ""."""
+    """The part of a validator that If-Range accepts, and that identifies the content: a strong ETag or date, or ""."""
     etag, _, date = validator.partition("\n")
-    return date if not etag or etag.startswith("W/") else etag
+    return "" if etag.startswith(_WEAK) else etag or date
 
 
 def why_restart(head: Head, asked: Piece, known: Pieces) -> Restart | None:
@@ -240,7 +253,8 @@ def why_restart(head: Head, asked: Piece, known: Pieces) -> Restart | None:
 
 
 def _judge_range(head: Head, asked: Piece, known: Pieces) -> Restart | None:
-    if not (known.remote.digest or head.validator or known.validator) and head.total != head.end:
+    named = known.remote.digest or if_range(head.validator) or if_range(known.validator)
+    if not named and (asked.start or head.total != head.end):
         return _UNNAMED
     if asked.end is None or head.encoded or head.start != asked.start or head.end is None:
         return _OTHER_RANGE

@@ -27,6 +27,7 @@ from sifmod.image.download import journal
 from sifmod.image.download.arriving_file import STEP, ArrivingFile, Shared
 from sifmod.image.download.journal import PartialFile
 from sifmod.image.download.pieces import Head, Piece, Pieces, Ranges, if_range, read_head, why_restart
+from sifmod.image.download.unannounced import Unannounced
 from sifmod.image.registry.network import RETRY_POLICY, Attempts, RetryPolicy, SlowError, TransientError
 from sifmod.image.settings import Settings
 
@@ -150,10 +151,11 @@ class Transfer(ArrivingFile):
             pieces.todo.clear()
             piece.end = pieces.size
             return piece.end
-        pieces.validator = pieces.validator or head.validator
         piece.end = min(piece.end or 0, pieces.size or 0)
         if self._pieces.ranges is Ranges.UNKNOWN:
             self._pieces.ranges = Ranges.GOOD
+            if not pieces.coverage.total:
+                pieces.validator = head.validator
             pieces.plan((piece.start, piece.end))
             self.shared.changed.notify_all()
         return min(head.end or 0, piece.end)
@@ -222,6 +224,7 @@ class Transfer(ArrivingFile):
     def _receive(self, response: requests.Response, piece: Piece, end: int | None, chunk: int, *, decode: bool) -> None:
         raw: urllib3.HTTPResponse = response.raw
         raw.enforce_content_length = False  # we count the received bytes ourselves
+        unannounced = Unannounced(self._remote) if end is None else None
         while end is None or piece.start < end:
             wanted = chunk if end is None else min(chunk, end - piece.start)
             data = raw.read(wanted, decode_content=decode)
@@ -235,11 +238,20 @@ class Transfer(ArrivingFile):
                 and raw.read(1, decode_content=decode)
             ):
                 raise FetchError(f"the server sent more than the {end} bytes that it announced")
+            if unannounced is not None:
+                self._limit(unannounced, data)
             self._write(piece, data)
         if end is None:
             self._end(piece)
         elif piece.start < end:
             raise TransientError(f"the connection ended at byte {piece.start} of {self.size} bytes", "try again")
+
+    def _limit(self, body: Unannounced, data: bytes) -> None:
+        """Reserve disk space as soon as `body` says where it ends. Raises ImageError for bytes after it."""
+        before = body.end
+        body.add(data)
+        if body.end is not None and before is None:
+            self._part.reserve(body.end)
 
     def _write(self, piece: Piece, data: bytes) -> None:
         if self.shared.stopping.is_set() or not self._part.write(piece.epoch, piece.start, data):

@@ -1,8 +1,11 @@
 """https: a SIF from a web server."""
 
+from functools import partial
+
 from sifmod.config.redact import shown
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Fetched, Fetching, FetchRequest, Remote
+from sifmod.image.convert.sif.header import sif_end
 from sifmod.image.download.downloads import download_sif, refuse_other_files
 from sifmod.image.reference import Reference, SourceKind, no_files, nothing, refused, says_nothing
 from sifmod.image.registry.credentials import Netrc
@@ -29,7 +32,9 @@ def download(request: Fetching, timeouts: Timeouts = TIMEOUTS, patience: RetryPo
     """
     promised = f"sha256:{request.image.sha256}" if request.image.sha256 else ""
     get = Http(timeouts=timeouts).resource(_asked(request.reference), Netrc())
-    remote = Remote(request.image.filename, get, digest=promised, check=refuse_other_files)
+    name = request.image.filename
+    end = partial(sif_end, name=name)
+    remote = Remote(name, get, digest=promised, check=refuse_other_files, end=end)
     return download_sif(request, remote, patience=patience)
 
 

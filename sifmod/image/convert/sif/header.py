@@ -60,6 +60,8 @@ def arch_code(arch: str) -> bytes:
 
 
 _COVERED = struct.Struct("<iBIIqqqq128s384s")
+_FARTHEST = 1 << 20  # bytes before the table of descriptors that are kept in memory; apptainer writes 4096
+_LARGEST = 1 << 60  # bytes
 START = 512  # leading bytes that `file_kind` needs
 
 _PARTITION = struct.Struct("<ii3s")
@@ -148,13 +150,10 @@ def read_sif(path: Path, name: str = "") -> SifInfo:
         if wrong := file_kind(start):
             raise ImageError(f"{name} is not a SIF: it is {wrong}")
         header = HEADER.unpack_from(start)
-        total, offset = header[8], header[9]
-        if not 0 < total <= MOST_DESCRIPTORS or offset < HEADER.size:
-            raise ImageError(f"{name} is a damaged SIF: its header has {total} descriptors at {offset}")
-        table = total * DESCRIPTOR.size
-        _check_within(name, size, offset + table)
+        offset, end = _table(name, header)
+        _check_within(name, size, end)
         file.seek(offset)
-        info = _describe(name, size, header, file.read(table))
+        info = _describe(name, size, header, file.read(end - offset))
         file.seek(info.primary.offset)
         start = file.read(_SUPERBLOCK.size)
         magic, compression, used = _SUPERBLOCK.unpack(start) if len(start) == _SUPERBLOCK.size else (b"", 0, 0)
@@ -167,6 +166,36 @@ def read_sif(path: Path, name: str = "") -> SifInfo:
         if magic == SQUASHFS_MAGIC:
             info = replace(info, compression=COMPRESSIONS.get(compression, "unknown"))
         return info
+
+
+def _table(name: str, header: tuple[Any, ...], most: int | None = None) -> tuple[int, int]:
+    """The first byte of the table of descriptors, and the one after its last.
+
+    Raises ImageError for impossible numbers, and if the table starts after `most`.
+    """
+    total, offset = header[8], header[9]
+    if not 0 < total <= MOST_DESCRIPTORS or offset < HEADER.size or (most is not None and offset > most):
+        raise ImageError(f"{name} is a damaged SIF: its header has {total} descriptors at {offset}")
+    return offset, offset + total * DESCRIPTOR.size
+
+
+def sif_end(start: bytes, name: str) -> int | None:
+    """Where the SIF `name` ends, in bytes, that begins with `start`; None if `start` does not include all descriptors.
+
+    Raises ImageError if these are not in the first megabytes, or if no file can be as large.
+    """
+    if len(start) < HEADER.size:
+        return None
+    header = HEADER.unpack_from(start)
+    offset, end = _table(name, header, _FARTHEST)
+    if len(start) < end:
+        return None
+    data: int = header[11]
+    length: int = header[12]
+    end = max(end, data + length, *(entry.offset + entry.size for entry in _objects(start[offset:end])))
+    if end > _LARGEST:
+        raise ImageError(f"{name} is a damaged SIF: its header describes {end} bytes")
+    return end
 
 
 def check_sif(path: Path, arch: str, name: str = "") -> SifInfo:
