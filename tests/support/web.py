@@ -23,6 +23,10 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.server.answers.get(path, answer(404))(self)
 
+    def do_HEAD(self) -> None:
+        """As for GET; the connection ends with what belongs to the body."""
+        self.do_GET()
+
     def do_POST(self) -> None:
         """As for GET, with what was posted after a `?`."""
         self.path += "?" + self.rfile.read(int(self.headers["Content-Length"])).decode()
