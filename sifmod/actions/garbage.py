@@ -269,7 +269,8 @@ def _old_partials(layout: Layout, days: float) -> Iterator[OldPartial]:
         keep = f"a fetch can resume it; written {_date(partial.changed)}, kept for {days:g} days" if young else ""
         if is_held(layout, lock_name(partial.key)):
             keep = "another run is using it"
-        if not keep and not os.access(partial.path, os.W_OK | os.X_OK):
+        moved = (layout.partials, *(() if partial.path.is_symlink() else (partial.path,)))
+        if not keep and not all(os.access(path, os.W_OK | os.X_OK) for path in moved):
             keep = "another user owns it and others cannot read it"
         yield OldPartial(partial, keep)
 

@@ -1,6 +1,8 @@
 """Redact sources for display: remove passwords and queries, which may be signatures."""
 
+import os
 import re
+from collections.abc import Mapping
 
 from sifmod.secret import NO_QUERY, OF_SSH
 
@@ -15,6 +17,7 @@ _NO_CREDENTIALS = r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)
 _SUSPICIOUS = (
     "(?i)TOKEN|PASS|SECRET|KEY|CREDENTIAL|AUTH(?!ORS?(?![A-Z]))|LOGIN|SIGNATURE|(?<![A-Z])(SIG|TOK|PAT)(?![A-Z])"
 )
+_SECRET = 6  # characters of the shortest secret
 _HEAD = r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}"  # a path has only one slash
 _HOST = r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)"
 
@@ -70,6 +73,18 @@ def without_directory(source: str) -> str:
 def is_secret(name: str) -> bool:
     """Whether a variable or a parameter of this name may hold a secret."""
     return re.search(_SUSPICIOUS, name) is not None
+
+
+def without_values(text: str, environ: Mapping[str, str]) -> str:
+    """The text with `...` instead of the values of variables with a secret's name.
+
+    Values below 6 characters stay, as words of the text, and existing paths, as that of SSH_AUTH_SOCK.
+    """
+    values = {value for name, value in environ.items() if len(value) >= _SECRET and value in text and is_secret(name)}
+    for value in sorted(values, key=len, reverse=True):
+        if not (value.startswith("/") and os.path.lexists(value)):
+            text = text.replace(value, "...")
+    return text
 
 
 def secret_parameter(text: str) -> str:

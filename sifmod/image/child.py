@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sifmod.config.redact import without_logins
+from sifmod.config.redact import without_logins, without_values
 
 # The child gets its own process group with a watchdog that reads a pipe from us: when we exit for any reason, the pipe
 # closes and the watchdog ends the group, including grandchildren. (PR_SET_PDEATHSIG would reach only the direct child.)
@@ -46,9 +46,9 @@ class Ended:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines of the child's output, without colours, control characters, logins and empty lines."""
+        """The lines of the child's output, without colours, control characters, logins, secrets and empty lines."""
         text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", self.said.decode("utf-8", "replace")).replace("\r", "\n")
-        text = without_logins(text)
+        text = without_logins(without_values(text, os.environ))
         lines = (
             "".join(letter if letter.isprintable() else " " for letter in line).rstrip() for line in text.split("\n")
         )

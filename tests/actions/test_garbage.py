@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.actions.garbage import plan_gc
+from sifmod.actions.gc import apply_gc
+from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock, staged_generation
@@ -128,6 +130,33 @@ def test_what_another_user_has_left_closed_says_so(shared_tmp: Path, ordinary_us
     assert plan.closed == (closed,)
     assert plan_gc(layout, ask_jobs=False).closed == ()
     assert shared_tmp in closed.parents
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_a_link_of_another_user_among_the_downloads_stays_and_is_named(ordinary_user: OrdinaryUser) -> None:
+    """It leads to what this user may write, and ended the command."""
+    layout = Layout(ordinary_user.home / "prefix")
+    layout.locks.mkdir(parents=True)
+    layout.partials.mkdir(parents=True)
+    led = ordinary_user.home / "led"
+    led.mkdir()
+    ordinary_user.own(layout.prefix.parent)
+    link = layout.partials / KEY
+    link.symlink_to(led)
+    os.chown(layout.partials, 0, 0)
+    layout.partials.chmod(0o755)
+
+    def collect() -> list[str]:
+        plan = plan_gc(layout, 0.0, ask_jobs=False)
+        apply_gc(tree_of(layout), plan, Reporter(nobody))
+        return [old.keep for old in plan.partials]
+
+    assert call_as(ordinary_user.user, collect) == ["another user owns it and others cannot read it"]
+    assert link.is_symlink()
+    layout.partials.chmod(0o777)
+    assert call_as(ordinary_user.user, collect) == [""]
+    assert not link.is_symlink()
+    assert led.is_dir()
 
 
 def test_what_came_into_use_since_it_was_shown_says_so(layout: Layout) -> None:

@@ -179,3 +179,14 @@ def test_a_hook_stops_a_module_from_being_retired(tmp_path: Path, easyconfig: st
     assert run(["retire", "Tiny/1"]) == 0
     moments = ["before_retire", "before_retire", "after_retire"]
     assert [(one["hook"], one["module"]) for one in told(tmp_path)] == [(moment, "Tiny/1") for moment in moments]
+
+
+def test_a_password_that_a_failing_hook_prints_is_not_repeated(
+    tmp_path: Path, easyconfig: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("APPTAINER_DOCKER_PASSWORD", "s3cret-of-registry")
+    hook(tmp_path, 'echo "refused: $APPTAINER_DOCKER_PASSWORD"', "exit 3")
+    assert run(["install", easyconfig]) != 0
+    said = "".join(capfd.readouterr())
+    assert "\n  refused: ...\n" in said
+    assert "s3cret" not in said

@@ -28,7 +28,7 @@ from sifmod.image.child import Ended, run_child
 from sifmod.image.convert.packed import Read, pack
 from sifmod.image.packages.added import format_added
 from sifmod.image.packages.image_python import Distribution, ImagePython, image_python
-from sifmod.image.packages.package_lock import pinned, versions_of
+from sifmod.image.packages.package_lock import block_of, pinned, versions_of, without_queries
 from sifmod.image.packages.request import name_of, read_lock
 from sifmod.image.packages.requirements import parse_requests
 from sifmod.image.packages.resolve import Resolved, followed, torch_index
@@ -81,6 +81,14 @@ sdist = { url = "https://x/new.tar.gz", hashes = { sha256 = "bb" } }
 
 
 PYTHON = image_python(HELD, PROTECTED)
+
+
+def test_a_lock_keeps_the_query_of_a_typed_url_only() -> None:
+    file = {"url": "https://x/n.whl?sig=a&b", "hashes": {"sha256": "aa"}}
+    written = block_of({"name": "n", "index": "https://x/?token=a", "wheels": [file, file], "sdist": file})
+    assert without_queries(written) == written.replace("?sig=a&b", "").replace("?token=a", "")
+    typed = block_of({"name": "n", "archive": file})
+    assert without_queries(typed) == typed
 
 
 def test_what_is_built_around_torch_stays() -> None:

@@ -1,10 +1,11 @@
 """A login in a URL: found and left out, but for the name that ssh wants."""
 
 import time
+from pathlib import Path
 
 import pytest
 
-from sifmod.config.redact import has_login, without_logins
+from sifmod.config.redact import has_login, without_logins, without_values
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,18 @@ def test_a_long_text_takes_no_time(part: str) -> None:
     has_login(text)
     without_logins(text)
     assert time.process_time() - start < 10
+
+
+def test_values_of_variables_with_a_secrets_name(tmp_path: Path) -> None:
+    """The longest first; a short value may be any word, and a path that exists is no secret."""
+    environ = {
+        "APPTAINER_DOCKER_PASSWORD": "s3cret-of-me",
+        "HF_TOKEN": "s3cret",
+        "A_TOKEN": "words",
+        "SSH_AUTH_SOCK": str(tmp_path),
+        "B_KEY": f"/{tmp_path.name}+base64",
+        "HOME": "/home/me-and-you",
+    }
+    said = "s3cret-of-me s3cret words {} {} /home/me-and-you"
+    hidden = said.format(tmp_path, "...").replace("s3cret-of-me s3cret", "... ...")
+    assert without_values(said.format(tmp_path, environ["B_KEY"]), environ) == hidden

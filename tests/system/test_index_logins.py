@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from support.command import Result
+from sifmod.digest import sha256_bytes
+from support.command import Result, run
 from support.config import write
 from support.images import Images
 from support.layered import NAME, Machine, make_machine
@@ -20,6 +21,7 @@ from support.web import Handler, Web, answer
 
 SECRET = "s3cret-of-index"
 LOGIN = f"me:{SECRET}"
+SIGNED = f"X-Amz-Credential=a&X-Amz-Signature={SECRET}"
 ENCODED = base64.b64encode(LOGIN.encode()).decode()
 
 
@@ -151,3 +153,56 @@ def test_a_login_that_would_be_kept_is_refused(machine: Machine) -> None:
         assert machine.listing() == there, words
     assert [one for one in holding(machine.prefix) if SECRET in one] == [] == holding(machine.prefix)
     assert json.loads(machine.sifmod("layers", "--json").ok().stdout)[0]["requirements"] == ["demo"]
+
+
+@pytest.fixture
+def signing(machine: Machine) -> Iterator[Web]:
+    """An index of the machine's wheels whose links are signed, as those of a bucket; without signature: 403."""
+    server = Web()
+
+    def signed(content: bytes, handler: Handler) -> None:
+        answer(200 if handler.path.endswith(f"?{SIGNED}") else 403, content)(handler)
+
+    for name in ("demo", "helper"):
+        links = []
+        for path in sorted(machine.wheels.glob(f"{name}-*")):
+            digest = sha256_bytes(path.read_bytes())
+            links.append(f'<a href="/files/{path.name}?{SIGNED.replace("&", "&amp;")}#sha256={digest}">{path.name}</a>')
+            server.answers[f"/files/{path.name}"] = partial(signed, path.read_bytes())
+        server.answers[f"/simple/{name}/"] = answer(200, "".join(links).encode(), {"Content-Type": "text/html"})
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_the_signature_in_a_link_of_an_index_fetches_and_is_kept_nowhere(machine: Machine, signing: Web) -> None:
+    """uv's cache, which is the user's own, has it."""
+    env = {"UV_DEFAULT_INDEX": signing.url("/simple", "127.0.0.1")}
+    machine.sifmod("add", NAME, "demo", env=env).ok()
+    assert machine.python("import demo, helper; print(helper.__version__)").ok().stdout == "2.5\n"
+    there = machine.live().resolve()
+    text = (there / "pylock.toml").read_text()
+    assert f'url = "{signing.url("/files/demo-1.0-py3-none-any.whl", "127.0.0.1")}"' in text
+    assert holding(machine.prefix) == []
+    machine.sifmod("add", NAME, "demo", env=env).ok()
+    assert machine.live().resolve() == there  # the same lock again
+    lock = write(machine.top / "pylock.toml", text)
+    machine.sifmod("remove", NAME, "--all").ok()
+    refused = machine.sifmod("sync", NAME, str(lock), env={**env, "UV_CACHE_DIR": str(machine.top / "empty")})
+    assert refused.code == 18
+    assert "403" in refused.stderr
+    machine.sifmod("sync", NAME, str(lock), "--no-index", "--find-links", str(machine.wheels)).ok()
+
+
+def test_the_signature_in_a_link_of_an_index_is_in_no_built_image(machine: Machine, signing: Web) -> None:
+    (base,) = machine.prefix.glob("images/sha256/*.sif")
+    image = f"image: {{build: {{from: '{base}', pip: [demo]}}}}\npath: [/opt/miniconda3/envs/pytorch/bin]\n"
+    recipe = write(machine.top / "Own-1.yaml", f"name: Own\nversion: '1'\n{image}wrappers: [python]\n")
+    env = {"UV_DEFAULT_INDEX": signing.url("/simple", "127.0.0.1"), "UV_CACHE_DIR": str(machine.top / "empty")}
+    machine.sifmod("install", str(recipe), "--skip-sanity-check", env=env).ok()
+    python = machine.prefix / "software/Own/1/bin/python"
+    lock = run((python, "-c", "print(open('/.singularity.d/build/1/pylock.toml').read())"), env=machine.env()).ok()
+    assert "/files/demo-1.0-py3-none-any.whl" in lock.stdout
+    assert SECRET not in lock.stdout
+    assert holding(machine.prefix) == []
+    run((python, "-c", "import demo"), env=machine.env()).ok()

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -154,3 +155,32 @@ def test_the_users_settings_of_indexes_count(shared_tmp: Path, images: Images) -
     assert failed.code == 2
     assert f"error: {home}/.config/uv/uv.toml, which uv reads, cannot be read: " in failed.stderr
     assert machine.listing() == before
+
+
+def test_a_lock_of_a_module_names_every_layer_or_fails(shared_tmp: Path, images: Images) -> None:
+    """A directory, which has no digest, was left out, and what was published had no packages."""
+    machine = make_machine(shared_tmp / "ma chine", images)
+    env = {"SIFMOD_MODULE_SYNTAX": "both"}
+    stack = write(machine.top / "stack.yaml", "name: small\neasyconfigs: [Python-3.11.yaml]\n")
+    machine.sifmod("stack", "apply", str(stack), "--skip-sanity-check", env=env).ok()
+    machine.sifmod("stack", "lock", str(stack), env=env).ok()
+    unlocked = (machine.top / "stack.lock").read_text()
+    machine.add("demo", "--layer", "loose", "--unpacked").ok()
+    ways = (("lock", "Python-3.11.yaml"), ("stack", "lock", "stack.yaml"), ("stack", "bundle", "stack.yaml", "-o", "b"))
+    before = machine.listing()
+    for way in ways:
+        refused = machine.sifmod(*way, env=env)
+        assert refused.code == 18, refused
+        assert f"the layer loose of {NAME} is a directory" in refused.stderr
+    assert machine.listing() == before
+    assert (machine.top / "stack.lock").read_text() == unlocked
+    assert not (machine.top / "Python-3.11.lock").exists()
+    assert not (machine.top / "b").exists()
+    found = re.search("`sifmod (layer sync [^`]*)`", refused.stderr)
+    assert found, refused
+    machine.sifmod(*shlex.split(found[1])).ok()
+    machine.sifmod("stack", "lock", "stack.yaml", env=env).ok()
+    (locked,) = json.loads((machine.top / "stack.lock").read_text())["modules"]
+    assert locked["layers"].keys() == {"loose"}
+    machine.sifmod("stack", "bundle", "stack.yaml", "-o", "b", "--no-wheels", env=env).ok()
+    assert list(machine.top.glob("b/layers/**/layer.squashfs"))

@@ -22,6 +22,7 @@ from sifmod.actions.install.look import (
 from sifmod.actions.install.past_checks import PastChecks
 from sifmod.actions.start import is_readable
 from sifmod.config.limits import limits, raised
+from sifmod.config.redact import without_values
 from sifmod.errors import ModuleError, SanityCheckError
 from sifmod.image.child import Ended, run_child
 from sifmod.module.plan import Plan
@@ -86,7 +87,8 @@ def sanity_check(
     for command in plan.sanity_check.commands:
         result = image.run(image.environment, SHELL, "-c", command)
         if result.code != 0:
-            output = result.said.decode(errors="replace").strip()[-2000:].split("\n")
+            said = without_values(result.said.decode(errors="replace"), os.environ)
+            output = said.strip()[-2000:].split("\n")
             code = f"failed with exit code {result.code}"
             came = f"did not finish within {seconds:.0f} s{how}" if result.late else code
             raise SanityCheckError(

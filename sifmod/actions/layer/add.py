@@ -135,7 +135,7 @@ def _made(
                 reporter.say(line)
 
         built = (*wanted.projects, *((name, places[source]) for name, source in resolved.repositories))
-        return make(layer, resolved.lock, inside, wanted, (python, program, site), built, tried)
+        return make(layer, resolved, inside, wanted, (python, program, site), built, tried)
 
 
 def _changes_nothing(change: LayerChange, before: Layer | None, resolved: Resolved) -> bool:

@@ -20,6 +20,7 @@ from sifmod.image.packages.added import LEFT_BY_UV, check_hides_nothing
 from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.package_lock import pinned, without_repositories
 from sifmod.image.packages.request import PackageRequest, project
+from sifmod.image.packages.resolve import Resolved
 from sifmod.image.program import Program
 from sifmod.image.startable import can_start
 from sifmod.module.plan import LAYER_TARGET
@@ -35,7 +36,7 @@ _NO_HINT = "hint: Build failures"  # uv's own hint, which is left out
 
 def make(
     layer: Layer,
-    lock: str,
+    resolved: Resolved,
     inside: Inside,
     wanted: PackageRequest,
     here: tuple[ImagePython, Program | None, Site],
@@ -56,7 +57,7 @@ def make(
         place = inside.linked(held) if layer.packed else directory
         tree = place if layer.packed else directory / TREE
         (place / "lib").mkdir()
-        _install(inside, python, layer, lock, wanted, built)
+        _install(inside, python, layer, resolved.fetched, wanted, built)
         check_hides_nothing(place / "lib", python)
         tried()
         inside.end()
@@ -65,7 +66,7 @@ def make(
             _compile(place, bytecode)
         _arrange(place / "lib", tree, python)
         write_commands(directory / "bin", _commands(tree), layer.name)
-        (directory / LOCK).write_text(lock)
+        (directory / LOCK).write_text(resolved.lock)
         if layer.packed:
             chosen = site.compression
             if chosen == "auto":

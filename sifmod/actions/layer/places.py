@@ -172,6 +172,22 @@ def own_layers(layout: Layout, installation: Installation) -> dict[str, tuple[st
     return {layer.name: (layer.digest, contents(layer, lock_of(layer, prefix), commands_of(layer))) for layer in own}
 
 
+def check_packed(layout: Layout, module: ModuleName, image: str) -> None:
+    """Raise InstallError if a layer over the image with this digest, in the module's own tree, is a directory.
+
+    It has no digest, so a lock cannot record it.
+    """
+    for layer in all_layers(layout.prefix / "layers", module):
+        if layer.image != image or layer.packed:
+            continue
+        place = f"--prefix {shell(str(layout.prefix))} --dir {shell(str(layer.top))} --layer {layer.name}"
+        words = f"{module} {shell(f'{layer.root}/{LOCK}')} {place}"
+        hint = f"`sifmod layer sync {words}` makes it one file, but not with SingularityCE without setuid"
+        if layer.editable:
+            hint = "add its packages without -e, or remove it: sifmod layer remove"
+        raise InstallError(f"the layer {layer.name} of {module} is a directory, which a lock cannot record", hint)
+
+
 def layers_match(layout: Layout, installation: Installation, locked: LockedModule) -> bool:
     """Whether the layers of a module in its own tree match the lock."""
     own = own_layers(layout, installation) if locked.layers else {}

@@ -21,6 +21,7 @@ from typing import IO, Annotated, Any, Literal, NamedTuple
 
 from sifmod import __version__
 from sifmod.actions.author.new_file import check_not_of_others
+from sifmod.actions.layer.places import check_packed
 from sifmod.actions.layer_commands import command, commands_of, contents, lock_of
 from sifmod.actions.lock import LockedModule, files_of, lock_beside, read_lock
 from sifmod.actions.stack.own_wheels import own_digest, write_own_wheels
@@ -148,7 +149,11 @@ def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: De
 
 
 def _layers(layout: Layout, locked: LockedModule) -> Iterator[Item]:
-    """The locked layers of a module, at their paths in a tree. Raises InstallError for one that differs or is gone."""
+    """The locked layers of a module, at their paths in a tree.
+
+    Raises InstallError for one that differs or is gone, and errors of `check_packed`.
+    """
+    check_packed(layout, locked.module, locked.digest)
     found = all_layers(layout.prefix / "layers", locked.module) if locked.layers else ()
     here = {layer.name: layer for layer in found if layer.image == locked.digest}
     for name, digest in locked.layers.items():

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sifmod.actions.author.new_file import write_text
 from sifmod.actions.changing_prefix import site_umask
-from sifmod.actions.layer.places import own_layers
+from sifmod.actions.layer.places import check_packed, own_layers
 from sifmod.actions.lock import LockedModule, images_of, locked_module, spelled_inputs, to_json
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.stack_options import Planned, StackOptions, read_stack
@@ -40,7 +40,7 @@ def change_record(
 def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
     """The modules to lock at `path`, of a stack that is installed completely; `planned.redecide` must be set.
 
-    Raises InstallError for a module that is not installed, and errors of its easyconfig.
+    Raises InstallError for a module that is not installed, errors of its easyconfig and of `check_packed`.
     """
     modules = []
     plan = plan_stack(planned)
@@ -55,6 +55,7 @@ def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
             raise InstallError(f"{step} is not installed as described in {step.member.easyconfig}{why}", hint)
         decision = plan.decide(step)
         inputs = spelled_inputs(decision.inputs, path.parent, decision.site.site.robot_paths)
+        check_packed(planned.layout, installation.module, installation.image_sha256)
         layers = own_layers(planned.layout, installation)
         modules.append(locked_module(installation, decision.plan, inputs, layers))
     return tuple(sorted(modules))

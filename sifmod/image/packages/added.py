@@ -86,7 +86,8 @@ def add_packages(
 
 def _install(uv: Uv, resolved: Resolved, wanted: PackageRequest, uv_prefix: Path) -> None:
     # a lock names the path or URL of each file; of local files, here or on another machine, only the digests count
-    name, text = ("pinned.txt", pinned(resolved.lock)) if _LOCAL.search(resolved.lock) else (_INSTALL, resolved.lock)
+    lock = resolved.fetched
+    name, text = ("pinned.txt", pinned(lock)) if _LOCAL.search(lock) else (_INSTALL, lock)
     # requires-python is about the image's Python; uv would apply it to this one, which runs no package
     (uv.directory / name).write_text(_REQUIRES.sub("", text))
     words = ("--prefix", str(uv_prefix), "--no-deps", "--quiet", "--link-mode", "hardlink", "--no-compile-bytecode")

@@ -14,6 +14,8 @@ from sifmod.image.packages.request import LOCK_AGAIN
 from sifmod.image.packages.uv_settings import toml_value
 
 LOCK = "pylock.toml"
+_CHOSEN = re.compile(r"^(?!archive = |vcs = ).*$", re.MULTILINE)  # the lines without URLs that a user typed
+_QUERY = re.compile(r'\b((?:url|index)"? = "[^"?#]*)\?[^"#]*')
 _STRONG = frozenset({"sha256", "sha384", "sha512"})
 
 
@@ -63,6 +65,11 @@ def repositories(lock: str) -> dict[str, GitSource]:
             where = (said.get("url", ""), said.get("requested-revision", ""), said.get("subdirectory", ""))
             found[normalized(one["name"])] = GitSource(*where, said["commit-id"])
     return found
+
+
+def without_queries(lock: str) -> str:
+    """The lock without the queries in URLs of an index, which may be signatures. What a user typed stays."""
+    return _CHOSEN.sub(lambda line: _QUERY.sub(r"\1", line[0]), lock)
 
 
 def blocks(lock: str) -> list[str]:

@@ -35,6 +35,7 @@ from sifmod.image.packages.package_lock import (
     repositories,
     vcs_of,
     versions_of,
+    without_queries,
 )
 from sifmod.image.packages.request import FIND_LINKS, PackageRequest, name_of, path_of
 from sifmod.image.packages.uv import Uv
@@ -60,6 +61,7 @@ class Resolved:
     added: Mapping[str, str]  # "" for the version of a project here or in a repository
     requirements: tuple[str, ...]  # that the lock was resolved from
     repositories: tuple[tuple[str, GitSource], ...] = ()  # of packages in the lock, by normalized name
+    fetched: str = ""  # the lock to install from, with the queries of its URLs; others must not read it
 
 
 def resolve(
@@ -95,7 +97,8 @@ def resolve(
     # uv writes the URLs of its variables into the lock, with their logins
     lock = without_logins((work / LOCK).read_text())
     sources = {name_of(text): trees[source][0] for text in wanted.requirements if (source := git_source(text))}
-    return _held_to(wanted, _without(python, lock, wanted, sources))
+    resolved = _held_to(wanted, _without(python, lock, wanted, sources))
+    return replace(resolved, lock=without_queries(resolved.lock), fetched=resolved.lock)
 
 
 def _as_read(requirement: str, trees: Trees) -> str:
@@ -162,7 +165,7 @@ def _without(python: ImagePython, lock: str, wanted: PackageRequest, sources: Ma
     array = "".join(f"    {json.dumps(text)},\n" for text in portable if text)
     tail = f"\n[tool.sifmod]\nrequirements = [\n{array}]\n"
     lock = "".join((head, *left)).rstrip("\n") + "\n" + tail
-    return Resolved(lock, added, wanted.requirements, tuple(sources.items()))
+    return Resolved(lock, added, wanted.requirements, tuple(sources.items()), lock)
 
 
 def _portable(requirement: str, versions: Mapping[str, str]) -> str:
