@@ -130,8 +130,15 @@ def _spelled(path: Path, directory: Path, robot_paths: tuple[Path, ...]) -> str:
 
 
 def differing_inputs(locked: LockedModule, inputs: Iterable[Input], directory: Path, robot: tuple[Path, ...]) -> str:
-    """The input files that changed since the lock was written, for people; "" if none."""
+    """The input files that changed since the lock was written, for people; "" if none.
+
+    A file of sifmod that is not read now, such as a site under the settings of a bundle, is compared too.
+    """
     now = spelled_inputs(inputs, directory, robot)
+    for name in locked.inputs.keys() - now.keys():
+        own = shipped() / name.removeprefix(_SHIPPED)
+        if name.startswith(_SHIPPED) and ".." not in own.parts and own.is_file():
+            now[name] = sha256_file(own)
     names = sorted(name for name in {*now, *locked.inputs} if now.get(name) != locked.inputs.get(name))
     return abbreviated(names, _SHOWN)
 

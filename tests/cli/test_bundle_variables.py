@@ -148,3 +148,27 @@ def test_the_catalogue_loads_no_retired_module(tmp_path: Path, images: Images, m
     texts = {path.name: path.read_text() for path in Path("pages").rglob("*") if path.is_file()}
     assert any("module load Good/1" in text for text in texts.values())
     assert [name for name, text in texts.items() if "module load Gone/1" in text] == []
+
+
+def test_sites_of_sifmod_that_a_bundle_does_not_read_have_not_changed(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "a prefix"))
+    write(tmp_path / "Good-1.yaml", f"name: Good\nversion: '1'\nimage: {{sources: ['{images.tiny_sif}']}}\n")
+    write(tmp_path / "stack.yaml", "name: ours\neasyconfigs: [Good-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    (locked,) = json.loads((tmp_path / "stack.lock").read_text())["modules"]
+    shipped = [name for name in locked["inputs"] if name.startswith("sifmod:sites/")]
+    assert shipped
+    assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "it.tar"]) == 0
+    capfd.readouterr()
+    assert run(["stack", "apply", "--bundle", "it.tar", SKIP, "--prefix", str(tmp_path / "other")]) == 0
+    assert "changed since the lock was written" not in capfd.readouterr().err
+    locked["inputs"][shipped[0]] = "0" * 64  # as of another sifmod
+    (tmp_path / "stack.lock").write_text(json.dumps({"format": 1, "modules": [locked]}))
+    assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "older.tar"]) == 0
+    capfd.readouterr()
+    assert run(["stack", "apply", "--bundle", "older.tar", SKIP, "--prefix", str(tmp_path / "third")]) == 0
+    assert f"changed since the lock was written: {shipped[0]}" in capfd.readouterr().err
