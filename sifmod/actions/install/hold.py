@@ -15,7 +15,7 @@ from sifmod.errors import ConfigError, HeldError
 from sifmod.module.jobscript import about_from_json
 from sifmod.module.plan import Help, Plan
 from sifmod.tree.durable import parsed
-from sifmod.tree.history import format_held, held_since, last_live, read_history
+from sifmod.tree.history import format_held, held_since, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, numbers, read_receipt
 
@@ -25,14 +25,15 @@ def check_hold(
 ) -> None:
     """Raise HeldError if the install would restore the content of a held generation; fetches nothing.
 
-    `image` is the digest of the image and `plan` includes the results from it, if the image is there already.
+    `before` is the live installation, or the one before an uninstall (`last_live`). `image` is the digest of the image
+    and `plan` includes the results from it, if the image is there already.
     """
-    module = decision.plan.module
-    found = {} if decision.options.despite_hold else held_since(read_history(layout, module))
-    if found and before is None:  # what gc has removed after the uninstall is no longer held
-        found = {number: since for number, since in found.items() if number in numbers(layout, module)}
-    before = before or (last_live(layout, module) if found else None)
-    for number, since in found.items():
+    if before is None or decision.options.despite_hold:
+        return
+    module = before.module
+    for number, since in held_since(read_history(layout, module)).items():
+        if number not in numbers(layout, module):
+            continue  # gc has removed it, after an uninstall
         held = read_receipt(layout.generation(module, number))
         if held is None or _brings_back(held, before, decision, plan, image):
             why = "" if held else ", and its receipt cannot be read, so no difference can be shown"
@@ -42,19 +43,17 @@ def check_hold(
             )
 
 
-def _brings_back(
-    held: Installation, before: Installation | None, decision: Decision, plan: Plan | None, image: str
-) -> bool:
+def _brings_back(held: Installation, before: Installation, decision: Decision, plan: Plan | None, image: str) -> bool:
     """Whether the install would restore what the rollback from `held` undid.
 
-    `before` is live, or was before an uninstall. The rollback undid the image of `held` if `before` has another one,
-    whatever the module says about itself. Otherwise it undid what the module does with the image; if `before` does the
-    same, what the module says about itself. An easyconfig that equals that of `held` but for comments counts too, so
-    that a changed site or another sifmod version is no new content.
+    The rollback undid the image of `held` if `before` has another one, whatever the module says about itself. Otherwise
+    it undid what the module does with the image; if `before` does the same, what the module says about itself. An
+    easyconfig that equals that of `held` but for comments counts too, so that a changed site or another sifmod version
+    is no new content.
     """
     if not _has_image(held, before, decision, image):
         return False
-    if before is None or (held.image and before.image_sha256 != held.image_sha256):
+    if held.image and before.image_sha256 != held.image_sha256:
         return True
     plan = plan or decision.plan_with(recorded(decision.plan, held))
     # with words: a description alone may be what was undone; without: a new description makes no new content
@@ -99,13 +98,13 @@ def _said(installation: Installation) -> Help | None:
     return parsed(Path(installation.root, "share/job.json"), about_from_json)
 
 
-def _has_image(held: Installation, before: Installation | None, decision: Decision, image: str) -> bool:
+def _has_image(held: Installation, before: Installation, decision: Decision, image: str) -> bool:
     wanted, options, locked = decision.plan.image, decision.options, decision.locked
     if wanted is None or held.image is None:
         return wanted is None and held.image is None
     if image or locked:
         return held.image_sha256 == (image or (locked.digest if locked else ""))
-    if options.module_only and before:
+    if options.module_only:
         return held.image_sha256 == before.image_sha256
     if options.force:
         return False  # known once it is fetched

@@ -77,7 +77,8 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
             if there.before and _restored(mine, there, reporter):
                 return Outcome(there.before, "restored", there.before)
             check_installed_from(there.before, decision)
-            check_hold(layout, there.before, decision)  # before a fetch; `_chosen` checks again, knowing the image
+            before = there.before or last_live(mine.layout, mine.module)
+            check_hold(layout, before, decision)  # before a fetch; `_chosen` checks again, knowing the image
             return _new_generation(mine, there.before, decision, reporter)
 
 
@@ -165,7 +166,7 @@ def _chosen(
     decision = with_image(decision, image.artifact)
     found, image, said = find_in_image(decision.plan, before, image)
     plan = decision.plan_with(found)
-    check_hold(mine.layout, before, decision, plan, image.artifact.sha256)
+    check_hold(mine.layout, before or last_live(mine.layout, mine.module), decision, plan, image.artifact.sha256)
     return _Chosen(decision, plan, image, (*(f"quirk {quirk}" for quirk in decision.loaded.quirks), *said))
 
 
