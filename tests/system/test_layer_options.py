@@ -184,3 +184,13 @@ def test_a_lock_of_a_module_names_every_layer_or_fails(shared_tmp: Path, images:
     assert locked["layers"].keys() == {"loose"}
     machine.sifmod("stack", "bundle", "stack.yaml", "-o", "b", "--no-wheels", env=env).ok()
     assert list(machine.top.glob("b/layers/**/layer.squashfs"))
+    (receipt,) = machine.top.glob("**/layers/Python/**/live/layer.json")
+    receipt.parent.resolve().chmod(0o755)
+    receipt.chmod(0o644)
+    receipt.write_text("{}")
+    for way in (
+        ("lock", "Python-3.11.yaml"),
+        ("stack", "lock", "stack.yaml"),
+        ("stack", "bundle", "stack.yaml", "-o", "c"),
+    ):
+        assert f"the receipt of the layer loose of {NAME} cannot be read" in machine.sifmod(*way, env=env).stderr

@@ -26,6 +26,7 @@ from sifmod.tree.layer import (
     Layer,
     Layers,
     all_layers,
+    image_key,
     layers_lock,
     live_layer,
     publish_layer,
@@ -175,9 +176,12 @@ def own_layers(layout: Layout, installation: Installation) -> dict[str, tuple[st
 def check_packed(layout: Layout, module: ModuleName, image: str) -> None:
     """Raise InstallError if a layer over the image with this digest, in the module's own tree, is a directory.
 
-    It has no digest, so a lock cannot record it.
+    It has no digest, so a lock cannot record it. Also raised if a layer's receipt cannot be read.
     """
     for layer in all_layers(layout.prefix / "layers", module):
+        if not layer.image and Path(layer.root).parent.name == image_key(image):
+            what = f"the receipt of the layer {layer.name} of {module} cannot be read"
+            raise InstallError(f"{what}, so a lock cannot record the layer", "`sifmod verify` names what repairs it")
         if layer.image != image or layer.packed:
             continue
         place = f"--prefix {shell(str(layout.prefix))} --dir {shell(str(layer.top))} --layer {layer.name}"
