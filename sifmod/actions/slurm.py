@@ -102,7 +102,8 @@ def cancel(*numbers: str) -> None:
 def states(jobs: Sequence[str]) -> dict[str, State] | None:
     """The states of these jobs from the controller and the accounting, if any; arrays by element (`12_3`).
 
-    An unknown job counts as finished. None if the controller does not answer, which does not end jobs.
+    A job that neither knows has no entry; callers treat it as finished. None if the controller does not answer, which
+    does not end jobs.
     """
     ended = _slurm("squeue", "--noheader", "--array", "--states=all", f"--jobs={','.join(jobs)}", "--format=%i|%T|%r")
     if ended.code != 0:

@@ -88,7 +88,7 @@ def log_command(given: LogOptions) -> None:
     """Show the changes of the tree, newest last: time (UTC), user, host, change and command.
 
     MODULE is a name with a version, without one, or with the start of one; uninstalled modules keep their log. Without
-    MODULE, images and downloads that were fetched alone or removed are listed too.
+    MODULE, the log also has images fetched without an install or taken from a bundle, and what was removed.
     """
     from sifmod.actions.log import changes
 

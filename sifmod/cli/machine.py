@@ -181,7 +181,7 @@ class InitOptions(PrefixOption):
 def init_command(given: InitOptions) -> None:
     """Print the lines that make sifmod's modules and its completion available in SHELL.
 
-    The modules are yours, then those of the site's trees (`trees`).
+    Modules of the prefix are found first, then those of the other trees (key `trees`).
 
     Add the lines to ~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish or ~/.tcshrc, or evaluate them:
 

@@ -35,8 +35,9 @@ class JobscriptOptions(TreeOptions):
 def jobscript_command(given: JobscriptOptions) -> None:
     """Print a Slurm job script with this site's account, partition, GPUs, processors and binding (key `slurm`).
 
-    srun: one task per GPU. torchrun: one launcher per node. lightning: like srun, for a script with a Trainer.
-    nccl-tests: the image's all_reduce_perf, which measures the network.
+    --style srun starts one task per GPU, or one per node without distributed Python; torchrun one launcher per node;
+    lightning is like srun, for a script with a Trainer; nccl-tests is the image's all_reduce_perf, which measures the
+    network.
     """
     from pathlib import Path
 

@@ -108,7 +108,7 @@ TABLE = (
     what("--fetch", "flag", "Only fetch the images into the store; install nothing."),
     what("--locked", "flag", "Install exactly what the lock records, or fail."),
     what("--locked", "flag", "Show what `apply --locked` would do.", of="stack plan"),
-    what("--bundle FILE.tar|DIR", "file", "Without FILE: install exactly this bundle, without a network.", "bundled"),
+    what("--bundle FILE.tar|DIR", "file", "Install this bundle instead of a stack file, without a network.", "bundled"),
     what("--only MODULE", "text", "Only this module; may be repeated.", many=True, submits=True),
     what("--sha256 DIGEST", "text", "The SIF must have this SHA-256."),
     what("--add-to-index", "flag", "Add the image to the tag's index, beside images for other architectures."),
@@ -303,7 +303,7 @@ def option_of(command: str, name: str) -> Option:
 
 
 def in_full(settings: Mapping[str, str]) -> dict[str, str]:
-    """Keys of the site that options give, with paths that mean the same in any directory."""
+    """The keys of the site that were given as options, with relative paths made absolute."""
     return {key: KEYS[key].in_full(text) for key, text in settings.items()}
 
 

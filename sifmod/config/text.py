@@ -152,7 +152,8 @@ def wrapper_item(value: object) -> tuple[str, str]:
         try:
             words = shlex.split(command)
         except ValueError:
-            raise ValueError(f"unclosed quotation mark in {printable_text(command)}") from None
+            what = "unclosed quotation mark, or a backslash at the end, in"
+            raise ValueError(f"{what} {printable_text(command)}") from None
         if not words or not words[0] or words[0].startswith("-"):
             said = printable_text(command)
             raise ValueError(f"expected a command, perhaps with its first arguments, got {said}")

@@ -169,7 +169,7 @@ Location = Literal["path", "url", "repository", "library", "definition", "recipe
 class SourceKind:
     """All properties of a kind of source. No field has a default, so that a forgotten one is a type error.
 
-    A new kind is one file in sources/ and one line in sources/source_kinds.py; CONTRIBUTING.md has the recipe.
+    A new kind is one file in sources/, and two lines in sources/source_kinds.py; CONTRIBUTING.md has the recipe.
     """
 
     name: str  # for messages, receipts and the definition in a converted SIF

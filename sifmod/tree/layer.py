@@ -1,4 +1,6 @@
-"""Layers: packages that a user has added to a module's image, one file each, switched like a generation.
+"""Layers: packages that a user has added to a module's image. Each is a squashfs file or a directory.
+
+A layer is switched like a module's generation:
 
     <layers>/<Name>/<version>/<layer>/<image>/live → <number>
     <layers>/<Name>/<version>/<layer>/<image>/<number>/   layer.squashfs, or the directory `tree`; layer.json;

@@ -13,10 +13,10 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class CommandLine(NamedTuple):
-    """The command line of the install, as typed."""
+    """What a receipt keeps of the command line, or of a stack's entry, that asked for the install."""
 
     name: str = ""  # the bare name that the easyconfig was found by; "" for a path
-    options: Pairs = ()  # deciding options as typed (`--site`), with absolute paths
+    options: Pairs = ()  # deciding options (`--site`), with absolute paths and without queries of URLs
     checked: bool = True  # whether the sanity check was requested; it changes no file
 
 

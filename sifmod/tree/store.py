@@ -242,7 +242,7 @@ class Store:
 def discard(layout: Layout, image: StoredImage, held: HeldLock, mark_days: float = 0.0) -> bool:
     """Remove an image from the store; False if another run removed it, or it is in use and stays.
 
-    `held`: the lock GC, for which runs wait that look for images. `mark_days`: days for which a mark keeps it.
+    `held`: the lock GC; runs that look for images wait for it. `mark_days`: days for which a mark keeps it.
     """
     if _needed(layout, image.sha256, mark_days):
         return False

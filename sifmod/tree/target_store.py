@@ -33,8 +33,8 @@ class _Hidden(Layout):
 def target_store(target: Path, tree: Tree, *, replace: bool = False) -> Iterator["TargetStore"]:
     """An artifact.ImageStore for `target` alone; an existing file is only replaced with `replace`, atomically.
 
-    Incomplete files are kept in a hidden directory of this user beside the target, under a lock for all nodes that is
-    waited for as in the `tree`: the next run resumes a failed download, and removes leftovers of a killed run.
+    Incomplete files are kept in a hidden directory of this user beside the target, under a lock that holds across
+    nodes; `tree` says how to wait for it. The next run resumes a failed download, and removes what a killed run left.
     Raises FetchError or PermissionsError before anything is written if the target is not writable.
     """
     if target.is_dir():

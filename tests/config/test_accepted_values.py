@@ -172,7 +172,7 @@ def test_wrappers_in_their_spellings(spelled: str, items: tuple[tuple[str, str],
     [
         ("[{a: [b]}]", "wrappers[0]: expected 'a': COMMAND, with the command as text"),
         ("[{a: 1}]", "wrappers[0]: expected 'a': COMMAND, with the command as text"),
-        ("[{a: \"it's\"}]", "wrappers[0]: unclosed quotation mark in \"it's\""),
+        ("[{a: \"it's\"}]", "wrappers[0]: unclosed quotation mark, or a backslash at the end, in \"it's\""),
         ("[{a: ''}]", "wrappers[0]: expected a command, perhaps with its first arguments, got ''"),
         ("[{a: ' '}]", "wrappers[0]: expected a command, perhaps with its first arguments, got ' '"),
         ("[{a: '\"\" b'}]", "wrappers[0]: expected a command, perhaps with its first arguments, got '\"\" b'"),

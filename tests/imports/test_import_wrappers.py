@@ -48,7 +48,7 @@ def test_the_wrapper_runs_the_command_inside_the_container(tmp_path: Path) -> No
         ("{a: null}", "expected 'a': COMMAND"),
         ("{a: ''}", "expected a command, perhaps with its first arguments"),
         ("{a: -x}", "expected a command, perhaps with its first arguments"),
-        ('{a: "b \'c"}', "unclosed quotation mark in"),
+        ('{a: "b \'c"}', "unclosed quotation mark, or a backslash at the end, in"),
         ('{a: "b\\nc"}', "is not allowed here"),
         ("{../a: b}", "cannot be used"),
         ("{apptainer: b}", "a wrapper cannot be named apptainer"),

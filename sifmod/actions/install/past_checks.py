@@ -24,8 +24,9 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True)
 class PastChecks:
-    """The results of this user's checks, one file per question; results older than `since` do not count.
+    """The results of this user's earlier checks, one file for all that decides a result (`look.question`).
 
+    Results older than `since` do not count.
     Results that cannot be kept or read (full disk, unsafe directory) are checked again.
     """
 

@@ -73,7 +73,8 @@ def _site(file: Path, directory: Path, environ: Mapping[str, str]) -> str:
     if file.is_relative_to(directory):
         return f"${{SIFMOD_BUNDLE}}/{file.relative_to(directory)}"
     raise InstallError(
-        f"the site file {file} is neither beside the stack nor in a settings directory", "move it beside the stack"
+        f"the site file {file} is neither beside the stack nor in `sites/` of a settings directory",
+        "move it beside the stack",
     )
 
 

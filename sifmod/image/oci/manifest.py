@@ -77,8 +77,10 @@ class ImageConfig:
 def parse_manifest(raw: bytes, name: str) -> Manifest:
     """The manifest in `raw`, called `name` in messages. Raises ImageError if it is invalid or over 4 MiB."""
     content = read_content(raw, name)
-    if content.text("mediaType") not in ("", OCI_MANIFEST, DOCKER_MANIFEST) or "config" not in content:
-        raise ImageError(f"{name} is not an image's manifest: {plain(content.text('mediaType')) or 'it has no config'}")
+    kind = content.text("mediaType")
+    if kind not in ("", OCI_MANIFEST, DOCKER_MANIFEST) or "config" not in content:
+        why = "it has no config" if kind in ("", OCI_MANIFEST, DOCKER_MANIFEST) else f"its media type is {plain(kind)}"
+        raise ImageError(f"{name} is not an image's manifest: {why}")
     layers = content.children("layers")
     if len(layers) > _MOST_LAYERS:
         raise ImageError(f"{content.name}: {len(layers)} layers exceed the limit")

@@ -5,7 +5,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ def uv_here(directory: Path) -> Uv:
     return Uv(run, directory, str(directory))
 
 
-def refuse_unsafe(uv: Uv, names: Iterable[str]) -> None:
+def refuse_unsafe(uv: Uv, names: Collection[str]) -> None:
     """Raise ImageError if a wheel that `uv` has unpacked has a path outside of its directory.
 
     uv skips such a file, and reports it once, when it unpacks. So its cache of these packages is removed: the next run
@@ -56,7 +56,8 @@ def refuse_unsafe(uv: Uv, names: Iterable[str]) -> None:
     """
     if left_out := (uv.directory / _LEFT_OUT_FILES).read_text("utf-8", "replace").splitlines():
         uv.run("cache", "clean", *names)
-        raise ImageError(f"a package has a path outside of its directory: {left_out[0]!r}", "do not use that package")
+        hint = f"leave out the one that has it, of {', '.join(names)}"
+        raise ImageError(f"a package has a path outside of its directory: {left_out[0]!r}", hint)
 
 
 def uv_cache() -> Path:

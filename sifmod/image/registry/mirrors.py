@@ -1,4 +1,4 @@
-"""Mirrors: the places to fetch a reference from, the site's mirrors first, and its own registry last."""
+"""The places to fetch a reference from: the site's mirrors first, the registry that the reference names last."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit

@@ -24,7 +24,7 @@ _PORTS = {"http": 80, "https": 443}
 class Url:
     """A URL; its `target` (path and query) is sent unchanged. The host is in lower case and has no login before it.
 
-    All URL parsers find the same host and port in `str(url)`, since nothing else in it could be one.
+    Every URL parser finds the same host and port in `str(url)`, since nothing else in it could be taken for them.
     """
 
     scheme: str  # http or https

@@ -83,7 +83,7 @@ def parse(data: bytes) -> dict[bytes, bytes]:
             raise Malformed(f"is damaged: a PAX {key.decode()} contains a zero byte: {printable_name(value)}")
         if key in _MAP:
             if len(pairs) % 2 != _MAP[key]:
-                raise Malformed("is damaged: a sparse map's offsets and lengths are out of order")
+                raise Malformed("is damaged: a sparse map's offsets and lengths do not alternate")
             pairs.append(value)
         records[key] = value
         at = end
