@@ -123,7 +123,7 @@ def test_all_that_a_kept_file_lacks_is_told(layout: Layout, capfd: pytest.Captur
     kept.write_text("-- mine\n")
     assert run(["retire", "--since", "2030-01-01", "Tiny/1.0"]) == 0
     err = capfd.readouterr().err
-    tail = err.partition("kept; it lacks\n")[2].splitlines()
+    tail = err.partition("kept; it lacks these lines:\n")[2].splitlines()
     assert tail[0] == '==   hide_version("Tiny/1.0")'
     assert tail[1].startswith("==   if os.time() >= 1893456000 then -- 2030-01-01")
     assert "forbid{name = " in tail[3]

@@ -92,8 +92,8 @@ def test_it_is_said_beforehand_and_afterwards(place: Place, promised: bool) -> N
     assert [line for line in lines if "another image" in line] == expected
     assert lines.index(expected[-1]) < next(number for number, line in enumerate(lines) if "copying" in line)
     assert lines[-2:] == [
-        f"the layer mine is for the earlier image: `{of_project}` rebuilds it for this one",
-        f"the layer default is for the earlier image: `{own}` rebuilds it for this one",
+        f"the layer mine is for the earlier image: `{of_project}` rebuilds it for the new one",
+        f"the layer default is for the earlier image: `{own}` rebuilds it for the new one",
     ]
 
 

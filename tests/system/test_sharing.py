@@ -132,6 +132,7 @@ def test_each_verb_leaves_what_was_promised(machine: Machine) -> None:
         ("ann", ("gc", "--yes", "--now", "--rollbacks", "--ignore-jobs")),
         ("bob", machine.install("a", "--rebuild")),
         ("bob", ("uninstall", "Tiny/1.0")),
+        ("bob", ("rollback", "--release", "Tiny/1.0")),
         ("ann", machine.install("b")),
         ("ann", ("uninstall", "--purge", "--ignore-jobs", "Tiny/1.0")),
         ("bob", machine.install("a")),

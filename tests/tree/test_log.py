@@ -87,10 +87,10 @@ def test_every_verb_that_changes_something_writes_a_line(place: Place, layout: L
         ("uninstalled", module, 2, None),
         ("rolled back", module, None, 2),
         ("removed", module, 1, None),
-        ("removed", module, 3, None),
         ("removed", None, None, None),
         ("uninstalled", module, 2, None),
         ("removed", module, 2, None),
+        ("removed", module, 3, None),
         ("removed", None, None, None),
     ]
     assert not layout.software.exists()

@@ -67,7 +67,9 @@ run() {
 
 # as_open_as DIRECTORY CHANGE: gives `new` its mode, with the CHANGE, whatever the umask: colleagues use and replace it.
 as_open_as() {
-  chmod "$(stat -c %a "$1")" new && chmod "$2" new || refuse 4 "$part/new could not be opened to others" 'the message of chmod is above'
+  if ! { chmod "$(stat -c %a "$1")" new && chmod "$2" new; }; then
+    refuse 4 "$part/new could not be opened to others" 'the message of chmod is above'
+  fi
 }
 
 # quoted TEXT: as one word of a shell.
