@@ -31,9 +31,7 @@ def test_what_a_wheel_installs_works_without_the_checkout(tmp_path: Path) -> Non
     assert [verb for verb, page in pages.items() if ".TP\n.B \\-h, \\-\\-help\n" not in page] == []
     page = site / f"{share}/man/man1/sifmod-install.1"
     shown = run(("man", "-l", page), env={"PATH": os.environ["PATH"], "LC_ALL": "C"}).ok()
-    assert "a name (lumi-g, ...) or a file" in " ".join(shown.stdout.replace("\b", "").split()), (
-        "no sign is lost"
-    )
+    assert "a name (lumi-g, ...) or a file" in " ".join(shown.stdout.replace("\b", "").split()), "no sign is lost"
     # -P and the path first: what is imported is the wheel's, not the checkout's
     environment = {**os.environ, "PYTHONPATH": str(site)}
     where = (sys.executable, "-P", "-c", "import sifmod.config.find as find; print(find.__file__, find.shipped())")
