@@ -14,27 +14,15 @@ import pytest
 
 import sifmod
 from sifmod.cli.command import Argument, fields, typed_again
-from sifmod.cli.commands import COMMANDS
 from sifmod.cli.installed import GcOptions, UninstallOptions
-from sifmod.cli.main import cli, run
+from sifmod.cli.main import run
 from sifmod.cli.stack import ApplyOptions
 from sifmod.cli.test import TestOptions
 from sifmod.config.option import KEYS, TABLE, VARIABLES, option_of
+from support.click_commands import commands
 
 CLI = Path(sifmod.__file__).parent / "cli"
 PYTHON = {"flag": bool, "whole": int, "file": Path, "amount": float, "day": date}
-
-
-def commands() -> dict[str, click.Command]:
-    """Every command, by its words."""
-    found: dict[str, click.Command] = {}
-    with click.Context(cli) as context:
-        for name in COMMANDS:
-            command = cli.get_command(context, name)
-            assert command is not None
-            inner = command.commands if isinstance(command, click.Group) else None
-            found |= {name: command} if inner is None else {f"{name} {word}": one for word, one in inner.items()}
-    return found
 
 
 EVERY = commands()

@@ -10,13 +10,13 @@ import click
 import pytest
 import yaml
 
-from sifmod.cli.commands import COMMANDS
-from sifmod.cli.main import cli, run
+from sifmod.cli.main import run
 from sifmod.cli.output import echo, hide_typed
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.option import VARIABLES
 from sifmod.config.site import SiteFile
 from sifmod.secret import secret_parts, without_secrets
+from support.click_commands import commands
 from support.images import Images
 
 SECRETS = (
@@ -39,17 +39,6 @@ USUAL = {
     "accelerator": "none",
     "wrappers": [],
 }
-
-
-def commands() -> dict[str, click.Command]:
-    found: dict[str, click.Command] = {}
-    with click.Context(cli) as context:
-        for name in COMMANDS:
-            command = cli.get_command(context, name)
-            assert command is not None
-            inner = command.commands if isinstance(command, click.Group) else {"": command}
-            found |= {f"{name} {word}".strip(): one for word, one in inner.items()}
-    return found
 
 
 EVERY = commands()
