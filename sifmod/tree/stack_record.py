@@ -51,7 +51,7 @@ class Submissions(NamedTuple):
 
 
 def read_applied(layout: Layout, name: str) -> Applied | None:
-    """The record of a stack; None if there is none, or it is invalid: other users may have written it."""
+    """Read the record of a stack; None if it is missing or invalid. Other users may have written it."""
     return _read(Applied, _path(layout, name), layout.prefix, name=name)
 
 
