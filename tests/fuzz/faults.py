@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from fault_kinds import Fault, faults_of
 
-from support.command import ROOT
+from support.command import BUILD, ROOT
 from support.user import ordinary_user
 
 AROUND = 4  # lines before and after a fault, whose words say what it is about
@@ -57,6 +57,11 @@ class Ran:
         return sum(map(int, re.findall(rf"\b(\d+) {outcome}\b", self.output[-200:])))
 
 
+def _unfinished(directory: str, names: Sequence[str]) -> Sequence[str]:
+    """What `made` of support/images.py is building, which is renamed or goes at any moment."""
+    return [each for each in names if Path(directory) == BUILD and each.startswith(("unfinished-", "tmp"))]
+
+
 class Scratch:
     """A directory with a sound copy of the checkout and a faulty one, and what is known of the tests."""
 
@@ -68,11 +73,13 @@ class Scratch:
         directory.chmod(0o755)
         for name in ("home", "build"):
             (directory / name).mkdir()
-        for made in (ROOT / "build").glob("*"):  # images that the tests have built already
+        for made in (ROOT / "build").glob("*"):  # images that are built; other tests may be building more
             if made.name == "pytorch-2.13.0-oci":  # large, and only read
                 (directory / "build" / made.name).symlink_to(made)
-            else:
-                subprocess.run(("cp", "-a", "--reflink=auto", made, directory / "build"), check=True)
+            elif made.is_file():
+                shutil.copy2(made, directory / "build")
+            elif made == BUILD:
+                shutil.copytree(made, directory / "build" / made.name, symlinks=True, ignore=_unfinished)
         self.user = ordinary_user(directory / "home")
         self.user.own(directory / "build")
         self.copy("sound")
