@@ -13,12 +13,13 @@ from sifmod.actions.start import installed, resolve_own
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import InstallError, ModuleError
+from sifmod.tree.durable import reported
 from sifmod.tree.generation import module_lock, release_hold, restore, tidy
 from sifmod.tree.history import held_since, last_live, previous, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import Tree
 from sifmod.tree.log import Done
-from sifmod.tree.receipt import Installation, known_modules, live_number, numbers, read_receipt
+from sifmod.tree.receipt import Installation, known_modules, known_receipt, live_number, numbers
 from sifmod.tree.state import missing
 
 
@@ -108,7 +109,8 @@ def _number(layout: Layout, module: ModuleName, to: int | None) -> int:
 def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
     """The generation, read under the lock because a gc may be removing it."""
     number = _number(layout, module, to)
-    installation = read_receipt(layout.generation(module, number))
+    with reported(f"cannot read the receipt of generation {number} of {module}"):
+        installation = known_receipt(layout.generation(module, number))
     if installation is None:
         raise InstallError(f"generation {number} of {module} has no readable receipt; nothing was changed")
     renew(layout, installation)  # before checking the image, which a gc of its store may be removing

@@ -62,14 +62,24 @@ def _foreign_owner(path: str) -> str:
 
 
 def check_readable(prefix: Path) -> None:
-    """Raise PermissionsError if the tree at `prefix` exists and this user cannot read it."""
+    """Raise PermissionsError if the tree at `prefix` exists and this user cannot read it.
+
+    Raises another SifmodError if the disk fails.
+    """
     for place in (prefix, prefix / "software", prefix / "modules"):
-        if os.path.isdir(place) and not os.access(place, os.R_OK | os.X_OK):  # noqa: PTH112 (False behind a closed one)
+        if not os.path.isdir(place) or os.access(place, os.R_OK | os.X_OK):  # noqa: PTH112 (False behind a closed one)
+            continue
+        try:  # `access` does not say whether the disk failed
+            os.scandir(place).close()
+            os.stat(f"{place}/.")  # noqa: PTH116
+        except PermissionError:
             hint = (
                 "ask its owner, or use another tree with --prefix; `sharing` in the site file opens a tree to other "
                 "users"
             )
-            raise PermissionsError(f"the tree {prefix} cannot be read: {place} is closed to this user", hint)
+            raise PermissionsError(f"the tree {prefix} cannot be read: {place} is closed to this user", hint) from None
+        except OSError as error:
+            raise explain(error, f"cannot read the tree {prefix}") from error
 
 
 @contextmanager

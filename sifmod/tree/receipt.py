@@ -201,11 +201,11 @@ def _check_digests(digests: list[str]) -> None:
 def read_receipt(generation: Path) -> Installation | None:
     """The installation of the generation at this path; None without a readable receipt."""
     with suppress(OSError):
-        return _receipt(generation)
+        return known_receipt(generation)
     return None
 
 
-def _receipt(generation: Path) -> Installation | None:
+def known_receipt(generation: Path) -> Installation | None:
     """Like `read_receipt`, but raises OSError if the disk fails."""
     return parsed(f"{generation}/{RECEIPT}", lambda text: from_json(text, str(generation)))
 
@@ -231,7 +231,7 @@ def live(layout: Layout, module: ModuleName) -> Installation | None:
     Raises OSError if the disk fails: treating that as missing would lose the user's additions.
     """
     number = live_number(layout, module)
-    return None if number is None else _receipt(layout.generation(module, number))
+    return None if number is None else known_receipt(layout.generation(module, number))
 
 
 def live_modules(layout: Layout) -> tuple[tuple[ModuleName, int], ...]:

@@ -80,6 +80,8 @@ def test_what_a_purge_could_not_remove_at_first_is_removed(bench: Bench) -> None
             ("getattr /tree/modules/Tiny/1.0.lua", "readlink /tree/software/Tiny/1.0", "readlink /tree/.locks/"),
         ),
         ("rollback", ("getattr /tree/software/Tiny/.generations/1.0/1/modulefile.lua",)),
+        ("rollback", ("flush /tree/software/Tiny/.generations/1.0/1/receipt.json",)),
+        ("rebuild", ("access /tree/modules",)),
     ],
 )
 def test_what_decides_is_read_or_an_error(bench: Bench, verb: str, decisive: tuple[str, ...]) -> None:
