@@ -80,6 +80,12 @@ class State(NamedTuple):
         return f"{self.name} ({self.reason})" if self.reason not in ("", "None") else self.name
 
 
+def this_element() -> str:
+    """The array element that this process is part of, such as `12_3`; "" if it is none."""
+    numbers = (os.environ.get(f"SLURM_ARRAY_{part}", "") for part in ("JOB_ID", "TASK_ID"))
+    return "_".join(filter(None, numbers))
+
+
 def submit(*words: str) -> str:
     """Submit a job; returns its number. Raises OptionError if it is rejected."""
     ended = _slurm("sbatch", "--parsable", *words)

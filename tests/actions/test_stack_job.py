@@ -194,9 +194,11 @@ def test_a_test_that_waits_for_the_last_element_does_not_make_it_another(
     assert read_life(layout, "A").default == "1"
 
 
-LOG = """{"time": "2026-01-01T00:00:00Z", "what": "installed", "text": "", "generation": 1, "exit_code": 0}
-{"time": "2026-01-01T00:00:01Z", "what": "failed", "text": "the disk is full", "generation": 0, "exit_code": 18}
-{"time": "2026-01-01T00:00:02Z", "what": "said", "text": "failed (7): a sentence is no fact"}
+LOG = """{"what": "installed", "text": "", "generation": 1, "exit_code": 0, "job": "9_2"}
+{"what": "failed", "text": "the disk is full", "generation": 0, "exit_code": 18, "job": "9_2"}
+{"what": "said", "text": "failed (7): a sentence is no fact", "job": "9_2"}
+{"what": "installed", "text": "", "generation": 2, "exit_code": 0, "job": "8_2"}
+{"what": "installed", "text": "", "generation": 3, "exit_code": 0}
 
 x
 """
@@ -225,6 +227,24 @@ def test_why_a_module_is_not_there(
     program("sacct", "echo '9_2|TIMEOUT'")
     assert run(["stack", "apply", "stack.yaml", "--job", "--wait", "-q"]) == 1
     assert "C/1: its job 9_2 ended TIMEOUT\n" in capfd.readouterr().err
+
+
+def test_what_an_element_has_found_to_be_held(
+    here: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its exit code is that of success: the module's log says that it was skipped."""
+    monkeypatch.setattr("sifmod.actions.stack.watch.LAG", 0.0)
+    program("sbatch", "echo 9")
+    program("squeue", "echo '9_0|COMPLETED|None'")
+    line = {"what": "held", "text": "B/1 was rolled back", "generation": 0, "exit_code": 0, "job": "9_0"}
+    write(here / "prefix/log/stacks/stack/B@1.log", json.dumps(line))
+    words = ["stack", "apply", "stack.yaml", "--job", "--wait", "--only", "B/1"]
+    assert run(words) == 0
+    err = capfd.readouterr().err
+    assert "== B/1: B/1 was rolled back\n" in err
+    assert "== 0 of 1 modules match " in err
+    assert "==   B/1: held; " in err
+    assert run([*words, "--fail-on-held"]) == 1
 
 
 def test_how_a_test_has_ended(
