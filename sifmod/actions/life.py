@@ -1,6 +1,6 @@
 """default, hide, deprecate, retire: decisions of staff about installed modules."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
@@ -18,6 +18,7 @@ from sifmod.config.redact import has_login
 from sifmod.config.site import Site
 from sifmod.errors import FullError, ModuleError, OptionError
 from sifmod.result import Described, Internal
+from sifmod.tree.durable import content
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import (
@@ -106,15 +107,22 @@ def decide_lives(
     undo = not isinstance(request, Default) and request.undo
     decidable = (*known, *(_not_installed(layout) if undo else ()))
     modules = [resolve_own(name, decidable, site) for name in names]
-    rows = []
+    rows: list[DecidedModule] = []
+    before = _life_files(layout, modules)
     with changing_prefix(site):
-        for module in modules:
-            done = update_life(layout, module.name, partial(_changed, request, module), site, reporter)
-            rows.append(DecidedModule(module, done.changed, done.life.of_module(module.version), done.changes))
-            decided(rows[-1])
-        if any(row.changed for row in rows):
-            refresh_spider_cache(layout, site, reporter)
+        try:
+            for module in modules:
+                done = update_life(layout, module.name, partial(_changed, request, module), site, reporter)
+                rows.append(DecidedModule(module, done.changed, done.life.of_module(module.version), done.changes))
+                decided(rows[-1])
+        finally:  # an error does not undo earlier decisions, nor a failed after_retire its own
+            if any(row.changed for row in rows) or _life_files(layout, modules) != before:
+                refresh_spider_cache(layout, site, reporter)
     return tuple(rows)
+
+
+def _life_files(layout: Layout, modules: Iterable[ModuleName]) -> tuple[bytes | None, ...]:
+    return tuple(content(layout.life(module.name), top=layout.prefix) for module in modules)
 
 
 def _changed(request: LifeRequest, module: ModuleName, life: NameLife) -> NameLife:

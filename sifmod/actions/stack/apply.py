@@ -143,8 +143,10 @@ class _Apply:
         else:
             self._install(applying)
         waits = bool(submitted and submitted.jobs and not self.run.wait)
-        later = apply_lifecycle(plan, decided, site, reporter, waits=waits) if decided else ()
-        decided = self._end(whole, applying, decided, submitted=bool(submitted and submitted.jobs))
+        try:
+            later = apply_lifecycle(plan, decided, site, reporter, waits=waits) if decided else ()
+        finally:  # what was installed is recorded although a decision or its hook fails
+            decided = self._end(whole, applying, decided, submitted=bool(submitted and submitted.jobs))
         return StackOutcome(plan, decided, applying.outcomes, applying.held, applying.failed, submitted, tests, later)
 
     def _install(self, applying: ApplyContext) -> None:
@@ -193,14 +195,16 @@ class _Apply:
         last = is_last(plan, site, reporter.tree(site)) if self.run.options.only else None
         if last is not None:  # an element of a job
             stale = last
+        elif not submitted or applying.failed:
+            stale |= any(one.changed for one in applying.outcomes.values())
+        try:
             if last and self.run.then_decide:  # nothing is submitted that would do it later
                 decided = lifecycle_changes(whole)
                 apply_lifecycle(whole, decided, site, reporter)
                 _write_down(whole, decided, planned.lock, site, reporter)
-        elif not submitted or applying.failed:
-            stale |= any(one.changed for one in applying.outcomes.values())
-        if stale:
-            refresh_spider_cache(plan.layout, site, reporter)
+        finally:
+            if stale:
+                refresh_spider_cache(plan.layout, site, reporter)
         return decided
 
 
