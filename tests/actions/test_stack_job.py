@@ -109,8 +109,8 @@ def test_nothing_is_submitted_while_slurm_cannot_tell_what_is(
     program("squeue", "echo '8_0|PENDING|Priority'")
     assert run(["stack", "apply", "stack.yaml", "--job", "--job-max-jobs", "1", "--job-account", "mine"]) == 0
     assert read_submissions(Layout(here / "prefix"), "stack") == (
-        Submission("8", "apply", "/", ((ModuleName("B", "1"),),)),
-        Submission("9", "apply", str(here), (tuple(ModuleName(*each) for each in ("A1", "A2", "A3", "C1")),)),
+        Submission("8", "apply", "/", ((ModuleName("B", "1"),),), True),
+        Submission("9", "apply", str(here), (tuple(ModuleName(*each) for each in ("A1", "A2", "A3", "C1")),), True),
     )
     record.write_text("{}")  # as nobody has written it
     assert read_submissions(Layout(here / "prefix"), "stack") == ()
@@ -190,8 +190,26 @@ def test_a_test_that_waits_for_the_last_element_does_not_make_it_another(
     assert [one.what for one in read_submissions(layout, "stack")] == ["apply", "test"]
     monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "1")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
-    assert run(["stack", "apply", "stack.yaml", "--only", "A/1", "--then-decide", "--skip-sanity-check"]) == 0
+    assert run(["stack", "apply", "stack.yaml", "--only", "A/1", "--skip-sanity-check"]) == 0
     assert read_life(layout, "A").default == "1"
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_the_last_element_decides_though_it_was_submitted_for_a_part(
+    both: bool, here: Path, images: Images, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job for a part of the stack decides nothing by itself; a later submission of the whole expects it to."""
+    write(here / "A-1.yaml", f"name: A\nversion: '1'\nimage: {{sources: ['{images.tiny_sif}']}}\n")
+    write(here / "stack.yaml", "easyconfigs: [{easyconfig: A-1.yaml, default: true}]\n")
+    program("sbatch", "echo 1")
+    program("squeue", "echo '1_0|RUNNING|None'")
+    assert run(["stack", "apply", "stack.yaml", "--job", "--only", "A/1"]) == 0
+    if both:
+        assert run(["stack", "apply", "stack.yaml", "--job"]) == 0
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
+    assert run(["stack", "apply", "stack.yaml", "--only", "A/1", "--skip-sanity-check"]) == 0
+    assert read_life(Layout(here / "prefix"), "A").default == ("1" if both else None)
 
 
 LOG = """{"what": "installed", "text": "", "generation": 1, "exit_code": 0, "job": "9_2"}
