@@ -156,6 +156,17 @@ def test_what_cannot_be_submitted(
     assert disk_state(here) == before
 
 
+def test_a_path_that_slurm_cannot_write_to_is_refused(
+    here: Path, program: Program, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A backslash ends sbatch's replacements, so that each element would fail without a log."""
+    program("sbatch", "touch submitted; echo 9")
+    (here / "a\\b").mkdir()
+    assert run(["stack", "apply", "stack.yaml", "--job", "--job-output-dir", "a\\b"]) == 2
+    assert "there is a backslash in the path" in capfd.readouterr().err
+    assert not (here / "submitted").exists()
+
+
 def test_a_view_waits_for_the_modules_that_it_loads(here: Path, program: Program) -> None:
     write(here / "V-1.yaml", "name: V\nversion: '1'\nmodules: [A/1, B/1]\n")
     write(here / "stack.yaml", "easyconfigs: [V-1.yaml, A-1.yaml, B-1.yaml]\n")

@@ -80,6 +80,9 @@ def submit_stack(
     Raises OptionError if Slurm rejects them or does not answer, LockError, InstallError.
     """
     name = plan.stack.name
+    if "\\" in f"{options.directory}{name}":
+        why = f"Slurm cannot write logs of the stack {name} in {options.directory}: there is a backslash in the path"
+        raise OptionError(why, "choose another --job-output-dir, or name")
     options = options._replace(resources=at_site(options.resources, site.slurm))
     with changing_prefix(site), stack_lock(name, tree) as held:
         before = read_submissions(plan.layout, name)
