@@ -127,6 +127,23 @@ def test_the_spider_cache_is_made_once(here: Path, monkeypatch: pytest.MonkeyPat
         assert (here / "calls").read_text() == "x\n"
 
 
+def test_an_apply_renews_the_spider_cache_after_one_that_died(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = write(here / "lmod/update_lmod_system_cache_files", f"#!/bin/sh\ntouch \"$4\"\necho x >>'{here}/calls'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("LMOD_DIR", str(program.parent))
+    write(here / "etc-sifmod.d/x.yaml", f"spider_cache: {{directory: {here}/cache, timestamp: {here}/cache/stamp}}\n")
+    write(here / "stack.yaml", "easyconfigs: [Good-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP, "-q"]) == 0
+    edited = here / "Good-1.yaml"
+    edited.write_text(f"{edited.read_text()}env: {{A: b}}\n")
+    with monkeypatch.context() as died:
+        died.setattr("sifmod.actions.stack.apply.refresh_spider_cache", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        assert run(["stack", "apply", "stack.yaml", SKIP, "-q"]) == 130
+    for _ in range(2):
+        assert run(["stack", "apply", "stack.yaml", SKIP, "-q"]) == 0
+        assert (here / "calls").read_text() == "x\nx\n"
+
+
 def test_why_a_module_is_made_anew_and_what_is_no_longer_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     edited = here / "own/Own-1.yaml"

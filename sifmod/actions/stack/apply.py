@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.lock import Lock, images_of
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.spider_cache import refresh_spider_cache
+from sifmod.actions.spider_cache import is_stale, refresh_spider_cache
 from sifmod.actions.stack.applying import ApplyContext, ModuleEnded, NotTried, Outcome
 from sifmod.actions.stack.fetches import Fetches, fetches
 from sifmod.actions.stack.job import JobOptions, end_of_element, submit_stack
@@ -195,7 +195,7 @@ class _Apply:
         if ended:
             stale = ended.last
         elif not submitted or applying.failed:
-            stale |= any(one.changed for one in applying.outcomes.values())
+            stale |= any(one.changed for one in applying.outcomes.values()) or is_stale(plan.layout, site)
         try:
             if ended and ended.decides:  # nothing is submitted that would do it later
                 decided = lifecycle_changes(whole)
