@@ -30,6 +30,7 @@ from sifmod.tree.life import (
     checked_text,
     decided_names,
     read_life,
+    retirement,
     today,
 )
 from sifmod.tree.locking import Tree
@@ -70,7 +71,7 @@ class Deprecate:
     names: tuple[str, ...]
     undo: bool = False
     since: date | None = None  # None: the earlier date if there is one, or today
-    until: date | None = None  # the last day on which they load
+    until: date | None = None  # the last day on which they load; None, or no message: the earlier one if there is one
     message: str = ""
 
 
@@ -81,7 +82,7 @@ class Retire:
     names: tuple[str, ...]
     undo: bool = False
     since: date | None = None  # None: the earlier date if there is one, or today
-    successor: str = ""  # the module to use instead
+    successor: str = ""  # the module to use instead; "", or no message: the earlier one if there is one
     message: str = ""
 
 
@@ -129,21 +130,28 @@ def _changed(request: LifeRequest, module: ModuleName, life: NameLife) -> NameLi
     one = life.of(module.version)
     match request:
         case Default(none=none):
+            if not none and one.refused_from and one.refused_from <= today():
+                hint = f"`sifmod retire --undo {module}` makes it loadable again"
+                raise OptionError(f"{module} cannot be the default: {retirement(module, one)}", hint)
             return life._replace(default=None if none else module.version)
         case Hide(undo=undo):
             one = one._replace(hidden=not undo)
         case Deprecate(undo=True):
             one = one._replace(deprecated=None)
         case Deprecate(_, _, since, until, message):
-            known = one.deprecated.since if one.deprecated else today()
-            one = one._replace(deprecated=Deprecated(since or known, until, message))
+            was = one.deprecated or Deprecated(today())
+            now = Deprecated(since or was.since, until or was.until, message or was.message)
+            one = one._replace(deprecated=now)
         case Retire(undo=True):
+            if one.deprecated and one.deprecated.until and one.deprecated.until < today():
+                one = one._replace(deprecated=one.deprecated._replace(until=None))
             one = one._replace(retired=None)
         case Retire(_, _, since, successor, message):
             if str(module) == successor:
                 raise OptionError(f"{module} cannot be its own successor")
-            known = one.retired.since if one.retired else today()
-            one = one._replace(retired=Retired(since or known, successor, message))
+            before = one.retired or Retired(today())
+            then = Retired(since or before.since, successor or before.successor, message or before.message)
+            one = one._replace(retired=then)
     return life.with_life(module.version, one)
 
 

@@ -110,6 +110,32 @@ def test_the_verbs(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
     assert there == [".modulerc", ".modulerc.lua", "1.0", "1.0.lua", "2.0", "2.0.lua"]
 
 
+def test_a_repeated_verb_takes_nothing_back(layout: Layout) -> None:
+    """What it does not say again stays: the last day, the reason and the successor."""
+    assert (
+        verb(layout, "deprecate", "Tiny/1.0", "--since", "2026-01-02", "--until", "2999-03-31", "--message", "a") == 0
+    )
+    assert verb(layout, "deprecate", "Tiny/1.0", "--message", "b") == 0
+    assert verb(layout, "retire", "Tiny/1.0", "--since", "2999-01-02", "--successor", "Tiny/2.0", "--message", "c") == 0
+    decided = read_life(layout, "Tiny").of("1.0")
+    assert decided.deprecated == Deprecated(date(2026, 1, 2), date(2999, 3, 31), "b")
+    for words in (("retire",), ("deprecate",)):
+        assert verb(layout, *words, "Tiny/1.0") == 0
+    assert read_life(layout, "Tiny").of("1.0") == decided
+    assert verb(layout, "retire", "Tiny/1.0", "--undo") == 0
+    assert verb(layout, "retire", "Tiny/1.0") == 0
+    assert read_life(layout, "Tiny").of("1.0").retired == Retired(TODAY)
+
+
+def test_a_module_whose_last_day_is_over_is_retired(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
+    assert verb(layout, "deprecate", "Tiny/1.0", "--since", "2026-01-02", "--until", "2026-01-03") == 0
+    assert verb(layout, "default", "Tiny/1.0") == 2
+    assert "cannot be the default: Tiny/1.0 was retired on 2026-01-04" in capfd.readouterr().err
+    assert verb(layout, "retire", "--undo", "Tiny/1.0") == 0
+    assert read_life(layout, "Tiny").of("1.0") == Life(deprecated=Deprecated(date(2026, 1, 2)))
+    assert verb(layout, "default", "Tiny/1.0") == 0
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
