@@ -185,6 +185,13 @@ def test_a_name_is_a_module_or_the_beginning_of_one(name: str, found: str) -> No
     assert str(resolve(name, MODULES)) == found
 
 
+@pytest.mark.parametrize("name", ["", ".yaml"])
+def test_an_empty_name_means_no_module_also_where_one_is_installed(name: str) -> None:
+    """`sifmod uninstall --purge "$unset"`."""
+    with pytest.raises(ModuleError, match="no module is called"):
+        resolve(name, MODULES[:1])
+
+
 @pytest.mark.parametrize(
     ("name", "said", "hint"),
     [
