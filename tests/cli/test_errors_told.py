@@ -96,9 +96,9 @@ def test_a_request_to_end(
 ) -> None:
     """It unwinds what was begun, and the exit code says which signal it was."""
     before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGTERM, signal.SIGHUP)}
-    monkeypatch.setattr(os, "listdir", lambda _path: os.kill(os.getpid(), number))
     try:
-        with pytest.raises(SystemExit) as caught:
+        with monkeypatch.context() as ended, pytest.raises(SystemExit) as caught:
+            ended.setattr(os, "listdir", lambda _path: os.kill(os.getpid(), number))
             run(["list", "--json", "--prefix", "/no/prefix"])
     finally:
         for each, handler in before.items():
