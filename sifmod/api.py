@@ -100,13 +100,13 @@ def search(*words: str, where: Where = HERE) -> Answer:
     return ask(find_all(loaded.site.robot_paths, lambda: loaded, os.environ), words)
 
 
-def plan(easyconfig: str, *, variant: str | None = None, where: Where = HERE) -> InstallPreview:
+def plan(easyconfig: str | Path, *, variant: str | None = None, where: Where = HERE) -> InstallPreview:
     """A preview of `install` for an easyconfig, by its path or its name. Changes nothing."""
-    return Installer(where.given).preview(Target(easyconfig, variant))
+    return Installer(where.given).preview(Target(str(easyconfig), variant))
 
 
 def install(
-    easyconfig: str,
+    easyconfig: str | Path,
     *,
     variant: str | None = None,
     rebuild: bool = False,
@@ -116,7 +116,7 @@ def install(
 ) -> InstallOutcome:
     """Install the module of an easyconfig, by its path or its name. Idempotent."""
     options = InstallOptions(rebuild=rebuild, asked=CommandLine(checked=sanity_check))
-    installer, target = Installer(where.given, options, locked), Target(easyconfig, variant)
+    installer, target = Installer(where.given, options, locked), Target(str(easyconfig), variant)
     if found := installer.unchanged(target):
         return InstallOutcome(found, "unchanged")
     return installer.install(target, where.reporter("install", easyconfig))

@@ -137,8 +137,8 @@ def _run(hook: Hook, data: Mapping[str, object], say: Callable[[str], None] | No
     name = f"the hook {hook.program} ({hook.moment})"
     if why := distrusted(hook):
         hint = (
-            f"root or you must own the program, {hook.said_in}, and the directories above, and others must not write "
-            "there: chmod go-w"
+            f"root or you must own the program, its interpreter, {hook.said_in}, and the directories above, and others "
+            "must not write there: chmod go-w"
         )
         raise HookError(f"{name} was not run: {why}; {after}", hint)
     with scratch_directory() as directory:

@@ -1,6 +1,6 @@
 """default, hide, deprecate, retire: decisions of staff about installed modules."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
@@ -18,6 +18,7 @@ from sifmod.config.redact import has_login
 from sifmod.config.site import Site
 from sifmod.errors import FullError, ModuleError, OptionError
 from sifmod.result import Described, Internal
+from sifmod.tree.durable import content
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import (
@@ -29,6 +30,7 @@ from sifmod.tree.life import (
     checked_text,
     decided_names,
     read_life,
+    retirement,
     today,
 )
 from sifmod.tree.locking import Tree
@@ -69,7 +71,7 @@ class Deprecate:
     names: tuple[str, ...]
     undo: bool = False
     since: date | None = None  # None: the earlier date if there is one, or today
-    until: date | None = None  # the last day on which they load
+    until: date | None = None  # the last day on which they load; None, or no message: the earlier one if there is one
     message: str = ""
 
 
@@ -80,7 +82,7 @@ class Retire:
     names: tuple[str, ...]
     undo: bool = False
     since: date | None = None  # None: the earlier date if there is one, or today
-    successor: str = ""  # the module to use instead
+    successor: str = ""  # the module to use instead; "", or no message: the earlier one if there is one
     message: str = ""
 
 
@@ -106,36 +108,50 @@ def decide_lives(
     undo = not isinstance(request, Default) and request.undo
     decidable = (*known, *(_not_installed(layout) if undo else ()))
     modules = [resolve_own(name, decidable, site) for name in names]
-    rows = []
+    rows: list[DecidedModule] = []
+    before = _life_files(layout, modules)
     with changing_prefix(site):
-        for module in modules:
-            done = update_life(layout, module.name, partial(_changed, request, module), site, reporter)
-            rows.append(DecidedModule(module, done.changed, done.life.of_module(module.version), done.changes))
-            decided(rows[-1])
-        if any(row.changed for row in rows):
-            refresh_spider_cache(layout, site, reporter)
+        try:
+            for module in modules:
+                done = update_life(layout, module.name, partial(_changed, request, module), site, reporter)
+                rows.append(DecidedModule(module, done.changed, done.life.of_module(module.version), done.changes))
+                decided(rows[-1])
+        finally:  # an error does not undo earlier decisions, nor a failed after_retire its own
+            if any(row.changed for row in rows) or _life_files(layout, modules) != before:
+                refresh_spider_cache(layout, site, reporter)
     return tuple(rows)
+
+
+def _life_files(layout: Layout, modules: Iterable[ModuleName]) -> tuple[bytes | None, ...]:
+    return tuple(content(layout.life(module.name), top=layout.prefix) for module in modules)
 
 
 def _changed(request: LifeRequest, module: ModuleName, life: NameLife) -> NameLife:
     one = life.of(module.version)
     match request:
         case Default(none=none):
+            if not none and one.refused_from and one.refused_from <= today():
+                hint = f"`sifmod retire --undo {module}` makes it loadable again"
+                raise OptionError(f"{module} cannot be the default: {retirement(module, one)}", hint)
             return life._replace(default=None if none else module.version)
         case Hide(undo=undo):
             one = one._replace(hidden=not undo)
         case Deprecate(undo=True):
             one = one._replace(deprecated=None)
         case Deprecate(_, _, since, until, message):
-            known = one.deprecated.since if one.deprecated else today()
-            one = one._replace(deprecated=Deprecated(since or known, until, message))
+            was = one.deprecated or Deprecated(today())
+            now = Deprecated(since or was.since, until or was.until, message or was.message)
+            one = one._replace(deprecated=now)
         case Retire(undo=True):
+            if one.deprecated and one.deprecated.until and one.deprecated.until < today():
+                one = one._replace(deprecated=one.deprecated._replace(until=None))
             one = one._replace(retired=None)
         case Retire(_, _, since, successor, message):
             if str(module) == successor:
                 raise OptionError(f"{module} cannot be its own successor")
-            known = one.retired.since if one.retired else today()
-            one = one._replace(retired=Retired(since or known, successor, message))
+            before = one.retired or Retired(today())
+            then = Retired(since or before.since, successor or before.successor, message or before.message)
+            one = one._replace(retired=then)
     return life.with_life(module.version, one)
 
 

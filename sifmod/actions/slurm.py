@@ -80,6 +80,12 @@ class State(NamedTuple):
         return f"{self.name} ({self.reason})" if self.reason not in ("", "None") else self.name
 
 
+def this_element() -> str:
+    """The array element that this process is part of, such as `12_3`; "" if it is none."""
+    numbers = (os.environ.get(f"SLURM_ARRAY_{part}", "") for part in ("JOB_ID", "TASK_ID"))
+    return "_".join(filter(None, numbers))
+
+
 def submit(*words: str) -> str:
     """Submit a job; returns its number. Raises OptionError if it is rejected."""
     ended = _slurm("sbatch", "--parsable", *words)
@@ -105,7 +111,8 @@ def states(jobs: Sequence[str]) -> dict[str, State] | None:
     A job that neither knows has no entry; callers treat it as finished. None if the controller does not answer, which
     does not end jobs.
     """
-    ended = _slurm("squeue", "--noheader", "--array", "--states=all", f"--jobs={','.join(jobs)}", "--format=%i|%T|%r")
+    words = ("--noheader", "--all", "--array", "--states=all", f"--jobs={','.join(jobs)}", "--format=%i|%T|%r")
+    ended = _slurm("squeue", *words)
     if ended.code != 0:
         return accounted(jobs) if any("Invalid job id" in line for line in ended.lines) else None
     rows = (line.split("|") for line in ended.lines if line.count("|") == 2)  # warnings have none
@@ -128,7 +135,13 @@ def accounted(jobs: Sequence[str]) -> dict[str, State]:
 def _slurm(name: str, *words: str) -> Ended:
     if (program := which(name)) is None:
         raise OptionError(f"--job needs Slurm, and {name} was not found", _ELSEWHERE)
-    return run_child((program, *words), cwd=Path.cwd(), env=os.environ, kept=1 << 22)
+    return run_child((program, *words), cwd=Path.cwd(), env=_environment(), kept=1 << 22)
+
+
+def _environment() -> dict[str, str]:
+    """The environment without variables that hide jobs, change how times look, or make sbatch wait for a job's end."""
+    others = ("SQUEUE_", "SLURM_TIME_FORMAT", "SBATCH_WAIT")
+    return {name: value for name, value in os.environ.items() if not name.startswith(others)}
 
 
 _TIMEOUT = 20  # seconds
@@ -151,11 +164,13 @@ def ask_slurm(prefix: Path) -> Jobs:
     squeue = which("squeue")
     if squeue is None:
         return Jobs(None)
-    command = [squeue, "--noheader", "--format=%V"]
+    command = [squeue, "--noheader", "--all", "--format=%V"]
     if (owner := _only_reader(prefix)) is not None:
         command.append(f"--user={owner}")
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT, check=False, env=_environment()
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Jobs(None, f"squeue did not answer: {error}")
     if answer.returncode != 0:

@@ -9,6 +9,7 @@ from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.errors import SifmodError
 from sifmod.image.child import run_child
+from sifmod.tree.durable import names
 from sifmod.tree.layout import Layout
 
 PROGRAM = "update_lmod_system_cache_files"
@@ -54,6 +55,22 @@ def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool
     if ended.code:
         reporter.say(f"warning: the spider cache was not refreshed: {' '.join(ended.lines[-3:]) or ended.code}")
     return ended.code == 0
+
+
+def is_stale(layout: Layout, site: Site) -> bool:
+    """Whether a module or a decision has changed since the site's cache was made, such as by a run that died."""
+    made = _changed(Path(site.spider_cache.timestamp)) if site.spider_cache else 0
+    if not made:  # no cache: Lmod reads the tree
+        return False
+    return any(_changed(top / name) > made for top in (layout.modules, layout.software) for name in names(top))
+
+
+def _changed(path: Path) -> int:
+    """When a file, or the names in a directory, changed last, in nanoseconds since 1970; 0 if there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _make(place: Path, group: str | None) -> None:

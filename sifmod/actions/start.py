@@ -131,7 +131,7 @@ def resolve(name: str, known: Iterable[ModuleName], look: str = "`sifmod list` s
     wanted = name.removesuffix(".yaml")
     exact = [module for module in modules if wanted in (str(module), f"{module.name}-{module.version}")]
     begins = [m for m in modules if str(m).startswith(wanted) or f"{m.name}-{m.version}".startswith(wanted)]
-    found = exact or begins
+    found = exact or (begins if wanted else [])  # an empty variable of a script names none
     if len(found) == 1:
         return found[0]
     if len(found) > 1:

@@ -67,7 +67,6 @@ class ApplyOptions(MakeOptions, ConversionOptions, SlurmOptions):
     file: Path | None = argument("[FILE]", Path, default=None)
     bundled: Path | None = None
     local_settings: bool = False
-    then_decide: bool = False
 
 
 @command("stack apply", ApplyOptions)
@@ -89,9 +88,7 @@ def apply(given: ApplyOptions) -> int:
         raise click.UsageError("--local-settings needs --bundle")
     if (file is None) == (bundled is None):
         raise click.UsageError("give a stack FILE or --bundle")
-    asked = StackRun(
-        file, _asked(given, into_home=given.yes), bundled, given.local_settings, jobs, wait, given.then_decide
-    )
+    asked = StackRun(file, _asked(given, into_home=given.yes), bundled, given.local_settings, jobs, wait)
     speak = silent if given.quiet else say
     with progress(not given.quiet) as update:
         outcome = apply_stack(asked, reporter(speak, update), partial(tell, speak))

@@ -51,5 +51,5 @@ def asked_of_jobs(given: "ApplyOptions") -> "JobOptions | None":
     cores = given.job_cores or (0 if own else _CORES)
     elements = Resources(hours and 60 * hours, 60 * _HOURS, cores=cores, account=account, partition=partition)
     tests = Resources(account=account, partition=given.job_test_partition or partition)
-    words = (*typed_again("stack apply", given), *(() if given.only else ("--then-decide",)))
-    return JobOptions(elements, words, directory, given.job_max_jobs or 100, tests if given.job_test else None)
+    words, most = typed_again("stack apply", given), given.job_max_jobs or 100
+    return JobOptions(elements, words, directory, most, not given.only, tests if given.job_test else None)

@@ -1,6 +1,7 @@
 """Hooks: programs of a site that sifmod runs before and after its actions, and which files may define them."""
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ Moment = Literal[
 ]  # fmt: skip
 SECONDS = 300
 _LINKS = 40  # that the kernel follows
+_SCRIPTS = 6  # a script's interpreter may be a script; the kernel refuses deeper ones
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,34 @@ def hooks_of(keys: HookKeys, site: Node) -> tuple[Hook, ...]:
 
 
 def distrusted(hook: Hook) -> str:
-    """Why this user does not run a hook: it, or the file that names it, is missing or open to others; "" if neither.
+    """Why this user does not run a hook: a file that decides what runs is missing or open to others; "" if none is.
 
-    Both files and the directories above them must be owned and writable only by root and this user.
+    These are the file that names it, the program and its interpreters. They and the directories above them must be
+    owned and writable only by root and this user.
     """
-    return next((why for path in (hook.said_in, hook.program) for why in _writers(path)), "")
+    return next((why for path in _deciding(hook) for why in _writers(path)), "")
+
+
+def _deciding(hook: Hook) -> Iterator[str]:
+    """The file that names the hook, the program, and the interpreters of scripts."""
+    yield hook.said_in
+    path = hook.program
+    for _ in range(_SCRIPTS):
+        yield path
+        if not (path := _interpreter(path)):
+            return
+
+
+def _interpreter(script: str) -> str:
+    """The path of a script's interpreter; "" for another file."""
+    try:
+        if not Path(script).is_file():
+            return ""
+        with Path(script).open("rb") as file:
+            found = re.match(rb"#![ \t]*([^ \t\n\0]+)", file.readline(256))
+    except OSError:
+        return ""
+    return str(Path("/", os.fsdecode(found[1]))) if found else ""  # hooks run in /
 
 
 def _writers(path: str) -> Iterator[str]:
@@ -74,6 +99,8 @@ def _writers(path: str) -> Iterator[str]:
         except OSError as error:
             yield f"{place}: {error.strerror}"
             return
+        if place.parts[1:2] == ("proc",):
+            yield f"{place} is not the same for each process"
         if status.st_uid not in (0, os.geteuid()):
             yield f"{place} belongs to {user_name(status.st_uid)}"
         # sticky: nobody can replace another user's files

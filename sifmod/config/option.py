@@ -228,7 +228,6 @@ TABLE = (
     how("--extra-index-url URL", "text", "Use this index first.", many=True),
     how("--no-build-isolation", "flag", "Compile with the packages of the image and the layer (for flash-attn)."),
     how("--no-import", "flag", "Do not test importing the added packages."),
-    how("--then-decide", "flag"),  # of the elements of a job for a whole stack
     how("--forget", "flag", "Remove the record: the tree no longer keeps images for FILE's lock."),
     how("--no-wheels", "flag", "Do not include sifmod itself."),
     how("--bcast", "flag", "Copy image and layer to each node first, for many nodes."),

@@ -39,6 +39,7 @@ class Submission(NamedTuple):
     what: Literal["apply", "test"]
     logs: str  # the directory for the logs of failed elements
     elements: tuple[tuple[ModuleName, ...], ...]
+    decides: bool = False  # the last element of all jobs decides about the lives of the stack's modules
 
     def log(self, stack: str, element: int) -> Path:
         return Path(self.logs, f"sifmod-{stack}-{self.job}_{element}.log")

@@ -159,6 +159,37 @@ def test_what_others_may_write_is_not_run(
     assert not (tmp_path / "told").exists()
 
 
+@pytest.mark.parametrize("deep", [False, True])
+def test_an_interpreter_that_others_may_write_is_not_run(
+    deep: bool, tmp_path: Path, easyconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = tmp_path / "ran"
+    interpreter = write(tmp_path / "python", f"#!/bin/sh\ntouch '{ran}'\n")
+    script = write(tmp_path / "script", f"#! {interpreter} -u\n")
+    program = write(tmp_path / "program", f"#!{script if deep else interpreter}\n")
+    write(tmp_path / "etc-sifmod.d/hooks.yaml", f"hooks: {{before_install: [{program}]}}\n")
+    for file in (program, script, interpreter):
+        file.chmod(0o755)
+    interpreter.chmod(0o775)
+    assert run(["install", easyconfig]) == 18
+    assert f"was not run: other users can write {interpreter}; nothing was changed" in capsys.readouterr().err
+    assert not ran.exists()
+    interpreter.chmod(0o755)
+    assert run(["install", "--skip-sanity-check", easyconfig]) == 0
+    assert ran.exists()
+
+
+def test_a_path_that_is_another_for_the_hook_is_refused(
+    tmp_path: Path, easyconfig: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = hook(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "etc-sifmod.d/hooks.yaml", "hooks: {before_install: [/proc/self/cwd/hook]}\n")
+    assert program.exists()
+    assert run(["install", easyconfig]) == 18
+    assert "was not run: /proc is not the same for each process" in capsys.readouterr().err
+
+
 def test_settings_that_cannot_be_hooks(tmp_path: Path, easyconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "etc-sifmod.d" / "hooks.yaml", "hooks: {before_instal: [], before_fetch: [x], seconds: 0}\n")
     assert run(["install", easyconfig]) == 5

@@ -25,6 +25,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.life import Deprecated, Life, NameLife, Retired, read_life, today
 from sifmod.tree.receipt import live_number
 from sifmod.tree.write_life import commands, is_ours
+from support.config import write
 from support.disk_state import disk_state
 from support.steps import some
 from support.tree import ALONE, MODULE, install, names, tree_of
@@ -107,6 +108,32 @@ def test_the_verbs(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
     assert not layout.life("Tiny").exists()
     there = [path.name for path in sorted((layout.modules / "Tiny").iterdir())]
     assert there == [".modulerc", ".modulerc.lua", "1.0", "1.0.lua", "2.0", "2.0.lua"]
+
+
+def test_a_repeated_verb_takes_nothing_back(layout: Layout) -> None:
+    """What it does not say again stays: the last day, the reason and the successor."""
+    assert (
+        verb(layout, "deprecate", "Tiny/1.0", "--since", "2026-01-02", "--until", "2999-03-31", "--message", "a") == 0
+    )
+    assert verb(layout, "deprecate", "Tiny/1.0", "--message", "b") == 0
+    assert verb(layout, "retire", "Tiny/1.0", "--since", "2999-01-02", "--successor", "Tiny/2.0", "--message", "c") == 0
+    decided = read_life(layout, "Tiny").of("1.0")
+    assert decided.deprecated == Deprecated(date(2026, 1, 2), date(2999, 3, 31), "b")
+    for words in (("retire",), ("deprecate",)):
+        assert verb(layout, *words, "Tiny/1.0") == 0
+    assert read_life(layout, "Tiny").of("1.0") == decided
+    assert verb(layout, "retire", "Tiny/1.0", "--undo") == 0
+    assert verb(layout, "retire", "Tiny/1.0") == 0
+    assert read_life(layout, "Tiny").of("1.0").retired == Retired(TODAY)
+
+
+def test_a_module_whose_last_day_is_over_is_retired(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
+    assert verb(layout, "deprecate", "Tiny/1.0", "--since", "2026-01-02", "--until", "2026-01-03") == 0
+    assert verb(layout, "default", "Tiny/1.0") == 2
+    assert "cannot be the default: Tiny/1.0 was retired on 2026-01-04" in capfd.readouterr().err
+    assert verb(layout, "retire", "--undo", "Tiny/1.0") == 0
+    assert read_life(layout, "Tiny").of("1.0") == Life(deprecated=Deprecated(date(2026, 1, 2)))
+    assert verb(layout, "default", "Tiny/1.0") == 0
 
 
 @pytest.mark.parametrize(
@@ -292,3 +319,23 @@ def test_the_spider_cache(tmp_path: Path, layout: Layout, monkeypatch: pytest.Mo
     assert not refresh_spider_cache(layout, site, Reporter(told.append))
     assert told[0].startswith("warning: the spider cache was not refreshed: ")
     assert json.loads(layout.life("Tiny").read_text())["versions"] == {"1.0": {"hidden": True}}
+
+
+def test_an_error_leaves_no_stale_cache(tmp_path: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was decided before it is in the cache, and what a failed after_retire cannot undo."""
+    program = write(tmp_path / "lmod/update_lmod_system_cache_files", '#!/bin/sh\ntouch "$4"\necho x >>calls\n')
+    hook = write(tmp_path / "hook", "#!/bin/sh\nexit 1\n")
+    for file in (program, hook):
+        file.chmod(0o755)
+    monkeypatch.setenv("LMOD_DIR", str(program.parent))
+    cache = f"spider_cache: {{directory: {tmp_path}/cache, timestamp: {tmp_path}/cache/stamp}}\n"
+    write(tmp_path / "etc-sifmod.d/x.yaml", f"{cache}hooks: {{after_retire: [{hook}]}}\n")
+    calls = layout.prefix / "calls"
+    assert verb(layout, "default", "Tiny/2.0") == 0
+    calls.unlink()
+    assert verb(layout, "hide", "Tiny/2.0") == 2
+    assert not calls.exists()
+    assert verb(layout, "hide", "Tiny/1.0", "Tiny/2.0") == 2
+    assert calls.read_text() == "x\n"
+    assert verb(layout, "retire", "Tiny/1.0") == 18
+    assert calls.read_text() == "x\nx\n"

@@ -109,8 +109,8 @@ def test_nothing_is_submitted_while_slurm_cannot_tell_what_is(
     program("squeue", "echo '8_0|PENDING|Priority'")
     assert run(["stack", "apply", "stack.yaml", "--job", "--job-max-jobs", "1", "--job-account", "mine"]) == 0
     assert read_submissions(Layout(here / "prefix"), "stack") == (
-        Submission("8", "apply", "/", ((ModuleName("B", "1"),),)),
-        Submission("9", "apply", str(here), (tuple(ModuleName(*each) for each in ("A1", "A2", "A3", "C1")),)),
+        Submission("8", "apply", "/", ((ModuleName("B", "1"),),), True),
+        Submission("9", "apply", str(here), (tuple(ModuleName(*each) for each in ("A1", "A2", "A3", "C1")),), True),
     )
     record.write_text("{}")  # as nobody has written it
     assert read_submissions(Layout(here / "prefix"), "stack") == ()
@@ -156,6 +156,17 @@ def test_what_cannot_be_submitted(
     assert disk_state(here) == before
 
 
+def test_a_path_that_slurm_cannot_write_to_is_refused(
+    here: Path, program: Program, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A backslash ends sbatch's replacements, so that each element would fail without a log."""
+    program("sbatch", "touch submitted; echo 9")
+    (here / "a\\b").mkdir()
+    assert run(["stack", "apply", "stack.yaml", "--job", "--job-output-dir", "a\\b"]) == 2
+    assert "there is a backslash in the path" in capfd.readouterr().err
+    assert not (here / "submitted").exists()
+
+
 def test_a_view_waits_for_the_modules_that_it_loads(here: Path, program: Program) -> None:
     write(here / "V-1.yaml", "name: V\nversion: '1'\nmodules: [A/1, B/1]\n")
     write(here / "stack.yaml", "easyconfigs: [V-1.yaml, A-1.yaml, B-1.yaml]\n")
@@ -190,13 +201,33 @@ def test_a_test_that_waits_for_the_last_element_does_not_make_it_another(
     assert [one.what for one in read_submissions(layout, "stack")] == ["apply", "test"]
     monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "1")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
-    assert run(["stack", "apply", "stack.yaml", "--only", "A/1", "--then-decide", "--skip-sanity-check"]) == 0
+    assert run(["stack", "apply", "stack.yaml", "--only", "A/1", "--skip-sanity-check"]) == 0
     assert read_life(layout, "A").default == "1"
 
 
-LOG = """{"time": "2026-01-01T00:00:00Z", "what": "installed", "text": "", "generation": 1, "exit_code": 0}
-{"time": "2026-01-01T00:00:01Z", "what": "failed", "text": "the disk is full", "generation": 0, "exit_code": 18}
-{"time": "2026-01-01T00:00:02Z", "what": "said", "text": "failed (7): a sentence is no fact"}
+@pytest.mark.parametrize("both", [False, True])
+def test_the_last_element_decides_though_it_was_submitted_for_a_part(
+    both: bool, here: Path, images: Images, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job for a part of the stack decides nothing by itself; a later submission of the whole expects it to."""
+    write(here / "A-1.yaml", f"name: A\nversion: '1'\nimage: {{sources: ['{images.tiny_sif}']}}\n")
+    write(here / "stack.yaml", "easyconfigs: [{easyconfig: A-1.yaml, default: true}]\n")
+    program("sbatch", "echo 1")
+    program("squeue", "echo '1_0|RUNNING|None'")
+    assert run(["stack", "apply", "stack.yaml", "--job", "--only", "A/1"]) == 0
+    if both:
+        assert run(["stack", "apply", "stack.yaml", "--job"]) == 0
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
+    assert run(["stack", "apply", "stack.yaml", "--only", "A/1", "--skip-sanity-check"]) == 0
+    assert read_life(Layout(here / "prefix"), "A").default == ("1" if both else None)
+
+
+LOG = """{"what": "installed", "text": "", "generation": 1, "exit_code": 0, "job": "9_2"}
+{"what": "failed", "text": "the disk is full", "generation": 0, "exit_code": 18, "job": "9_2"}
+{"what": "said", "text": "failed (7): a sentence is no fact", "job": "9_2"}
+{"what": "installed", "text": "", "generation": 2, "exit_code": 0, "job": "8_2"}
+{"what": "installed", "text": "", "generation": 3, "exit_code": 0}
 
 x
 """
@@ -225,6 +256,24 @@ def test_why_a_module_is_not_there(
     program("sacct", "echo '9_2|TIMEOUT'")
     assert run(["stack", "apply", "stack.yaml", "--job", "--wait", "-q"]) == 1
     assert "C/1: its job 9_2 ended TIMEOUT\n" in capfd.readouterr().err
+
+
+def test_what_an_element_has_found_to_be_held(
+    here: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its exit code is that of success: the module's log says that it was skipped."""
+    monkeypatch.setattr("sifmod.actions.stack.watch.LAG", 0.0)
+    program("sbatch", "echo 9")
+    program("squeue", "echo '9_0|COMPLETED|None'")
+    line = {"what": "held", "text": "B/1 was rolled back", "generation": 0, "exit_code": 0, "job": "9_0"}
+    write(here / "prefix/log/stacks/stack/B@1.log", json.dumps(line))
+    words = ["stack", "apply", "stack.yaml", "--job", "--wait", "--only", "B/1"]
+    assert run(words) == 0
+    err = capfd.readouterr().err
+    assert "== B/1: B/1 was rolled back\n" in err
+    assert "== 0 of 1 modules match " in err
+    assert "==   B/1: held; " in err
+    assert run([*words, "--fail-on-held"]) == 1
 
 
 def test_how_a_test_has_ended(

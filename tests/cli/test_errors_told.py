@@ -96,9 +96,9 @@ def test_a_request_to_end(
 ) -> None:
     """It unwinds what was begun, and the exit code says which signal it was."""
     before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGTERM, signal.SIGHUP)}
-    monkeypatch.setattr(os, "listdir", lambda _path: os.kill(os.getpid(), number))
     try:
-        with pytest.raises(SystemExit) as caught:
+        with monkeypatch.context() as ended, pytest.raises(SystemExit) as caught:
+            ended.setattr(os, "listdir", lambda _path: os.kill(os.getpid(), number))
             run(["list", "--json", "--prefix", "/no/prefix"])
     finally:
         for each, handler in before.items():
@@ -183,6 +183,13 @@ MODULES = [ModuleName("PyTorch", "2.2.0-rocm"), ModuleName("PyTorch", "2.2.0"), 
 )
 def test_a_name_is_a_module_or_the_beginning_of_one(name: str, found: str) -> None:
     assert str(resolve(name, MODULES)) == found
+
+
+@pytest.mark.parametrize("name", ["", ".yaml"])
+def test_an_empty_name_means_no_module_also_where_one_is_installed(name: str) -> None:
+    """`sifmod uninstall --purge "$unset"`."""
+    with pytest.raises(ModuleError, match="no module is called"):
+        resolve(name, MODULES[:1])
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,23 @@ def test_the_spider_cache_is_made_once(here: Path, monkeypatch: pytest.MonkeyPat
         assert (here / "calls").read_text() == "x\n"
 
 
+def test_an_apply_renews_the_spider_cache_after_one_that_died(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = write(here / "lmod/update_lmod_system_cache_files", f"#!/bin/sh\ntouch \"$4\"\necho x >>'{here}/calls'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("LMOD_DIR", str(program.parent))
+    write(here / "etc-sifmod.d/x.yaml", f"spider_cache: {{directory: {here}/cache, timestamp: {here}/cache/stamp}}\n")
+    write(here / "stack.yaml", "easyconfigs: [Good-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP, "-q"]) == 0
+    edited = here / "Good-1.yaml"
+    edited.write_text(f"{edited.read_text()}env: {{A: b}}\n")
+    with monkeypatch.context() as died:
+        died.setattr("sifmod.actions.stack.apply.refresh_spider_cache", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        assert run(["stack", "apply", "stack.yaml", SKIP, "-q"]) == 130
+    for _ in range(2):
+        assert run(["stack", "apply", "stack.yaml", SKIP, "-q"]) == 0
+        assert (here / "calls").read_text() == "x\nx\n"
+
+
 def test_why_a_module_is_made_anew_and_what_is_no_longer_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     edited = here / "own/Own-1.yaml"
@@ -765,3 +782,22 @@ def test_gc_keeps_what_the_last_lock_names_until_it_is_forgotten(
     assert run(["gc", "--yes", "--now", "--ignore-jobs", "--prefix", str(staging)]) == 0
     assert not (staging / "images/sha256" / sif).exists()
     assert (production / "images/sha256" / sif).is_file()
+
+
+def test_a_decision_that_fails_leaves_what_was_installed_recorded(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also in Lmod's cache: the next apply may find nothing more to change."""
+    program = write(here / "lmod/update_lmod_system_cache_files", '#!/bin/sh\ntouch "$4"\nls modules >calls\n')
+    hook = write(here / "hook", "#!/bin/sh\nexit 1\n")
+    for file in (program, hook):
+        file.chmod(0o755)
+    monkeypatch.setenv("LMOD_DIR", str(program.parent))
+    cache = f"spider_cache: {{directory: {here}/cache, timestamp: {here}/cache/stamp}}\n"
+    write(here / "etc-sifmod.d/x.yaml", f"{cache}hooks: {{after_retire: [{hook}]}}\n")
+    write(here / "stack.yaml", "easyconfigs: [{easyconfig: Good-1.yaml, retired: {since: 2026-01-01}}]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 18
+    assert "the module was retired anyway" in capfd.readouterr().err
+    assert (here / "prefix/calls").read_text() == "Good\n"
+    assert json.loads((here / "prefix/stacks/stack.json").read_text())["modules"] == ["Good/1"]
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0

@@ -324,6 +324,11 @@ def test_a_job_without_an_answer_leaves_its_log(
     assert message.startswith("job 7 ended without an answer")
     assert message.endswith("\nkilled")
     assert os.listdir() == ["sifmod-test-7.log"]
+    os.unlink("sifmod-test-7.log")
+    write(programs / "sbatch", "#!/bin/sh\necho 7\n")
+    told = answer(capfd, ("test", "Gpu", "--job"), 22)
+    assert told["error"] == "job 7 ended without an answer"
+    assert told["hint"].startswith("it wrote no log: it was cancelled")
 
 
 @pytest.mark.usefixtures("node")

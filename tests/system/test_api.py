@@ -65,7 +65,7 @@ def test_a_module_from_its_plan_to_its_end(here: Path, capfd: pytest.CaptureFixt
     made = api.install("Tiny-1.0.yaml", sanity_check=False, where=api.Where(say=said.append))
     assert (made.state, made.installation.generation, bool(said)) == ("installed", 1, True)
     assert api.install("Tiny-1.0.yaml", sanity_check=False).state == "unchanged"
-    assert api.plan("Tiny-1.0.yaml").mark == "x"
+    assert api.plan(here / "Tiny-1.0.yaml").mark == "x"
     assert api.install("Tiny-1.0.yaml", rebuild=True, sanity_check=False).installation.generation == 2
     assert [(str(one.module), one.generation) for one in api.list_modules("tiny")] == [("Tiny/1.0", 2)]
     assert api.list_modules("tiny", where=api.Where(here / "other")) == ()

@@ -32,7 +32,7 @@ SAME_PLACES = """
 --no-build-isolation --no-import --layer --dir --unpacked --without --title --force --locked --robot --local-settings
 --rebuild --account --partition --nodes --time --timeout --style --bcast --minimum --network --origins --keys
 --signature --format --until --successor --days --marks --hooks --stack
---fail-on-held --then-decide --pre --constraint --index-url --extra-index-url --upgrade --syntax
+--fail-on-held --pre --constraint --index-url --extra-index-url --upgrade --syntax
 """  # a command writes where it does without them
 ELSEWHERE = {  # what needs more than a tree, and the tests that have it
     "stack apply --job": "test_slurm_stack.py",

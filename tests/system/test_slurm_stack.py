@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.slurm import ask_slurm, cancel, states, submit
 from sifmod.cli.main import run
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
@@ -261,3 +262,20 @@ def test_the_last_element_applies_what_the_stack_decides(
     assert three.of("1").retired
     assert run(["stack", "plan", "stack.yaml"]) == 0
     assert "[D]" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "variable", ["SQUEUE_USERS=nobody", "SQUEUE_PARTITION=none", "SLURM_TIME_FORMAT=relative", "SBATCH_WAIT=1"]
+)
+def test_variables_for_people_hide_no_job_and_wait_for_none(
+    variable: str, slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one in (f"SLURM_CONF={slurm.configuration}", variable):
+        monkeypatch.setenv(*one.split("="))
+    job = submit("--wrap=sleep 3", "--array=0-0", f"--output={tmp_path}/log")
+    known = states((job,)) or {}
+    jobs = ask_slurm(tmp_path)
+    cancel(job)
+    assert [state.over for state in known.values()] == [False]
+    assert jobs.unknown == ""
+    assert jobs.earliest is not None

@@ -86,7 +86,7 @@ KEPT = {
     "the log of a stack": Kept(
         lambda layout: log_of(layout, STACK, STEP),
         lambda layout: write_line(layout, STACK, STEP, Line("installed", "installed", 1)),
-        lambda layout: last_end(layout, STACK, STEP),
+        lambda layout: last_end(layout, STACK, STEP, ""),
     ),
     "what a stack installed": Kept(record, applied, lambda layout: read_applied(layout, "mine")),
     "what a lock names": Kept(record, applied, locked_images),

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.lock import Lock, images_of
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.spider_cache import refresh_spider_cache
+from sifmod.actions.spider_cache import is_stale, refresh_spider_cache
 from sifmod.actions.stack.applying import ApplyContext, ModuleEnded, NotTried, Outcome
 from sifmod.actions.stack.fetches import Fetches, fetches
-from sifmod.actions.stack.job import JobOptions, is_last, submit_stack
+from sifmod.actions.stack.job import JobOptions, end_of_element, submit_stack
 from sifmod.actions.stack.lifecycle import LifecycleChanges, apply_lifecycle, lifecycle_changes
 from sifmod.actions.stack.record import change_record
 from sifmod.actions.stack.stack_options import Planned, StackOptions, read_stack
@@ -40,7 +40,6 @@ class StackRun:
     local_settings: bool = False  # this machine's settings, not the bundle's, decide about its modules
     jobs: JobOptions | None = None  # None: the modules are installed here, not by jobs of Slurm
     wait: bool = False  # for the jobs
-    then_decide: bool = False  # the last element of the jobs decides about the lives of all modules
 
 
 class Preview(NamedTuple):
@@ -143,8 +142,10 @@ class _Apply:
         else:
             self._install(applying)
         waits = bool(submitted and submitted.jobs and not self.run.wait)
-        later = apply_lifecycle(plan, decided, site, reporter, waits=waits) if decided else ()
-        decided = self._end(whole, applying, decided, submitted=bool(submitted and submitted.jobs))
+        try:
+            later = apply_lifecycle(plan, decided, site, reporter, waits=waits) if decided else ()
+        finally:  # what was installed is recorded although a decision or its hook fails
+            decided = self._end(whole, applying, decided, submitted=bool(submitted and submitted.jobs))
         return StackOutcome(plan, decided, applying.outcomes, applying.held, applying.failed, submitted, tests, later)
 
     def _install(self, applying: ApplyContext) -> None:
@@ -190,17 +191,19 @@ class _Apply:
         plan, planned, site, reporter = applying.plan, self.planned, self.planned.site.site, self.reporter
         _write_down(plan, decided, planned.lock, site, reporter)
         stale = bool(decided and decided.changes)
-        last = is_last(plan, site, reporter.tree(site)) if self.run.options.only else None
-        if last is not None:  # an element of a job
-            stale = last
-            if last and self.run.then_decide:  # nothing is submitted that would do it later
+        ended = end_of_element(plan, site, reporter.tree(site)) if self.run.options.only else None
+        if ended:
+            stale = ended.last
+        elif not submitted or applying.failed:
+            stale |= any(one.changed for one in applying.outcomes.values()) or is_stale(plan.layout, site)
+        try:
+            if ended and ended.decides:  # nothing is submitted that would do it later
                 decided = lifecycle_changes(whole)
                 apply_lifecycle(whole, decided, site, reporter)
                 _write_down(whole, decided, planned.lock, site, reporter)
-        elif not submitted or applying.failed:
-            stale |= any(one.changed for one in applying.outcomes.values())
-        if stale:
-            refresh_spider_cache(plan.layout, site, reporter)
+        finally:
+            if stale:
+                refresh_spider_cache(plan.layout, site, reporter)
         return decided
 
 

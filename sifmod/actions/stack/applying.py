@@ -90,7 +90,7 @@ class ApplyContext:
         if error := self.failed.get(number):
             return Line("failed", error.message, exit_code=error.exit_code)
         if held := self.held.get(number):
-            return Line("held", f"{held.message}; {held.hint}")
+            return Line("held", "; ".join(filter(None, (held.message, held.hint))))
         outcome = self.outcomes[number]
         if outcome.changed:
             return Line("installed", f"installed, generation {outcome.generation}", outcome.generation)

@@ -48,8 +48,16 @@ class JobOptions(NamedTuple):
     words: tuple[str, ...]  # arguments of each element besides the stack file and its modules
     directory: Path  # where failed elements leave their output
     elements: int  # most elements of an array
+    decides: bool  # the last element decides about the lives of all modules
     tests: Resources | None = None  # for test jobs; None: no tests
     together: tuple[frozenset[str], ...] = ()  # image requests that one element should fetch together
+
+
+class ElementEnd(NamedTuple):
+    """What is left to the element that ends: whether it is the last one, and then decides about the modules' lives."""
+
+    last: bool
+    decides: bool
 
 
 class Element(NamedTuple):
@@ -72,10 +80,15 @@ def submit_stack(
     Raises OptionError if Slurm rejects them or does not answer, LockError, InstallError.
     """
     name = plan.stack.name
+    if "\\" in f"{options.directory}{name}":
+        why = f"Slurm cannot write logs of the stack {name} in {options.directory}: there is a backslash in the path"
+        raise OptionError(why, "choose another --job-output-dir, or name")
     options = options._replace(resources=at_site(options.resources, site.slurm))
     with changing_prefix(site), stack_lock(name, tree) as held:
         before = read_submissions(plan.layout, name)
         earlier, new = _queued(before), list[Submission]()
+        if options.decides:  # whichever is the last
+            earlier = [one._replace(decides=True) for one in earlier]
         taken = {module for job in earlier if job.what == "apply" for element in job.elements for module in element}
         todo = [step for step in plan.steps if to_do(step) and step.module not in taken]
         running = [job.job for job in earlier if job.what == "apply"]
@@ -88,8 +101,8 @@ def submit_stack(
     return tuple(earlier), tuple(new)
 
 
-def is_last(plan: StackPlan, site: Site, tree: Tree) -> bool | None:
-    """Whether this process is the last element of the stack's install jobs; None if it is not an element.
+def end_of_element(plan: StackPlan, site: Site, tree: Tree) -> ElementEnd | None:
+    """What is left to this process, if it is an element of the stack's install jobs; None if it is none.
 
     Removes its modules from the record, so that of two elements that end together one sees the other. If Slurm does not
     answer, each may be the last. Raises LockError, InstallError.
@@ -104,9 +117,10 @@ def is_last(plan: StackPlan, site: Site, tree: Tree) -> bool | None:
         left = [one._replace(elements=_others(one, number)) if one.job == mine else one for one in before]
         write_submissions(plan.layout, name, left, held)
         try:
-            return not any(one.what == "apply" for one in _queued([one for one in left if any(one.elements)]))
+            last = not any(one.what == "apply" for one in _queued([one for one in left if any(one.elements)]))
         except OptionError:
-            return True
+            last = True
+        return ElementEnd(last, last and any(one.decides for one in before))
 
 
 def _others(job: Submission, number: str | None) -> tuple[tuple[ModuleName, ...], ...]:
@@ -177,7 +191,8 @@ def _is_view(step: Step) -> bool:
 def _install(plan: StackPlan, options: JobOptions, elements: Sequence[Element], *more: str) -> Submission:
     commands = [[_apply(plan, options, element)] for element in elements]
     job = _array(plan, options, options.resources, commands, *more)
-    return Submission(job, "apply", str(options.directory), tuple(element.modules for element in elements))
+    modules = tuple(element.modules for element in elements)
+    return Submission(job, "apply", str(options.directory), modules, options.decides)
 
 
 def _by_gpus(steps: Iterable[Step]) -> dict[int, list[Step]]:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from sifmod.actions.slurm import LAG, State, accounted, states
 from sifmod.actions.stack.applying import ApplyContext, Outcome
 from sifmod.actions.stack.stack_plan import to_do
-from sifmod.actions.stack.step_log import last_end
+from sifmod.actions.stack.step_log import Line, last_end
 from sifmod.config.name import ModuleName
-from sifmod.errors import SifmodError, with_code
+from sifmod.errors import HeldError, SifmodError, with_code
 from sifmod.tree.receipt import live_number
 from sifmod.tree.stack_record import Submission
 
@@ -104,11 +104,13 @@ class JobWatch:
             yield from self._seen()
         for number, (job, element) in tuple(self._left.items()):
             state = self._ended.get(f"{job.job}_{element}")
-            error = self._error(number, job, element, state)
-            if error is None:
-                self._became(number, changed=False)
-            else:
+            line = last_end(self._plan.layout, self._plan.stack, self._plan.steps[number], f"{job.job}_{element}")
+            if line and line.what == "held":
+                self._applying.held[number] = HeldError(line.text)
+            elif error := self._error(number, job, element, state, line):
                 self._applying.failed[number] = error
+            else:
+                self._became(number, changed=False)
             yield number
 
     def _lags(self, number: int) -> bool:
@@ -118,7 +120,9 @@ class JobWatch:
         said = state is not None and state.name == "COMPLETED"
         return said and (module is None or live_number(self._plan.layout, module) is None)
 
-    def _error(self, number: int, job: Submission, element: int, state: State | None) -> SifmodError | None:
+    def _error(
+        self, number: int, job: Submission, element: int, state: State | None, line: Line | None
+    ) -> SifmodError | None:
         if state and state.name == "COMPLETED":
             if not self._lags(number):
                 return None
@@ -128,7 +132,6 @@ class JobWatch:
             )
             return SifmodError(why, "choose a prefix that all nodes share")
         if state is None or state.name == "FAILED":  # by its exit code: its log names the module
-            line = last_end(self._plan.layout, self._plan.stack, self._plan.steps[number])
             if line and line.what in ("installed", "unchanged"):
                 return None
             if line and line.exit_code:

@@ -274,9 +274,13 @@ def _answer(file: Path, log: Path, number: str) -> tuple[Tested, ...]:
     try:
         data: Any = json.loads(file.read_text())
     except (OSError, ValueError, RecursionError) as error:
-        lines = log.read_text(errors="replace").splitlines()[-20:] if log.exists() else []
-        why = f"job {number} ended without an answer; see its log {log.absolute()}"
-        raise SanityCheckError(why, output=lines) from error
+        why = f"job {number} ended without an answer"
+        if not log.exists():
+            raise SanityCheckError(
+                why, "it wrote no log: it was cancelled, or its node does not see this directory"
+            ) from error
+        lines = log.read_text(errors="replace").splitlines()[-20:]
+        raise SanityCheckError(f"{why}; see its log {log.absolute()}", output=lines) from error
     finally:
         file.unlink(missing_ok=True)
     if "error" in data:
