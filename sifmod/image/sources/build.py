@@ -13,6 +13,7 @@ from glob import escape
 from itertools import islice
 from pathlib import Path
 
+from sifmod.config.build import OF_DEFINITION
 from sifmod.config.limits import found_within_limits
 from sifmod.config.pattern import TooMuchError
 from sifmod.config.text import Pairs
@@ -251,8 +252,8 @@ def _definition(request: FetchRequest) -> tuple[Path, Pairs]:
 def definition_upon(build: BuildPlan, post: str) -> str:
     """The definition file that runs commands in `base.sif` beside it, which has everything else of the recipe already.
 
-    The commands see the variables of the image, with its Python first in PATH. Raises FetchError for a path that would
-    begin a section.
+    The commands see the variables of the image, with its Python first in PATH. Raises FetchError for a path with a
+    part that a builder would read.
     """
     path = ":".join((*build.path, "$PATH"))
     begin = "".join(f"[ ! -e {script} ] || . {script}\n" for script in _ENVIRONMENT)
@@ -260,9 +261,8 @@ def definition_upon(build: BuildPlan, post: str) -> str:
     parts = ["Bootstrap: localimage\nFrom: base.sif\n"]
     parts += [f"%post\n{begin}{post}\n"] if post else []
     parts += [f"%test\n{begin}{build.test}\n"] if build.test else []
-    if section := re.search(r"(?m)^\s*%\S*", f"{begin}{post}\n{build.test}"):
-        what = f"a path of the base contains a line break and {section[0].strip()!r}"
-        raise FetchError(f"{what}, which a builder would read as a section of the definition")
+    if found := re.search(OF_DEFINITION, f"{begin}{post}\n{build.test}"):
+        raise FetchError(f"a path of the base contains {found[0].strip()!r}, which has a meaning in a definition file")
     return "\n".join(parts)
 
 
