@@ -74,7 +74,7 @@ def test_what_a_recipe_makes_of_its_base(tmp_path: Path, sif: Path, prefix: Pref
         pip=("demo",),
         files=((f"{tmp_path}/bert/", "/opt/bert"), (f"{tmp_path}/run.sh", "/opt/./bin//")),
         env=(("HF_HOME", "/tmp/$hf"),),
-        labels=(("maintainer", "me"),),
+        labels=(("maintainer", "me"), ("org.sifmod.build.base", "not this")),
     )
     artifact = made(prefix, image)
     before, after = contents(sif), contents(artifact.path)
