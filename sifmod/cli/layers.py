@@ -117,7 +117,7 @@ def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
         if text:
             say(text)
     if given.directory and what == "made":
-        say(f"to use it, set SIFMOD_LAYERS={layer.top}")
+        say(f"to use it, set SIFMOD_LAYERS={shell(str(layer.top))}")
 
 
 def _freed(layer: "Layer", site: "Site") -> str:
@@ -196,6 +196,8 @@ def remove_command(given: RemoveOptions) -> None:
     names, everything, stale = given.names, given.everything, given.stale
     if stale and (names or everything):
         raise OptionError("--stale cannot be combined with packages or --all")
+    if everything and names:
+        raise OptionError("--all cannot be combined with packages", "--all removes the whole layer")
     if not (names or everything or stale):
         hint = "name packages, or --all for the whole layer; `sifmod uninstall` removes a module"
         raise OptionError("no package is named", hint)

@@ -15,6 +15,8 @@ from sifmod.config.yaml.node import Node, printable_text
 from sifmod.config.yaml.validate import Model
 
 _DOCKERFILE = re.compile(r"(.*/)?(Dockerfile|Containerfile)(\.[^/]*)?|.*/")
+# the builder would read it as a section, another stage, or an argument
+OF_DEFINITION = re.compile(r"(?im)^\s*%\S*|^bootstrap:|(\{\{\s*\w+\s*\}\})")
 _UPON_BASE = ("pip", "requirements", "files", "env", "labels", "post", "test")
 _OF_RUNTIME = ("/.singularity.d", "/.exec", "/.run", "/.shell", "/.test", "/environment", "/singularity")
 _NOT_FILES = ("/", "/proc", "/sys", "/dev", *_OF_RUNTIME)  # mounted or read by the runtime
@@ -45,9 +47,10 @@ def _beside(text: str) -> str:
 
 
 def _commands(text: str) -> str:
-    if section := re.search(r"(?m)^\s*%\S*", text):
+    if found := re.search(OF_DEFINITION, text):
         raise ValueError(
-            f"a line begins with {printable_text(section[0].strip())}, which starts a section of a definition file"
+            f"{printable_text(found[0].strip())} {'' if found[1] else 'at the beginning of a line '}has a meaning in a "
+            "definition file: put the commands into one of `files`, and run that"
         )
     return text
 

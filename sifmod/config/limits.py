@@ -50,7 +50,7 @@ class Limits(Model):
     build_files: Count = 200_000
     """Files of a recipe, or of the context of a Dockerfile."""
     build_text_size: Size = 1 << 20
-    """Bytes of a Dockerfile, and of its .dockerignore."""
+    """Bytes of a definition file, a Dockerfile, and its .dockerignore."""
     build_rules: Count = 1000
     """Lines of a .dockerignore; each is compared with each file."""
     layer_ratio: Count = 2000

@@ -2,11 +2,13 @@
 
 import fcntl
 import json
+import mmap
 import os
 import re
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -33,6 +35,8 @@ for line in sys.stdin.buffer:
 """
 LATE = 124  # the exit code of a child that exceeded its time limit, like timeout(1)
 _KEPT = 1 << 16  # bytes of output
+_MOST = 1 << 25  # bytes of output in memory, about; more than any caller keeps
+_OFTEN = 0.1  # seconds between two looks at it
 _PATIENCE = 10.0  # seconds between SIGTERM and SIGKILL
 
 
@@ -68,9 +72,9 @@ def run_child(
 
     `whole`: also end other processes in its group afterwards.
 
-    The result has the last `kept` bytes of the output, which is in memory, so that a full disk cannot lose it. On any
-    exception here (^C, a handler of SIGTERM that raises) the whole process group is ended before the exception
-    propagates. Raises FileNotFoundError if `args[0]` is not a program.
+    The result has the last `kept` bytes of the output, at most 32 MiB. The output is in memory, so that a full disk
+    cannot lose it. On any exception here (^C, a handler of SIGTERM that raises) the whole process group is ended before
+    the exception propagates. Raises FileNotFoundError if `args[0]` is not a program.
     """
     with _group(args, cwd, env) as (process, log):
         late = False
@@ -132,7 +136,8 @@ def _group(
                 command, cwd=cwd, env=env, stdin=stdin, stdout=theirs, stderr=log, process_group=0
             )
             try:
-                yield process, log
+                with _bounded(log):
+                    yield process, log
             except BaseException:
                 _end(process)
                 raise
@@ -140,6 +145,29 @@ def _group(
     finally:
         os.close(theirs)
         os.close(ours)
+
+
+@contextmanager
+def _bounded(log: int) -> Iterator[None]:
+    """Keep about the last _MOST bytes of the output `log` in memory: a child may write gigabytes."""
+    over = threading.Event()
+
+    def forget() -> None:
+        begin = 0
+        while not over.wait(_OFTEN):
+            end = (os.fstat(log).st_size - _MOST) // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+            if end - begin >= _MOST:
+                with suppress(OSError), mmap.mmap(log, end - begin, offset=begin) as old:
+                    old.madvise(mmap.MADV_REMOVE)
+                begin = end
+
+    thread = threading.Thread(target=forget, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _output(log: int, begin: int, kept: int) -> bytes:

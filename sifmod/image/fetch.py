@@ -19,7 +19,7 @@ from sifmod.image.convert.sif.header import SifInfo, check_sif
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.reference import Reference
-from sifmod.image.registry.mirrors import mirrors_of, own_place, source_of
+from sifmod.image.registry.mirrors import Place, mirrors_of, own_place, source_of
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.signature.signatures import check_policy, refuse_unsigned_kind
 from sifmod.image.sources.file import take_file
@@ -134,24 +134,30 @@ def _checked(path: Path, name: str, info: SifInfo, request: FetchRequest) -> tup
 
 
 def _fetch_past_mirrors(request: FetchRequest) -> Artifact:
-    """As `_fetch`; if a mirror gave wrong content, the original registry is used."""
-    try:
-        return _fetch(request)
-    except (SignatureError, UnstartableError):
-        raise
-    except ImageError as error:
-        reference, settings = request.reference, request.settings
-        mirrors = mirrors_of(reference, settings.mirrors)
-        if not mirrors:
-            raise
-        names = ", ".join(str(mirror) for mirror in mirrors)
+    """As `_fetch`; after wrong content again without the first mirror, until only the original registry is left."""
+    reference, settings = request.reference, request.settings
+    failed, left = list[Place](), list(mirrors_of(reference, settings.mirrors))
+    wrong: ImageError | None = None
+    while True:
+        names = ", ".join(map(str, failed))
         try:
-            artifact = _fetch(replace(request, settings=replace(settings, mirrors=())))
-        except FetchError as second:
-            second.message += f"\n    before that, with the mirror {names}: {error.message}"
+            artifact = _fetch(request)
+        except (SignatureError, UnstartableError):
             raise
-        note = f"taken from {own_place(reference).host}, since the mirror {names} failed: {error.message}"
-        return replace(artifact, notes=(note, *artifact.notes))
+        except FetchError as error:
+            if not left or not isinstance(error, ImageError):
+                error.message += f"\n    before that, with the mirror {names}: {wrong.message}" if wrong else ""
+                raise
+            wrong = error
+            failed.append(left.pop(0))
+            mirrors = ((str(own_place(reference)), tuple(map(str, left))),)
+            request = replace(request, settings=replace(settings, mirrors=mirrors))
+        else:
+            if wrong is None:
+                return artifact
+            hosts = " or ".join((*(mirror.host for mirror in left), own_place(reference).host))
+            note = f"taken from {hosts}, since the mirror {names} failed: {wrong.message}"
+            return replace(artifact, notes=(note, *artifact.notes))
 
 
 def _fetch(request: FetchRequest) -> Artifact:

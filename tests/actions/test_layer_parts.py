@@ -109,6 +109,15 @@ def test_what_the_image_asks_of_what_is_added() -> None:
 
 
 @pytest.mark.parametrize(
+    ("marker", "holds"),
+    [("python_version < '3.8'", True), ("python_version > '3.8'", False), ("os_name ~= 'x'", False)],
+)
+def test_the_markers_of_an_image_are_about_its_own_python(marker: str, holds: bool) -> None:
+    text = HELD.replace("fsspec<2026", f"fsspec<2026; {marker}").replace("[3, 11, 2]", "[3, 7, 2]")
+    assert bool(image_python(text, PROTECTED).broken_by({"fsspec": "2026.1"})) == holds
+
+
+@pytest.mark.parametrize(
     "text", ["", "[]", '["a", "b", [3], "", []]', '["a", "b", [3, 11, 2], "", [["x", "1"]]]', "[" * 100_000]
 )
 def test_what_an_image_says_amiss(text: str) -> None:

@@ -360,6 +360,16 @@ def test_a_proxy_that_is_no_url_is_refused_by_its_variable(
     assert "joe" not in told
 
 
+@pytest.mark.parametrize("kind", ["socks5h", "ftp"])
+def test_a_proxy_of_another_kind_is_refused_by_its_variable(
+    said: Said, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("https_proxy", f"{kind}://joe:s3cret@127.0.0.1:1")
+    told = said("fetch", "https://host.invalid/x.sif", code=10)
+    assert f"the variable https_proxy names a {kind} proxy, which sifmod cannot use; nothing was sent" in told
+    assert "for a SOCKS proxy install Python's package PySocks" in told
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [

@@ -48,6 +48,19 @@ def test_the_exit_code_and_everything_said_come_back(tmp_path: Path) -> None:
     assert run(tmp_path, "/bin/sh", "-c", "kill -9 $$")[0] == -signal.SIGKILL
 
 
+@pytest.mark.parametrize("way", ["run_child", "serving"])
+def test_a_flood_of_output_takes_little_memory(tmp_path: Path, way: str) -> None:
+    code = "import os, time\nfor _ in range(200): os.write(2, bytes(1 << 20))\ntime.sleep(0.5)\n"
+    code += "held = os.fstat(2).st_blocks * 512\nprint(f'end {held < 100 << 20}')"
+    env = {"PATH": os.environ["PATH"]}
+    if way == "run_child":
+        ended = run_child((sys.executable, "-c", code), cwd=tmp_path, env=env)
+    else:
+        with serving((sys.executable, "-I", "-c", SERVER), cwd=tmp_path, env=env) as begin:
+            ended = begin(sys.executable, "-c", code)
+    assert (ended.code, ended.said[-10:]) == (0, b"\0end True\n")
+
+
 def test_one_whose_time_is_over_is_ended_with_its_children(tmp_path: Path) -> None:
     script = "echo begun; sleep 600 & echo $! >pid; wait"
     ended = run_child(("/bin/sh", "-c", script), cwd=tmp_path, env={"PATH": os.environ["PATH"]}, limit=0.3)

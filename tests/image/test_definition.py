@@ -1,9 +1,13 @@
 """What of this machine goes into a build."""
 
+import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from sifmod.config.build import Build
 from sifmod.errors import FetchError
 from sifmod.image.sources.build import definition_upon, inputs, inputs_digest
 from sifmod.module.plan import BuildPlan
@@ -102,13 +106,28 @@ def test_what_a_shell_and_links_lead_to_goes_in_too(tmp_path: Path, monkeypatch:
         before.add(found)
 
 
-@pytest.mark.parametrize("path", ["/opt/a\n%setup\n touch /tmp/x", "/opt/a\n  %post"])
+@pytest.mark.parametrize("path", ["/opt/a\n%setup\n touch /tmp/x", "/opt/a\n  %post", "/a\nBootstrap: x", "/{{ b }}"])
 def test_what_the_base_names_begins_no_section(path: str) -> None:
     """%setup runs on the host."""
     assert definition_upon(BuildPlan(path=("/opt/bin",)), "true\n").count("%") == 1
     for build, post in ((BuildPlan(path=(path,)), "true\n"), (BuildPlan(), f"'{path}/bin/python' -m pip\n")):
-        with pytest.raises(FetchError, match=r"a line break and .%(setup|post)"):
+        with pytest.raises(FetchError, match=r"contains .(%setup|%post|Bootstrap:|\{\{ b \}\}).*, which has a meaning"):
             definition_upon(build, post)
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("true\n  %files", "'%files' at the beginning of a line has"),
+        ("cat > /x <<EOF\nbootstrap: yes\nEOF", "'bootstrap:' at the beginning of a line has"),
+        ("echo '{{ name }}'", "'{{ name }}' has"),
+        ("echo '{{.Id}} {{ a b }}' % ' bootstrap: x'", ""),
+    ],
+)
+def test_commands_hold_nothing_that_a_builder_would_read(text: str, refused: str) -> None:
+    """A second Bootstrap begins another stage, and the runtimes replace {{ NAME }}."""
+    with pytest.raises(ValidationError, match=re.escape(refused)) if refused else nullcontext():
+        Build.model_validate({"from": "x.sif", "post": text})
 
 
 def test_a_layout_or_archive_that_is_the_base_is_an_input_with_a_tag_too(tmp_path: Path) -> None:

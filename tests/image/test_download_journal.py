@@ -93,3 +93,12 @@ def test_a_link_that_comes_back_at_once_is_not_written_through_either(partial: P
     assert "File exists" in done.stderr
     assert profile.read_text() == "export PATH"
     assert not partial.with_name("file.journal").exists()
+
+
+def test_a_pipe_or_a_link_instead_of_the_journal_is_not_waited_for_or_followed(partial: Path, tmp_path: Path) -> None:
+    os.mkfifo(journal.journal_path(partial))
+    assert journal.load(partial) is None
+    journal.save(partial, RECORD)
+    elsewhere = journal.journal_path(partial).rename(tmp_path / "elsewhere")
+    journal.journal_path(partial).symlink_to(elsewhere)
+    assert journal.load(partial) is None

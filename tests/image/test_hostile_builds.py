@@ -112,6 +112,20 @@ def test_files_of_a_definition(
     refused(tmp_path, said, capfd)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("%files\n " + "{a,b}" * 1500 + " /x\n", "a line of %files has more than 100 braces"),
+        ("%files\n a\0b /x\n", "x.def contains a NUL character"),
+        ("# x\n" * 300_000, "x.def has more bytes than 1048576 (`limits: {build_text_size: N}`"),
+    ],
+)
+def test_the_text_of_a_definition(tmp_path: Path, text: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "x.def", f"Bootstrap: docker\nFrom: x\n{text}")
+    write(tmp_path / "E.yaml", "name: App\nversion: '1'\nimage: {build: x.def}\n")
+    refused(tmp_path, said, capfd)
+
+
 @pytest.mark.parametrize("name", ["Dockerfile.dockerignore", "Dockerfile.containerignore"])
 def test_where_an_ignore_file_of_the_dockerfile_s_own_is_nothing_is_left_out(context: Path, name: str) -> None:
     """Which of them a builder reads depends on its version, so all files are inputs of the build."""

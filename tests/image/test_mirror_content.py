@@ -52,6 +52,26 @@ def test_its_own_registry_is_asked(images: Images, registry: Registry, tmp_path:
     assert prefix.images() == [f"{good.sha256}.sif"]
 
 
+def test_the_next_mirror_is_asked_first(images: Images, tmp_path: Path) -> None:
+    """As where a site's machines reach its mirrors only."""
+    origin, second = Registry(tmp_path / "origin"), Registry(tmp_path / "second", storage=tmp_path / "copy")
+    origin.start()
+    try:
+        source = origin.push_layout(images.tiny_layout("mirrored"), "mirrored:1.0")
+        digest = layer_of(source, tmp_path / "first")
+        shutil.copytree(origin.storage, second.storage)
+        second.start()
+        with mirror(origin, tmp_path / "other", digest) as other:
+            origin.stop()
+            settings = Settings(mirrors=((origin.address, (other.address, second.address)),))
+            (note, *_) = Prefix(tmp_path / "prefix").fetch(plan(source), settings=settings).notes
+        where = f"{second.address} or {origin.address}"
+        assert note.startswith(f"taken from {where}, since the mirror {other.address}/mirrored failed: ")
+    finally:
+        second.stop()
+        origin.stop()
+
+
 def test_where_it_has_nothing_better_both_are_told(images: Images, tmp_path: Path) -> None:
     origin = Registry(tmp_path / "origin")
     origin.start()

@@ -4,7 +4,10 @@ import base64
 import hashlib
 import json
 import os
+import sys
+import sysconfig
 import tomllib
+import venv
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -71,7 +74,7 @@ def test_what_a_recipe_makes_of_its_base(tmp_path: Path, sif: Path, prefix: Pref
         pip=("demo",),
         files=((f"{tmp_path}/bert/", "/opt/bert"), (f"{tmp_path}/run.sh", "/opt/./bin//")),
         env=(("HF_HOME", "/tmp/$hf"),),
-        labels=(("maintainer", "me"),),
+        labels=(("maintainer", "me"), ("org.sifmod.build.base", "not this")),
     )
     artifact = made(prefix, image)
     before, after = contents(sif), contents(artifact.path)
@@ -296,6 +299,60 @@ def test_what_does_not_go_with_the_base_is_refused(
     assert prefix.state(sif.parent, wheels) == there
     assert not list(tmp_path.rglob("climbed"))
     assert [path for path in (tmp_path / "uv").glob("*linked/*") if path.is_dir()] == []
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"torch/__init__.pyc": ""},
+        {"torch/__init__.abi3.so": ""},
+        {"torch.pyc": ""},
+        {"hides.pth": "other\n", "other/torch/__init__.py": ""},
+        {"torch/__init__.py": "", "z/RECORD": "no RECORD"},
+    ],
+)
+def test_what_python_would_import_instead_of_a_protected_package(
+    sif: Path, wheels: Path, prefix: Prefix, files: dict[str, str]
+) -> None:
+    wheel(wheels, "hides", files=files)
+    with pytest.raises(FetchError, match=r"hides 1.0 brings its own torch; the image has torch 2.0, which stays"):
+        made(prefix, recipe(sif, pip=("hides",)))
+
+
+@pytest.mark.parametrize("record", [b"\xff\n", b"x" * 140_000])
+def test_a_second_record_in_a_wheel_that_cannot_be_read(sif: Path, wheels: Path, prefix: Prefix, record: bytes) -> None:
+    path = wheel(wheels, "two")
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("two-1.0.data/purelib/other.dist-info/RECORD", record)
+    with pytest.raises(FetchError, match=r"other.dist-info/RECORD of a package cannot be read"):
+        made(prefix, recipe(sif, pip=("two",)))
+
+
+@pytest.mark.parametrize("place", ["lib/python3.99/site-packages", "lib64/python3.11/site-packages"])
+def test_data_of_a_wheel_that_goes_to_another_directory_of_packages(
+    sif: Path, wheels: Path, prefix: Prefix, place: str
+) -> None:
+    wheel(wheels, "data", files={f"data-1.0.data/data/{place}/other.py": ""})
+    found = contents(made(prefix, recipe(sif, pip=("data",))).path)
+    assert {f"{HOME}/{place}/other.py", f"{LIBRARY}/data/__init__.py"} <= found.keys()
+
+
+def test_a_python_here_that_keeps_compiled_packages_in_lib64(
+    tmp_path: Path, sif: Path, wheels: Path, prefix: Prefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of RHEL, Fedora and SLES."""
+    venv.create(tmp_path / "host")
+    write(
+        Path(sysconfig.get_path("purelib", "venv", {"base": str(tmp_path / "host")}), "of.pth"),
+        "import sys; sys.platlibdir = 'lib64'\n",
+    )
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "host/bin/python"))
+    monkeypatch.setattr(sys, "platlibdir", "lib64")
+    wheel(wheels, "compiled", scripts=("compiled-says",), pure=False)
+    found = contents(made(prefix, recipe(sif, pip=("compiled", "helper==2.0"))).path)
+    assert {f"{LIBRARY}/{name}/__init__.py" for name in ("compiled", "helper")} <= found.keys()
+    assert b"../../../bin/compiled-says," in found[f"{LIBRARY}/compiled-1.0.dist-info/RECORD"]
+    assert not [path for path in found if "lib64" in path]
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import repeat
 
 import pytest
 
+from sifmod.errors import FetchError
 from sifmod.image.oci.manifest import Descriptor
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import Place
@@ -139,3 +141,13 @@ def test_where_an_answer_is_lost_it_goes_on_where_the_registry_is(servers: list[
     assert reports[-1] == len(CONTENT)
     assert sorted(reports) == reports
     assert server.parts == 4
+
+
+def test_no_more_is_sent_than_the_blob_has(servers: list[Sparing]) -> None:
+    """As from the registry of another image's layer that never ends."""
+    servers.append(Sparing(len(CONTENT)))
+    place = Place(f"127.0.0.1:{servers[0].server_address[1]}", "group/name", named=True)
+    wanted = Descriptor("application/octet-stream", digest(CONTENT), len(CONTENT))
+    with pytest.raises(FetchError, match=f"has more than {len(CONTENT)} bytes"):
+        upload(Repository(Http(), place, (), "pull,push"), Blob(wanted, lambda _start: repeat(CONTENT)), print)
+    assert servers[0].received <= len(CONTENT)

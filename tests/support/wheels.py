@@ -22,10 +22,11 @@ def wheel(
     scripts: tuple[str, ...] = (),
     *,
     empty: bool = False,
+    pure: bool = True,
 ) -> Path:
     """A wheel whose module `name` says its version; `scripts`: commands that print theirs and the Python's prefix.
 
-    `empty`: without the module.
+    `empty`: without the module; not `pure`: it says that it has compiled code.
     """
     info = f"{name}-{version}.dist-info"
     lines = [
@@ -34,7 +35,7 @@ def wheel(
     ]
     body = f"__version__ = {version!r}\n{_MAIN}"
     content = {**({} if empty else {f"{name}/__init__.py": body}), **(files or {}), f"{info}/METADATA": "".join(lines)}
-    content[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    content[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nRoot-Is-Purelib: {str(pure).lower()}\nTag: py3-none-any\n"
     if scripts:
         content[f"{info}/entry_points.txt"] = "[console_scripts]\n" + "".join(
             f"{one} = {name}:main\n" for one in scripts

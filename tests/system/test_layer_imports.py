@@ -2,6 +2,7 @@
 
 import socket
 import time
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -73,6 +74,18 @@ def test_what_may_be_right_elsewhere_is_told(machine: Machine) -> None:
         said = machine.add(name).ok().stderr
         assert f"warning: {name} cannot be imported here: {why}" in said
     assert "warning" not in machine.sifmod("remove", NAME, *CURIOSITIES).ok().stderr
+
+
+def test_what_a_wheel_puts_beside_its_own_metadata(machine: Machine) -> None:
+    """As a file of its data, which neither pip nor uv compares with anything."""
+    place = "odd-1.0.data/purelib/other.dist-info"
+    path = wheel(machine.wheels, "odd", files={f"{place}/direct_url.json": "file:///user-layer/work/x"})
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr(f"{place}/RECORD", b"\xff,,\nother.dist-info/direct_url.json,,\n")
+    machine.add("odd").ok()
+    wheel(machine.wheels, "hides", files={"hides.pth": "own\n", "own/pip/__init__.pyc": ""})
+    refused = machine.add("hides")
+    assert (refused.code, "hides 1.0 brings its own pip; the image has pip" in refused.stderr) == (2, True)
 
 
 def test_an_import_leaves_nothing_and_ends(machine: Machine) -> None:

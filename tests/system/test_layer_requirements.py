@@ -129,6 +129,27 @@ def test_a_file_with_constraints_and_an_index(machine: Machine) -> None:
         assert "--index-url: http://127.0.0.1:1/simple/ contains a login" in refused.stderr
 
 
+def test_a_layer_without_an_index_asks_none_later(machine: Machine) -> None:
+    """An index may have something else under the name of a package of one's own."""
+    strange = machine.top / "strange"
+    strange.mkdir()
+    wheel(strange, "helper", "2.5", files={"helper/strange.py": ""})
+    wheel(machine.wheels, "other")
+    with serving(strange) as index:
+        env = {"UV_DEFAULT_INDEX": index.url}
+        machine.add("demo", "other", env=env).ok()
+        machine.sifmod("layer", "remove", NAME, "other", env=env).ok()
+        machine.sifmod("add", NAME, "other", env=env).ok()
+        assert index.asked == []
+        assert machine.python("import helper.strange").code == 1
+        # until it is given one
+        machine.sifmod("add", NAME, "helper", "--upgrade", "--index-url", index.url).ok()
+        assert "/simple/helper/" in index.asked
+        index.asked.clear()
+        machine.sifmod("add", NAME, "--upgrade").ok()
+        assert "/simple/helper/" in index.asked
+
+
 def test_projects_and_wheels_by_path(machine: Machine) -> None:
     """Paths begin in the working directory, also in a file, as for pip; a project is taken as it is now."""
     home = machine.top / "home"

@@ -20,7 +20,7 @@ from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.added import format_added
 from sifmod.image.packages.git_tree import Checkouts, GitSource
 from sifmod.image.packages.image_python import ImagePython
-from sifmod.image.packages.request import PackageRequest, name_of, project, words_of
+from sifmod.image.packages.request import PackageRequest, kept_words, name_of, project, words_of
 from sifmod.image.packages.resolve import Resolved, TorchIndex, followed, resolve, torch_index
 from sifmod.image.program import Program, limits, probe_runtime
 from sifmod.module.scripts import PROTECTED
@@ -285,6 +285,4 @@ def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> Lay
 def _with_places(layer: Layer | None, words: tuple[str, ...]) -> tuple[str, ...]:
     """The options for uv, those that the layer keeps, and its package directories that still exist."""
     there = (place for place in (layer.places if layer else ()) if "://" in place or Path(place).is_dir())
-    index = any(word.startswith("--index-url=") for word in words)
-    kept = (word for word in (layer.words if layer else ()) if not (index and word.startswith("--index-url=")))
-    return tuple(dict.fromkeys((*words, *kept, *words_of(there))))
+    return tuple(dict.fromkeys((*words, *kept_words(layer.words if layer else (), words), *words_of(there))))

@@ -139,9 +139,9 @@ def _forget(left: Path) -> None:
     """Remove a file that uv added, and its line in the distribution's RECORD."""
     left.unlink()
     if (record := left.parent / "RECORD").is_file():
-        lines = record.read_text("utf-8").splitlines(keepends=True)
+        lines = record.read_bytes().splitlines(keepends=True)
         record.unlink()  # it may be a hard link to uv's cache
-        record.write_text("".join(line for line in lines if f"/{left.name}," not in line), "utf-8")
+        record.write_bytes(b"".join(line for line in lines if f"/{left.name},".encode() not in line))
 
 
 def _commands(tree: Path) -> list[str]:

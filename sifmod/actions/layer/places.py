@@ -16,7 +16,7 @@ from sifmod.actions.start import is_readable, layout_at
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
 from sifmod.digest import sha256_file
-from sifmod.errors import InstallError, ModuleError, ViewError
+from sifmod.errors import InstallError, ModuleError, OptionError, ViewError
 from sifmod.module.quote import shell
 from sifmod.tree.durable import READ_ONLY, regular
 from sifmod.tree.layer import (
@@ -97,10 +97,16 @@ def module_words(installation: Installation, environ: Mapping[str, str]) -> str:
 
 
 def layers_for(installation: Installation, directory: str | None, environ: Mapping[str, str]) -> Layers:
-    """Where to create a layer: `directory`, the module's prefix if this user owns it, or the user's own place."""
+    """Where to create a layer: `directory`, the module's prefix if this user owns it, or the user's own place.
+
+    Raises OptionError for a directory that cannot be bound.
+    """
     prefix = installation.prefix
     if directory:
-        return Layers(Path(directory).absolute(), prefix)
+        top = Path(directory).absolute()
+        if set(str(top)) & set(",:"):
+            raise OptionError(f"--dir: {top} contains a comma or a colon, which bind paths cannot express")
+        return Layers(top, prefix)
     if prefix.stat().st_uid == os.geteuid():
         return Layers(prefix / "layers", prefix)
     own = environ.get("SIFMOD_PREFIX") or str(default_prefix(environ)[0])

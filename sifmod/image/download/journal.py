@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -14,6 +15,7 @@ from sifmod.image.disk import reserve, stripe, writing
 from sifmod.image.settings import Striping
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC  # another user may have planted a link
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC  # or a pipe, which would block
 _LARGEST = 1 << 20  # bytes; a journal has a few spans
 
 Span = tuple[int, int]
@@ -123,7 +125,10 @@ def save(partial: Path, record: Record) -> None:
 def load(partial: Path) -> Record | None:
     """The journal of `partial`; None if it is missing, unreadable or damaged, or does not fit the file."""
     try:
-        with journal_path(partial).open("rb") as file:
+        descriptor = os.open(journal_path(partial), _READ)
+        with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
             record = TypeAdapter(Record).validate_json(file.read(_LARGEST), strict=True)
         length = partial.stat().st_size
     except (OSError, ValueError):

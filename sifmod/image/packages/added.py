@@ -7,6 +7,7 @@ import io
 import os
 import re
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -26,6 +27,7 @@ LEFT_BY_UV = (".lock", ".gitignore", "CACHEDIR.TAG", "*.dist-info/uv_cache.json"
 _LARGEST = 1 << 26  # bytes of a file that is compared
 _LOCAL = re.compile(r'\b(?:path = "|url = "file:)[^"]*/|\bpath = "')
 _INSTALL = "pylock.install.toml"
+_MODULES = (".py", ".pyc", ".so")
 _REQUIRES = re.compile(r"^requires-python = .*\n", re.MULTILINE)
 
 
@@ -72,9 +74,9 @@ def add_packages(
     notes = (f"packages go to the Python in {python.prefix}", *of, *format_added(python, resolved))
     if not resolved.added:
         return Added(lock, (), (), notes)
-    _install(uv, resolved, wanted, uv_prefix)
+    library = _library(uv_prefix)
+    _install(uv, resolved, wanted, uv_prefix, library)
     refuse_unsafe(uv, resolved.added)
-    (library,) = uv_prefix.glob("lib*/python*/*-packages")
     check_hides_nothing(library, python)
     files = dict(_files(uv_prefix, library, base))
     kept = {path for one in python.protected.values() for path in recorded(base.rootfs, one)}
@@ -84,7 +86,15 @@ def add_packages(
     return Added(lock, tuple(sorted(files.items())), removed, (*notes, *over))
 
 
-def _install(uv: Uv, resolved: Resolved, wanted: PackageRequest, uv_prefix: Path) -> None:
+def _library(uv_prefix: Path) -> Path:
+    """The directory below `uv_prefix` for all packages, also if this machine's Python has compiled ones in `lib64`."""
+    if sys.platlibdir != "lib":
+        (uv_prefix / sys.platlibdir).symlink_to("lib")  # as in a virtual environment
+    own = dict.fromkeys(("base", "installed_base"), str(uv_prefix))
+    return Path(sysconfig.get_path("purelib", "venv", own))
+
+
+def _install(uv: Uv, resolved: Resolved, wanted: PackageRequest, uv_prefix: Path, library: Path) -> None:
     # a lock names the path or URL of each file; of local files, here or on another machine, only the digests count
     lock = resolved.fetched
     name, text = ("pinned.txt", pinned(lock)) if _LOCAL.search(lock) else (_INSTALL, lock)
@@ -95,7 +105,7 @@ def _install(uv: Uv, resolved: Resolved, wanted: PackageRequest, uv_prefix: Path
     if ended.code != 0:
         raise ImageError("cannot install the packages:\n" + "\n".join(ended.lines[-12:]))
     for pattern in LEFT_BY_UV:
-        for left in (*uv_prefix.glob(pattern), *uv_prefix.glob(f"lib*/python*/*-packages/{pattern}")):
+        for left in (*uv_prefix.glob(pattern), *library.glob(pattern)):
             left.unlink()
 
 
@@ -116,16 +126,23 @@ def _files(uv_prefix: Path, library: Path, base: BasePython) -> Iterator[tuple[s
         if path.parent == uv_prefix / "bin":
             _start(path, base.python.executable)
     for record in library.glob("*.dist-info/RECORD"):
-        rows = list(csv.reader(record.read_text("utf-8").splitlines()))
         made = io.StringIO()
         writer = csv.writer(made, lineterminator="\n")
-        for name, *about in sorted(rows):
+        for name, *about in _rows(record):
             path = Path(normpath(join(library, name)))
             if path.is_relative_to(uv_prefix) and path.is_file():
                 command = path.parent == uv_prefix / "bin"
                 writer.writerow((relpath(inside(path), base.library), *(_about(path) if command else about)))
         _replace(record, made.getvalue().encode())
     return ((inside(path), path) for path in found)
+
+
+def _rows(record: Path) -> list[list[str]]:
+    """The sorted rows of a RECORD. Raises ImageError if it cannot be read: a wheel may bring one beside its own."""
+    try:
+        return sorted(filter(None, csv.reader(record.read_text("utf-8").splitlines())))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ImageError(f"{record.parent.name}/{record.name} of a package cannot be read: {error}") from error
 
 
 def _start(path: Path, python: str) -> None:
@@ -155,17 +172,28 @@ def _about(path: Path) -> tuple[str, str]:
 
 def check_hides_nothing(lib: Path, python: ImagePython) -> None:
     """Raise OptionError for a package, whatever its name, that provides an import name of a protected one."""
-    for place in sorted(lib.iterdir()):
+    for place in _tops(lib):
         held = python.kept_modules.get(name := place.name.partition(".")[0])
-        is_module = (place / "__init__.py").exists() or place.suffix in (".py", ".so")
+        is_module = place.suffix in _MODULES or any(one.suffix in _MODULES for one in place.glob("__init__.*"))
         if held and is_module and not place.name.endswith("-info"):
-            begin = re.compile(rf"^{re.escape(place.name)}[/,]", re.MULTILINE)
-            found = (one.parent.name for one in lib.glob("*/RECORD") if begin.search(one.read_text("utf-8")))
+            begin = re.compile(rf"^{re.escape(str(place.relative_to(lib)))}[/,]", re.MULTILINE)
+            records = ((one.parent.name, one.read_text("utf-8", "replace")) for one in lib.glob("*.dist-info/RECORD"))
+            found = (info for info, text in records if begin.search(text))
             who = " ".join(next(found, "one of them").removesuffix(".dist-info").split("-")[:2])
             raise OptionError(
                 f"{who} brings its own {name}; the image has {held.name} {held.version}, which stays",
                 f"look for a variant of it that uses the existing {name}",
             )
+
+
+def _tops(lib: Path) -> Iterator[Path]:
+    """What Python finds by a top-level name: in `lib`, and in the directories that its `.pth` files name."""
+    yield from sorted(lib.iterdir())
+    files = (one for one in sorted(lib.glob("*.pth")) if one.is_file())
+    lines = (line for one in files for line in one.read_text("utf-8", "replace").splitlines())
+    for place in (Path(normpath(join(lib, line.rstrip()))) for line in lines):
+        if lib in place.parents and place.is_dir():
+            yield from sorted(place.iterdir())
 
 
 def _over(rootfs: Rootfs, files: dict[str, Path], removed: set[str], kept: set[str]) -> tuple[str, ...]:

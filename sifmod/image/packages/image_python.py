@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from packaging.markers import UndefinedComparison
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
@@ -108,7 +109,7 @@ class ImagePython:
         for one in self.distributions.values():
             for need in filter(None, map(read_requirement, one.requires)):
                 key = normalized(need.name)
-                if one.key in added or not added.get(key) or (need.marker and not need.marker.evaluate({"extra": ""})):
+                if one.key in added or not added.get(key) or not self._applies(need):
                     continue
                 before = self.distributions.get(key)
                 if need.specifier.contains(added[key], prereleases=True):
@@ -116,6 +117,14 @@ class ImagePython:
                 if before and need.specifier.contains(before.version, prereleases=True):
                     unmet.append(f"{one.name} {one.version} of the image needs {need.name}{need.specifier}")
         return tuple(unmet)
+
+    def _applies(self, need: Requirement) -> bool:
+        """Whether the marker of a requirement holds for this Python; not if its comparison has no meaning."""
+        own = {"extra": "", "python_version": self.short, "python_full_version": ".".join(map(str, self.version))}
+        try:
+            return need.marker is None or need.marker.evaluate(own)
+        except UndefinedComparison:
+            return False
 
 
 def is_among(key: str, names: tuple[str, ...]) -> bool:

@@ -17,7 +17,9 @@ from sifmod.image.inspect.python_environments import normalized
 from sifmod.image.packages.requirement_lines import read_text
 
 FIND_LINKS = "--find-links="
-_LASTING = ("--index-url=", "--extra-index-url=", "--prerelease=", "--no-binary=", "--only-binary=")
+NO_INDEX = "--no-index"
+_INDEXES = ("--index-url=", "--extra-index-url=")
+_LASTING = (*_INDEXES, NO_INDEX, "--prerelease=", "--no-binary=", "--only-binary=")
 KEEP_LOGIN = (
     "put it in ~/.netrc; for an index NAME of uv.toml also in UV_INDEX_NAME_USERNAME and UV_INDEX_NAME_PASSWORD"
 )
@@ -75,6 +77,16 @@ def words_of(
     indexes = (("--index-url", index_url), *(("--extra-index-url", text) for text in extra_index_url))
     urls = (index_word(name, text) for name, text in indexes if text)
     return (*named, *pre, *urls, *(f"{FIND_LINKS}{place(text)}" for text in find_links))
+
+
+def kept_words(before: tuple[str, ...], now: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the lasting arguments `before` that the arguments `now` do not replace."""
+    indexes = {word.partition("=")[0] for word in now if word.startswith(_INDEXES)}
+    return tuple(
+        word
+        for word in before
+        if not (word.startswith("--index-url=") and "--index-url" in indexes) and not (word == NO_INDEX and indexes)
+    )
 
 
 def place(text: str) -> str:

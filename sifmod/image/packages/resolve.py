@@ -261,7 +261,7 @@ def _not_found(name: str, python: ImagePython, wanted: PackageRequest) -> NoPack
         names = tuple(one for one in asked if one not in python.distributions) or names
         where = "and no --find-links is given"
     packages = f"the package {names[0]} was" if len(names) == 1 else f"the packages {', '.join(names)} were"
-    hint = "name the directory of the wheels (--find-links DIR), or leave --no-index out"
+    hint = "name the directory of the wheels (--find-links DIR), or an index (--index-url URL) instead of --no-index"
     return NoPackageError(f"{packages} not found: --no-index searches no index, {where}", hint, names)
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from urllib.parse import unquote
 
 import requests
@@ -18,14 +19,20 @@ _HINT = (
 
 
 def proxies_for(url: str) -> Mapping[str, str]:
-    """The environment's proxies, for requests. Raises FetchError with the variable's name if that of `url` is invalid.
+    """The environment's proxies, for requests. Raises FetchError with the variable's name if that of `url` is unusable.
 
     A URL parser would find the end of the host in an unescaped password, and show a part of the password in its error.
     """
     found: Mapping[str, str] = requests.utils.get_environ_proxies(url)
-    proxy = requests.utils.select_proxy(url, found)
-    if proxy and not _is_url(proxy):
-        raise FetchError(f"the variable {_variable(proxy)} is not the URL of a proxy; nothing was sent", _HINT)
+    if proxy := requests.utils.select_proxy(url, found):
+        if not _is_url(proxy):
+            raise FetchError(f"the variable {_variable(proxy)} is not the URL of a proxy; nothing was sent", _HINT)
+        kind = proxy.partition("://")[0].lower() if "://" in proxy else "http"
+        if kind not in ("http", "https") and not (kind.startswith("socks") and find_spec("socks")):
+            raise FetchError(
+                f"the variable {_variable(proxy)} names a {kind} proxy, which sifmod cannot use; nothing was sent",
+                "name an http proxy; for a SOCKS proxy install Python's package PySocks beside sifmod",
+            )
     return found
 
 

@@ -24,6 +24,7 @@ from sifmod.image.registry.url import Url
 _CHUNK = 16 << 20  # bytes of one request; proxies in front of registries limit them
 _SMALLER = 4 << 20  # bytes after a failure: the limit of ghcr.io, and less to repeat if a connection breaks
 _PATIENCE = RetryPolicy(attempts=12)  # Docker's registry forgets a blob that is cut within a request
+_CHANGED = "the file was changed, or its registry sends something else: push it again"
 _COMMIT = 600.0  # seconds for the answer to the end of an upload: the registry reads all of it then
 
 
@@ -88,12 +89,13 @@ class _Upload:
         while (before := self.offset) < size:
             with closing(_chunks(self._blob.read(self.offset), self._chunk)) as chunks:
                 for data in chunks:
-                    end = self.offset + len(data)
+                    if (end := self.offset + len(data)) > size:
+                        raise FetchError(f"{digest} has more than {size} bytes", _CHANGED)
                     self._patch(data)
                     if self.offset != end:
                         break  # the registry has taken less: continue at its position
             if self.offset == before:
-                raise FetchError(f"{digest} ends after {before} of {size} bytes", "the file was changed: push it again")
+                raise FetchError(f"{digest} ends after {before} of {size} bytes", _CHANGED)
         with self._repository.get(
             self._place().asking(f"digest={digest}"), RequestSpec("PUT", good=(201, 204), seconds=_COMMIT)
         )(_BYTES):

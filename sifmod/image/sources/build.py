@@ -13,7 +13,8 @@ from glob import escape
 from itertools import islice
 from pathlib import Path
 
-from sifmod.config.limits import found_within_limits
+from sifmod.config.build import OF_DEFINITION
+from sifmod.config.limits import NotReadError, found_within_limits, read_bounded
 from sifmod.config.pattern import TooMuchError
 from sifmod.config.text import Pairs
 from sifmod.digest import sha256_bytes
@@ -41,6 +42,7 @@ _TAGGED = ("oci", "oci-archive")  # their `From` is PATH:TAG, or PATH
 _REGISTRIES = ("docker", "oras")
 _ENVIRONMENT = ("/.singularity.d/env/10-docker2singularity.sh", "/.singularity.d/env/90-environment.sh")
 _MOST = 100_000  # files of one directory, and words of one pattern
+_MOST_BRACES = 100
 
 
 def inputs(definition: Path, arguments: Pairs = ()) -> tuple[Path, ...]:
@@ -74,12 +76,20 @@ def _places(pattern: str) -> list[Path]:
 
 
 def _expanded(word: str) -> Iterator[str]:
-    """Expand `{a,b}` like a shell; several stars are one, since the runtime's patterns do not recurse."""
-    if braces := _BRACES.search(word):
-        for part in braces[1].split(","):
-            yield from _expanded(f"{word[: braces.start()]}{part}{word[braces.end() :]}")
-    else:
-        yield re.sub(r"\*+", "*", word)
+    """Expand `{a,b}` like a shell; several stars are one, since the runtime's patterns do not recurse.
+
+    Raises FetchError for too many braces.
+    """
+    if word.count("{") > _MOST_BRACES:
+        raise FetchError(f"a line of %files has more than {_MOST_BRACES} braces", "list the files one by one")
+    todo = [word]
+    while todo:
+        word = todo.pop()
+        if braces := _BRACES.search(word):
+            parts = reversed(braces[1].split(","))
+            todo += (f"{word[: braces.start()]}{part}{word[braces.end() :]}" for part in parts)
+        else:
+            yield re.sub(r"\*+", "*", word)
 
 
 def _below(place: Path) -> Iterator[Path]:
@@ -120,12 +130,16 @@ def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str
     """The inputs that a definition names, each with its kind.
 
     A `file` is a source of `%files` and `%appfiles` that is not from another stage, or a local base; a `base` an image
-    in a registry; `unknown` an agent of another kind.
+    in a registry; `unknown` an agent of another kind. Raises FetchError for a file that is too large or not a text.
     """
     try:
-        text = definition.read_text(encoding="utf-8", errors="surrogateescape")
+        text = read_bounded(definition, "build_text_size").decode("utf-8", "surrogateescape")
+    except NotReadError as error:
+        raise FetchError(str(error)) from error
     except OSError:
         return  # the build reports it
+    if "\0" in text:
+        raise FetchError(f"{definition} contains a NUL character, so it is not a definition file")
     section = ""
     header: dict[str, str] = {}
     arguments: dict[str, str] = {}
@@ -251,8 +265,8 @@ def _definition(request: FetchRequest) -> tuple[Path, Pairs]:
 def definition_upon(build: BuildPlan, post: str) -> str:
     """The definition file that runs commands in `base.sif` beside it, which has everything else of the recipe already.
 
-    The commands see the variables of the image, with its Python first in PATH. Raises FetchError for a path that would
-    begin a section.
+    The commands see the variables of the image, with its Python first in PATH. Raises FetchError for a path with a
+    part that a builder would read.
     """
     path = ":".join((*build.path, "$PATH"))
     begin = "".join(f"[ ! -e {script} ] || . {script}\n" for script in _ENVIRONMENT)
@@ -260,9 +274,8 @@ def definition_upon(build: BuildPlan, post: str) -> str:
     parts = ["Bootstrap: localimage\nFrom: base.sif\n"]
     parts += [f"%post\n{begin}{post}\n"] if post else []
     parts += [f"%test\n{begin}{build.test}\n"] if build.test else []
-    if section := re.search(r"(?m)^\s*%\S*", f"{begin}{post}\n{build.test}"):
-        what = f"a path of the base contains a line break and {section[0].strip()!r}"
-        raise FetchError(f"{what}, which a builder would read as a section of the definition")
+    if found := re.search(OF_DEFINITION, f"{begin}{post}\n{build.test}"):
+        raise FetchError(f"a path of the base contains {found[0].strip()!r}, which has a meaning in a definition file")
     return "\n".join(parts)
 
 

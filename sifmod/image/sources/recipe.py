@@ -212,7 +212,7 @@ def _prepared(request: Fetching, base: Artifact, rootfs: Rootfs, recipe: str, st
         removed=tuple(path for path in removed if path not in files),
         documents=tuple(documents),
         env=build.env,
-        labels=(*labels.items(), *build.labels),
+        labels=(*labels.items(), *(own for own in build.labels if own[0] not in labels)),
         deffile=_definition(recipe, added.lock),
         epoch=min(max(read_sif(base.path).created, 0), _LAST),
         one_user=way is not None and way.one_user,
