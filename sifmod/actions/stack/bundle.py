@@ -44,6 +44,7 @@ from sifmod.tree.stored_image import has_its_size, read_stored
 HEAD, STACK, LOCK = "bundle.json", "stack.yaml", "stack.lock"
 IMAGES = "images/sha256"
 IMAGE = re.compile(rf"{IMAGES}/([0-9a-f]{{64}})\.sif")
+_OTHERS = ("images/", "settings/", "wheels/")  # not the stack's own directories
 _DIGEST = re.compile("[0-9a-f]{64}")
 _CHUNK = 1 << 20
 
@@ -119,21 +120,18 @@ def bundle_stack(planned: Planned, output: Path, without: str, progress: Progres
 def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: DecidingSettings) -> Iterator[Item]:
     """The files of the bundle of a locked stack, without the images whose digests are in `there`.
 
-    Raises OptionError if there is no lock, InstallError if a file differs from the lock or an image is gone.
+    Raises OptionError if there is no lock, InstallError if a file differs from the lock, an image is gone, or a file of
+    the stack has a name that the bundle needs.
     """
     lock, layout = read_lock(lock_beside(stack.path)), Layout(site.prefix)
     head = Head(stack.name, Own(__version__, own_digest()), *decided)
     yield _data(HEAD, (json.dumps(in_json(head)) + "\n").encode())
-    for seen in stack.inputs:
-        path = Path(seen.path)
-        if seen.path.startswith("/") and path != stack.path:
-            yield _file(str(path.relative_to(stack.path.parent)), path)
+    included = {Path(seen.path) for seen in stack.inputs if seen.path.startswith("/")} - {stack.path}
+    files = {str(path.relative_to(stack.path.parent)): path for path in sorted(included)}
+    files |= {name: path for name, path in sorted(files_of(lock, site.robot_paths).items()) if path != stack.path}
     yield _file(STACK, stack.path)
     yield _file(LOCK, lock.path)
-    seen_before = {seen.path for seen in stack.inputs}
-    for name, path in sorted(files_of(lock, site.robot_paths).items()):
-        if str(path) not in seen_before:
-            yield _file(name.replace("robot:", "robot/").replace("settings:", "settings/"), path)
+    yield from (_file(name, path) for name, path in _placed(files, site.robot_paths).items())
     if wheels:
         yield from (_file(f"wheels/{path.name}", path) for path in sorted(wheels.glob("*.whl")))
     for module in lock.modules.values():
@@ -146,6 +144,22 @@ def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: De
                 f"the image {sha256[:12]}… of the lock is not in {layout.images}", "apply the stack first"
             )
         yield Item(f"{IMAGES}/{sha256}.sif", stored.path, stored.size, sha256)
+
+
+def _placed(files: Mapping[str, Path], robot_paths: tuple[Path, ...]) -> dict[str, Path]:
+    """The files by their paths in a bundle, also where it looks for those that are found by name."""
+    found: dict[str, Path] = {}
+    for name, path in files.items():
+        place = name.replace("robot:", "robot/").replace("settings:", "settings/")
+        if place in (HEAD, STACK, LOCK) or place in found or name.startswith(_OTHERS):
+            raise InstallError(
+                f"a bundle has another file under the name {place}", "rename it, and apply and lock again"
+            )
+        found[place] = path
+    for root in robot_paths:
+        for path in (path for path in files.values() if path.is_relative_to(root)):
+            found.setdefault(f"robot/{path.relative_to(root)}", path)
+    return found
 
 
 def _layers(layout: Layout, locked: LockedModule) -> Iterator[Item]:
