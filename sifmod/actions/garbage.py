@@ -11,6 +11,7 @@ from sifmod.config.name import ModuleName
 from sifmod.config.site import MARK_DAYS
 from sifmod.errors import InstallError
 from sifmod.system import abbreviated
+from sifmod.tree.durable import is_directory
 from sifmod.tree.history import held_since, previous, read_history, superseded
 from sifmod.tree.layer import OldLayer, old_layers
 from sifmod.tree.layout import Layout
@@ -268,6 +269,8 @@ def _old_partials(layout: Layout, days: float) -> Iterator[OldPartial]:
         keep = f"a fetch can resume it; written {_date(partial.changed)}, kept for {days:g} days" if young else ""
         if is_held(layout, lock_name(partial.key)):
             keep = "another run is using it"
+        if not keep and not is_directory(partial.path):
+            keep = "sifmod did not write it"
         if not keep and not _can_go(partial.path):
             keep = "only another user can remove it"
         yield OldPartial(partial, keep)
