@@ -1,6 +1,5 @@
 """What gc can remove: old generations, unused images, abandoned downloads; and why the rest stays."""
 
-import os
 import time
 from collections.abc import Collection, Container, Iterator
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from sifmod.config.name import ModuleName
 from sifmod.config.site import MARK_DAYS
 from sifmod.errors import InstallError
 from sifmod.system import abbreviated
+from sifmod.tree.durable import is_directory
 from sifmod.tree.history import held_since, previous, read_history, superseded
 from sifmod.tree.layer import OldLayer, old_layers
 from sifmod.tree.layout import Layout
@@ -20,7 +20,7 @@ from sifmod.tree.locking import closed_remains, is_held, left_over
 from sifmod.tree.mark import in_force
 from sifmod.tree.partial import Partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
-from sifmod.tree.removal import removable
+from sifmod.tree.removal import detachable, removable
 from sifmod.tree.stack_record import locked_images
 from sifmod.tree.state import changes, only_in
 from sifmod.tree.store import foreign_files, pinned
@@ -269,10 +269,18 @@ def _old_partials(layout: Layout, days: float) -> Iterator[OldPartial]:
         keep = f"a fetch can resume it; written {_date(partial.changed)}, kept for {days:g} days" if young else ""
         if is_held(layout, lock_name(partial.key)):
             keep = "another run is using it"
-        moved = (layout.partials, *(() if partial.path.is_symlink() else (partial.path,)))
-        if not keep and not all(os.access(path, os.W_OK | os.X_OK) for path in moved):
-            keep = "another user owns it and others cannot read it"
+        if not keep and not is_directory(partial.path):
+            keep = "sifmod did not write it"
+        if not keep and not _can_go(partial.path):
+            keep = "only another user can remove it"
         yield OldPartial(partial, keep)
+
+
+def _can_go(path: Path) -> bool:
+    try:
+        return detachable(path) and removable(path)
+    except OSError:  # another run removes it
+        return False
 
 
 def _date(seconds: float) -> str:

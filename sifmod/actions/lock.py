@@ -31,6 +31,7 @@ from sifmod.tree.stored_image import StoredImage
 _FORMAT = 1
 # prefixes of file paths: shipped with sifmod, from settings, or on the easyconfig path
 _SHIPPED, _SETTINGS, _ROBOT = "sifmod:", "settings:", "robot:"
+_BUNDLED = "robot/"  # a bundle's directory for files on the easyconfig path
 _SHOWN = 5
 
 
@@ -135,6 +136,11 @@ def differing_inputs(locked: LockedModule, inputs: Iterable[Input], directory: P
     A file of sifmod that is not read now, such as a site under the settings of a bundle, is compared too.
     """
     now = spelled_inputs(inputs, directory, robot)
+    for name in [name for name in now if name.startswith(_BUNDLED)]:
+        rest = name.removeprefix(_BUNDLED)
+        same = (one for one, sha256 in locked.inputs.items() if sha256 == now[name])
+        there = next((one for one in same if f"/{one.removeprefix(_ROBOT)}".endswith(f"/{rest}")), name)
+        now[there] = now.pop(name)
     for name in locked.inputs.keys() - now.keys():
         own = shipped() / name.removeprefix(_SHIPPED)
         if name.startswith(_SHIPPED) and ".." not in own.parts and own.is_file():

@@ -29,8 +29,10 @@ def verify_modules(layout: Layout, names: Collection[str] = ()) -> VerifiedTree:
     Changes nothing. Raises ModuleError if a name means no module or several.
     """
     known = live_names(layout)
+    look = f"it looks in {layout.prefix}: `sifmod list` shows all, --prefix names another tree"
+    wanted = [resolve(name, known, look) for name in names] or known
     layers = tuple(found_layers((layout,), os.environ))
-    found = tuple(_verified(layout, module, layers) for module in ([resolve(name, known) for name in names] or known))
+    found = tuple(_verified(layout, module, layers) for module in wanted)
     paths = {Path(fault.path) for one in found for fault in one.faults}
     of_layers = {layer: {path for path in paths if path.is_relative_to(layer.root)} for layer in layers}
     return VerifiedTree(

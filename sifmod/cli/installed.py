@@ -71,8 +71,9 @@ def list_command(given: ListOptions) -> None:
         width=terminal_width(),
     )
     if not found:
-        pattern = given.pattern
-        echo(f"no installed module matches {pattern!r}" if pattern else "no modules are installed here", err=True)
+        pattern, missing = given.pattern, "" if layout.prefix.exists() else ", which does not exist yet"
+        nothing = f"no modules are installed in {layout.prefix}{missing}"
+        echo(f"no installed module matches {pattern!r}" if pattern else nothing, err=True)
     mine = {str(listed.module) for listed in found if listed.prefix == layout.prefix}
     if left := set(leftovers(layout)) - mine:
         what = f"earlier runs were killed and left files of {', '.join(sorted(left)[:3])}"

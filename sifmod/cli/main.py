@@ -124,6 +124,7 @@ def run(arguments: list[str]) -> int:
     1 if only the output could not be written. A closed pipe (`| head`) is not an error.
     """
     _open_standard_streams()
+    os.umask(os.umask(0o077) & ~0o700)  # a umask of 0777 would close each new file to this very run
     hide_typed(arguments)
     signal.signal(signal.SIGTERM, _terminated)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup

@@ -117,8 +117,9 @@ def _asked(given: MakeOptions, *, into_home: bool = False) -> "StackOptions":
     from sifmod.tree.provenance import CommandLine
 
     for store in given.stores:
-        if not Layout(store.absolute()).images.is_dir():
-            raise OptionError(f"--from: {store} is not a tree of sifmod with images")
+        layout = Layout(store.absolute())
+        if not (layout.images.is_dir() or layout.software.is_dir()):  # its images may all be references
+            raise OptionError(f"--from: {store} is not a tree of sifmod")
     install = InstallOptions(
         rebuild=given.rebuild,
         checked_since=time.time() if given.rebuild else 0.0,

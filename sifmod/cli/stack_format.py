@@ -78,7 +78,8 @@ def tell(speak: Callable[[str], None], event: "Event") -> None:
                 speak(f"{'' if line.what == 'held' else f'[{number}/{all_of_them}] '}{step}: {line.text}")
         case OpenBundle():
             if event.made_by:
-                say(f"warning: sifmod {event.made_by}, not this one, made the bundle; it is in the bundle's wheels/")
+                own = "unless it was made with --no-wheels, that one is in its wheels/"
+                say(f"warning: sifmod {event.made_by}, not this one, made the bundle; {own}")
             for text in event.differing:
                 say(f"{text}{'' if event.local else '; the bundle decides'}")
         case _:

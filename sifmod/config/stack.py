@@ -187,6 +187,11 @@ class _Reading(NamedTuple):
     included_files: Iterator[int]  # the next value is the number of the next included file
     top: Path  # only files below it are read
 
+    def place(self, directory: Path, word: str) -> Path:
+        """The path of a word in a file of `directory`; a bundle has no directory that only a `..` leaves again."""
+        path = directory / word
+        return path if self.top == Path("/") else Path(os.path.normpath(path))
+
     def outside(self, path: str | Path, word: str) -> str:
         """What is wrong with a path that is not below the top; "" if it is."""
         if Path(os.path.normpath(path)).is_relative_to(self.top):
@@ -221,7 +226,7 @@ def _read(path: Path, above: tuple[Path, ...], reading: _Reading) -> _Read:
     inputs: list[Input] = [document.input]
     found: list[Problem] = []
     for number, word in enumerate(file.include):
-        included, mark = path.parent / word, node.entries["include"].items[number].mark
+        included, mark = reading.place(path.parent, word), node.entries["include"].items[number].mark
         depth, wrong = len(above) + 1, reading.outside(included, word)
         if included in above or included == path:
             wrong = f"{word} includes itself"
@@ -253,11 +258,12 @@ def _members(directory: Path, entry: Entry, item: Node, inputs: list[Input], rea
         if wrong := reading.outside(directory / name, name):
             raise ValueError(wrong)
     if not any(sign in word for sign in "*?["):
-        beside = directory / word
+        beside = reading.place(directory, word)
         yield Member(str(beside) if beside.is_file() or "/" in word else word, entry, item.mark)
         return
-    names = sorted(map(os.path.normpath, found_within_limits(str(directory / word), word, recursive=True)))
-    inputs.append(read_input(f"*{directory / word}", {}))
+    pattern = reading.place(directory, word)
+    names = sorted(map(os.path.normpath, found_within_limits(str(pattern), word, recursive=True)))
+    inputs.append(read_input(f"*{pattern}", {}))
     stacks = {seen.path for seen in inputs}
     easyconfigs = [name for name in names if name.endswith(SUFFIXES) and name not in stacks]
     if not easyconfigs:

@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.durable import is_there, move, read, sync_file, take, write
+from sifmod.errors import FullError
+from sifmod.tree.durable import is_there, move, read, regular, sync_file, take, write
 from sifmod.tree.locking import HeldLock
 from sifmod.tree.removal import prune
 
@@ -96,3 +97,29 @@ def change(held: HeldLock, doing: str) -> Iterator[Change]:
         steps = Change(held)
         yield steps
         steps.apply()
+
+
+def replace_text(held: HeldLock, target: Path, text: str, doing: str) -> None:
+    """Give the JSON file `target` this text. On a full disk in place, if it is not longer: that lets `gc` free more.
+
+    Raises InstallError, PermissionsError, LockError.
+    """
+    try:
+        with change(held, doing) as steps:
+            steps.file(target, text)
+    except FullError:
+        if not _replaced_in_place(held, target, text.encode()):
+            raise
+
+
+def _replaced_in_place(held: HeldLock, target: Path, data: bytes) -> bool:
+    held.check()
+    try:
+        with regular(target, held.top, writing=True) as descriptor:
+            if len(data) > (size := os.fstat(descriptor).st_size):
+                return False
+            os.pwrite(descriptor, data.ljust(size), 0)  # one write, which a kill does not cut; JSON may end in blanks
+            os.fsync(descriptor)
+            return True
+    except OSError:
+        return False

@@ -167,13 +167,14 @@ def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> 
 
 
 @contextmanager
-def regular(path: Path | str, top: Path | None, most: int | None = None) -> Iterator[int]:
+def regular(path: Path | str, top: Path | None, most: int | None = None, *, writing: bool = False) -> Iterator[int]:
     """A descriptor of a file that `read` can read, with the errors of `read`; `most`: its largest size in bytes."""
+    flags = _READ | (os.O_RDWR if writing else 0)
     if top is None:
-        descriptor = os.open(path, _READ)
+        descriptor = os.open(path, flags)
     else:
         with opened(Path(path).parent, top) as directory:
-            descriptor = os.open(Path(path).name, _READ, dir_fd=directory)
+            descriptor = os.open(Path(path).name, flags, dir_fd=directory)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or (most is not None and status.st_size > most):

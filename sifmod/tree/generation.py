@@ -10,7 +10,7 @@ from sifmod.config.kinds import SYNTAXES, stub_path
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
-from sifmod.tree.change import Change, change
+from sifmod.tree.change import Change, change, replace_text
 from sifmod.tree.durable import READ_ONLY, is_directory, is_full, is_there, make_directory, names, read, reported, write
 from sifmod.tree.history import read_history, recorded, with_event, without_holds
 from sifmod.tree.layout import RECEIPT, Layout
@@ -149,8 +149,8 @@ def _publication(mine: HeldModule, installation: Installation, same_content: boo
 
 def release_hold(mine: HeldModule) -> None:
     """End the holds of the module: the content of held generations may become live again. Idempotent."""
-    with change(mine.held, f"cannot write the history of {mine.module}") as steps:
-        steps.file(mine.layout.history(mine.module), without_holds(read_history(mine.layout, mine.module)))
+    text = without_holds(read_history(mine.layout, mine.module))
+    replace_text(mine.held, mine.layout.history(mine.module), text, f"cannot write the history of {mine.module}")
 
 
 def restore(mine: HeldModule, installation: Installation) -> None:

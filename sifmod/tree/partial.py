@@ -1,6 +1,7 @@
 """Partial downloads: those of running downloads, and those that an interrupted run has left."""
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -74,7 +75,8 @@ def discard_partial(layout: Layout, partial: Partial, held: HeldLock) -> bool:
 
 def _look(path: Path) -> Partial | None:
     try:
-        states = [path.stat(), *states_below(path)]
+        itself = path.lstat()  # another user may have put a link there, to any directory
+        states = [itself, *(states_below(path) if stat.S_ISDIR(itself.st_mode) else ())]
     except OSError:
         return None
     size = sum(512 * state.st_blocks for state in states)

@@ -18,12 +18,23 @@ def removable(path: Path) -> bool:
         if not is_directory(place := waiting.pop()):  # nor one that is too deep for a path
             continue
         if os.access(place, os.R_OK | os.W_OK | os.X_OK):
-            waiting += place.iterdir()
+            inside = [*place.iterdir()]
+            if not all(map(detachable, inside)):
+                return False
+            waiting += inside
             continue
         owner = place.lstat().st_uid
         if owner != os.geteuid() and not (_builder() and any(owner in ids for ids in subordinate_ids())):
             return False
     return True
+
+
+def detachable(path: Path) -> bool:
+    """Whether this user can rename or remove this name, apart from what is below it. Raises OSError."""
+    above = path.parent.lstat()
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return False
+    return not above.st_mode & stat.S_ISVTX or os.geteuid() in (0, above.st_uid, path.lstat().st_uid)
 
 
 def states_below(path: Path) -> Iterator[os.stat_result]:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 
 from sifmod.config.name import ModuleName
 from sifmod.result import Described, Internal, Sha256, in_json
-from sifmod.tree.change import change
+from sifmod.tree.change import replace_text
 from sifmod.tree.durable import names, parsed
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import HeldLock, Tree
@@ -103,8 +103,8 @@ def _read(kind: type[Record], path: Path, top: Path, **known: object) -> Record 
 
 
 def _write(path: Path, record: Applied | Submissions, held: HeldLock) -> None:
-    with change(held, f"cannot write the record {path}") as steps:
-        steps.file(path, json.dumps({"format": _FORMAT, **in_json(record)}, indent=1) + "\n")
+    text = json.dumps({"format": _FORMAT, **in_json(record)}, indent=1) + "\n"
+    replace_text(held, path, text, f"cannot write the record {path}")
 
 
 def _path(layout: Layout, name: str) -> Path:

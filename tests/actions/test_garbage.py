@@ -21,6 +21,7 @@ from sifmod.tree.partial import lock_name
 from sifmod.tree.store import Store
 from support.answer import answer
 from support.command import SIFMOD
+from support.config import write
 from support.hold import Other
 from support.identity import call_as
 from support.tree import LEASE, MODULE, fill, install, nobody, put_image, tree_of
@@ -133,30 +134,45 @@ def test_what_another_user_has_left_closed_says_so(shared_tmp: Path, ordinary_us
 
 
 @pytest.mark.usefixtures("needs_root")
-def test_a_link_of_another_user_among_the_downloads_stays_and_is_named(ordinary_user: OrdinaryUser) -> None:
-    """It leads to what this user may write, and ended the command."""
+def test_a_download_with_what_only_another_user_can_remove_stays_and_ends_nothing(ordinary_user: OrdinaryUser) -> None:
+    """It ended the command, half removed, and the next downloads stayed."""
     layout = Layout(ordinary_user.home / "prefix")
     layout.locks.mkdir(parents=True)
-    layout.partials.mkdir(parents=True)
-    led = ordinary_user.home / "led"
-    led.mkdir()
+    for name in ("a closed directory", "a sticky directory", "open"):
+        (layout.partials / name / "below").mkdir(parents=True)
+        (layout.partials / name / "below" / "file").touch()
+    (layout.partials / "zero").touch()
     ordinary_user.own(layout.prefix.parent)
-    link = layout.partials / KEY
-    link.symlink_to(led)
-    os.chown(layout.partials, 0, 0)
-    layout.partials.chmod(0o755)
+    closed, sticky = (layout.partials / f"a {kind} directory" / "below" for kind in ("closed", "sticky"))
+    os.chown(closed, 0, 0)
+    closed.chmod(0o700)
+    for path in (sticky, sticky / "file"):
+        os.chown(path, 0, 0)
+    sticky.chmod(0o1777)
 
     def collect() -> list[str]:
         plan = plan_gc(layout, 0.0, ask_jobs=False)
         apply_gc(tree_of(layout), plan, Reporter(nobody))
         return [old.keep for old in plan.partials]
 
-    assert call_as(ordinary_user.user, collect) == ["another user owns it and others cannot read it"]
-    assert link.is_symlink()
-    layout.partials.chmod(0o777)
-    assert call_as(ordinary_user.user, collect) == [""]
-    assert not link.is_symlink()
-    assert led.is_dir()
+    theirs = "only another user can remove it"
+    assert call_as(ordinary_user.user, collect) == [theirs, theirs, "", "sifmod did not write it"]
+    assert {path.name for path in layout.partials.iterdir()} == {"a closed directory", "a sticky directory", "zero"}
+    assert (sticky / "file").exists()
+
+
+def test_a_link_among_the_downloads_stays_and_is_not_followed(layout: Layout) -> None:
+    """A member may put one to a directory of millions of files, which gc read; and one of another user ended it."""
+    led = layout.prefix.parent / "led"
+    write(led / "large", "x" * 100_000)
+    layout.partials.mkdir(parents=True)
+    for name, target in (("a", led), ("b", led / "nothing")):
+        (layout.partials / name).symlink_to(target)
+    plan = plan_gc(layout, 0.0, ask_jobs=False)
+    assert [old.partial.size < 100_000 for old in plan.partials] == [True, True]
+    assert {old.keep for old in plan.partials} == {"sifmod did not write it"}
+    assert apply_gc(tree_of(layout), plan, Reporter(nobody)).partials == ()
+    assert (led / "large").is_file()
 
 
 def test_what_came_into_use_since_it_was_shown_says_so(layout: Layout) -> None:

@@ -157,6 +157,6 @@ def test_gc_of_another_user(group: Group, closed: bool) -> None:
         return gc_plan.partials[0].keep, len(done.partials)
 
     stays = closed and not group.alone
-    assert call_as(group.bob, gc) == ("another user owns it and others cannot read it" if stays else "", int(not stays))
+    assert call_as(group.bob, gc) == ("only another user can remove it" if stays else "", int(not stays))
     assert directory.exists() == stays
     assert list(group.layout.staging.iterdir()) == []

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,105 @@ def test_sites_of_sifmod_that_a_bundle_does_not_read_have_not_changed(
     capfd.readouterr()
     assert run(["stack", "apply", "--bundle", "older.tar", SKIP, "--prefix", str(tmp_path / "third")]) == 0
     assert f"changed since the lock was written: {shipped[0]}" in capfd.readouterr().err
+
+
+def _image(images: Images) -> str:
+    return f"image: {{sources: ['{images.tiny_sif}']}}\n"
+
+
+def _bundled(here: Path, images: Images, files: Mapping[str, str], stack: str) -> int:
+    """Apply, lock and bundle a stack with these files; `EC` in one is the text of an easyconfig."""
+    easyconfig = f"name: Good\nversion: '1'\n{_image(images)}"
+    for name, text in files.items():
+        write(here / name, text.replace("EC", easyconfig))
+    for words in (("apply", stack, SKIP), ("lock", stack)):
+        assert run(["stack", *words, "--prefix", str(here / "tree")]) == 0
+    return run(["stack", "bundle", stack, "--no-wheels", "-o", "it.tar", "--prefix", str(here / "tree")])
+
+
+@pytest.mark.parametrize(
+    ("files", "stack", "name"),
+    [
+        ({"a.yaml": "include: [stack.yaml]\n", "stack.yaml": "easyconfigs: [G.yaml]\n"}, "a.yaml", "stack.yaml"),
+        *(
+            ({"s.yaml": f"easyconfigs: ['{place}/*.yaml']\n", f"{place}/G.yaml": "EC"}, "s.yaml", f"{place}/G.yaml")
+            for place in ("images", "settings", "wheels")
+        ),
+    ],
+)
+def test_no_bundle_is_made_of_a_stack_with_a_file_that_it_would_hide(
+    tmp_path: Path,
+    images: Images,
+    files: Mapping[str, str],
+    stack: str,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """One was made, with exit code 0, and could not be applied."""
+    monkeypatch.chdir(tmp_path)
+    assert _bundled(tmp_path, images, {"G.yaml": "EC", **files}, stack) == 18
+    assert f"a bundle has another file under the name {name}\n\nhint: rename it" in capfd.readouterr().err
+    assert not Path("it.tar").exists()
+
+
+def test_a_bundle_of_paths_that_leave_a_directory_again_and_of_names(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Directories without a file of the stack are not in it; what it has of the easyconfig path has not changed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIFMOD_ROBOT_PATHS", str(tmp_path / "path"))
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    files = {
+        "s.yaml": "name: ours\ninclude: [one/../two/i.yaml]\neasyconfigs: [one/../G.yaml, Named-1]\n",
+        "two/i.yaml": "easyconfigs: [../one/../more/*.yaml]\n",
+        "G.yaml": "EC",
+        "more/M.yaml": f"name: More\nversion: '1'\n{_image(images)}",
+        "path/Named-1.yaml": f"name: Named\nversion: '1'\n{_image(images)}",
+    }
+    assert _bundled(tmp_path, images, files, "s.yaml") == 0
+    monkeypatch.delenv("SIFMOD_ROBOT_PATHS")
+    capfd.readouterr()
+    assert run(["stack", "apply", "--bundle", "it.tar", SKIP, "--prefix", str(tmp_path / "other")]) == 0
+    err = capfd.readouterr().err
+    assert "3 modules: 3 new" in err
+    assert "changed since the lock was written" not in err
+
+
+def test_a_tree_whose_images_are_references_is_promoted_and_bundled(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It was called no tree with images, and its images not there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIFMOD_LINK", "reference")
+    write(tmp_path / "s.yaml", "name: ours\neasyconfigs: [G.yaml]\n")
+    assert _bundled(tmp_path, images, {"G.yaml": "EC"}, "s.yaml") == 0
+    assert not Layout(tmp_path / "tree").images.exists()
+    monkeypatch.delenv("SIFMOD_LINK")
+    locked = ("stack", "apply", "s.yaml", SKIP, "--locked", "--from", "tree", "--prefix", str(tmp_path / "other"))
+    assert run([*locked]) == 0, capfd.readouterr().err
+    assert run(["stack", "apply", "--bundle", "it.tar", SKIP, "--prefix", str(tmp_path / "third")]) == 0
+    assert [Layout(tmp_path / prefix).images.is_dir() for prefix in ("other", "third")] == [True, True]
+    assert run([*locked[:6], "nothing", *locked[7:]]) == 2
+    assert "--from: nothing is not a tree of sifmod\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["again", "again.tar"])
+def test_an_image_that_a_member_has_made_a_link_is_not_read(
+    tmp_path: Path, images: Images, target: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of its size, which the receipt beside it says: it was copied into the unfinished bundle, and then refused."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "s.yaml", "name: ours\neasyconfigs: [G.yaml]\n")
+    assert _bundled(tmp_path, images, {"G.yaml": "EC"}, "s.yaml") == 0
+    (image,) = Layout(tmp_path / "tree").images.glob("*.sif")
+    (tmp_path / "secret").write_bytes(b"hunter2\n".ljust(image.stat().st_size))
+    image.unlink()
+    image.symlink_to(tmp_path / "secret")
+    capfd.readouterr()
+    words = ("stack", "bundle", "s.yaml", "--no-wheels", "-o", target, "--prefix", str(tmp_path / "tree"))
+    assert run([*words]) == 18
+    assert "cannot read a file of the bundle: Too many levels of symbolic links" in capfd.readouterr().err
+    assert b"hunter2" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*again*") if path.is_file())
+    assert b"hunter2" not in b"".join(path.read_bytes() for path in (tmp_path / "again").rglob("*.part"))

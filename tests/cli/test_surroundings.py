@@ -14,6 +14,7 @@ from support.command import SIFMOD
 from support.images import Images
 from support.steps import some
 from support.trial import Place, make_place
+from support.user import OrdinaryUser
 
 INSTALLED = str(Path(sys.executable).with_name("sifmod"))
 
@@ -51,6 +52,19 @@ def test_where_sifmod_itself_is_on_that_path_its_order_stays(tmp_path: Path) -> 
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     start = (sys.executable, "-P", "-c", "import sys, sifmod_command; sys.exit(sifmod_command.main())")
     assert subprocess.run(start, env=env, cwd=tmp_path, check=False).returncode == 7
+
+
+def test_a_umask_that_closes_files_to_their_owner_does_not(shared_tmp: Path, ordinary_user: OrdinaryUser) -> None:
+    """A command could read no file of its own, and left its temporary directory behind, which nothing removed."""
+    temporary = ordinary_user.own(shared_tmp)
+    (shared_tmp / "old.eb").write_bytes(
+        Path(__file__).parents[1].joinpath("import/easybuild/Demo-1.2.3-rocm-6.0-test.eb").read_bytes()
+    )
+    words = ("/bin/sh", "-c", 'umask 0777; exec "$@"', "sh", *SIFMOD, "import", "old.eb", "-o", "new")
+    done = ordinary_user.run(words, {"TMPDIR": str(temporary)}, cwd=temporary)
+    assert done.code == 0, done.stderr
+    assert not [*temporary.glob("sifmod-scratch-*")]
+    assert {path.stat().st_mode & 0o777 for path in (shared_tmp / "new").iterdir()} == {0o600}
 
 
 @pytest.mark.parametrize("source", ["SIF", "layout"])

@@ -61,8 +61,12 @@ def test_list(layout: Layout, installation: Installation, capfd: pytest.CaptureF
     assert (second["installation"]["module"], second["installation"]["path"]) == ("Tiny/1.0", installation.root)
     assert run(["list", "zzz"]) == 0
     assert capfd.readouterr() == ("", "no installed module matches 'zzz'\n")
+    there = f"no modules are installed in {layout.prefix}/none"
     assert run(["list", "--prefix", f"{layout.prefix}/none"]) == 0
-    assert capfd.readouterr() == ("", "no modules are installed here\n")
+    assert capfd.readouterr() == ("", f"{there}, which does not exist yet\n")
+    Path(f"{layout.prefix}/none").mkdir()
+    assert run(["list", "--prefix", f"{layout.prefix}/none"]) == 0
+    assert capfd.readouterr() == ("", f"{there}\n")
     assert other.generation == 1
 
 

@@ -181,6 +181,8 @@ def test_a_command_that_changes_a_tree_names_the_other_one(trees: Trees, words: 
     said = f"error: Note/1.0 is in {trees.site}, and this command changes {trees.own}\n"
     assert (refused.code, refused.stderr) == (24, f"{said}\nhint: `--prefix {trees.site}` names the other tree\n")
     assert disk_state(trees.own) == before
+    verified = trees.sifmod("verify", "Note/1.0")
+    assert (verified.code, f"hint: it looks in {trees.own}: " in verified.stderr) == (24, True)
     unknown = trees.sifmod(*words.split(), "Nothing/1")
     assert (unknown.code, "no module is called `Nothing/1`" in unknown.stderr) == (24, True)
 

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.rollback import release_held, rollback
+from sifmod.errors import FullError
+from sifmod.tree.history import held_since, read_history
+from sifmod.tree.layout import Layout
+from sifmod.tree.stack_record import Applied, read_applied, stack_lock, write_applied
 from support import outlook
 from support.fault_fs import FaultFs, Rules
 from support.images import Images
 from support.module_tool import ModuleTool
 from support.outlook import Known
 from support.small_disk import filled, small_disk, without_inodes
+from support.tree import ALONE, MODULE, install, tree_of
 from support.trial import Command, Place, make_place
 from support.user import ONLY_ROOT
 from support.victim import Outcome, Victim
@@ -162,6 +168,27 @@ def test_a_disk_without_a_free_page_can_be_freed(
             assert len(list(place.prefix.glob("images/sha256/*.sif"))) == (2 if verb == "gc" else 1)
             outcome = victim.run(place.install("b"))
             assert outcome.code == 0, outcome.stderr
+
+
+def test_what_keeps_an_image_can_end_on_a_full_disk(tmp_path: Path) -> None:
+    """A rollback's hold and a stack's lock: neither could, so that `gc` freed nothing where they kept everything."""
+    with small_disk(tmp_path / "a disk", SIZE) as disk:
+        layout = Layout(disk / "tree")
+        tree, applied = tree_of(layout), Applied("ours", "/stack.yaml", (MODULE,), images=("a" * 64,))
+        for tag in "ab":
+            install(layout, tag)
+        rollback(tree, MODULE, None, ALONE)
+        with stack_lock("ours", tree) as held:
+            write_applied(layout, applied, held)
+        with filled(disk / "ballast", 0):
+            assert release_held(tree, MODULE, ALONE) == (2,)
+            with stack_lock("ours", tree) as held:
+                write_applied(layout, applied._replace(images=()), held)
+            with stack_lock("ours", tree) as held, pytest.raises(FullError):
+                write_applied(layout, applied._replace(images=("a" * 64, "b" * 64)), held)
+        assert held_since(read_history(layout, MODULE)) == {}
+        assert read_applied(layout, "ours") == applied._replace(images=())
+        assert not [*layout.staging.iterdir()]
 
 
 @pytest.mark.parametrize("verb", ["gc", "uninstall"])

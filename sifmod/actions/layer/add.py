@@ -249,8 +249,9 @@ def _wanted(before: Layer | None, change: LayerChange) -> PackageRequest:
     names = {name_of(text) for text in requirements} | {Path(project(path)).name for path in projects}
     for name in change.remove:
         if not {name, normalized(name)} & names:
-            there = f"it holds {', '.join(sorted(names))} and their dependencies" if names else "there is no such layer"
-            raise OptionError(f"{name} was not added to the layer {change.name}", there)
+            there = f"it holds {', '.join(sorted(names))} and their dependencies"
+            none = "there is no such layer here: `sifmod layer list` names all; --layer and --dir choose one"
+            raise OptionError(f"{name} was not added to the layer {change.name}", there if names else none)
     gone = {normalized(name) for name in change.remove} | {name_of(text) for text in change.add.requirements}
     again = {project(path) for path in change.add.editable}
     projects = tuple(

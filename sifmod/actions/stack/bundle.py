@@ -8,61 +8,28 @@ bytes, so that an interrupted tar file can be continued.
 
 import errno
 import hashlib
-import json
 import os
-import re
 import stat
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import BytesIO
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal, NamedTuple
+from typing import IO, Annotated, NamedTuple
 
-from sifmod import __version__
 from sifmod.actions.author.new_file import check_not_of_others
-from sifmod.actions.layer.places import check_packed
-from sifmod.actions.layer_commands import command, commands_of, contents, lock_of
-from sifmod.actions.lock import LockedModule, files_of, lock_beside, read_lock
-from sifmod.actions.stack.own_wheels import own_digest, write_own_wheels
-from sifmod.actions.stack.settings import DecidingSettings, deciding_settings
+from sifmod.actions.lock import lock_beside, read_lock
+from sifmod.actions.stack.bundle_items import HEAD, Item, items
+from sifmod.actions.stack.own_wheels import write_own_wheels
+from sifmod.actions.stack.settings import deciding_settings
 from sifmod.actions.stack.stack_options import Planned
-from sifmod.config.site import Site
-from sifmod.config.stack import Stack
-from sifmod.errors import ImageError, InstallError, OptionError
+from sifmod.errors import ImageError, OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
-from sifmod.result import Described, Size, in_json
+from sifmod.result import Described, Size
 from sifmod.system import scratch_directory
-from sifmod.tree.durable import is_refused, new_file, opened, read, regular, sync_directory
-from sifmod.tree.layer import IMAGE as LAYER
-from sifmod.tree.layer import LOCK as LAYER_LOCK
-from sifmod.tree.layer import RECEIPT, Layer, all_layers
-from sifmod.tree.layout import Layout
-from sifmod.tree.stored_image import has_its_size, read_stored
+from sifmod.tree.durable import is_refused, new_file, opened, regular, sync_directory
 
-HEAD, STACK, LOCK = "bundle.json", "stack.yaml", "stack.lock"
-IMAGES = "images/sha256"
-IMAGE = re.compile(rf"{IMAGES}/([0-9a-f]{{64}})\.sif")
-_DIGEST = re.compile("[0-9a-f]{64}")
 _CHUNK = 1 << 20
-
-
-class Own(NamedTuple):
-    """The sifmod that made a bundle."""
-
-    version: str
-    sha256: str  # of its files
-
-
-class Head(NamedTuple):
-    """The metadata of a bundle."""
-
-    stack: str
-    sifmod: Own
-    settings: Mapping[str, Any]
-    variables: Mapping[str, str]
-    format: Literal[1] = 1
 
 
 class WrittenBundle(NamedTuple):
@@ -70,36 +37,6 @@ class WrittenBundle(NamedTuple):
 
     path: Path
     size: Annotated[Size, Described("bytes of the bundle's content")]
-
-
-class Item(NamedTuple):
-    """A file of a bundle: its path in the bundle, and its source path or content.
-
-    `sha256`: of its content, where that is known. `top`: below it, others may be able to replace the source.
-    """
-
-    name: str
-    source: Path | bytes
-    size: int  # bytes
-    sha256: str = ""
-    top: Path | None = None
-
-    def open(self) -> IO[bytes]:
-        """The content, open for reading. Raises OSError, also for a link or a pipe below `top`."""
-        if isinstance(self.source, bytes):
-            return BytesIO(self.source)
-        if self.top is None:
-            return self.source.open("rb")
-        with regular(self.source, self.top) as descriptor:
-            return open(os.dup(descriptor), "rb")  # noqa: PTH123 (a descriptor)
-
-
-def _data(name: str, data: bytes) -> Item:
-    return Item(name, data, len(data))
-
-
-def _file(name: str, path: Path) -> Item:
-    return Item(name, path, path.stat().st_size)
 
 
 def bundle_stack(planned: Planned, output: Path, without: str, progress: Progress, *, wheels: bool) -> int:
@@ -114,73 +51,6 @@ def bundle_stack(planned: Planned, output: Path, without: str, progress: Progres
         found = tuple(items(stack, site.site, built, without, decided))
         write_bundle(output, iter(found), progress)
         return sum(item.size for item in found)
-
-
-def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: DecidingSettings) -> Iterator[Item]:
-    """The files of the bundle of a locked stack, without the images whose digests are in `there`.
-
-    Raises OptionError if there is no lock, InstallError if a file differs from the lock or an image is gone.
-    """
-    lock, layout = read_lock(lock_beside(stack.path)), Layout(site.prefix)
-    head = Head(stack.name, Own(__version__, own_digest()), *decided)
-    yield _data(HEAD, (json.dumps(in_json(head)) + "\n").encode())
-    for seen in stack.inputs:
-        path = Path(seen.path)
-        if seen.path.startswith("/") and path != stack.path:
-            yield _file(str(path.relative_to(stack.path.parent)), path)
-    yield _file(STACK, stack.path)
-    yield _file(LOCK, lock.path)
-    seen_before = {seen.path for seen in stack.inputs}
-    for name, path in sorted(files_of(lock, site.robot_paths).items()):
-        if str(path) not in seen_before:
-            yield _file(name.replace("robot:", "robot/").replace("settings:", "settings/"), path)
-    if wheels:
-        yield from (_file(f"wheels/{path.name}", path) for path in sorted(wheels.glob("*.whl")))
-    for module in lock.modules.values():
-        yield from _layers(layout, module)
-    known = set(_DIGEST.findall(there))
-    for sha256 in sorted({one.image.sha256 for one in lock.modules.values() if one.image} - known):
-        stored = read_stored(layout, sha256)
-        if stored is None or not has_its_size(stored):
-            raise InstallError(
-                f"the image {sha256[:12]}… of the lock is not in {layout.images}", "apply the stack first"
-            )
-        yield Item(f"{IMAGES}/{sha256}.sif", stored.path, stored.size, sha256)
-
-
-def _layers(layout: Layout, locked: LockedModule) -> Iterator[Item]:
-    """The locked layers of a module, at their paths in a tree.
-
-    Raises InstallError for one that differs or is gone, and errors of `check_packed`.
-    """
-    check_packed(layout, locked.module, locked.digest)
-    found = all_layers(layout.prefix / "layers", locked.module) if locked.layers else ()
-    here = {layer.name: layer for layer in found if layer.image == locked.digest}
-    for name, digest in locked.layers.items():
-        layer = here.get(name)
-        if layer is None or (made := _locked_files(layer, layout.prefix, digest, locked.contents[name])) is None:
-            raise InstallError(
-                f"the layer {name} of {locked.module} in {layout.prefix / 'layers'} does not match the lock",
-                "apply the stack first, or lock it as it is now",
-            )
-        yield from made
-
-
-def _locked_files(layer: Layer, prefix: Path, digest: str, whole: str) -> tuple[Item, ...] | None:
-    """The files of a layer; None if it is another one than was locked. Its commands are made from their names."""
-    root = Path(layer.root)
-    place, image = root.relative_to(prefix), root / LAYER
-    try:
-        receipt, lock, commands = read(root / RECEIPT, top=prefix), lock_of(layer, prefix), commands_of(layer)
-        with regular(image, prefix) as descriptor:
-            size = os.fstat(descriptor).st_size
-    except OSError:
-        return None
-    if (layer.digest, layer.size, contents(layer, lock, commands)) != (digest, size, whole):
-        return None
-    scripts = (_data(f"{place}/bin/{name}", command(name, layer.name).encode()) for name in commands)
-    beside = (_data(f"{place}/{RECEIPT}", receipt), _data(f"{place}/{LAYER_LOCK}", lock))
-    return (*beside, *scripts, Item(f"{place}/{LAYER}", image, size, digest, prefix))
 
 
 def write_bundle(bundle: Path, files: Iterator[Item], progress: Progress) -> None:

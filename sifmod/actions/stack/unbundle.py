@@ -18,7 +18,8 @@ from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.lock import read_lock
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.stack.bundle import HEAD, IMAGE, IMAGES, LOCK, Head, Item, copy_checked
+from sifmod.actions.stack.bundle import copy_checked
+from sifmod.actions.stack.bundle_items import HEAD, IMAGE, IMAGES, LOCK, Head, Item
 from sifmod.actions.stack.own_wheels import own_digest
 from sifmod.actions.stack.settings import differing, is_taken
 from sifmod.actions.stack.stack_options import StackOptions

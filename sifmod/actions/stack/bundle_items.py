@@ -1,0 +1,172 @@
+"""The content of a bundle: its files, from where they are, and their paths in it.
+
+Others may be able to write into the tree: its layers and images are opened through no link there.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple
+
+from sifmod import __version__
+from sifmod.actions.layer.places import check_packed
+from sifmod.actions.layer_commands import command, commands_of, contents, lock_of
+from sifmod.actions.lock import LockedModule, files_of, lock_beside, read_lock
+from sifmod.actions.stack.own_wheels import own_digest
+from sifmod.actions.stack.settings import DecidingSettings
+from sifmod.config.name import ModuleName
+from sifmod.config.site import Site
+from sifmod.config.stack import Stack
+from sifmod.digest import sha256_file
+from sifmod.errors import InstallError
+from sifmod.result import in_json
+from sifmod.tree.durable import read, regular, reported
+from sifmod.tree.layer import IMAGE as LAYER
+from sifmod.tree.layer import LOCK as LAYER_LOCK
+from sifmod.tree.layer import RECEIPT, Layer, all_layers
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import live
+from sifmod.tree.stored_image import has_its_size, read_stored
+
+HEAD, STACK, LOCK = "bundle.json", "stack.yaml", "stack.lock"
+IMAGES = "images/sha256"
+IMAGE = re.compile(rf"{IMAGES}/([0-9a-f]{{64}})\.sif")
+_OTHERS = ("images/", "settings/", "wheels/")  # not the stack's own directories
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+class Own(NamedTuple):
+    """The sifmod that made a bundle."""
+
+    version: str
+    sha256: str  # of its files
+
+
+class Head(NamedTuple):
+    """The metadata of a bundle."""
+
+    stack: str
+    sifmod: Own
+    settings: Mapping[str, Any]
+    variables: Mapping[str, str]
+    format: Literal[1] = 1
+
+
+class Item(NamedTuple):
+    """A file of a bundle: its path in the bundle, and its source path or content.
+
+    `sha256`: of its content, where that is known. `top`: below it, others may be able to replace the source.
+    """
+
+    name: str
+    source: Path | bytes
+    size: int  # bytes
+    sha256: str = ""
+    top: Path | None = None
+
+    def open(self) -> IO[bytes]:
+        """The content, open for reading. Raises OSError; InstallError below `top`, also for a link or a pipe."""
+        if isinstance(self.source, bytes):
+            return BytesIO(self.source)
+        if self.top is None:
+            return self.source.open("rb")
+        with reported("cannot read a file of the bundle"), regular(self.source, self.top) as descriptor:
+            return open(os.dup(descriptor), "rb")  # noqa: PTH123 (a descriptor)
+
+
+def _data(name: str, data: bytes) -> Item:
+    return Item(name, data, len(data))
+
+
+def _file(name: str, path: Path) -> Item:
+    return Item(name, path, path.stat().st_size)
+
+
+def items(stack: Stack, site: Site, wheels: Path | None, there: str, decided: DecidingSettings) -> Iterator[Item]:
+    """The files of the bundle of a locked stack, without the images whose digests are in `there`.
+
+    Raises OptionError if there is no lock, InstallError if a file differs from the lock, an image is gone, or a file of
+    the stack has a name that the bundle needs.
+    """
+    lock, layout = read_lock(lock_beside(stack.path)), Layout(site.prefix)
+    head = Head(stack.name, Own(__version__, own_digest()), *decided)
+    yield _data(HEAD, (json.dumps(in_json(head)) + "\n").encode())
+    included = {Path(seen.path) for seen in stack.inputs if seen.path.startswith("/")} - {stack.path}
+    files = {str(path.relative_to(stack.path.parent)): path for path in sorted(included)}
+    files |= {name: path for name, path in sorted(files_of(lock, site.robot_paths).items()) if path != stack.path}
+    yield _file(STACK, stack.path)
+    yield _file(LOCK, lock.path)
+    yield from (_file(name, path) for name, path in _placed(files, site.robot_paths).items())
+    if wheels:
+        yield from (_file(f"wheels/{path.name}", path) for path in sorted(wheels.glob("*.whl")))
+    for module in lock.modules.values():
+        yield from _layers(layout, module)
+    known = set(_DIGEST.findall(there))
+    wanted = {one.digest: one.module for one in lock.modules.values() if one.image and one.digest not in known}
+    yield from (_image(layout, sha256, wanted[sha256]) for sha256 in sorted(wanted))
+
+
+def _image(layout: Layout, sha256: str, module: ModuleName) -> Item:
+    """The image of a module, from the store or where a reference leads: others may have written its receipt."""
+    name, stored = f"{IMAGES}/{sha256}.sif", read_stored(layout, sha256)
+    if stored and has_its_size(stored):
+        return Item(name, stored.path, stored.size, sha256, layout.prefix)
+    found = live(layout, module)
+    path = Path(found.image.path) if found and found.image else None
+    if path and path.is_file() and sha256_file(path) == sha256:
+        return Item(name, path, path.stat().st_size, sha256)
+    raise InstallError(f"the image {sha256[:12]}… of the lock is not in {layout.images}", "apply the stack first")
+
+
+def _placed(files: Mapping[str, Path], robot_paths: tuple[Path, ...]) -> dict[str, Path]:
+    """The files by their paths in a bundle, also where it looks for those that are found by name."""
+    found: dict[str, Path] = {}
+    for name, path in files.items():
+        place = name.replace("robot:", "robot/").replace("settings:", "settings/")
+        if place in (HEAD, STACK, LOCK) or place in found or name.startswith(_OTHERS):
+            raise InstallError(
+                f"a bundle has another file under the name {place}", "rename it, and apply and lock again"
+            )
+        found[place] = path
+    for root in robot_paths:
+        for path in (path for path in files.values() if path.is_relative_to(root)):
+            found.setdefault(f"robot/{path.relative_to(root)}", path)
+    return found
+
+
+def _layers(layout: Layout, locked: LockedModule) -> Iterator[Item]:
+    """The locked layers of a module, at their paths in a tree.
+
+    Raises InstallError for one that differs or is gone, and errors of `check_packed`.
+    """
+    check_packed(layout, locked.module, locked.digest)
+    found = all_layers(layout.prefix / "layers", locked.module) if locked.layers else ()
+    here = {layer.name: layer for layer in found if layer.image == locked.digest}
+    for name, digest in locked.layers.items():
+        layer = here.get(name)
+        if layer is None or (made := _locked_files(layer, layout.prefix, digest, locked.contents[name])) is None:
+            raise InstallError(
+                f"the layer {name} of {locked.module} in {layout.prefix / 'layers'} does not match the lock",
+                "apply the stack first, or lock it as it is now",
+            )
+        yield from made
+
+
+def _locked_files(layer: Layer, prefix: Path, digest: str, whole: str) -> tuple[Item, ...] | None:
+    """The files of a layer; None if it is another one than was locked. Its commands are made from their names."""
+    root = Path(layer.root)
+    place, image = root.relative_to(prefix), root / LAYER
+    try:
+        receipt, lock, commands = read(root / RECEIPT, top=prefix), lock_of(layer, prefix), commands_of(layer)
+        with regular(image, prefix) as descriptor:
+            size = os.fstat(descriptor).st_size
+    except OSError:
+        return None
+    if (layer.digest, layer.size, contents(layer, lock, commands)) != (digest, size, whole):
+        return None
+    scripts = (_data(f"{place}/bin/{name}", command(name, layer.name).encode()) for name in commands)
+    beside = (_data(f"{place}/{RECEIPT}", receipt), _data(f"{place}/{LAYER_LOCK}", lock))
+    return (*beside, *scripts, Item(f"{place}/{LAYER}", image, size, digest, prefix))
