@@ -1,6 +1,6 @@
 """A result: a frozen value that a command returns. Each field has a description for `--json` and its schema.
 
-One name has one meaning and one type in every command. Unknown values are null; an empty list is present.
+One name has one meaning and one type in every command. Unknown values are null; an empty list is printed.
 """
 
 from collections.abc import Callable, Mapping
@@ -64,7 +64,7 @@ _TEXTS: Mapping[Any, Any] = {Path: PathText, date: Day}
 
 
 def text_of(kind: Any) -> Any:
-    """The type of the text that stands for a value of `kind` in JSON; None if such a value is no text in JSON."""
+    """The annotated text that stands for a path, a day or a type with IN_JSON; None for any other `kind`."""
     return _TEXTS.get(kind) or getattr(kind, "IN_JSON", None)
 
 
