@@ -60,7 +60,7 @@ class Installed:
 
 
 def installed_data(found: Installation) -> Installed:
-    """The installation's data from its receipt."""
+    """The installation as commands show it."""
     made, root = found.provenance, found.root
     provenance = Provenance(
         made.sifmod,

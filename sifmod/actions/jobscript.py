@@ -44,9 +44,9 @@ class JobScript:
 
 
 def jobscript(installation: Installation, options: JobOptions, slurm: SlurmKeys, trees: tuple[Layout, ...]) -> str:
-    """The text of a script in the requested style, for a partition of the site; the user's layers may be in `trees`.
+    """The text of a script in the requested style for a partition of the site; user's layers are sought in `trees`.
 
-    Raises OptionError if module, image or partition lack what is needed, ModuleError if the module cannot be read.
+    Raises OptionError if module, image or partition lack what is needed, ModuleError if module or image is damaged.
     """
     job = _job(installation)
     given = None if options.partition == JobOptions.partition else options.partition

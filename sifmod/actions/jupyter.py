@@ -137,7 +137,7 @@ def _environment(layer: str, environ: Mapping[str, str]) -> dict[str, str]:
 def _check(
     installation: Installation, package: str, environment: Mapping[str, str], environ: Mapping[str, str]
 ) -> None:
-    """Raise ModuleError unless the module's Python can import the package in its later environment.
+    """Raise ModuleError unless the module's Python can import the package in `environment`.
 
     `environ` is the user's, for the commands in hints.
     """

@@ -56,7 +56,7 @@ class Default:
 
 @dataclass(frozen=True)
 class Hide:
-    """The modules are left out of `module avail`."""
+    """The modules are left out of `module avail`; `undo`: they are shown again."""
 
     names: tuple[str, ...]
     undo: bool = False
@@ -140,7 +140,7 @@ def _changed(request: LifeRequest, module: ModuleName, life: NameLife) -> NameLi
 
 
 def _any_of(layout: Layout, name: str, known: list[ModuleName]) -> str:
-    """Any module with this name; the name itself if there is none."""
+    """The default module of this name, or else any of this name; the name itself if none is known."""
     there = [module for module in known if module.name == name]
     default = read_life(layout, name).default if there else None
     return next((str(module) for module in there if module.version == default), str(there[0]) if there else name)
@@ -223,7 +223,7 @@ def forget_life(tree: Tree, module: ModuleName, reporter: Reporter) -> bool:
 
 
 def _hooks(site: Site, moment: Moment, changes: Iterator[tuple[ModuleName, str]], reporter: Reporter) -> None:
-    """Run the site's hooks for each module that this change retires."""
+    """Run the site's hooks of this moment for each module that the changes retire."""
     for module in (module for module, what in changes if what == "retired" and site.hooks):
         run_hooks(site, moment, {"module": str(module)}, reporter.say)
 

@@ -172,7 +172,7 @@ def _slurm() -> Iterator[Finding]:
 
 
 def _spellings(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Apptainer ignores the SINGULARITY_ form of a variable if the APPTAINER_ form differs.
+    """Report variables that have no effect. If both forms of a variable differ, Apptainer reads the APPTAINER_ form.
 
     SingularityCE reads no APPTAINER_ variables; the wrappers pass only the binds on.
     """

@@ -172,7 +172,7 @@ def _converted(
 
 
 class _Lineage(NamedTuple):
-    """The origin of the stored image at `path`: converted from `source`; None if no registry is known to have it."""
+    """The image at `path`, converted from `source`; None if no registry is known to have its layers."""
 
     path: Path
     source: Reference | None = None

@@ -32,7 +32,7 @@ class RollbackRequest:
 
 
 class RolledBack(NamedTuple):
-    """The live generation of a module, and its generations that are held, or were held until this release."""
+    """The live or last live generation of a module, and the generations that are held, or that were released."""
 
     installation: Installation
     held: Mapping[int, float] = {}  # generations, and since when

@@ -77,7 +77,7 @@ def uninstall_modules(
     """Uninstall each module, even if others fail; with `purge` then free their space.
 
     `ended` receives the result of each. Raises ModuleError if a name matches no module or several, and for `purge`
-    what `apply_gc` raises. Idempotent, as `uninstall`.
+    what `apply_gc` raises. Idempotent like `uninstall`.
     """
     layout = Layout(site.prefix)
     known = known_modules(layout)

@@ -37,7 +37,7 @@ class Verified:
 def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] = ()) -> tuple[Finding, ...]:
     """Hash the image and every file again and compare; () if all match the receipt. Changes nothing.
 
-    The `layers` of this module and image are hashed too.
+    Also compares links, the stored inventory and the `layers` of this module and image; added files are findings too.
     """
     root = Path(installation.root)
     findings: list[Finding] = []

@@ -139,7 +139,7 @@ _OF_QUIRKS = QuirkFile.model_fields.keys() - EasyconfigFile.model_fields.keys() 
 
 
 def settings_kind(path: Path) -> Kind | None:
-    """The kind of a settings file, by its directory or else by its keys; None for an easyconfig."""
+    """The kind of a settings file, by its directory or else by its keys; None for an easyconfig or invalid YAML."""
     if kind := DIRECTORIES.get(path.absolute().parent.name):
         return kind
     try:

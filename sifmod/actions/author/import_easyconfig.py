@@ -83,7 +83,7 @@ class ImportedFile:
 
 
 def find_sources(given: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The given files, and every .eb, .lua and container.yaml file in the given directories, sorted within each.
+    """The given files, and the visible .eb, .lua and container.yaml files below given directories, sorted within each.
 
     Raises EasyconfigNotFoundError for missing files, OptionError for files of an unknown kind and for directories
     without such files.
@@ -109,7 +109,7 @@ def convert(sources: tuple[Path, ...], site: LoadedSite, naming: Naming) -> Iter
 
     Each easyconfig is checked and rendered for this site; a part that the check rejects is left out, with a note. Files
     with the same content are converted once. A second easyconfig for the same module gets its publisher's name in its
-    versionsuffix; a second modulefile is an error, because a modulefile keeps its name.
+    versionsuffix; without a publisher, or for a modulefile, which keeps its name, the second one is an error.
     """
     taken: dict[str, Converted] = {}
     made: dict[str, list[tuple[Mapping[str, Value], Converted]]] = {}  # by module, as the files name it
@@ -188,7 +188,7 @@ def _without(imported: Imported, error: ConfigError) -> Imported:
 
 
 def _letters(value: Value) -> int:
-    """The size of all texts, counted at each use: a small file may use one text often."""
+    """The number of letters in all texts, counted at each use: a small file may use one text often."""
     if isinstance(value, Mapping):
         return sum(len(key) + _letters(inner) for key, inner in value.items())
     return sum(map(_letters, value)) if isinstance(value, tuple) else len(str(value))

@@ -33,7 +33,7 @@ _SIF_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\.sif")
 
 @dataclass(frozen=True)
 class NewOptions:
-    """Options: the name and version to use instead of the guessed ones, the architecture."""
+    """The options of a draft; `name` and `version` replace the guessed ones."""
 
     name: str | None = None
     version: str | None = None
@@ -56,7 +56,7 @@ class Drafted:
 
 @dataclass(frozen=True)
 class Draft:
-    """A drafted easyconfig: its text, the parsed form, and its file name."""
+    """A drafted easyconfig: its text, the parsed form, the inspected image, and the file name."""
 
     text: str
     loaded: LoadedEasyconfig
@@ -116,7 +116,7 @@ def _source_of(base: str, site: LoadedSite) -> str:
 
 
 def _drafted(text: str, image: Path, site: LoadedSite, options: NewOptions) -> Draft:
-    """The loaded text. Raises OptionError for an invalid name, version or package on the command line."""
+    """The draft of this text. Raises OptionError for an invalid name, version or package on the command line."""
     with scratch_directory() as directory:
         path = directory / "new.yaml"
         path.write_text(text, encoding="utf-8")

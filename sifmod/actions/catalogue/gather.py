@@ -64,7 +64,7 @@ def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
 
 
 def _packages(installation: Installation, say: Say) -> Pairs:
-    """Names and versions of all known packages of the module's image, sorted."""
+    """Names and versions of all known packages of the image, sorted; () with a warning on failure."""
     try:
         packages = inventory_at(image_path(installation)).packages
     except (SifmodError, OSError) as error:
@@ -117,7 +117,7 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
 
 
 def _view(installation: Installation, say: Say) -> Entry:
-    """A view, which loads other modules; its description is in its easyconfig."""
+    """The entry of a view, which loads other modules; its description is in its easyconfig."""
     module, made, description = installation.module, installation.provenance, ""
     try:
         node = load_yaml(Path(installation.root, "easyconfig.yaml")).node

@@ -187,7 +187,7 @@ def _wrappers(decision: Decision, before: Installation | None) -> str:
 
 
 def texts(decision: Decision) -> tuple[tuple[str, str], ...]:
-    """Every file that an install would write, as (path, text).
+    """Every rendered file that an install would write, as (absolute path, text).
 
     Exact, except for what an image decides that no receipt describes yet: `auto` wrappers, its MPI, quirks for its
     digest.

@@ -106,7 +106,7 @@ class Decision:
 
     @property
     def stores(self) -> tuple[Path, ...]:
-        """Other prefixes that may have its image: those of the options, then those of the site."""
+        """Other prefixes that may have the image: those of the options, then those of the site."""
         return (*self.options.stores, *self.site.site.stores)
 
     @property
@@ -187,7 +187,7 @@ def with_image(decision: Decision, image: Artifact | LockedImage) -> Decision:
 
 
 def pin_to_lock(decision: Decision, lock: Lock) -> Decision:
-    """The decision with the lock's entry for its module. Raises InstallError if easyconfig or image differ from it."""
+    """The decision with the lock's entry for its module. Raises InstallError without one, or if easyconfig or image differ."""
     module, loaded, site = decision.plan.module, decision.loaded, decision.site.site
     locked = lock.modules.get(module)
     if locked is None:

@@ -210,7 +210,7 @@ def _unfit(mpi: Mpi, profile: Profile) -> str:
 
 
 def _with_host(plan: Plan, found: InImage, mpi: Mpi, profile: Profile) -> InImage:
-    """Bind the host's libraries and put them first on the library path, before those of easyconfig and image."""
+    """The results with the host's libraries bound, and first on the library path, before easyconfig's and image's."""
     own = dict(plan.env)
     env = {name: value for name, value in profile.file.env if name not in own}
     behind = {**env, **own}.get("LD_LIBRARY_PATH", mpi.library_path)

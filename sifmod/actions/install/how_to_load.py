@@ -23,7 +23,7 @@ def commands_to_load(installation: Installation, environ: Mapping[str, str]) -> 
 
 
 def stale_spider_cache(installation: Installation, environ: Mapping[str, str]) -> str | None:
-    """A warning if the user's Lmod spider cache is older than the module; else None.
+    """A warning if a spider cache that the user's Lmod still reads is older than the module; else None.
 
     `module load` of a full name still finds it; `avail` and `spider` may not.
     """

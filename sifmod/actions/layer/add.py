@@ -84,7 +84,7 @@ def make_layer(
 
 
 def _is_empty(wanted: PackageRequest, change: LayerChange) -> bool:
-    """Whether the layer is to hold nothing."""
+    """Whether the layer would hold nothing after the change."""
     return not (wanted.requirements or wanted.editable or change.add.unnamed or change.lock is not None)
 
 
@@ -222,7 +222,7 @@ def protected(root: Path) -> tuple[str, ...] | None:
 
 
 def _there(paths: Iterable[str]) -> tuple[str, ...]:
-    """The paths, without duplicates. Raises OptionError for a missing one."""
+    """The paths that are no URLs, without duplicates. Raises OptionError for a missing one."""
     found = tuple(dict.fromkeys(path for path in paths if "://" not in path))
     if gone := next((path for path in found if not Path(path).exists()), ""):
         raise OptionError(
@@ -238,7 +238,7 @@ def _same(before: Layer, layer: Layer, lock: str) -> bool:
 
 
 def _wanted(before: Layer | None, change: LayerChange) -> PackageRequest:
-    """The layer's requirements: the previous ones, without removed and with added ones.
+    """The layer's requirements: the previous ones, without removed and with added ones, or `change.add` alone.
 
     Raises OptionError for a name to remove that was never added to the layer.
     """
@@ -283,7 +283,7 @@ def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> Lay
 
 
 def _with_places(layer: Layer | None, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The options for uv, those that the layer keeps, and its package directories that still exist."""
+    """The given options for uv, those of the layer, and the layer's package directories that still exist."""
     there = (place for place in (layer.places if layer else ()) if "://" in place or Path(place).is_dir())
     index = any(word.startswith("--index-url=") for word in words)
     kept = (word for word in (layer.words if layer else ()) if not (index and word.startswith("--index-url=")))

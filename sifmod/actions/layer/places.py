@@ -143,7 +143,7 @@ def found_layers(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> Itera
 
 
 def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
-    """A note if another layer has the same name for this module; "" otherwise."""
+    """A note if this layer hides another one of its name for its module, or is hidden by it; "" otherwise."""
     top = layer.top
     live = Path(layer.root).parent.relative_to(top) / LIVE / LOCK
     there = [place for place in searched((tree,), environ) if (place / live).exists()]
@@ -193,7 +193,7 @@ def check_packed(layout: Layout, module: ModuleName, image: str) -> None:
 
 
 def layers_match(layout: Layout, installation: Installation, locked: LockedModule) -> bool:
-    """Whether the layers of a module in its own tree match the lock."""
+    """Whether the module's own tree has the layers that the lock names, unchanged."""
     own = own_layers(layout, installation) if locked.layers else {}
     return all(own.get(name) == (digest, locked.contents[name]) for name, digest in locked.layers.items())
 

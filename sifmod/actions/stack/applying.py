@@ -72,7 +72,7 @@ class ApplyContext:
         self.all = len(todo) + len(self.failed)
 
     def run(self, jobs: int) -> Iterator[Event | NotTried]:
-        """Run the installs; `outcomes` and `failed` are complete at the end."""
+        """Run the installs and yield their events; `outcomes` and `failed` are complete at the end."""
         self._at_once = max(1, min(jobs, len(self._wanting)))
         if self._shared:
             with reported(f"cannot make {self._blobs}"):
