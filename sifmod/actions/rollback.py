@@ -1,4 +1,4 @@
-"""rollback: make the previous generation live again, and hold the one that it replaces."""
+"""rollback: make the previous generation live again, and hold a newer one that it replaces."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

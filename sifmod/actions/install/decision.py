@@ -187,7 +187,7 @@ def with_image(decision: Decision, image: Artifact | LockedImage) -> Decision:
 
 
 def pin_to_lock(decision: Decision, lock: Lock) -> Decision:
-    """The decision with the lock's entry for its module. Raises InstallError without one, or if easyconfig or image differ."""
+    """The decision with the lock's entry for its module. Raises InstallError without one, or if it does not match."""
     module, loaded, site = decision.plan.module, decision.loaded, decision.site.site
     locked = lock.modules.get(module)
     if locked is None:

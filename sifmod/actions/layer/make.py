@@ -45,7 +45,7 @@ def make(
 ) -> Layer:
     """Fill the directory of `inside` with a generation of the layer; returns the layer with its size and digest.
 
-    `built` has the normalized name of each source project, and its path inside. `tried` is called once the packages are in
+    `built`: the normalized name and the path inside of each source project. `tried` is called once the packages are in
     `lib`, and may reject them.
 
     Raises InstallError with uv's output if it cannot install, OptionError if the layer would hide a protected package,

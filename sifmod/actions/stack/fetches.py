@@ -1,4 +1,4 @@
-"""How much an apply will fetch, the disk space that needs, and the layers that images share."""
+"""How much an apply will fetch, the disk space that it needs, and the layers that images share."""
 
 from collections import Counter
 from collections.abc import Mapping

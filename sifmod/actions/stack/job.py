@@ -189,7 +189,7 @@ def _by_gpus(steps: Iterable[Step]) -> dict[int, list[Step]]:
 
 
 def _test(plan: StackPlan, options: JobOptions, resources: Resources, job: str, steps: Sequence[Step]) -> Submission:
-    """One array of tests, which start when `job` has ended."""
+    """Submit one array of tests, which start when `job` has ended."""
     shares = [steps[first :: options.elements] for first in range(min(options.elements, len(steps)))]
     tests = [[("test", str(step.module), f"--prefix={plan.layout.prefix}") for step in share] for share in shares]
     asked = replace(resources, usual_minutes=resources.usual_minutes * len(shares[0]))

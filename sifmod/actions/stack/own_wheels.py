@@ -54,7 +54,7 @@ def _packed(path: Path) -> bool:
 
 
 def _needed() -> list[Distribution]:
-    """The distribution of sifmod and its requirements on this machine."""
+    """The distributions of sifmod and of its requirements on this machine. Raises InstallError for a missing one."""
     found: dict[str, Distribution] = {}
     wanted = [(Requirement(_OWN), "")]
     asked = set()

@@ -139,7 +139,7 @@ def _leads(link: Path, text: str) -> bool:
 
 
 def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
-    """The head of a bundle, and its files except images and wheels. Raises OptionError for other files."""
+    """The head of a bundle, and its files except images and wheels. Raises OptionError for anything else."""
     content: dict[str, bytes] = {}
     room = limits().bundle_size
     for name, size, opened in _members(path):
@@ -170,8 +170,8 @@ def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
 def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> None:
     """Copy the missing images of the lock into the store, and missing layers beside the stack.
 
-    Each is read once and checked against its digest; a layer when it is copied to its final place. Raises ImageError
-    for one that is damaged, NoSpaceError.
+    Images are checked against their digests here, layers when an install copies them to their final place. Raises
+    ImageError for a damaged image or a layer of another size, NoSpaceError.
     """
     wanted = {one.image.sha256: one.image for one in read_lock(place / LOCK).modules.values() if one.image}
     for name, size, opened in _members(bundle):

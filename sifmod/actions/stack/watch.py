@@ -150,7 +150,7 @@ def _is_there(log: Path) -> bool:
 
 
 def _stand(known: Mapping[str, State] | None) -> JobsStand:
-    """The numbers of queued jobs, with the reasons, of running jobs and of ended ones."""
+    """The jobs, and the number of their elements in each state, pending ones by their reasons."""
     if known is None:
         return JobsStand((), None)
     counts = Counter(str(state) if state.name == "PENDING" else state.name for state in known.values())
