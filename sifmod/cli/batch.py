@@ -26,7 +26,7 @@ class FailureReporter:
         self._reported: set[str] = set()
 
     def __call__(self, ended: Ended[Any]) -> None:
-        """Report the outcome if it is a failure."""
+        """Report a failure, but not a skipped item or a message that was reported before."""
         if isinstance(ended, Failed) and not isinstance(ended, Skipped) and ended.error.message not in self._reported:
             self._reported.add(ended.error.message)
             echo(ended.bug, nl=False, err=True)
@@ -45,7 +45,7 @@ def reported_batch(
 
 
 def result_of(ended: Ended[Reported]) -> Any:
-    """The JSON output for an item."""
+    """The result of an item for JSON: its own, or the error."""
     return as_result(ended.error) if isinstance(ended, Failed) else ended.result.result
 
 

@@ -64,7 +64,7 @@ class Options:
 
 
 def fields(given: type[Options]) -> dict[str, object]:
-    """The fields of options, those of its bases first, with their defaults or the value of `argument`."""
+    """The fields of options, those of its bases first, with their defaults, the value of `argument`, or MISSING."""
     bases = [vars(base) for base in reversed(given.__mro__) if issubclass(base, Options)]
     return {name: base.get(name, MISSING) for base in bases for name in base.get("__annotations__", ())}
 

@@ -57,7 +57,7 @@ class CommandGroup(Command, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Like click, with a suggestion for an unknown command."""
+        """Like click, but raises OptionError with a suggestion for an unknown command."""
         if args and not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in self.commands:
             from sifmod.cli.suggestion import meaning_of
 

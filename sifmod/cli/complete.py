@@ -1,7 +1,7 @@
 """Shell completion: installed modules, easyconfigs, their variants, sites and files.
 
 It must answer within a tenth of a second and never raise an error: it does not import pydantic or read receipts, and
-parses only existing settings and site files.
+parses only settings, site files and, for variants, easyconfigs.
 """
 
 import os
@@ -44,7 +44,7 @@ class _Words(click.types.StringParamType):
         self.find, self.files = find, files
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The candidates with this prefix that were not given yet; the shell's file names if there are none."""
+        """The candidates with this prefix that were not given yet; the shell's file names, if allowed, without any."""
         given = ctx.params.get(param.name or "") or ()
         words: list[str] = []
         with suppress(SifmodError, OSError, ValueError):
@@ -86,7 +86,7 @@ def _live_or_easyconfigs(ctx: click.Context, incomplete: str) -> Iterator[str]:
 
 
 def _variants(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
-    """The variants of the easyconfigs on the line, including those that they extend."""
+    """The variants of the easyconfigs on the line, and of those that they extend."""
     from sifmod.config.yaml.parse import load_yaml
 
     paths = _robot_paths(ctx)
@@ -185,7 +185,7 @@ def _settings(ctx: click.Context, *keys: str) -> tuple[str, ...]:
 def _site(name: str, known: list[Path]) -> Path | None:
     """The site file with this name or path, else the one with the most detection paths that all exist.
 
-    Only the user's own: shipped ones have no settings that completion needs.
+    Only `known` ones, not shipped ones, which have no settings that completion needs.
     """
     if name:
         return Path(name) if "/" in name else next((path for path in known if path.stem == name), None)

@@ -27,7 +27,7 @@ def typed() -> str:
 
 
 def reporter(speak: Callable[[str], None] = say, progress: "Progress | None" = None) -> "Reporter":
-    """A reporter for an action; with a progress it can ask questions too."""
+    """A reporter for an action; with a progress it asks questions, otherwise each is answered with yes."""
     from sifmod.actions.reporter import Reporter
 
     return Reporter(speak, progress, ask, typed()) if progress else Reporter(speak, command=typed())

@@ -43,13 +43,13 @@ class CommandLine:
 
     @property
     def wants_json(self) -> bool:
-        """Whether a program reads the output; the arguments need not be valid."""
+        """Whether `--json` is among the arguments, which need not be valid."""
         options = self.words[: self.words.index("--")] if "--" in self.words else self.words
         return "--json" in options
 
     @property
     def again(self) -> str:
-        """The hint after an interrupted run whose progress was kept."""
+        """The hint after an interrupted run whose progress was kept; "" where nothing is kept."""
         return "" if NOT_RESUMABLE.intersection(self.words[:1]) else "; repeat the command to continue where it stopped"
 
 
@@ -91,7 +91,7 @@ class Commands(Helped, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Like click, with earlier names, and a suggestion for an unknown command."""
+        """Like click, with earlier names; raises OptionError with a suggestion for an unknown command."""
         if args[:1] and args[0] in ALIASES:
             args = [*ALIASES[args[0]].split(), *args[1:]]
         if args and not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in COMMANDS:
@@ -121,7 +121,7 @@ def cli() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line; returns its exit code (0 ok, 130 for ^C, 70 for a bug, else the error's own).
 
-    1 if only the output could not be written. A closed pipe (`| head`) is not an error.
+    1 if only the output could not be written. A closed pipe (`| head`) is not an error. Raises Terminated on a signal.
     """
     _open_standard_streams()
     hide_typed(arguments)

@@ -64,7 +64,7 @@ def plain_signs() -> bool:
 
 
 def in_locale(text: str, *, err: bool) -> str:
-    """A text for people, with ASCII instead of other signs in the locale C. A pipe gets paths as they are."""
+    """A text for people, with ASCII instead of other signs in the locale C. A pipe gets the text as it is."""
     return text.translate(_PLAIN) if plain_signs() and (err or sys.stdout.isatty()) else text
 
 
@@ -160,7 +160,7 @@ def show_error(message: str, hint: str = "") -> None:
 
 
 def print_rows(rows: Sequence[Sequence[str]], header: Sequence[str] = (), most: int = 0, width: int = 0) -> None:
-    """Print rows as aligned columns on standard output, without trailing blanks; above them what the columns are.
+    """Print rows as aligned columns on standard output, without trailing blanks, below the `header`.
 
     With `most` a line that is longer is cut there. With the `width` of a terminal a long first cell, such as a module's
     name, is whole on a line of its own, above the rest of its row.
@@ -181,7 +181,7 @@ def terminal_width() -> int:
     """The width of the terminal; 0 if standard output is not a terminal."""
     if not sys.stdout.isatty():
         return 0
-    import shutil  # long contents
+    import shutil  # it takes long
 
     return shutil.get_terminal_size().columns
 

@@ -74,7 +74,7 @@ def search(given: SearchOptions) -> None:
 
 
 def list_found(given: SearchOptions) -> None:
-    """Print the modules that match."""
+    """Print the modules that match. Raises SifmodError if there are none."""
     from sifmod.actions.search import ask, find_all, with_installed
     from sifmod.actions.start import is_readable
     from sifmod.config.find import may_limit_driver, quick_robot_paths

@@ -109,7 +109,7 @@ def apply(given: ApplyOptions) -> int:
 
 
 def fails_for_held(made: "StackPlan", given: MakeOptions, more: int = 0) -> int:
-    """The exit code for modules held after a rollback: 1 with --fail-on-held."""
+    """The exit code for modules held after a rollback: 1 with --fail-on-held, else 0."""
     return int(given.fail_on_held and bool(more or any(step.mark == "H" for step in made.steps)))
 
 

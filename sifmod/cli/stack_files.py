@@ -123,7 +123,7 @@ def lock(given: LockOptions) -> None:
 
 
 def say_locked(path: Path, modules: "Sized") -> None:
-    """Report the path of a lock."""
+    """Report the path of a lock, and the number of its modules."""
     say(f"{path}: {counted(len(modules), 'module')}; `--locked` installs exactly these")
 
 
