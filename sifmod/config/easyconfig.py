@@ -157,7 +157,7 @@ AUTO = "auto"  # as a wrapper: all commands that are found in the image
 
 
 def _items(value: object) -> object:
-    """A plain `auto` is a list with `auto`."""
+    """A plain `auto` as a tuple with `auto`; raises ValueError for any other text."""
     if isinstance(value, str) and value != AUTO:
         raise ValueError(f"expected a list of commands, or auto, got {value!r}")
     return (AUTO,) if value == AUTO else value
@@ -272,7 +272,7 @@ class Easyconfig(Model):
 
     @property
     def wrappers(self) -> tuple[str, ...]:
-        """The wrappers that are named."""
+        """The names of the wrappers in the list, without `auto`."""
         return tuple(name for name, _ in self.wrapper_items if name != AUTO)
 
     @property

@@ -104,7 +104,7 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
 def expand_paths(node: Node, environ: Mapping[str, str]) -> Node:
     """Expand every text below `node`.
 
-    An unset variable stays, after a `/`, so that the value is valid as a path for now.
+    An unset variable at the start stays, after a `/`, so that the value is valid as a path for now.
     """
     if isinstance(node.value, dict):
         return replace(node, value={key: expand_paths(value, environ) for key, value in node.value.items()})

@@ -62,7 +62,7 @@ def hooks_of(keys: HookKeys, site: Node) -> tuple[Hook, ...]:
 def distrusted(hook: Hook) -> str:
     """Why this user does not run a hook: it, or the file that names it, is missing or open to others; "" if neither.
 
-    Both files and the directories above them must be owned and writable only by root and this user.
+    Root or this user must own both files and all directories above them; others may write to sticky directories only.
     """
     return next((why for path in (hook.said_in, hook.program) for why in _writers(path)), "")
 

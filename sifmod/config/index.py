@@ -61,7 +61,7 @@ class IndexEntry:
 
     @property
     def public_source(self) -> str | None:
-        """The first source that is on a network."""
+        """The first source that is on a network, without `build:`; None without one."""
         for source in (each.removeprefix("build:") for each in self.sources):
             if (scheme := _SCHEME.match(source)) and scheme[1].lower() not in LOCAL:
                 return source

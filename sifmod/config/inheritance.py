@@ -69,7 +69,7 @@ class _Reading:
     inputs: list[Input] = field(default_factory=list)
 
     def file(self, path: Path, above: tuple[Path, ...], extends: Node | None = None) -> Inherited:
-        """`above` are the real paths of the files that extend this one; `extends` is the key in the last of them."""
+        """The layers of a file; `above`: real paths of the files that extend it; `extends`: the key in the last one."""
         node = self._read(path, EasyconfigFile) if extends is None else self._base(path, extends)
         if node is None:
             return _NOTHING

@@ -37,7 +37,7 @@ _VARIABLES = ("EBU_USER_PREFIX", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
 
 class Input(NamedTuple):
-    """A file that was read, or looked for.
+    """A file, directory, variable, path or pattern that was read, or looked for.
 
     `path` is a file's path (digest: of its content), a directory's path with a `/` at its end (digest: of the names in
     it), `$NAME` (digest: of the variable's value), `?` and a path whose existence alone counts (the word `present`),

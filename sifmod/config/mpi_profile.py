@@ -72,7 +72,7 @@ class Profile:
         return self.file.abi_name
 
     def __str__(self) -> str:
-        """For people."""
+        """The profile, and the kind and version of its MPI, for people."""
         return f"the host's MPI of profile {self.name} ({self.file.abi} {self.file.version})"
 
 

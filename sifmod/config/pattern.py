@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 def is_pattern(path: str) -> bool:
-    """Tell whether a path is a pattern: it holds `*`, `?` or `[`."""
+    """Whether a path is a pattern: it holds `*`, `?` or `[`."""
     return has_magic(path)
 
 

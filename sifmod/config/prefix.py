@@ -52,7 +52,7 @@ def data_home(environ: Mapping[str, str]) -> Path:
 
 
 def default_prefix(environ: Mapping[str, str]) -> tuple[Path, str]:
-    """The default prefix and its reason: `$EBU_USER_PREFIX/sifmod`, else the XDG data directory."""
+    """The default prefix and its reason: `$EBU_USER_PREFIX/sifmod`, else the XDG data directory. Raises OptionError."""
     easybuild = environ.get("EBU_USER_PREFIX", "")
     if easybuild.startswith("~/"):
         easybuild = home(environ) + easybuild[1:]

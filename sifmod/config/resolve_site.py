@@ -84,7 +84,7 @@ def _other_places(said: Iterable[str] | None, otherwise: Iterable[str], prefix: 
 
 
 def _umask(file: SiteFile) -> int | None:
-    """The umask from `sharing`, else `umask`. Raises OptionError for contradictory keys."""
+    """The umask from `sharing`, else `umask`; None without both. Raises OptionError for contradictory keys."""
     if file.sharing is None:
         return int(file.umask, 8) if file.umask is not None else None
     if file.umask is not None:

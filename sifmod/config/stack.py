@@ -124,7 +124,7 @@ class Member(NamedTuple):
 
     @property
     def site(self) -> str | None:
-        """The site of its entry: a name, or the path of a file relative to the stack."""
+        """The site of the entry: a name, or a file's path with the directory of the stack's file; None without one."""
         site = self.entry.site
         return str(Path(self.mark.file).parent / site) if site and _is_file(site) else site
 

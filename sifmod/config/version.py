@@ -19,7 +19,7 @@ def is_range(text: str) -> bool:
 
 
 def within(version: str, ranges: tuple[str, ...]) -> bool:
-    """Whether a version is in every range. Trailing zeros and everything after a `+` are ignored."""
+    """Whether a version is in every range, all valid. Trailing zeros and everything after a `+` are ignored."""
     for text in ranges:
         found = _RANGE.fullmatch(text)
         if not found:
