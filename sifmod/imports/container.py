@@ -177,7 +177,7 @@ class Found:
         return keys
 
     def _activated(self) -> Mapping[str, Value]:
-        """The key for WITH_CONDA: `conda` if it activates a named environment, else `activate` with the command."""
+        """The key for WITH_CONDA: `conda` if it activates a named environment, else `activate`; or {}, with a note."""
         found = _ACTIVATES.fullmatch(self.activate)
         if found and found[2]:
             return {"conda": {"prefix": found[1], "env": found[2]}}

@@ -111,7 +111,7 @@ class _File:
         return found
 
     def image(self) -> tuple[str, Mapping[str, Value]]:
-        """The SIF's name and the key `image`."""
+        """The SIF's name and the key `image`. Raises CannotImportError unless exactly one source is a SIF."""
         value = self.constants.values.get("sources", ())
         names: list[str] = []
         for item in value if isinstance(value, tuple) else ():
