@@ -95,7 +95,7 @@ def load_site(where: Where = HERE) -> Site:
 
 
 def search(*words: str, where: Where = HERE) -> Answer:
-    """The modules that the easyconfigs on the easyconfig path can install and that match all words."""
+    """The modules that easyconfigs on the easyconfig path can install and that match all `words`; without words all."""
     loaded = site_in_force(where.given)
     return ask(find_all(loaded.site.robot_paths, lambda: loaded, os.environ), words)
 
@@ -125,7 +125,7 @@ def install(
 def add_packages(
     module: str, *requirements: str, layer: str = "default", find_links: str | None = None, where: Where = HERE
 ) -> LayerOutcome:
-    """Add Python packages to a module, in a layer over its image; with `find_links` from that directory alone."""
+    """Add Python packages to a module, in a layer over its image; with `find_links`, only from that place."""
     words = words_of((find_links,), no_index=True) if find_links else words_of()
     wanted = parse_requests(requirements)
     change = LayerChange(module, layer, replace(wanted, words=(*words, *wanted.words)))
@@ -146,7 +146,7 @@ def apply_stack(
     sanity_check: bool = True,
     where: Where = HERE,
 ) -> StackOutcome:
-    """Install the missing or different modules of a stack. Failed modules are in the outcome. Idempotent."""
+    """Make the installed modules match a stack. The failures of modules are in the outcome. Idempotent."""
     install = InstallOptions(asked=CommandLine(checked=sanity_check))
     run = StackRun(Path(file), StackOptions(where.given, install, locked, only, jobs))
     return applied(run, where.reporter("apply_stack", file), _nothing)
@@ -162,7 +162,7 @@ def list_modules(pattern: str = "", *, where: Where = HERE) -> tuple[Listed, ...
 
 
 def verify(module: str, *, where: Where = HERE) -> tuple[Finding, ...]:
-    """Hash the image, every file and the layers of a module again; () if all are unchanged since the install."""
+    """Hash the image, every file and the layers of a module again; returns the differences from the receipts."""
     layout = layout_at(load_site(where).prefix)
     return findings(layout, installed(layout, resolve(module, live_names(layout))), found_layers((layout,), os.environ))
 

@@ -117,7 +117,7 @@ class VariantError(SifmodError):
 
 
 class FetchError(SifmodError):
-    """An image could not be fetched from any of its sources, pushed or exported.
+    """An image or a page could not be fetched, or an image could not be pushed or exported.
 
     `status` is the HTTP status of a server's response; None without one.
     """
@@ -162,7 +162,7 @@ class UnstartableError(ImageError):
 
 
 class RuntimeMissingError(SifmodError):
-    """Apptainer or Singularity is needed for this step, and is missing or failed."""
+    """A program that this step needs (Apptainer, Singularity, gpgv) is missing or failed."""
 
     exit_code = 10
 
@@ -186,7 +186,7 @@ class LockError(InstallError):
 
 
 class HookError(InstallError):
-    """A hook of the site stopped the operation."""
+    """A hook of the site failed, took too long, or is one that others could have written."""
 
 
 class SanityCheckError(SifmodError):

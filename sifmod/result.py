@@ -75,7 +75,7 @@ def has_fields(kind: Any) -> bool:
 
 @cache
 def fields(kind: Any) -> Mapping[str, Any]:
-    """The type of each field in JSON by name: the fields of the class, then its properties with an Annotated type."""
+    """The type of each field in JSON by its attribute: fields, then Annotated properties, without internal ones."""
     found = {name: one for name, one in get_type_hints(kind, include_extras=True).items() if name != "IN_JSON"}
     for name, member in (one for base in reversed(kind.__mro__) for one in vars(base).items()):
         returned = member.fget.__annotations__.get("return") if isinstance(member, property) and member.fget else None
