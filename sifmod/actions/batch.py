@@ -13,7 +13,7 @@ _AGAIN = "; repeat the command to continue where it stopped"
 
 @dataclass(frozen=True)
 class Succeeded(Generic[Result]):
-    """The outcome of one item."""
+    """The result of one item that succeeded."""
 
     result: Result
 

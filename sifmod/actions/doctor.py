@@ -28,7 +28,7 @@ _BOTH = "`module_syntax: both` in ~/.config/sifmod/config.yaml makes later insta
 
 
 def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Check this machine and the prefix before an install."""
+    """The findings about this machine, the prefix, the other trees, and this user's caches and layers."""
     parts = (
         machine_findings(site, environ),
         _modulefiles(site, environ),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Collected(NamedTuple):
-    """The result of a gc."""
+    """What a gc removed, and the size of its images, downloads and layers."""
 
     generations: tuple[OldGeneration, ...]
     images: tuple[StoredImage, ...]

@@ -14,7 +14,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class Provenance(NamedTuple):
-    """The inputs of an installation."""
+    """What an installation was made from: sifmod, easyconfig, site, facts, options and inputs."""
 
     sifmod: Annotated[str, Described("version of sifmod")]
     easyconfig: Easyconfig

@@ -51,7 +51,7 @@ KernelState = Literal["made", "unchanged", "removed"]
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of this user's Jupyter, and the action on it."""
+    """A kernel of this user's Jupyter, and what was done with it."""
 
     spec: Beside[Kernelspec]
     path: Path

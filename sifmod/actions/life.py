@@ -64,7 +64,7 @@ class Hide:
 
 @dataclass(frozen=True)
 class Deprecate:
-    """The modules will be retired: a notice says when, and what to use instead."""
+    """The modules will be retired: a notice says when, and what to use instead; `undo`: it ends."""
 
     names: tuple[str, ...]
     undo: bool = False
@@ -75,7 +75,7 @@ class Deprecate:
 
 @dataclass(frozen=True)
 class Retire:
-    """The modules can no longer be loaded."""
+    """The modules can no longer be loaded; `undo`: they can be again."""
 
     names: tuple[str, ...]
     undo: bool = False
@@ -147,7 +147,7 @@ def _any_of(layout: Layout, name: str, known: list[ModuleName]) -> str:
 
 
 def _not_installed(layout: Layout) -> Iterator[ModuleName]:
-    """Modules with decisions that are not installed."""
+    """The modules that have decisions and are not installed."""
     for name in decided_names(layout):
         for module in (ModuleName(name, version) for version in read_life(layout, name).versions):
             if live_number(layout, module) is None:
@@ -260,7 +260,7 @@ def _check(layout: Layout, name: str, life: NameLife) -> None:
 
 
 def differences(name: str, before: NameLife, after: NameLife) -> Iterator[tuple[ModuleName, str]]:
-    """Each change of a module, in the words of the log."""
+    """Each module whose life changes, and the change in the words of the log."""
     words: tuple[tuple[Callable[[Life], object], str, str], ...] = (
         (lambda life: life.hidden, "hidden", "shown"),
         (lambda life: life.deprecated, "deprecated", "no longer deprecated"),

@@ -60,7 +60,7 @@ def record_fetched(tree: Tree, store: Store, reporter: Reporter) -> None:
 
 
 def changes(layout: Layout, names: Collection[str] = ()) -> Log:
-    """Every change of the tree, newest last; with `names`, only of those modules.
+    """The recorded changes of the tree, newest last, and problems; with `names`, only of those modules.
 
     A name is a module with or without version (`PyTorch`), or the start of one (`PyTorch/2.2`).
     """

@@ -172,7 +172,7 @@ def _converted(
 
 
 class _Lineage(NamedTuple):
-    """The image at `path`, converted from `source`; None if no registry is known to have its layers."""
+    """The image at `path`, converted from `source`, which is None if no registry is known to have the layers."""
 
     path: Path
     source: Reference | None = None

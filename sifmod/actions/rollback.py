@@ -106,7 +106,7 @@ def _number(layout: Layout, module: ModuleName, to: int | None) -> int:
 
 
 def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
-    """The generation, read under the lock because a gc may be removing it."""
+    """The generation, read under the lock because a gc may be removing it. Raises InstallError if it is incomplete."""
     number = _number(layout, module, to)
     installation = read_receipt(layout.generation(module, number))
     if installation is None:

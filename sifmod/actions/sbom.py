@@ -118,7 +118,7 @@ def sbom(
 
 
 def _registered(target: Dependable, depends_on: Iterable[Dependable] | None = None) -> None:
-    """Replaces `Bom.register_dependency` for a document that has all dependencies."""
+    """Do nothing, in place of `Bom.register_dependency`, for a document that has all dependencies."""
 
 
 class _Part(NamedTuple):

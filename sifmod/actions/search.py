@@ -282,7 +282,7 @@ def _spelled_like(word: str, modules: Iterable[IndexEntry]) -> list[str]:
 
 
 def _around(version: str, known: Iterable[str]) -> list[str]:
-    """The two known versions next below `version`, and the two next ones from it on."""
+    """The two known versions next below `version`, and the two lowest that are not below it."""
     versions = sorted(known, key=version_key)
     older = [each for each in versions if version_key(each) < version_key(version)]
     return [*older[-2:], *versions[len(older) :][:2]]

@@ -80,7 +80,7 @@ def closed(site: Site) -> Iterator[str]:
 
 
 def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[WrongMode, ...]:
-    """Everything of sifmod in the prefix that violates `sharing`; corrected with `repair` where permitted.
+    """The files and directories of sifmod that violate the prefix's `sharing`; corrected with `repair` where permitted.
 
     Other files are left alone: users' additions, hard links to their images, directories above. Raises OptionError if
     the site has no `sharing`, InstallError on read errors.

@@ -56,7 +56,7 @@ class UninstallRequest:
 
 
 class Uninstalls(NamedTuple):
-    """The result of `uninstall`."""
+    """The result of `uninstall_modules`."""
 
     uninstalled: tuple[Uninstalled | NotUninstalled, ...]
     freed: Internal[Garbage | None]  # None without `purge`, or if no module was uninstalled

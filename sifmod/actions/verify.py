@@ -128,8 +128,8 @@ def signed_images(layout: Layout, names: Collection[str], keys: tuple[Path, ...]
 def check_image(module: str | None, path: Path, keys: tuple[Path, ...]) -> SignedImage:
     """Check that signatures by these `keys` cover all of the SIF at `path`, the image of `module`; reads all of it.
 
-    Raises RuntimeMissingError if gpgv is missing, OptionError if it is signed and no key is given, or for an invalid
-    key file.
+    Raises RuntimeMissingError if gpgv is missing, OptionError if the SIF claims a signature and no key is given,
+    or for an invalid key file.
     """
     if missing := next((key for key in keys if not key.is_file()), None):
         raise OptionError(f"there is no public key file {missing}")

@@ -74,7 +74,7 @@ def check_installed_from(before: Installation | None, decision: Decision) -> Non
 
 
 def outgoing_layers(before: Installation | None, decision: Decision) -> tuple[OutgoingLayer, ...]:
-    """The user's layers that will not fit the new image, as far as known in advance."""
+    """The user's layers that will not fit the new image, or may not, if that image is unknown yet."""
     image, options = decision.plan.image, decision.options
     if before is None or image is None or options.module_only:
         return ()

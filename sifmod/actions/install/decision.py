@@ -62,7 +62,7 @@ class Decision:
 
     @cached_property
     def digest(self) -> str:
-        """One digest of all that decides the installation."""
+        """The SHA-256 of all that decides the installation."""
         return plan_digest(self.plan, self.image.request)
 
     @cached_property
@@ -227,7 +227,7 @@ def image_request(plan: Plan) -> ImageChoice:
 
 
 def plan_digest(plan: Plan, image: str) -> str:
-    """One digest of everything that decides an installation: the rendered files of the plan, and `deciding_data`.
+    """The SHA-256 of everything that decides an installation: the rendered files of the plan, and `deciding_data`.
 
     `image` is the digest of `image_request`. The prefix is not part of it, so that the modules of a moved tree count as
     unchanged.

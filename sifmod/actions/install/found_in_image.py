@@ -88,7 +88,7 @@ def found_by_lock(
 
 
 def recorded_commands(plan: Plan, before: Installation | None, sha256: str) -> FoundCommands | None:
-    """The commands that `wrappers: auto` found in the image, if the receipt has them."""
+    """The commands that `wrappers: auto` found in the image, if the receipt has them for this plan; else None."""
     known = before.provenance.image.commands if before else None
     return known if plan.wrappers_auto and known and known.question == _commands_question(plan, sha256) else None
 

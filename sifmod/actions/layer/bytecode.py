@@ -65,7 +65,7 @@ main(*sys.argv[1:])
 
 
 class Bytecode:
-    """The bytecode of a layer's modules, which the functions of `reader` must get before `files`.
+    """The bytecode of a layer's modules, whose contents the functions of `reader` must get before `files`.
 
     Compiling takes longer than all other steps, so it is cached by top-level name, each in a file named by the digest
     of the name's modules.

@@ -77,7 +77,7 @@ def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
 
 
 def behind(module: ModuleName, trees: tuple[Layout, ...]) -> str:
-    """A note that further trees have a module of this name, which the first one hides; "" without such a tree."""
+    """A note that other trees have this module too, which that of the first tree hides; "" if none has it."""
     places = [str(tree.prefix) for tree in trees if live_number(tree, module) is not None]
     return f"{module} of {places[0]} is used; {' and '.join(places[1:])} has this module too" if places[1:] else ""
 
@@ -164,7 +164,7 @@ def withdrawn(layer: Layer, tree: Tree, reporter: Reporter) -> None:
 
 
 def own_layers(layout: Layout, installation: Installation) -> dict[str, tuple[str, str]]:
-    """The packed layers of a module in its own tree, by name: the digest of the packages, and that of the whole layer.
+    """The packed layers over a module's image in its own tree, by name: digests of the packages and of the whole layer.
 
     Raises InstallError for a layer with an invalid command name, OSError.
     """
@@ -268,7 +268,7 @@ def _copied(layer: Layer, tree: Path, whole: str, directory: Path) -> bool:
 
 
 def _share(source: int, target: Path, mode: int, size: int) -> None:
-    """Hard-link an open file to `target` if this user owns it and it is read-only; else copy it."""
+    """Hard-link an open file to `target` if this user owns it and its mode is `mode`; else copy it."""
     status = os.fstat(source)
     if (status.st_uid, stat.S_IMODE(status.st_mode)) == (os.geteuid(), mode):
         with suppress(OSError):  # another file system, or no hard links

@@ -59,7 +59,7 @@ def _name(step: Step) -> str:
 
 
 def _defaults(steps: Iterable[Step]) -> dict[str, str]:
-    """The default version of each name that has one."""
+    """The default version of each name that has one. Raises ConfigError for a name with two."""
     found = []
     for step in steps:
         default = step.member.entry.default

@@ -28,7 +28,7 @@ _HINT = "reinstall it, or leave sifmod out with --no-wheels"
 
 
 def own_digest() -> str:
-    """One digest of all files of the running sifmod."""
+    """The SHA-256 of the names and digests of all files of the running sifmod."""
     lines = [f"{name} {sha256_file(path)}\n" for name, path in sorted(_imported().items())]
     return sha256_bytes("".join(lines).encode())
 

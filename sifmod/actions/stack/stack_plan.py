@@ -115,7 +115,7 @@ def plan_stack(planned: Planned) -> StackPlan:
 
 
 class _Ended:
-    """Mark new modules that stay uninstalled because they were retired and then removed."""
+    """Marks new modules that stay uninstalled because they were retired and then removed."""
 
     def __init__(self, layout: Layout, decided: frozenset[str]) -> None:
         self._layout, self._decided = layout, decided  # by this stack

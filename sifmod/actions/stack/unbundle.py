@@ -139,7 +139,7 @@ def _leads(link: Path, text: str) -> bool:
 
 
 def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
-    """The head of a bundle, and its files except images and wheels. Raises OptionError for anything else."""
+    """The head of a bundle, and its files except images and wheels. Raises OptionError if it is no bundle."""
     content: dict[str, bytes] = {}
     room = limits().bundle_size
     for name, size, opened in _members(path):
@@ -212,7 +212,7 @@ def _opened(file: Path) -> IO[bytes]:
 
 
 def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
-    """The name, size and content of each file of a bundle, in order; unexpected files are rejected."""
+    """The name, size and content of each file of a bundle, in order. Raises OptionError for an unexpected file."""
     seen: set[str] = set()
     for name, size, opened in _found(path):
         parts = PurePosixPath(name).parts

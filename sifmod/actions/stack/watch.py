@@ -112,7 +112,7 @@ class JobWatch:
             yield number
 
     def _lags(self, number: int) -> bool:
-        """Whether its job reports success that is not visible here yet."""
+        """Whether the module's job reports success that is not visible here yet."""
         job, element = self._left[number]
         state, module = self._ended.get(f"{job.job}_{element}"), self._plan.steps[number].module
         said = state is not None and state.name == "COMPLETED"
