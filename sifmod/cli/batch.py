@@ -36,7 +36,7 @@ class FailureReporter:
 def reported_batch(
     things: Sequence[Thing], do: Callable[[Thing], Reported], *, fail_fast: bool = False
 ) -> list[tuple[Thing, Ended[Reported]]]:
-    """Process each item, like `run_batch`, and report failures."""
+    """Process each item with `run_batch`, and report each failure; returns the items with their outcomes."""
     tell, found = FailureReporter(), []
     for thing, ended in run_batch(things, do, fail_fast=fail_fast):
         tell(ended)
@@ -50,7 +50,7 @@ def result_of(ended: Ended[Reported]) -> Any:
 
 
 def summary(ended: Sequence[tuple[object, Ended[Reported]]]) -> Iterator[str]:
-    """The number of successes, then a line for each item."""
+    """The number of successes and, after a failure, the exit code; then a line for each item."""
     code = worst([one for _, one in ended])
     good = sum(isinstance(one, Succeeded) for _, one in ended)
     yield f"{good} of {len(ended)} done{f', exit code {code}' if code else ''}"

@@ -44,7 +44,7 @@ class _Words(click.types.StringParamType):
         self.find, self.files = find, files
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The candidates with this prefix that were not given yet; the shell's file names, if allowed, without any."""
+        """The candidates with this prefix that were not given yet; if there are none, file names, where allowed."""
         given = ctx.params.get(param.name or "") or ()
         words: list[str] = []
         with suppress(SifmodError, OSError, ValueError):
@@ -74,7 +74,7 @@ def _known(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG00
 
 
 def _easyconfigs(ctx: click.Context, incomplete: str) -> Iterator[str]:
-    """Easyconfigs in the working directory, by file name, and on the easyconfig path."""
+    """File names of easyconfigs: those in the working directory, then those on the easyconfig path."""
     here = (entry.name for entry in os.scandir() if entry.name.endswith(SUFFIXES) and entry.is_file())
     yield from sorted(name for name in here if incomplete.startswith(".") or not name.startswith("."))
     yield from (path.name for path in easyconfigs(_robot_paths(ctx)))
@@ -151,7 +151,7 @@ def _prefix(ctx: click.Context) -> Path:
 
 
 def _trees(ctx: click.Context) -> Iterator[Path]:
-    """The other trees that settings name and this user can read."""
+    """The trees that settings name and this user can read; none with --prefix."""
     if ctx.params.get("prefix"):
         return iter(())
     texts = (*os.environ.get("SIFMOD_TREES", "").split(":"), *_settings(ctx, "user_prefix", "trees", "prefix"))
@@ -183,7 +183,7 @@ def _settings(ctx: click.Context, *keys: str) -> tuple[str, ...]:
 
 
 def _site(name: str, known: list[Path]) -> Path | None:
-    """The site file with this name or path, else the one with the most detection paths that all exist.
+    """The site file with this name or path; without a name, the one with the most detection paths, if all exist.
 
     Only `known` ones, not shipped ones, which have no settings that completion needs.
     """

@@ -34,7 +34,7 @@ def reporter(speak: Callable[[str], None] = say, progress: "Progress | None" = N
 
 
 def load_facts(settings: Mapping[str, str]) -> "LoadedSite":
-    """The site for a command that installs nothing: quirks are not read, and an unreadable site file is a warning."""
+    """The site for a command that needs no quirks: none are read, and an unreadable site file gives a warning."""
     loaded = site_in_force(settings)
     for problem in loaded.left_out:
         say(f"warning: {problem}")

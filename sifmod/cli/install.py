@@ -59,7 +59,7 @@ class InstallCommand(ConversionOptions):
 
     @property
     def only_shows(self) -> bool:
-        """Whether nothing is to be changed."""
+        """Whether the options only show something: a dry run, or the missing modules."""
         return self.dry_run_short or self.dry_run or self.extended_dry_run or self.missing_modules
 
 
@@ -120,7 +120,7 @@ class _Asked(NamedTuple):
 
 
 def _asked(installer: "Installer", name: str, given: InstallCommand) -> "Iterator[_Asked]":
-    """The easyconfigs that a typed word means; for the name of a program alone, its newest release."""
+    """The easyconfigs that a typed word means (for a program's name alone, its newest release), or one problem."""
     from sifmod.actions.install.install_easyconfigs import Target
 
     try:

@@ -132,7 +132,7 @@ def _freed(layer: "Layer", site: "Site") -> str:
 
 
 def _shells(module: "ModuleName", layer: "Layer", done: str, runtime: str) -> "Iterator[str]":
-    """Advice for a shell that has the module loaded."""
+    """If this shell has the module loaded: what uses the changed layer at once, and what needs another load."""
     from sifmod.module.variables import state_key
 
     key = state_key(module)

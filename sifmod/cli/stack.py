@@ -114,7 +114,7 @@ def fails_for_held(made: "StackPlan", given: MakeOptions, more: int = 0) -> int:
 
 
 def _asked(given: MakeOptions, *, into_home: bool = False) -> "StackOptions":
-    """The options of the command line for a stack."""
+    """The options of the command line for a stack. Raises OptionError for a --from that is not a tree with images."""
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.stack.stack_options import StackOptions
     from sifmod.tree.provenance import CommandLine

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def subject(text: str, trees: "tuple[Layout, ...]") -> "Subject":
     """The module or image that `text` names; stored images are those of the first tree.
 
-    Raises ModuleError or FetchError if there is none.
+    Raises ModuleError or FetchError if there is none, ModuleError if several are possible.
     """
     from sifmod.actions.layer.places import known
     from sifmod.actions.subject import is_digest, of_generation, of_image
