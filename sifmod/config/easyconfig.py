@@ -73,7 +73,7 @@ class Image(Model):
     filename: SifName
     """The SIF's name in the module's directory and in the site's image directories."""
     sources: tuple[NotEmpty, ...] = ()
-    """Places to take the image from, tried in order: NAME.sif, a path, https:, oras:, docker:, library:, oci:."""
+    """Tried in order: NAME.sif, a path, https:, oras:, docker:, library:, oci:, oci-archive:, docker-archive:."""
     build: Spelled = None
     """How to build the image, instead of sources; a text is a definition file or a Dockerfile."""
     sha256: Sha256 | None = None
@@ -183,7 +183,7 @@ RunscriptEnv = Annotated[Pairs, Items(EnvName, EnvValue)]
 
 
 class Easyconfig(Model):
-    """One module, with its preset, the easyconfigs it extends, its variant and the command line merged in.
+    """One module, with its presets, the easyconfigs it extends, its variant, quirks and the command line merged in.
 
     Without an image it is a view (config/inheritance.py). No field is undecided: loading fills in `image.filename`,
     `image.arch` and `accelerator`. Paths in `image.sources` and `image.build` are absolute; a bare name in `sources` is
@@ -313,4 +313,4 @@ class EasyconfigFile(Easyconfig):
     preset: Name | None = None
     """A named set of defaults, in presets/ beside the easyconfigs."""
     variants: Annotated[tuple[tuple[str, Variant], ...], Items(Name, Variant)] = ()
-    """Several builds in one file: the site's accelerator picks one, or --variant."""
+    """Several builds in one file: --variant picks one, else the site's accelerator and architecture do."""

@@ -1,7 +1,7 @@
 """The data of an installable variant that a search needs; and the index of the shipped easyconfigs.
 
 `scripts/index` writes the index, one file beside the shipped easyconfigs, so that a search reads no YAML. An entry is
-valid only while every file that it was made from is unchanged; without a valid entry the easyconfig itself is read.
+valid only while its files are unchanged and its variables unset; without a valid entry the easyconfig itself is read.
 Imports neither pydantic nor a YAML parser.
 """
 

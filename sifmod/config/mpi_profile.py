@@ -130,7 +130,7 @@ def read_profile(
 
 
 def profile_of(path: Path, environ: Mapping[str, str]) -> tuple[Profile, tuple[Input, ...]]:
-    """The profile of one file, with patterns expanded on this machine. Raises ConfigError."""
+    """The profile of one file, its patterns expanded here, and the inputs. Raises ConfigError, PatternError."""
     file, document = load_model(ProfileFile, path)
     own = [BindSpec(source=file.library, target=f"{HOST_MPI}/{name}") for name in _NAMES[file.abi_name]]
     beside = [
