@@ -166,7 +166,7 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
 
 
 def _sources(module: Module, read: Read) -> tuple[str, ...]:
-    """The image's file name, for the site's image directories, and the source that the commands use."""
+    """The image's file name and the source that the commands use, those known. Raises CannotImportError without one."""
     texts = [text.strip() for text in read.texts if len(text) < MOST]
     named = [text for text in texts if SOURCE.fullmatch(text) and not _IMAGE_FILE.fullmatch(text)]
     if any(_IMAGE_FILE.fullmatch(text) for text in texts):  # any other URL is a web page's

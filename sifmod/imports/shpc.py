@@ -95,7 +95,7 @@ def _text(recipe: dict[str, Node], key: str) -> str:
 
 
 def _image(recipe: dict[str, Node], path: Path) -> tuple[str, str, str, list[str]]:
-    """Name, tag, source, and the first notes."""
+    """Name, tag, source, and the first notes. Raises CannotImportError."""
     kind = next((kind for kind in _PLACES if _text(recipe, kind)), "")
     if not kind:
         raise CannotImportError(f"has no image: expected one of {', '.join(_PLACES)}")
