@@ -105,7 +105,7 @@ def as_result(error: SifmodError) -> Error:
 
 
 class PatternError(SifmodError):
-    """A pattern matches more paths than the limit."""
+    """A pattern exceeds a limit: on its matches, or on the directories that it visits."""
 
     exit_code = 5
 

@@ -44,7 +44,7 @@ class JobScript:
 
 
 def jobscript(installation: Installation, options: JobOptions, slurm: SlurmKeys, trees: tuple[Layout, ...]) -> str:
-    """The text of a script in the requested style for a partition of the site; a layer with lightning may be in `trees`.
+    """The text of a script in the requested style for a partition of the site; a layer of `trees` may add lightning.
 
     Raises OptionError if module, image or partition lack what is needed, ModuleError if module or image is damaged.
     """

@@ -213,7 +213,7 @@ def _remote(registry: Registry, blob: Descriptor, start: int) -> Iterator[bytes]
 
 
 def _index(repository: Repository, image: _Image, before: bytes | None, *, force: bool) -> bytes:
-    """The index with `image` for its platform, and the tag's existing entries for other platforms."""
+    """The tag's index with `image` for its platform. Raises FetchError if what the tag names prevents it."""
     found = parse(before, str(repository.place)) if before else None
     content: dict[str, Any] = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}
     if isinstance(found, Index):

@@ -82,7 +82,7 @@ class Installer:
         return (Target(easyconfig, variant) for variant in names)
 
     def unchanged(self, target: Target) -> Installation | None:
-        """The installation if an install would change nothing; else, and if `locked`, None. Imports little, parses no YAML."""
+        """The installation if an install would change nothing; else, and if `locked`, None. Parses no YAML."""
         if self.locked:
             return None
         self._around = self._around or HostFacts(os.environ)

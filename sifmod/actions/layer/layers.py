@@ -115,7 +115,7 @@ def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOu
 
 
 def _remove_stale(change: LayerChange, site: Site, reporter: Reporter) -> LayerOutcome:
-    """Take layers out of use that were made for other images of a module, installed or not."""
+    """Take layers out of use that were made for other images of a module. Raises ModuleError if there are none."""
     trees = layouts_of(site, os.environ)
     modules = known(trees)
     found = (one for one in found_layers(trees, _with(change.directory)) if one.name == change.name)

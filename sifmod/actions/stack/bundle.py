@@ -235,7 +235,7 @@ def _has(target: Path, bundle: Path, item: Item) -> bool:
 
 
 def _write_tar(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
-    """Write a tar file, which gets its name when it is complete; a partial one is compared and continued."""
+    """Write a tar file, named when complete, continuing a partial one. Raises OptionError if the file exists."""
     if bundle.exists():
         raise OptionError(f"{bundle} exists already and was not changed", "give another name with -o")
     unfinished = bundle.with_name(f".{bundle.name}.part")

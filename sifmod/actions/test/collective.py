@@ -49,7 +49,7 @@ class Place:
 
 
 def nodes_of(wanted: int | None) -> int | None:
-    """Return `wanted`, the nodes for srun. Unless it is None, raises OptionError without an allocation of so many nodes."""
+    """Return `wanted`, the nodes for srun. Unless None, raises OptionError without an allocation of so many nodes."""
     if wanted is None:
         return None
     job, held = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_JOB_NUM_NODES", "1")
@@ -161,7 +161,7 @@ class Found:
 
 
 def look(place: Place, accelerator: str) -> Found:
-    """What the image has on the nodes, where it is started. Raises SanityCheckError if the start or its Python fails."""
+    """What the image has, by a start on every node. Raises SanityCheckError if the start or its Python fails."""
     ended = place.run("/bin/sh", "-c", _START, "sh", _LOOK, accelerator)
     check_ended(ended, place.limit)
     answers = _answers(ended, place.nodes or 1)
