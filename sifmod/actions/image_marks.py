@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def referring(layout: Layout, module: ModuleName, image: Path | None, reporter: "Reporter") -> Iterator[Path | None]:
-    """Leave a mark if the image is in another tree's store; yields its path, or None if none is needed or possible.
+    """Leave a mark if the image is in another tree's store; yields the mark, or None if none is needed or possible.
 
     A new mark is removed if the block fails. Raises FetchError if a gc there has removed the image meanwhile.
     """

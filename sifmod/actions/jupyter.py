@@ -124,7 +124,7 @@ def lab(installation: Installation, layer: str, environ: Mapping[str, str]) -> L
 
 
 def ssh_route(environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The node's name, and the ssh options to reach it: a job's node through the node that submitted it."""
+    """The node's name, and the ssh arguments to reach it: a job's node through the node that submitted it."""
     here, user = socket.gethostname(), getpass.getuser()
     node, login = environ.get("SLURMD_NODENAME") or here, environ.get("SLURM_SUBMIT_HOST") or here
     return node, (*(("-J", f"{user}@{login}") if login not in (node, here) else ()), f"{user}@{node}")

@@ -30,7 +30,7 @@ class Finding:
 
 
 def machine_findings(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Check the machine; the runtime is started once, with a program that ends at once."""
+    """Check the machine; one container is started, with a program that ends at once."""
     yield from _runtime(site)
     yield from _user_namespaces()
     yield from _builders(site)

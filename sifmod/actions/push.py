@@ -73,8 +73,8 @@ def push(path: Path, target: str, site: Site, options: PushOptions, reporter: Re
     """Push the SIF at `path` to `target`; idempotent. Blobs that the registry has are not sent.
 
     Blobs are sent before the manifest that names them, and the tag is written last: a pull meanwhile gets the old image
-    or the new one. Raises OptionError for an invalid target, FetchError for errors of network or registry, ImageError
-    for a damaged SIF.
+    or the new one. Raises OptionError for an invalid target, FetchError for errors of network or registry or another
+    image under the tag, ImageError for a damaged SIF.
     """
     reference = _target(target)
     place, settings, tag = own_place(reference), fetch_settings(site), reference.tag or "latest"

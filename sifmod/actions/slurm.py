@@ -51,7 +51,7 @@ class Resources:
 def at_site(asked: Resources, slurm: SlurmKeys) -> Resources:
     """The resources, with the site's account, partition and GPUs where neither options nor SBATCH_ variables say them.
 
-    Raises OptionError for a partition that the site does not name.
+    Raises OptionError for partitions that `partition_for` rejects.
     """
     given = os.environ
     nodes = Nodes(asked.gpus_per_node)

@@ -129,7 +129,7 @@ def check_image(module: str | None, path: Path, keys: tuple[Path, ...]) -> Signe
     """Check that signatures by these `keys` cover all of the SIF at `path`, the image of `module`; reads all of it.
 
     Raises RuntimeMissingError if gpgv is missing, OptionError if the SIF claims a signature and no key is given,
-    or for an invalid key file.
+    or for a missing or invalid key file.
     """
     if missing := next((key for key in keys if not key.is_file()), None):
         raise OptionError(f"there is no public key file {missing}")

@@ -94,8 +94,8 @@ def check(path: Path, site: LoadedSite, variants: tuple[str, ...] = ()) -> tuple
 def check_stack(path: Path, site: LoadedSite) -> int:
     """Check each easyconfig of a stack; returns their number.
 
-    Raises ConfigError with every problem of the stack and its easyconfigs, SifmodError if it needs another version of
-    sifmod.
+    Raises ConfigError with every problem of the stack and its easyconfigs, SifmodError for a reserved name or another
+    version of sifmod.
     """
     members = load_stack(path).members
     problems: dict[Problem, None] = {}

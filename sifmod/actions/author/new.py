@@ -75,8 +75,8 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Repor
     A base can be an easyconfig too; its first source is inspected then.
 
     A SIF on this machine is read in place; any other image is fetched into the store. Raises what `fetch` raises,
-    ImageError for an unreadable image, OptionError for an invalid name or version, and with `own_name` if the draft's
-    file already exists.
+    ImageError for an unreadable image, OptionError for an invalid name, version or package, and with `own_name` if the
+    draft's file exists; for a base that is an easyconfig, what loading it raises.
     """
     base = text if options.pip is not None and names_easyconfig(text) else ""
     reference = parse(_source_of(base, site) if base else text)

@@ -107,7 +107,7 @@ def check_directory(target: Path) -> None:
 
 
 def quoted(text: str, *, always: bool = False) -> str:
-    """A one-line text as YAML: in quotes, unless it is a plain word or path."""
+    """A one-line text as YAML: in quotes, unless it is a plain word or path and not `always`."""
     if _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT and not always:
         return text
     return "'{}'".format(text.replace("'", "''"))

@@ -153,7 +153,7 @@ def _runscript_env(networks: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class DetectedSite:
-    """Which site this machine is, how that was detected, and warnings about its file."""
+    """Which site this machine is, how that was detected, and warnings about unreadable site files."""
 
     site: str
     how: str
@@ -188,7 +188,7 @@ def detect(environ: Mapping[str, str]) -> BaseSite:
 
 
 def show(loaded: LoadedSite) -> ShownSite:
-    """Every key with its origin, and the bind paths that patterns and links give on this machine."""
+    """Every key with its origin, the bind paths that patterns and links give here, and warnings about binds."""
     written = Counter(ends(item) for _, item in bind_items(loaded.tree))
     made: list[str] = []
     for bind in loaded.site.binds:

@@ -85,7 +85,7 @@ def write_catalogue(files: tuple[File, ...], directory: Path) -> int:
     Unchanged files are left alone. Only pages of names that the earlier catalogue listed and this one does not are
     removed. The next run completes a killed one: the page, which marks the directory as a catalogue's, is written
     first, and the data, which list the previous modules, last. Raises OptionError if another file is in the way,
-    PermissionsError, NoSpaceError.
+    PermissionsError, NoSpaceError, FetchError.
     """
     check_not_of_others(directory)
     before = _names_before(directory)

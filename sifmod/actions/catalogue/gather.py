@@ -141,7 +141,7 @@ def _last_test(layout: Layout, installation: Installation) -> LastTest | None:
 def installable(
     paths: Iterable[Path], site: LoadedSite, environ: Mapping[str, str], on_problem: Callable[[ConfigError], None]
 ) -> tuple[Entry, ...]:
-    """Every variant of these easyconfigs; `on_problem` is called for each unusable one."""
+    """Every variant of these easyconfigs; `on_problem` gets the error of each unusable easyconfig."""
     found: list[Entry] = []
     for path in paths:
         try:

@@ -113,7 +113,7 @@ class Diff(NamedTuple):
 
 
 def difference(installation: Installation, plan: Plan) -> Diff:
-    """The diff from the installed files to those that the plan renders now."""
+    """The diff from the installed files, without the stubs, to those that the plan renders now."""
     root = Path(installation.root)
     after = {file.path: file.text for file in render(plan, installation.generation)}
     ours = [file.path for file in installation.files if not file.path.startswith(f"{STUBS}/")]

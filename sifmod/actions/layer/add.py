@@ -179,7 +179,7 @@ def _layer(
 def _resolved(
     wanted: PackageRequest, change: LayerChange, before: Layer | None, projects: Projects, index: TorchIndex
 ) -> tuple[Resolved, Mapping[GitSource, str]]:
-    """The packages to add, and the source trees of those in repositories."""
+    """The packages to add, and the source trees of those in repositories. Raises OptionError, FetchError."""
     python = projects.python
     if change.lock is not None:
         resolved = followed(python, change.lock)
@@ -283,7 +283,7 @@ def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> Lay
 
 
 def _with_places(layer: Layer | None, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The given options for uv, those of the layer, and the layer's package directories that still exist."""
+    """The given options for uv, those of the layer (not a replaced index), and its places but missing directories."""
     there = (place for place in (layer.places if layer else ()) if "://" in place or Path(place).is_dir())
     index = any(word.startswith("--index-url=") for word in words)
     kept = (word for word in (layer.words if layer else ()) if not (index and word.startswith("--index-url=")))

@@ -206,7 +206,7 @@ def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
 def bring_layers(
     installation: Installation, locked: LockedModule, trees: tuple[Path, ...], site: "Site", reporter: Reporter
 ) -> None:
-    """Make the layers of a module match the lock, copying from the same module in `trees`.
+    """Give a module the layers that its lock names, copied from the same module in `trees`.
 
     Raises InstallError for a layer that none of them has, and errors of publishing a layer.
     """

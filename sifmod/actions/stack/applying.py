@@ -97,7 +97,7 @@ class ApplyContext:
         return Line("unchanged", "there already", outcome.generation)
 
     def ended(self, number: int) -> ModuleEnded:
-        """How the install of a module ended, and how many have ended by now."""
+        """How the install of a module ended, and how many (without held ones) have ended by now."""
         done = len(self.outcomes) + len(self.failed)
         return ModuleEnded(self.plan.steps[number], self.line(number), self.failed.get(number), done, self.all)
 

@@ -44,7 +44,7 @@ class Planned(NamedTuple):
 def read_stack(stack: Path | Stack, options: StackOptions) -> Planned:
     """A stack, or the one in this file, with its options.
 
-    Raises ConfigError, PermissionsError; OptionError, also for a lock that cannot be read.
+    Raises the errors of `load_stack`, PermissionsError; OptionError, also for a lock that cannot be read.
     """
     site = site_in_force(options.site)
     found = load_stack(stack, whole=options.whole) if isinstance(stack, Path) else stack

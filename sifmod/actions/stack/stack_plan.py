@@ -80,7 +80,7 @@ class StackPlan(NamedTuple):
 
 
 def only(plan: StackPlan, names: tuple[str, ...]) -> StackPlan:
-    """The steps for the modules of these names, or for all without names. Raises ModuleError."""
+    """The steps for the modules of these names, or for all without names. Raises ModuleError for another name."""
     if not names:
         return plan
     known = [step.module for step in plan.steps if step.module]

@@ -194,7 +194,7 @@ def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> Non
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Raise OptionError for a truncated archive."""
+    """Raise OptionError for an archive that cannot be read, such as a truncated one."""
     try:
         yield
     except tarfile.TarError as error:
