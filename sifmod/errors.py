@@ -49,7 +49,7 @@ class OptionError(SifmodError):
 
 
 class EasyconfigNotFoundError(SifmodError):
-    """No easyconfig of this name or path exists."""
+    """There is no easyconfig of this name or path: there is nothing, or something else."""
 
     exit_code = 4
 

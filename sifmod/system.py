@@ -129,7 +129,7 @@ def walk(
 ) -> Iterator[tuple[str, list[str], list[str]]]:
     """Like os.walk, for directories of any depth: before Python 3.12 os.walk recurses into each.
 
-    `onerror` gets an OSError for a directory that cannot be read or whose path is too long.
+    `onerror` gets the OSError for a directory that cannot be read. `follow`: also below links to directories.
     """
     waiting = [os.fspath(top)]
     while waiting:

@@ -134,7 +134,7 @@ def elements_of(steps: Iterable[Step], most: int, together: Iterable[frozenset[s
 
 
 def _queued(submissions: Sequence[Submission]) -> list[Submission]:
-    """The submissions with unfinished elements, without finished ones' modules. Raises OptionError without an answer."""
+    """The submissions with unfinished elements, and only their modules. Raises OptionError without an answer."""
     if not submissions:
         return []
     if (known := states([one.job for one in submissions])) is None:
