@@ -73,7 +73,7 @@ class Image(Model):
     filename: SifName
     """The SIF's name in the module's directory and in the site's image directories."""
     sources: tuple[NotEmpty, ...] = ()
-    """Sources, tried in order: NAME.sif, a path, https:, oras:, docker:, library:, oci:, oci-archive:, docker-archive:."""
+    """Sources, in order: NAME.sif, a path, https:, oras:, docker:, library:, oci:, oci-archive:, docker-archive:."""
     build: Spelled = None
     """How to build the image, instead of sources; a text is a definition file or a Dockerfile."""
     sha256: Sha256 | None = None

@@ -91,7 +91,7 @@ def keys_of_modulefile(read: Read, place: Place, name: str, notes: list[str]) ->
 
 
 def described(read: Read, place: Place, notes: list[str]) -> dict[str, Value]:
-    """Name, version, description, home page, links and whatis; raises CannotImportError for a module without version."""
+    """Name, version, description, home page, links and whatis; raises CannotImportError without a version."""
     whatis = [text for call in read.calls if call.function == "whatis" for text in call.texts if HOLE not in text]
     text = next((call.texts[0] for call in read.calls if call.function == "help" and call.texts), "")
     said = {key.strip(): value.strip() for key, colon, value in (line.partition(":") for line in whatis) if colon}
