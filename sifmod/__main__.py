@@ -1,4 +1,4 @@
-"""`sifmod`, `python -m sifmod`: answers `--version` before anything else is imported."""
+"""`sifmod` and `python -m sifmod`; a lone `--version` is answered before anything else is imported."""
 
 import sys
 
@@ -12,7 +12,7 @@ def main() -> int:
             sys.stdout.write(f"sifmod {__version__}\n")
             sys.stdout.flush()
             return 0
-        except (OSError, AttributeError):  # full, or closed: run says so
+        except (OSError, AttributeError):  # standard output is full or closed: `run` reports it
             pass
     from sifmod.cli.main import run
 

@@ -1,7 +1,7 @@
 """The API for a site's own scripts: twelve functions and the values that they return (docs/api.md).
 
-They print nothing, ask nothing, and end no process: a failure is raised as a SifmodError, or is in the result if the
-rest continues. Settings are those of the command line; `where` is its --prefix and --site.
+They print nothing, ask nothing, and end no process: a failure raises a SifmodError, or is in the result if the
+rest continues. Settings are those of the command line; `where` stands for its options --prefix and --site.
 """
 
 import os
@@ -69,20 +69,20 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Where:
-    """The tree's `prefix` and the `site`, as for --prefix and --site; None: as the command line without the option."""
+    """The values of --prefix and --site; None means the same as the command line without the option."""
 
     prefix: str | Path | None = None
     site: str | None = None
-    say: Callable[[str], None] | None = None  # is called with each line of text about what goes on
+    say: Callable[[str], None] | None = None  # called with each message about the progress
 
     @property
     def given(self) -> dict[str, str]:
-        """The options that are given, with absolute paths."""
+        """The given ones of `prefix` and `site`, as text with absolute paths."""
         texts = {"prefix": str(self.prefix or ""), "site": self.site or ""}
         return in_full({name: text for name, text in texts.items() if text})
 
     def reporter(self, *words: object) -> Reporter:
-        """A reporter that answers no question, so that a question is an error; the log has `words`, the call."""
+        """A reporter that leaves questions unanswered, which is an error; the log records `words` as the call."""
         return Reporter(self.say or _nothing, confirm=_nothing, command=f"sifmod.api.{' '.join(map(str, words))}")
 
 
@@ -90,18 +90,18 @@ HERE = Where()
 
 
 def load_site(where: Where = HERE) -> Site:
-    """The facts of this machine that apply now, from the settings, the variables and the site file."""
+    """The site that is in force: from the site file, the settings, the environment variables and `where`."""
     return site_in_force(where.given).site
 
 
 def search(*words: str, where: Where = HERE) -> Answer:
-    """The modules that the easyconfigs on the easyconfig path can install and that match all words."""
+    """The modules that easyconfigs on the easyconfig path can install and that match all `words`; without words all."""
     loaded = site_in_force(where.given)
     return ask(find_all(loaded.site.robot_paths, lambda: loaded, os.environ), words)
 
 
 def plan(easyconfig: str | Path, *, variant: str | None = None, where: Where = HERE) -> InstallPreview:
-    """A preview of `install` for an easyconfig, by its path or its name. Changes nothing."""
+    """A preview of `install` for an easyconfig, given by path or name. Changes nothing."""
     return Installer(where.given).preview(Target(str(easyconfig), variant))
 
 
@@ -114,7 +114,7 @@ def install(
     sanity_check: bool = True,
     where: Where = HERE,
 ) -> InstallOutcome:
-    """Install the module of an easyconfig, by its path or its name. Idempotent."""
+    """Install the module of an easyconfig, given by path or name. Idempotent without `rebuild`."""
     options = InstallOptions(rebuild=rebuild, asked=CommandLine(checked=sanity_check))
     installer, target = Installer(where.given, options, locked), Target(str(easyconfig), variant)
     if found := installer.unchanged(target):
@@ -125,7 +125,7 @@ def install(
 def add_packages(
     module: str, *requirements: str, layer: str = "default", find_links: str | None = None, where: Where = HERE
 ) -> LayerOutcome:
-    """Add Python packages to a module, in a layer over its image; with `find_links` from that directory alone."""
+    """Add Python packages to a module, in a layer over its image; with `find_links`, only from that place."""
     words = words_of((find_links,), no_index=True) if find_links else words_of()
     wanted = parse_requests(requirements)
     change = LayerChange(module, layer, replace(wanted, words=(*words, *wanted.words)))
@@ -146,7 +146,7 @@ def apply_stack(
     sanity_check: bool = True,
     where: Where = HERE,
 ) -> StackOutcome:
-    """Install the missing or different modules of a stack. Failed modules are in the outcome. Idempotent."""
+    """Make the installed modules match a stack. The failures of modules are in the outcome. Idempotent."""
     install = InstallOptions(asked=CommandLine(checked=sanity_check))
     run = StackRun(Path(file), StackOptions(where.given, install, locked, only, jobs))
     return applied(run, where.reporter("apply_stack", file), _nothing)
@@ -162,25 +162,25 @@ def list_modules(pattern: str = "", *, where: Where = HERE) -> tuple[Listed, ...
 
 
 def verify(module: str, *, where: Where = HERE) -> tuple[Finding, ...]:
-    """Hash the image, every file and the layers of a module again; () if all are unchanged since the install."""
+    """Hash the image, every file and the layers of a module again; returns the differences from the receipts."""
     layout = layout_at(load_site(where).prefix)
     return findings(layout, installed(layout, resolve(module, live_names(layout))), found_layers((layout,), os.environ))
 
 
 def rollback(module: str, *, to: int | None = None, where: Where = HERE) -> Installation:
-    """Switch a module to the generation `to`, or to the previous one. A newer one that was live is held then."""
+    """Switch a module to the generation `to`, or to the previous one. The replaced one is held if it is newer."""
     return change_live(RollbackRequest(module, to), load_site(where), where.reporter("rollback", module)).installation
 
 
 def uninstall(module: str, *, where: Where = HERE) -> Uninstalled:
-    """Uninstall a module; its files stay for `rollback` and for running jobs until garbage is collected."""
+    """Uninstall a module; its files stay for `rollback` and running jobs until `collect_garbage` removes them."""
     return uninstall_module(module, load_site(where), where.reporter("uninstall", module))
 
 
 def collect_garbage(
     *, remove: bool = False, days: float = 14.0, rollbacks: bool = False, ask_jobs: bool = True, where: Where = HERE
 ) -> Garbage:
-    """Find files unused for `days`, with `rollbacks` also generations for a rollback; `remove`: remove them.
+    """Find files unused for `days`, with `rollbacks` also those for a rollback, and with `remove` remove them.
 
     Slurm is asked which jobs may use them, unless `ask_jobs` is false.
     """

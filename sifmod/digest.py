@@ -34,5 +34,5 @@ def sha256_file(path: str | Path, most: int | None = None) -> str:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """A descriptor of the file; a pipe is not waited for."""
+    """Open a file without waiting for the other end of a pipe; returns the descriptor."""
     return os.open(path, flags | os.O_NONBLOCK)

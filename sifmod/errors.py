@@ -33,23 +33,23 @@ class SifmodError(Exception):
 
     @property
     def text(self) -> str:
-        """The text for people, before the hint."""
+        """The text for people, without the hint."""
         return self.message
 
     @property
     def short(self) -> str:
-        """The message for one line of a list: without the searched places, the output, and what stays unchanged."""
+        """The message for one line of a list: the `short` that was given, or else the first line of the message."""
         return self._short or self.message.partition("\n")[0]
 
 
 class OptionError(SifmodError):
-    """An option or environment variable has an invalid value."""
+    """An option, argument or environment variable has an invalid value, or a needed one is missing."""
 
     exit_code = 2
 
 
 class EasyconfigNotFoundError(SifmodError):
-    """No easyconfig of this name or path exists."""
+    """There is no easyconfig of this name or path: there is nothing, or something else."""
 
     exit_code = 4
 
@@ -64,13 +64,13 @@ class Problem(NamedTuple):
     message: str
 
     def __str__(self) -> str:
-        """`file:line:column: key.path: message`, the form that editors and `grep -n` understand."""
+        """`file:line:column: [key.path: ]message`, the form that editors and `grep -n` understand."""
         place = f"{one_line(self.file)}:{self.line}:{self.column}: "
         return f"{place}{self.key}: {self.message}" if self.key else f"{place}{self.message}"
 
 
 class ConfigError(SifmodError):
-    """One or more files are invalid; all their problems are listed."""
+    """One or more files, options or variables are invalid; `problems` has every problem."""
 
     exit_code = 5
 
@@ -80,7 +80,7 @@ class ConfigError(SifmodError):
 
     @property
     def text(self) -> str:
-        """Each problem on its own line, so that an editor finds the position."""
+        """The number of problems, then each problem on its own line, so that an editor finds the position."""
         number = len(self.problems)
         return f"{'a problem' if number == 1 else f'{number} problems'} in the configuration\n{self.message}"
 
@@ -98,14 +98,14 @@ class Error(NamedTuple):
 
 
 def as_result(error: SifmodError) -> Error:
-    """The error as a result."""
+    """The error as `--json` prints it."""
     problems = error.problems if isinstance(error, ConfigError) else ()
     first = problems[0] if problems else Problem("", 0, 0, "", "")
     return Error(error.message, error.hint, error.exit_code, first.file, first.line, first.column, problems)
 
 
 class PatternError(SifmodError):
-    """A pattern matches more paths than the limit."""
+    """A pattern exceeds a limit: on its matches, or on the directories that it visits."""
 
     exit_code = 5
 
@@ -117,7 +117,7 @@ class VariantError(SifmodError):
 
 
 class FetchError(SifmodError):
-    """An image could not be fetched from any of its sources, pushed or exported.
+    """An image or a page could not be fetched, or an image could not be pushed or exported.
 
     `status` is the HTTP status of a server's response; None without one.
     """
@@ -130,7 +130,7 @@ class FetchError(SifmodError):
 
 
 class ImageError(FetchError):
-    """The fetched or given SIF is not the expected one."""
+    """A SIF is damaged, cannot be read, or is not the expected one."""
 
 
 class NoWheelError(FetchError):
@@ -138,7 +138,7 @@ class NoWheelError(FetchError):
 
 
 class NoPackageError(OptionError):
-    """Packages were found in none of the places that were searched."""
+    """The packages `names` are in none of the searched places."""
 
     def __init__(self, message: str, hint: str, names: tuple[str, ...]) -> None:
         super().__init__(message, hint)
@@ -146,7 +146,7 @@ class NoPackageError(OptionError):
 
 
 class NoPageError(FetchError):
-    """A page to search for packages does not exist."""
+    """The page at `url`, where packages were searched, does not exist."""
 
     def __init__(self, message: str, url: str) -> None:
         super().__init__(message)
@@ -162,7 +162,7 @@ class UnstartableError(ImageError):
 
 
 class RuntimeMissingError(SifmodError):
-    """Apptainer or Singularity is needed for this step, and is missing or failed."""
+    """A program that this step needs (Apptainer, Singularity, gpgv) is missing or failed."""
 
     exit_code = 10
 
@@ -186,7 +186,7 @@ class LockError(InstallError):
 
 
 class HookError(InstallError):
-    """A hook of the site stopped the operation."""
+    """A hook of the site failed, took too long, or is one that others could have written."""
 
 
 class SanityCheckError(SifmodError):
@@ -218,7 +218,7 @@ class ViewError(ModuleError):
 
 
 class PermissionsError(SifmodError):
-    """The user cannot read or write a path."""
+    """The user may not read or change a path, or give it to a group."""
 
     exit_code = 25
 
@@ -228,7 +228,7 @@ class LinkInPrefixError(OSError):
 
 
 def explained(error: OSError) -> SifmodError | None:
-    """The error for an OSError, with advice; None if it is a bug."""
+    """The error for an OSError, with advice; None for an unknown one without a file name, which is a bug."""
     place = f"{one_line(str(error.filename))}: " if error.filename else ""
     match meaning(error):
         case "denied":

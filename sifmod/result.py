@@ -1,6 +1,6 @@
 """A result: a frozen value that a command returns. Each field has a description for `--json` and its schema.
 
-One name has one meaning and one type in every command. Unknown values are null; an empty list is present.
+One name has one meaning and one type in every command. Unknown values are null; an empty list is printed.
 """
 
 from collections.abc import Callable, Mapping
@@ -64,7 +64,7 @@ _TEXTS: Mapping[Any, Any] = {Path: PathText, date: Day}
 
 
 def text_of(kind: Any) -> Any:
-    """The type of the text that stands for a value of `kind` in JSON; None if such a value is no text in JSON."""
+    """The annotated text that stands for a path, a day or a type with IN_JSON; None for any other `kind`."""
     return _TEXTS.get(kind) or getattr(kind, "IN_JSON", None)
 
 
@@ -75,7 +75,7 @@ def has_fields(kind: Any) -> bool:
 
 @cache
 def fields(kind: Any) -> Mapping[str, Any]:
-    """The type of each field in JSON by name: the fields of the class, then its properties with an Annotated type."""
+    """The type of each field in JSON by its attribute: fields, then Annotated properties, without internal ones."""
     found = {name: one for name, one in get_type_hints(kind, include_extras=True).items() if name != "IN_JSON"}
     for name, member in (one for base in reversed(kind.__mro__) for one in vars(base).items()):
         returned = member.fget.__annotations__.get("return") if isinstance(member, property) and member.fget else None

@@ -19,7 +19,7 @@ _END = "'\"`.,;:)]}"  # what a message has behind a word
 
 
 def secret_parts(words: Iterable[str]) -> Mapping[str, str]:
-    """The logins, queries and fragments in words, and the text to show instead; `me:password@host` is a login too."""
+    """Each login, query and fragment in words, with the text to show instead; `me:password@host` has a login too."""
     found: dict[str, str] = {}
     for word in words:
         if not {"@", "?", "#"}.intersection(word):  # almost all; nothing is compiled for them
@@ -37,7 +37,7 @@ def secret_parts(words: Iterable[str]) -> Mapping[str, str]:
 
 
 def without_secrets(text: str) -> str:
-    """A message without the secrets in its words: it may quote a file."""
+    """A message, which may quote a file, without the secrets in its words."""
     return re.sub(r"\S+", _without, text) if {"@", "?", "#"}.intersection(text) else text
 
 

@@ -49,12 +49,12 @@ def _spelled(found: re.Match[str]) -> str:
 
 
 def meaning(error: OSError) -> Meaning:
-    """The kind of failure: disk or quota full, not permitted, or too many open files."""
+    """The kind of failure: disk or quota full, not permitted, too many open files, or another."""
     return _MEANINGS.get(error.errno or 0, "other")
 
 
 def reason(error: OSError) -> str:
-    """The system's message: `No space left on device`."""
+    """The system's message, such as `No space left on device`; without a number the error's own text."""
     return os.strerror(error.errno) if error.errno else str(error)
 
 
@@ -69,7 +69,7 @@ def size_text(size: int) -> str:
 
 
 def abbreviated(names: Sequence[str], most: int) -> str:
-    """The first `most` names, and how many more there are."""
+    """The first `most` names with commas between them, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 
@@ -106,7 +106,7 @@ def subordinate_ids(file: str = "/etc/subuid") -> tuple[range, ...]:
 
 
 def not_own(place: Path) -> str:
-    """The reason why other users can change files in a directory; "" if only this user can. Raises OSError."""
+    """Why a path is not a directory that only this user can change; "" if it is. Raises OSError if it is missing."""
     status = place.lstat()
     if not stat.S_ISDIR(status.st_mode):
         return f"{place} is not a directory"
@@ -116,7 +116,7 @@ def not_own(place: Path) -> str:
 
 
 def own_directory(place: Path) -> Path:
-    """A directory where only this user may write, created if missing. Raises OSError if others may."""
+    """A directory where only this user may write, created if missing. Raises OSError if it is not that."""
     with suppress(FileExistsError):
         place.mkdir(0o700)
     if why := not_own(place):
@@ -129,7 +129,7 @@ def walk(
 ) -> Iterator[tuple[str, list[str], list[str]]]:
     """Like os.walk, for directories of any depth: before Python 3.12 os.walk recurses into each.
 
-    `onerror` gets an OSError for a directory that cannot be read or whose path is too long.
+    `onerror` gets the OSError for a directory that cannot be read. `follow`: also below links to directories.
     """
     waiting = [os.fspath(top)]
     while waiting:
@@ -170,7 +170,7 @@ def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
 def scratch_directory() -> Iterator[Path]:
     """A new temporary directory, which is removed afterwards.
 
-    Also removes directories of this user's killed runs, whose lock is free.
+    Also removes such directories of this user's killed runs: a minute old or more, and not locked.
     """
     import fcntl
     import shutil
@@ -191,7 +191,7 @@ def scratch_directory() -> Iterator[Path]:
 
 
 def _remove_left(place: Path) -> None:
-    """Remove a directory of this user whose process is gone. Raises OSError if the process lives."""
+    """Remove a directory of this user that is not new. Raises OSError if its process still holds the lock."""
     import fcntl
     import shutil
     import time

@@ -13,7 +13,7 @@ _AGAIN = "; repeat the command to continue where it stopped"
 
 @dataclass(frozen=True)
 class Succeeded(Generic[Result]):
-    """The outcome of one item."""
+    """The result of one item that succeeded."""
 
     result: Result
 
@@ -28,7 +28,7 @@ class Failed:
 
 
 class Skipped(Failed):
-    """An item that was not tried, because an earlier one failed; `error` has that one's message and exit code."""
+    """An item that was not tried after an earlier failure; `error` quotes its message and has its exit code."""
 
 
 Ended = Succeeded[Result] | Failed
@@ -37,7 +37,7 @@ Ended = Succeeded[Result] | Failed
 def run_batch(
     things: Sequence[Thing], do: Callable[[Thing], Result], *, fail_fast: bool = False
 ) -> Iterator[tuple[Thing, Ended[Result]]]:
-    """Process each item, and yield its outcome.
+    """Call `do` for each thing, and yield the thing with its outcome.
 
     With `fail_fast` the first error ends the batch, an interruption always does: the rest are then `Skipped`.
     """
@@ -54,7 +54,7 @@ def run_batch(
 
 
 def worst(ended: Sequence[Ended[Result]]) -> int:
-    """The exit code of a batch: the highest of its failures."""
+    """The exit code of a batch: the highest of its failures, 0 without any."""
     return max((one.error.exit_code for one in ended if isinstance(one, Failed)), default=0)
 
 

@@ -20,11 +20,11 @@ _PARENTS = 0o022  # umask for directories above a shared prefix, which its reade
 
 @contextmanager
 def changing_prefix(site: Site) -> Iterator[Callable[[], None]]:
-    """Work under the site's umask; creates the prefix, with the site's group and setgid, if it is missing.
+    """Work under the site's umask; creates a missing prefix that has a group, with setgid, or is shared.
 
-    An existing prefix is left as it is. A shared one gets a directory for the marks of its readers. If the block fails,
+    An existing prefix keeps its mode. A shared one gets a directory for the marks of its readers. If the block fails,
     or calls the yielded function because it had nothing to do, the empty directories of a new prefix are removed.
-    Raises PermissionsError for a group that this user is not in.
+    Raises PermissionsError for a group that is unknown or that this user is not in.
     """
     layout = Layout(site.prefix)
     made_here = tuple(place for place in (site.prefix, *site.prefix.parents) if not place.exists())
@@ -57,7 +57,7 @@ def site_umask(site: Site) -> Iterator[None]:
 
 
 def for_layers(site: Site, directory: Path) -> Site:
-    """The site for work in a directory of layers: inside the prefix as open as the prefix, elsewhere not shared."""
+    """The site for a directory of layers: unshared; inside the prefix with its umask, or as open as the prefix."""
     within = site.prefix in directory.parents
     mask = site.umask if within or not site.sharing else None
     if within and mask is None:
@@ -97,7 +97,7 @@ def _give(made: Path, group: str, prefix: Path) -> None:
 
 
 def make_marks(site: Site) -> None:
-    """Create the directory where readers of a shared prefix leave marks, with the mode that this needs.
+    """Create the directory where readers of a shared prefix leave marks: mode 1770 for a group, otherwise 1777.
 
     Without setgid, so that a mark counts towards its own user's quota. If this run cannot create it, a later one does.
     """

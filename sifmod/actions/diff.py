@@ -41,10 +41,10 @@ class ScriptSettings(NamedTuple):
 
 
 def read_scripts(root: str, paths: Iterable[str]) -> ScriptSettings | None:
-    """The settings in the launcher and scripts of the generation at `root`; None if the launcher cannot be read.
+    """The settings in the launcher and scripts of the generation at `root`; None without a readable launcher.
 
     `PATH` inside has the prepended directories only; the runtime's GPU flags are variables of the host. Raises OSError
-    on read errors.
+    if the disk fails.
     """
     if not (text := _script(root, _LAUNCHER)):
         return None
@@ -96,7 +96,7 @@ class PackageChange:
 
 @dataclass(frozen=True)
 class Difference:
-    """What changed between two generations, modules or images; each part is sorted by name."""
+    """What changed between two generations, modules or images; sorted by name, packages first by kind."""
 
     old: Annotated[str, Described("a module with @ and its generation, a digest, or a path")]
     new: str
@@ -111,7 +111,7 @@ class Difference:
 
 
 def diff(old: Subject, new: Subject) -> Difference:
-    """Compare two subjects; packages are not read if both have the same image.
+    """Compare two subjects; packages are not read if both have the same image, or are views.
 
     Raises ImageError for an unreadable image. A missing image gives a note.
     """
@@ -182,7 +182,7 @@ def _sets(subject: Subject, notes: list[str]) -> ScriptSettings | None:
 
 
 def _of_view(view: Installation, notes: list[str]) -> ScriptSettings | None:
-    """The settings from the generation's easyconfig: a view has no scripts."""
+    """The settings from the generation's easyconfig, as a view has no scripts; None, with a note, if it is invalid."""
     own = replace(view, provenance=view.provenance._replace(easyconfig=f"{view.root}/easyconfig.yaml"))
     try:
         plan, _ = planned(own)
@@ -196,7 +196,7 @@ def _of_view(view: Installation, notes: list[str]) -> ScriptSettings | None:
 
 
 def _modules(subject: Subject) -> dict[str, str]:
-    """The modules that a view loads: name and version, or the name alone for any version."""
+    """The version of each module that a view loads, by its name; any version: the name again."""
     words = (one.partition("/") for one in (subject.view.modules if subject.view else ()))
     return {name: version or name for name, _, version in words}
 

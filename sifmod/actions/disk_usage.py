@@ -42,12 +42,12 @@ class DiskUsage:
 
     @property
     def text(self) -> str:
-        """The size as text."""
+        """The size for people, with `more than` if counting took too long."""
         return f"{'' if self.whole else 'more than '}{size_text(self.size)}"
 
 
 def disk_usage(site: Site, seconds: float = SECONDS) -> tuple[DiskUsage, ...]:
-    """The size of this user's caches and temporary files on this node; recently changed ones may be in use."""
+    """The caches and temporary files of this user on this node that are `LARGE`, or not counted within `seconds`."""
     end = time.monotonic() + seconds
     return tuple(room for room in (*_caches(end), *_temporary(site, end)) if room.size >= LARGE or not room.whole)
 
@@ -83,7 +83,7 @@ def _cache(name: str, path: Path, end: float, why: str, command: str) -> DiskUsa
 
 
 def _is_own(path: Path) -> bool:
-    """Whether it is a directory that this user owns, and not a link."""
+    """Whether `path` is a directory that this user owns, and not a link."""
     try:
         status = path.lstat()
     except OSError:
@@ -92,7 +92,7 @@ def _is_own(path: Path) -> bool:
 
 
 def _counted(top: Path, end: float) -> tuple[int, float, bool]:
-    """A directory's size in bytes, its last change, and whether the count was completed in time."""
+    """A directory's size in bytes, its last change (seconds since 1970), and whether all was counted in time."""
     size, newest, several, left = 0, 0.0, set[tuple[int, int]](), [str(top)]
     while left:
         try:

@@ -28,7 +28,7 @@ _BOTH = "`module_syntax: both` in ~/.config/sifmod/config.yaml makes later insta
 
 
 def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Check this machine and the prefix before an install."""
+    """The findings about this machine, the prefix, the other trees, and this user's caches and layers."""
     parts = (
         machine_findings(site, environ),
         _modulefiles(site, environ),
@@ -42,7 +42,7 @@ def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
 
 
 def _modulefiles(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Report modules that a module tool of this machine does not see."""
+    """Report modules, installed or future ones, that a module tool of this machine does not see."""
     layout = Layout(site.prefix)
     try:
         modules = [module for module, _ in live_modules(layout)]
@@ -82,7 +82,7 @@ def _space(site: Site) -> Iterator[Finding]:
 
 
 def _disk_usage(site: Site) -> Iterator[Finding]:
-    """Report the size of caches and temporary files, and the commands that free it."""
+    """Report the size of caches and temporary files, and the commands that free the space."""
     found = disk_usage(site)
     for room in found:
         if room.kind == "cache":
@@ -95,7 +95,7 @@ def _disk_usage(site: Site) -> Iterator[Finding]:
 
 
 def _trees(site: Site) -> Iterator[Finding]:
-    """Report the trees that are only read."""
+    """Report the site's other trees, which sifmod only reads: the readable and the unreadable ones."""
     others = tuple(map(Layout, site.trees))
     closed = unreadable(others)
     for one in others:
@@ -139,7 +139,7 @@ def _sharing(site: Site) -> Iterator[Finding]:
 
 
 def diagnose_settings(environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """A finding for each invalid site, quirk and MPI profile beside the shipped ones, or one that all are valid."""
+    """A finding for each invalid site, quirk and MPI profile beside the shipped ones; one `ok` if all are valid."""
     hint = "`install`, `show` and `check` of an easyconfig stop at it: correct it, or move it away"
     found, looked_at = list[Finding](), 0
     for directory in settings_directories(environ):

@@ -36,7 +36,7 @@ class Exported:
 
 
 def export(image: Path, form: Form, target: Path, site: Site, reporter: Reporter, *, force: bool) -> Exported:
-    """Write the SIF `image` in another form to `target`, completely or not at all.
+    """Write the SIF `image` in this form to `target`, completely or not at all.
 
     An existing file is only replaced with `force`, a directory never. A killed run leaves a hidden directory beside the
     target, which the next run removes. Raises FetchError if the target exists, NoSpaceError, PermissionsError, and

@@ -32,8 +32,8 @@ LARGE = 2 * 10**9  # bytes
 def ask_home(what: str, site: Site, how_large: Callable[[], int | None], reporter: Reporter) -> None:
     """Ask before a large download, or one of unknown size, goes to a home directory that the user did not choose.
 
-    `how_large` is only called if the size matters. Raises what it raises; OptionError without an answer, SifmodError
-    if the answer is no.
+    `how_large`, in bytes, is only called if the size matters. Raises what `how_large` raises, OptionError without an
+    answer, and SifmodError if the answer is no.
     """
     if not site.prefix_is_default or not site.prefix.is_relative_to(Path.home()):
         return
@@ -53,7 +53,7 @@ def ask_home(what: str, site: Site, how_large: Callable[[], int | None], reporte
 def into_store(image: ImagePlan, runtime: Runtime, store: Store, reporter: Reporter, settings: Settings) -> Artifact:
     """Like `fetch_image`; with `fresh` settings the store's image is not used, even if it has the expected digest.
 
-    If the store has the expected image and it is rejected, it is verified: a damaged one is fetched again and replaced.
+    If `fetch_image` rejects an image of the expected digest in the store, and it is damaged, it is fetched again.
     """
     try:
         return fetch_image(image, runtime, store.refetching() if settings.fresh else store, reporter.progress, settings)
@@ -73,7 +73,7 @@ class FetchOptions:
     sha256: str | None = None  # the expected digest
     arch: str | None = None  # default: the site's
     output: Path | None = None  # instead of the store
-    force: bool = False  # fetch an image that the store has again, and replace the output file
+    force: bool = False  # fetch again what the store has, and replace the output file
     offline: bool = False
     keep_blobs: bool = False
     into_home: bool = False  # do not ask before a large image goes to the home directory
@@ -81,7 +81,7 @@ class FetchOptions:
 
 @dataclass(frozen=True)
 class Conversion:
-    """The inputs that make the same SIF again."""
+    """The compression and tools that make the same SIF again, and the digest of its root file system."""
 
     compression: str
     tools: tuple[tuple[str, str], ...]
@@ -98,7 +98,7 @@ class Promise:
 
 @dataclass(frozen=True)
 class FetchedImage(Artifact):
-    """A verified SIF."""
+    """A verified SIF, and the promise of its conversion."""
 
     promise: Annotated[Promise | None, Described("keys for an easyconfig; null for a SIF as it came")] = None
 
@@ -112,7 +112,7 @@ class FetchedReference:
 
 
 def with_promise(artifact: Artifact) -> FetchedImage:
-    """The image, and for a converted one the keys that promise the conversion, for which the whole SIF is read."""
+    """The image; a converted one with the keys that promise the conversion, which takes reading the whole SIF."""
     made, promise = artifact.origin, None
     if made.compression:
         conversion = Conversion(made.compression, made.tools, tree_digest(artifact.path))

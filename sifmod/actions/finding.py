@@ -28,7 +28,7 @@ class Finding(NamedTuple):
 
 
 def verify_layer(layer: Layer) -> tuple[Finding, ...]:
-    """Hash a layer again; () if it is as its receipt says. An unpacked one, which its user may edit, has to exist."""
+    """Hash a layer again; () if it is as its receipt says. The packages of an unpacked one only have to exist."""
     if not layer.image:
         return (Finding("unreadable", f"{layer.root}/layer.json", "a receipt", "none that can be read"),)
     root, found = Path(layer.root), _commands(layer)

@@ -1,4 +1,4 @@
-"""What gc can remove: old generations, unused images, abandoned downloads; and why the rest stays."""
+"""What gc can remove: old generations and layers, unused images, abandoned downloads; and why the rest stays."""
 
 import time
 from collections.abc import Collection, Container, Iterator
@@ -69,14 +69,14 @@ class GcPlan(NamedTuple):
     generations: tuple[OldGeneration, ...]
     images: tuple[OldImage, ...]
     used: tuple[UsedImage, ...]
-    empty: tuple[ModuleName, ...]  # uninstalled modules that will only have a history left
+    empty: tuple[ModuleName, ...]  # uninstalled or retired modules that will only have a history left
     partials: tuple[OldPartial, ...]
     layers: tuple[OldLayer, ...]
     closed: tuple[Path, ...]  # leftovers of dead runs that only another user can remove
     jobs: Jobs
     days: float
     rollbacks: bool
-    mark_days: float = MARK_DAYS  # that a mark keeps an image for
+    mark_days: float = MARK_DAYS  # days for which a mark keeps an image
 
     @property
     def size(self) -> int:
@@ -97,8 +97,8 @@ def plan_gc(
 ) -> GcPlan:
     """Decide what can be removed; changes nothing.
 
-    A generation stays while it is live or the rollback target (unless `rollbacks`), for `days` after it was replaced or
-    the module was uninstalled, while Slurm has a job from before that time or cannot be asked, and while it has added
+    A generation stays while it is live, held or the rollback target (unless `rollbacks`), for `days` after it was
+    replaced or uninstalled, while Slurm has a job from before that time or cannot be asked, and while it has added
     or changed files that the live generation lacks. For a retired module the days count from the day on which it
     stopped loading. An image stays while a remaining generation links to it or a run works with it; if no generation's
     receipt names it, for `days`; if a module in a user's own tree refers to it, for `mark_days`; if a stack's lock
@@ -133,7 +133,7 @@ def plan_gc(
 
 
 def old_generations(layout: Layout, module: ModuleName, rules: Rules) -> list[OldGeneration]:
-    """Every generation of the module that is not live, or every one if it is retired, oldest first."""
+    """Every generation of the module that is not live, or every one if the module is retired, oldest first."""
     now = None if retired_since(layout, module) else live_number(layout, module)
     old = []
     for number in numbers(layout, module):
@@ -164,9 +164,9 @@ def _why_keep(layout: Layout, module: ModuleName, number: int, rules: Rules) -> 
 
 
 def retired_since(layout: Layout, module: ModuleName) -> float | None:
-    """When the module stopped loading (seconds since 1970); None while it loads.
+    """When the module stopped loading (seconds since 1970); None while it loads, or if that cannot be read.
 
-    The retirement day may lie in the past, so the file that refuses the load gives the time.
+    A retirement day may lie before the decision: then the file that refuses the load gives the time.
     """
     try:
         day = read_life(layout, module.name).of(module.version).refused_from

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Collected(NamedTuple):
-    """The result of a gc."""
+    """What a gc removed, and the size of its images, downloads and layers."""
 
     generations: tuple[OldGeneration, ...]
     images: tuple[StoredImage, ...]
@@ -59,14 +59,14 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """Its description."""
+        """The module and generation, or the kind and size."""
         if self.module:
             return f"{self.module} generation {self.generation}"
         return self.kind if self.size is None else f"{self.kind} {size_text(self.size)}"
 
 
 def candidates(plan: GcPlan, rooms: Iterable["DiskUsage"] = ()) -> list[Candidate]:
-    """The things that the plan is about, before anything is removed, and those that other commands remove."""
+    """A row for each thing in the plan, not yet removed, and for each of `rooms`, which other commands remove."""
     rows = [Candidate("generation", old.root, old.keep, None, old.module, old.number) for old in plan.generations]
     rows += [Candidate("image", old.image.path, old.keep, old.image.size) for old in plan.images]
     rows += [Candidate("download", old.partial.path, old.keep, old.partial.size) for old in plan.partials]
@@ -94,7 +94,7 @@ class GcRequest:
 
 
 class Garbage(NamedTuple):
-    """The removable files, and those that were removed."""
+    """The plan of a gc, and what was removed."""
 
     plan: GcPlan
     rooms: tuple["DiskUsage", ...] = ()
@@ -110,7 +110,7 @@ class Garbage(NamedTuple):
 def collect_garbage(
     request: GcRequest, site: Site, reporter: Reporter, begin: Callable[[Garbage], None] = lambda _: None
 ) -> Garbage:
-    """Find what is no longer used, and remove it if requested; `begin` receives the plan first.
+    """Find what is no longer used, and remove it if requested; `begin` receives the plan before that.
 
     Before a removal it cleans up after dead runs, on other nodes too, since they keep images. Raises what `plan_gc` and
     `apply_gc` raise.
@@ -193,7 +193,7 @@ def _remove_generation(layout: Layout, old: OldGeneration, held: HeldLock) -> No
 
 
 def _remove_history(layout: Layout, module: ModuleName, held: HeldLock) -> None:
-    """Remove the rest of a module that is not installed and has no generations."""
+    """Remove the history of a module that is not installed and has no generations."""
     history = layout.history(module)
     if live_number(layout, module) is None and not numbers(layout, module) and history.exists():
         with held.changing(f"cannot remove {history}"):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def referring(layout: Layout, module: ModuleName, image: Path | None, reporter: "Reporter") -> Iterator[Path | None]:
-    """Leave a mark if the image is in another tree's store; returns its path, or None if none is needed or possible.
+    """Leave a mark if the image is in another tree's store; yields the mark, or None if none is needed or possible.
 
     A new mark is removed if the block fails. Raises FetchError if a gc there has removed the image meanwhile.
     """
@@ -58,7 +58,7 @@ def renew(layout: Layout, installation: Installation) -> None:
 
 
 def release(layout: Layout, images: Collection[ImageRecord | None], *, live_only: bool = False) -> None:
-    """Remove marks of images that no generation refers to; `live_only`: that no live module refers to.
+    """Remove the marks for those `images` that no generation uses; `live_only`: that no live module uses.
 
     A mark that cannot be removed expires.
     """
@@ -71,7 +71,7 @@ def release(layout: Layout, images: Collection[ImageRecord | None], *, live_only
 
 
 def _store(image: ImageRecord) -> Layout | None:
-    """The tree whose store a reference points to, even if the image is gone."""
+    """The tree whose store a reference points to, even if the image is gone; None for an image that is no reference."""
     real = Path(image.path).resolve()
     of_store = image.link == "reference" and real.parent.parts[-2:] == ("images", "sha256")
     return _tree(real.parents[2]) if of_store else None
@@ -84,7 +84,7 @@ def _tree(prefix: Path) -> Layout | None:
 
 
 def _used(layout: Layout, *, live_only: bool = False) -> frozenset[str]:
-    """The paths of the images that the tree's modules use."""
+    """The paths of the images that the tree's generations use, or only the live ones."""
     found = []
     for module in known_modules(layout):
         if live_only:

@@ -14,7 +14,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class Provenance(NamedTuple):
-    """The inputs of an installation."""
+    """What an installation was made from: sifmod, easyconfig, site, facts, options and inputs."""
 
     sifmod: Annotated[str, Described("version of sifmod")]
     easyconfig: Easyconfig
@@ -60,7 +60,7 @@ class Installed:
 
 
 def installed_data(found: Installation) -> Installed:
-    """The installation's data from its receipt."""
+    """The installation as commands show it."""
     made, root = found.provenance, found.root
     provenance = Provenance(
         made.sifmod,

@@ -66,7 +66,7 @@ def image_path(installation: Installation) -> Path:
 
 
 def kept_inventory(layout: Layout, sha256: str) -> Inventory | None:
-    """The stored inventory; None if it is missing, has another format, or belongs to another image."""
+    """The stored inventory; None if it is missing or invalid, has another format, or belongs to another image."""
     from pydantic import TypeAdapter
 
     text = content(layout.inventory(sha256))
@@ -87,6 +87,6 @@ def to_json(inventory: Inventory, sha256: str) -> bytes:
 
 
 def image_of(installation: Installation) -> Path:
-    """The image that the module runs: its link, or the path in the receipt if the link was removed."""
+    """The image that the module runs: its link, or the path in the receipt if the link is missing or broken."""
     link = Path(installation.root, installation.required_image.filename)
     return link if link.exists() else Path(installation.required_image.path)

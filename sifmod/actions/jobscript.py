@@ -35,7 +35,7 @@ _LARGEST = 1 << 28
 
 @dataclass(frozen=True)
 class JobScript:
-    """A job script."""
+    """A job script, and the module that it is for."""
 
     module: ModuleName
     style: Style
@@ -44,9 +44,9 @@ class JobScript:
 
 
 def jobscript(installation: Installation, options: JobOptions, slurm: SlurmKeys, trees: tuple[Layout, ...]) -> str:
-    """The text of a script in the requested style, for a partition of the site; the user's layers may be in `trees`.
+    """The text of a script in the requested style for a partition of the site; a layer of `trees` may add lightning.
 
-    Raises OptionError if module, image or partition lack what is needed, ModuleError if the module cannot be read.
+    Raises OptionError if module, image or partition lack what is needed, ModuleError if module or image is damaged.
     """
     job = _job(installation)
     given = None if options.partition == JobOptions.partition else options.partition

@@ -51,7 +51,7 @@ KernelState = Literal["made", "unchanged", "removed"]
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of this user's Jupyter, and the action on it."""
+    """A kernel of this user's Jupyter, and what was done with it."""
 
     spec: Beside[Kernelspec]
     path: Path
@@ -124,7 +124,7 @@ def lab(installation: Installation, layer: str, environ: Mapping[str, str]) -> L
 
 
 def ssh_route(environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The node's name, and the ssh options to reach it: a job's node through the node that submitted it."""
+    """The node's name, and the ssh arguments to reach it: a job's node through the node that submitted it."""
     here, user = socket.gethostname(), getpass.getuser()
     node, login = environ.get("SLURMD_NODENAME") or here, environ.get("SLURM_SUBMIT_HOST") or here
     return node, (*(("-J", f"{user}@{login}") if login not in (node, here) else ()), f"{user}@{node}")
@@ -137,7 +137,7 @@ def _environment(layer: str, environ: Mapping[str, str]) -> dict[str, str]:
 def _check(
     installation: Installation, package: str, environment: Mapping[str, str], environ: Mapping[str, str]
 ) -> None:
-    """Raise ModuleError unless the module's Python can import the package in its later environment.
+    """Raise ModuleError unless the module's Python can import the package in `environment`.
 
     `environ` is the user's, for the commands in hints.
     """

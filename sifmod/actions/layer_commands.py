@@ -35,7 +35,7 @@ def command(name: str, layer: str) -> str:
 
 
 def write_commands(directory: Path, commands: Iterable[str], layer: str) -> None:
-    """Write the `bin/` of a layer."""
+    """Create `directory`, the `bin/` of a layer, with a script for each command."""
     directory.mkdir()
     for name in commands:
         place = directory / name
@@ -56,12 +56,12 @@ def commands_of(layer: Layer) -> list[str]:
 
 
 def lock_of(layer: Layer, top: Path) -> bytes:
-    """The text of the layer's lock, without following links below `top`. Raises OSError."""
+    """The bytes of the layer's lock, without following links below `top`. Raises OSError."""
     return read(Path(layer.root, LOCK), top=top)
 
 
 def contents(layer: Layer, lock: bytes, commands: Iterable[str]) -> str:
-    """The digest of a whole layer for a stack's lock: receipt, lock and commands."""
+    """The SHA-256 of a whole layer for a stack's lock: receipt, lock and commands."""
     said = (layer.image, layer.python, layer.version, layer.requirements, layer.editable, layer.places, layer.added)
     rest = (layer.kept, layer.packed, layer.files, layer.size, layer.digest, sha256_bytes(lock), sorted(commands))
     asked = (layer.words, layer.constraints, layer.digests)

@@ -58,7 +58,7 @@ class Default:
 
 @dataclass(frozen=True)
 class Hide:
-    """The modules are left out of `module avail`."""
+    """The modules are left out of `module avail`; `undo`: they are shown again."""
 
     names: tuple[str, ...]
     undo: bool = False
@@ -66,7 +66,7 @@ class Hide:
 
 @dataclass(frozen=True)
 class Deprecate:
-    """The modules will be retired: a notice says when, and what to use instead."""
+    """The modules will be retired: a notice says when, and what to use instead; `undo`: it ends."""
 
     names: tuple[str, ...]
     undo: bool = False
@@ -77,7 +77,7 @@ class Deprecate:
 
 @dataclass(frozen=True)
 class Retire:
-    """The modules can no longer be loaded."""
+    """The modules can no longer be loaded; `undo`: they can be again."""
 
     names: tuple[str, ...]
     undo: bool = False
@@ -156,14 +156,14 @@ def _changed(request: LifeRequest, module: ModuleName, life: NameLife) -> NameLi
 
 
 def _any_of(layout: Layout, name: str, known: list[ModuleName]) -> str:
-    """Any module with this name; the name itself if there is none."""
+    """The default module of this name, or else any of this name; the name itself if none is known."""
     there = [module for module in known if module.name == name]
     default = read_life(layout, name).default if there else None
     return next((str(module) for module in there if module.version == default), str(there[0]) if there else name)
 
 
 def _not_installed(layout: Layout) -> Iterator[ModuleName]:
-    """Modules with decisions that are not installed."""
+    """The modules that have decisions and are not installed."""
     for name in decided_names(layout):
         for module in (ModuleName(name, version) for version in read_life(layout, name).versions):
             if live_number(layout, module) is None:
@@ -239,7 +239,7 @@ def forget_life(tree: Tree, module: ModuleName, reporter: Reporter) -> bool:
 
 
 def _hooks(site: Site, moment: Moment, changes: Iterator[tuple[ModuleName, str]], reporter: Reporter) -> None:
-    """Run the site's hooks for each module that this change retires."""
+    """Run the site's hooks of this moment for each module that the changes retire."""
     for module in (module for module, what in changes if what == "retired" and site.hooks):
         run_hooks(site, moment, {"module": str(module)}, reporter.say)
 
@@ -276,7 +276,7 @@ def _check(layout: Layout, name: str, life: NameLife) -> None:
 
 
 def differences(name: str, before: NameLife, after: NameLife) -> Iterator[tuple[ModuleName, str]]:
-    """Each change of a module, in the words of the log."""
+    """Each module whose life changes, and the change in the words of the log."""
     words: tuple[tuple[Callable[[Life], object], str, str], ...] = (
         (lambda life: life.hidden, "hidden", "shown"),
         (lambda life: life.deprecated, "deprecated", "no longer deprecated"),

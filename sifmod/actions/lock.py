@@ -91,7 +91,7 @@ def locked_module(
 
 
 def lock_path(easyconfig: str | Path, output: Path | None = None) -> Path:
-    """The absolute path of a lock, `output` or beside the easyconfig or stack, without `..` like those of inputs."""
+    """The absolute path of a lock, without `..`: `output`, or else beside the easyconfig or stack."""
     return Path(os.path.abspath(output or lock_beside(easyconfig)))  # noqa: PTH100 (a link stays one)
 
 
@@ -124,14 +124,14 @@ def spelled_inputs(inputs: Iterable[Input], directory: Path, robot_paths: tuple[
 
 
 def _spelled(path: Path, directory: Path, robot_paths: tuple[Path, ...]) -> str:
-    """The name of an input file in a lock: the same on every machine, wherever the machine keeps such files."""
+    """The name of an input file in a lock: the same on every machine, or the path if only this machine has it."""
     roots = [(_SHIPPED, shipped()), *((_SETTINGS, settings) for settings in settings_directories(os.environ))]
     roots += [("", directory), *((_ROBOT, robot) for robot in robot_paths)]
     return next((f"{name}{path.relative_to(root)}" for name, root in roots if path.is_relative_to(root)), str(path))
 
 
 def differing_inputs(locked: LockedModule, inputs: Iterable[Input], directory: Path, robot: tuple[Path, ...]) -> str:
-    """The input files that changed since the lock was written, for people; "" if none.
+    """The first names of the input files that changed since the lock was written; "" if none.
 
     A file of sifmod that is not read now, such as a site under the settings of a bundle, is compared too.
     """
@@ -202,7 +202,7 @@ def _spelled_as(locked: LockedModule, plan: Plan) -> Plan:
 
 
 def check_image(locked: LockedModule, image: ImagePlan, stored: Iterable[StoredImage]) -> None:
-    """Raise InstallError if the image's origin in the lock contradicts its easyconfig, or a store that has the image.
+    """Raise InstallError if the image's origin in the lock contradicts its easyconfig, or a record in `stored`.
 
     The conversion tools are not compared: other versions may give the same bytes.
     """

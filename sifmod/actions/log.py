@@ -31,7 +31,7 @@ def record(layout: Layout, done: Done, held: HeldLock, reporter: Reporter) -> No
 
 
 def record_beside(tree: Tree, done: Done, reporter: Reporter) -> None:
-    """Log a change of the store or beside a module, like `record`, under the log's own lock."""
+    """Like `record`, but takes the lock: the module's, or the log's for a change of the store."""
     try:
         if done.module:
             with module_lock(tree, done.module) as mine:
@@ -44,7 +44,7 @@ def record_beside(tree: Tree, done: Done, reporter: Reporter) -> None:
 
 
 def record_layer(layers: Layers, now: Layer | None, before: Layer | None, tree: Tree, reporter: Reporter) -> None:
-    """Log that a layer was made or removed, if its prefix has a log of the module."""
+    """Log that a layer was made or removed, if it is in a prefix that has a log of its module."""
     layer, layout = now or before, Layout(layers.tree)
     if layer and layers.prefix == layers.tree / "layers" and layout.log(layer.module).is_file():
         done = Done("removed", layer.module, before.number if before else None, layer=layer.name)
@@ -60,7 +60,7 @@ def record_fetched(tree: Tree, store: Store, reporter: Reporter) -> None:
 
 
 def changes(layout: Layout, names: Collection[str] = ()) -> Log:
-    """Every change of the tree, newest last; with `names`, only of those modules.
+    """The recorded changes of the tree, newest last, and problems; with `names`, only of those modules.
 
     A name is a module with or without version (`PyTorch`), or the start of one (`PyTorch/2.2`).
     """

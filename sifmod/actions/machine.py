@@ -30,7 +30,7 @@ class Finding:
 
 
 def machine_findings(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Check the machine; the runtime is started once, with a program that ends at once."""
+    """Check the machine; one container is started, with a program that ends at once."""
     yield from _runtime(site)
     yield from _user_namespaces()
     yield from _builders(site)
@@ -172,7 +172,7 @@ def _slurm() -> Iterator[Finding]:
 
 
 def _spellings(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Apptainer ignores the SINGULARITY_ form of a variable if the APPTAINER_ form differs.
+    """Report variables that have no effect. If both forms of a variable differ, Apptainer reads the APPTAINER_ form.
 
     SingularityCE reads no APPTAINER_ variables; the wrappers pass only the binds on.
     """

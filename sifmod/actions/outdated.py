@@ -51,7 +51,7 @@ def outdated(installations: Sequence[Installation], site: LoadedSite, *, offline
 
 
 def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:
-    """The image that its source names now, if it changed; a message if the server cannot be asked."""
+    """The image that its source names now, if it changed; a message if the server cannot be asked; or None."""
     image = installation.image
     if image is None or image.source.startswith("build:"):  # images built here have no server
         return None
@@ -70,9 +70,9 @@ def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:
 
 
 def _later(installation: Installation, found: Sequence[Found], site: LoadedSite, there: set[str]) -> Iterator[Newer]:
-    """The easyconfig with the latest version of the same module, if it is later and not installed.
+    """The latest easyconfig of the same name for the same accelerator, if it is of a later version and not installed.
 
-    Of several modules of that version it is the one for the same accelerator with the same variant, if there is one.
+    Of several modules of that version it is the one with the same variant, if there is one.
     """
     module, made = installation.module, installation.provenance
     those = (one for one in releases(found, module.name) if one.offer.accelerator == made.accelerator)

@@ -1,4 +1,4 @@
-"""self module: write the modulefile of the sifmod that runs, wherever and however it is installed."""
+"""self module: write modulefiles for the sifmod that runs, wherever and however it is installed."""
 
 import os
 import shutil
@@ -50,7 +50,7 @@ def own_installation(environ: Mapping[str, str], program: str = "") -> Own:
 
 
 def _places(program: str, environ: Mapping[str, str]) -> Iterator[Path]:
-    """Directories of the command: as it was typed, as PATH has it, and of this Python."""
+    """Directories of the command: as it was typed or as PATH has it, and of this Python."""
     found = program if "/" in program else shutil.which(program, path=environ.get("PATH")) or ""
     if Path(found).name == "sifmod":
         yield Path(os.path.abspath(found)).parent  # noqa: PTH100 (a link stays a link)
@@ -77,7 +77,7 @@ def _man_pages(packages: Path) -> Iterator[Path]:
 def write_modules(
     directory: Path, syntaxes: tuple[Syntax, ...], environ: Mapping[str, str], *, force: bool = False
 ) -> WrittenModule:
-    """Write `sifmod/VERSION.lua` and `sifmod/VERSION` below a directory that users give to `module use`.
+    """Write `sifmod/VERSION.lua`, `sifmod/VERSION` or both below a directory that users give to `module use`.
 
     A file that already has the right text is kept; raises OptionError for another file there, unless `force`.
     """

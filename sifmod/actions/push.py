@@ -73,8 +73,8 @@ def push(path: Path, target: str, site: Site, options: PushOptions, reporter: Re
     """Push the SIF at `path` to `target`; idempotent. Blobs that the registry has are not sent.
 
     Blobs are sent before the manifest that names them, and the tag is written last: a pull meanwhile gets the old image
-    or the new one. Raises OptionError for an invalid target, FetchError for errors of network or registry, ImageError
-    for a damaged SIF.
+    or the new one. Raises OptionError for an invalid target, FetchError for errors of network or registry or another
+    image under the tag, ImageError for a damaged SIF.
     """
     reference = _target(target)
     place, settings, tag = own_place(reference), fetch_settings(site), reference.tag or "latest"
@@ -172,7 +172,7 @@ def _converted(
 
 
 class _Lineage(NamedTuple):
-    """The origin of the stored image at `path`: converted from `source`; None if no registry is known to have it."""
+    """The image at `path`, converted from `source`, which is None if no registry is known to have the layers."""
 
     path: Path
     source: Reference | None = None
@@ -213,7 +213,7 @@ def _remote(registry: Registry, blob: Descriptor, start: int) -> Iterator[bytes]
 
 
 def _index(repository: Repository, image: _Image, before: bytes | None, *, force: bool) -> bytes:
-    """The index with `image` for its platform, and the tag's existing entries for other platforms."""
+    """The tag's index with `image` for its platform. Raises FetchError if what the tag names prevents it."""
     found = parse(before, str(repository.place)) if before else None
     content: dict[str, Any] = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}
     if isinstance(found, Index):

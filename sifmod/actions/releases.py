@@ -14,7 +14,7 @@ from sifmod.module.quote import shell
 
 
 class Release(NamedTuple):
-    """A module that can be installed: an easyconfig, and the variant of it."""
+    """A module that can be installed: an easyconfig, or one of its variants."""
 
     path: Path
     offer: IndexEntry
@@ -42,7 +42,7 @@ def _newest_first(one: Release) -> tuple[object, ...]:
 
 
 def available(those: Sequence[Release], site: Site) -> tuple[Release, ...]:
-    """The releases for this architecture whose image is available: by network, from a file here, or a view has none.
+    """The releases for this architecture whose image is public or a file here, and views.
 
     Releases that the site's driver does not run are left out. So are those whose image is built from a Dockerfile or a
     definition: a builder may be missing, and a build takes long.

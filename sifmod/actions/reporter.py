@@ -24,7 +24,7 @@ class Reporter:
     warned: set[str] = field(default_factory=set)
 
     def waiting(self, what: object) -> Callable[[str], None]:
-        """Report who holds the lock on `what` while waiting."""
+        """A function that reports, while waiting, who holds the lock on `what`."""
         return lambda who: self.say(f"waiting for {what}, which {who} is working on")
 
     def tree(self, site: "Site") -> Tree:

@@ -1,4 +1,4 @@
-"""rollback: make the previous generation live again, and hold the one that it replaces."""
+"""rollback: make the previous generation live again, and hold a newer one that it replaces."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class RollbackRequest:
 
 
 class RolledBack(NamedTuple):
-    """The live generation of a module, and its generations that are held, or were held until this release."""
+    """The live or last live generation of a module, and the generations that are held, or that were released."""
 
     installation: Installation
     held: Mapping[int, float] = {}  # generations, and since when
@@ -107,7 +107,7 @@ def _number(layout: Layout, module: ModuleName, to: int | None) -> int:
 
 
 def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
-    """The generation, read under the lock because a gc may be removing it."""
+    """The generation, read under the lock because a gc may be removing it. Raises InstallError if it is incomplete."""
     number = _number(layout, module, to)
     with reported(f"cannot read the receipt of generation {number} of {module}"):
         installation = known_receipt(layout.generation(module, number))

@@ -1,7 +1,7 @@
 """sbom: the packages of an image and of the user's layers over it, as a CycloneDX 1.6 document.
 
 The same image, layers and sifmod give the same bytes: the date is SOURCE_DATE_EPOCH or the image's, and the serial
-number is derived from the digest of the contents.
+number is derived from all that decides the document.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,7 +69,7 @@ def sbom(
     environ: Mapping[str, str],
     modules: Mapping[ModuleName, Layout],
 ) -> Sbom:
-    """The document of an image with these layers, or of the `modules` that a view loads.
+    """The document of an image with its `layers`, or of the modules that a view loads; `modules`: the installed ones.
 
     Raises ModuleError if the image is gone, ImageError if it cannot be read, FetchError for a file that is mostly
     holes, OptionError for an invalid SOURCE_DATE_EPOCH.
@@ -118,11 +118,11 @@ def sbom(
 
 
 def _registered(target: Dependable, depends_on: Iterable[Dependable] | None = None) -> None:
-    """Replaces `Bom.register_dependency` for a document that has all dependencies."""
+    """Do nothing, in place of `Bom.register_dependency`, for a document that has all dependencies."""
 
 
 class _Part(NamedTuple):
-    """An image with its packages and layers."""
+    """The part of the document about one image, its packages and its layers."""
 
     component: Component
     inside: list[Component]
@@ -235,12 +235,12 @@ def _purl(package: Package, system: str) -> PackageURL:
 
 @cache
 def _license(text: str) -> License:
-    """An SPDX identifier or expression if it is valid, else the plain name."""
+    """The licence: an SPDX identifier or expression if `text` is one, else a plain name."""
     return LicenseFactory().make_from_string(text, license_acknowledgement=LicenseAcknowledgement.DECLARED)
 
 
 def _layer(layer: Layer, reference: str) -> Component:
-    """A user's layer with the packages in its lock."""
+    """A user's layer as a component, with the packages that it adds."""
     packages = [Package("python", name, version, LAYER_TARGET) for name, version in layer.added]
     said = {"lock": f"sha256:{sha256_bytes(layer.lock.encode())}", "python": layer.version}
     return Component(

@@ -15,7 +15,7 @@ class Described(NamedTuple):
     """A line of the output."""
 
     text: str
-    hint: str | None = None  # None: it is not the failure of a script of sifmod
+    hint: str | None = None  # None: the line is not the failure of a script of sifmod
 
 
 def said(ended: Ended) -> tuple[Described, ...]:

@@ -147,7 +147,7 @@ def ask(everything: Sequence[Found], words: Iterable[str]) -> Answer:
 
     A version belongs to the word before it, or to the module. If no module matches, a version after a word may also be
     the module's (`cuda 2.4` finds PyTorch 2.4 for CUDA), or else that of any package in the image. A file with problems
-    matches by name.
+    matches by its file name.
     """
     modules = [each for found in everything for each in found.variants]
     packages = {name for each in modules for name in (each.name.lower(), *(name for name, _ in each.components))}
@@ -227,7 +227,7 @@ def _has_word(module: IndexEntry, stem: str, term: Term) -> bool:
 
 
 def _begins(word: str, text: str) -> bool:
-    """Whether a word of the text, or several words, start with this."""
+    """Whether the text has `word` at the start of a word, ignoring the text's case."""
     return re.search(rf"(?<![a-z0-9]){re.escape(word)}", text.lower()) is not None
 
 
@@ -282,7 +282,7 @@ def _spelled_like(word: str, modules: Iterable[IndexEntry]) -> list[str]:
 
 
 def _around(version: str, known: Iterable[str]) -> list[str]:
-    """The two next older and two next newer versions."""
+    """The two known versions next below `version`, and the two lowest that are not below it."""
     versions = sorted(known, key=version_key)
     older = [each for each in versions if version_key(each) < version_key(version)]
     return [*older[-2:], *versions[len(older) :][:2]]

@@ -80,7 +80,7 @@ def closed(site: Site) -> Iterator[str]:
 
 
 def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[WrongMode, ...]:
-    """Everything of sifmod in the prefix that violates `sharing`; corrected with `repair` where permitted.
+    """The files and directories of sifmod that violate the prefix's `sharing`; corrected with `repair` where permitted.
 
     Other files are left alone: users' additions, hard links to their images, directories above. Raises OptionError if
     the site has no `sharing`, InstallError on read errors.
@@ -115,7 +115,7 @@ def _wrong(layout: Layout, wanted: Rights, other: WrongRights, reporter: Reporte
 def _closed(prefix: Path, gid: int | None) -> Iterator[tuple[Path, str]]:
     """Directories above the prefix, by its given and its real path, that the group (None: everyone) cannot traverse.
 
-    Directories with an access control list are skipped, because their mode is not decisive.
+    Each with the chmod for it. Those with an access control list are skipped, because their mode is not decisive.
     """
     for directory in sorted({*prefix.parents, *Path(os.path.realpath(prefix)).parents}):
         try:

@@ -35,7 +35,7 @@ class Resources:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The options of sbatch; those set by SBATCH_ variables are left out."""
+        """The options of sbatch; SBATCH_ variables replace the usual time, and the GPUs."""
         given = os.environ
         words = [f"--nodes={self.nodes}"]
         words += [f"--account={self.account}"] if self.account else []
@@ -51,7 +51,7 @@ class Resources:
 def at_site(asked: Resources, slurm: SlurmKeys) -> Resources:
     """The resources, with the site's account, partition and GPUs where neither options nor SBATCH_ variables say them.
 
-    Raises OptionError for a partition that the site does not name.
+    Raises OptionError for partitions that `partition_for` rejects.
     """
     given = os.environ
     nodes = Nodes(asked.gpus_per_node)
@@ -76,7 +76,7 @@ class State(NamedTuple):
         return self.name in _OVER
 
     def __str__(self) -> str:
-        """The state as text."""
+        """The state's name, followed by the reason, if any, in parentheses."""
         return f"{self.name} ({self.reason})" if self.reason not in ("", "None") else self.name
 
 
@@ -87,7 +87,7 @@ def this_element() -> str:
 
 
 def submit(*words: str) -> str:
-    """Submit a job; returns its number. Raises OptionError if it is rejected."""
+    """Submit a job; returns its number. Raises OptionError if the job is rejected, or without Slurm."""
     ended = _slurm("sbatch", "--parsable", *words)
     number = (ended.lines or ("",))[-1].partition(";")[0].strip()
     if ended.code != 0 or not number.isdigit():
@@ -101,7 +101,7 @@ def submit(*words: str) -> str:
 
 
 def cancel(*numbers: str) -> None:
-    """Cancel jobs; finished ones are not affected."""
+    """Cancel jobs; finished ones are not affected. Raises OptionError without Slurm."""
     _slurm("scancel", *numbers)
 
 
@@ -158,7 +158,7 @@ NO_JOBS = Jobs(None)
 
 
 def ask_slurm(prefix: Path) -> Jobs:
-    """The jobs of all users who can read `prefix`; none without Slurm or without a cluster. Raises nothing."""
+    """The jobs of all users, or of the owner if nobody else reads `prefix`; none without Slurm. Raises nothing."""
     import subprocess
 
     squeue = which("squeue")

@@ -74,7 +74,7 @@ def _changed(path: Path) -> int:
 
 
 def _make(place: Path, group: str | None) -> None:
-    """Create a cache directory with the tree's mode and group."""
+    """Create a cache directory if it is missing; a `group` gets it, with setgid."""
     if not place.is_dir():
         place.mkdir(parents=True)
         if group is not None:
@@ -83,7 +83,7 @@ def _make(place: Path, group: str | None) -> None:
 
 
 def _program() -> Path | None:
-    """The program that refreshes a cache, preferably of the Lmod in this shell."""
+    """The program that refreshes a cache, preferably of the Lmod in this shell; None if there is none."""
     loaded, package = os.environ.get("LMOD_DIR"), os.environ.get("LMOD_PKG", _PLACE)
     found = (Path(place) / PROGRAM for place in (loaded, f"{package}/libexec", f"{_PLACE}/libexec") if place)
     return next((path for path in found if os.access(path, os.X_OK)), None)

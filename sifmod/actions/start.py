@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def site_in_force(given: Mapping[str, str]) -> "LoadedSite":
-    """The site with these options on top, by key of option.KEYS; its limits hold in this process from now on.
+    """The site in force with the options `given`, by key of option.KEYS; its limits hold in this process from now on.
 
     Raises ConfigError, OptionError.
     """

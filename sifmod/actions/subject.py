@@ -65,7 +65,7 @@ def of_installation(installation: Installation) -> Subject:
 
 
 def of_generation(layout: Layout, module: ModuleName, number: int | None) -> Subject:
-    """The generation with this number, None for the live one; raises ModuleError if it cannot be read."""
+    """The subject for the generation with this number, None: the live one; raises ModuleError if it cannot be read."""
     there = numbers(layout, module)
     wanted = live_number(layout, module) if number is None else number
     known = read_receipt(layout.generation(module, wanted)) if wanted in there and wanted else None
@@ -78,7 +78,7 @@ def of_generation(layout: Layout, module: ModuleName, number: int | None) -> Sub
 
 
 def before(layout: Layout, module: ModuleName) -> Subject:
-    """The previously live generation; raises ModuleError if there is none."""
+    """The subject for the previously live generation; raises ModuleError if there is none."""
     number = previous(read_history(layout, module), numbers(layout, module))
     if number is None:
         raise ModuleError(
@@ -88,7 +88,7 @@ def before(layout: Layout, module: ModuleName) -> Subject:
 
 
 def of_image(layout: Layout, text: str) -> Subject:
-    """A SIF by path, or a stored image by digest or original reference.
+    """The subject for a SIF by path, or for a stored image by digest or original reference.
 
     Raises ModuleError if the store has no such image or several, FetchError for an invalid reference.
     """

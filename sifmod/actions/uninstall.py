@@ -56,7 +56,7 @@ class UninstallRequest:
 
 
 class Uninstalls(NamedTuple):
-    """The result of `uninstall`."""
+    """The result of `uninstall_modules`."""
 
     uninstalled: tuple[Uninstalled | NotUninstalled, ...]
     freed: Internal[Garbage | None]  # None without `purge`, or if no module was uninstalled
@@ -77,7 +77,7 @@ def uninstall_modules(
     """Uninstall each module, even if others fail; with `purge` then free their space.
 
     `ended` receives the result of each. Raises ModuleError if a name matches no module or several, and for `purge`
-    what `apply_gc` raises. Idempotent, as `uninstall`.
+    what `apply_gc` raises. Idempotent like `uninstall`.
     """
     layout = Layout(site.prefix)
     known = known_modules(layout)

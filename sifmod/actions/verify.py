@@ -37,7 +37,7 @@ class Verified:
 def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] = ()) -> tuple[Finding, ...]:
     """Hash the image and every file again and compare; () if all match the receipt. Changes nothing.
 
-    The `layers` of this module and image are hashed too.
+    Also compares links, the stored inventory and the `layers` of this module and image; added files are findings too.
     """
     root = Path(installation.root)
     findings: list[Finding] = []
@@ -128,8 +128,8 @@ def signed_images(layout: Layout, names: Collection[str], keys: tuple[Path, ...]
 def check_image(module: str | None, path: Path, keys: tuple[Path, ...]) -> SignedImage:
     """Check that signatures by these `keys` cover all of the SIF at `path`, the image of `module`; reads all of it.
 
-    Raises RuntimeMissingError if gpgv is missing, OptionError if it is signed and no key is given, or for an invalid
-    key file.
+    Raises RuntimeMissingError if gpgv is missing, OptionError if the SIF claims a signature and no key is given,
+    or for a missing or invalid key file.
     """
     if missing := next((key for key in keys if not key.is_file()), None):
         raise OptionError(f"there is no public key file {missing}")

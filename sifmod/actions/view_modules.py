@@ -13,7 +13,7 @@ from sifmod.tree.receipt import Installation, matches
 def loaded_by(
     view: Installation, modules: Mapping[ModuleName, Layout]
 ) -> tuple[tuple[Installation, ...], tuple[str, ...]]:
-    """The modules with images that a view loads, directly or through other views; and the names that no module has.
+    """The modules with images that a view loads, directly or through other views; and the names that match none.
 
     `modules` are the installed ones. Raises ModuleError for a receipt that cannot be read.
     """

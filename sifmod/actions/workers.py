@@ -135,7 +135,7 @@ def run_workers(do: Do, tasks: deque[int], jobs: int) -> Generator[Event, None, 
 
 
 def reporter_in_worker(number: int, tell: SendEvent, command: str) -> Reporter:
-    """A reporter that sends a task's messages for the user of `command` to the parent."""
+    """A reporter that sends the messages and progress of a task to the parent, and answers no question."""
     return Reporter(
         lambda text: tell(TextEvent(number, text)),
         lambda what, done, total: tell(ProgressEvent(number, what, done, total)),

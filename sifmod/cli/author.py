@@ -33,8 +33,8 @@ def check_command(given: CheckOptions) -> int:
     """Validate easyconfigs and render what they would install. Problems are printed as file:line:column: key: message.
 
     Stacks, settings, site files, quirks and MPI profiles are checked too; questionable binds give a warning. In a
-    DIRECTORY everything is checked except presets, which are checked where they are used. Problems of a file that
-    several easyconfigs use are reported once, at the end.
+    DIRECTORY everything is checked except presets, which are checked where they are used. Problems of other files that
+    the easyconfigs use are reported at the end, once each.
     """
     from sifmod.actions.author.check import files_below
 
@@ -107,7 +107,7 @@ def _fine(path: Path, warnings: Iterable[Problem], modules: "tuple[Checked, ...]
 
 
 def _places(path: Path, problems: Iterable[Problem], end: str = "") -> tuple[Words, Words]:
-    """Split the lines into those about the file and those about files that it uses."""
+    """Lines for the problems of the file, and for those of files that it uses; each ends with `end`."""
     lines = [(problem.file == str(path), f"{problem}{end}") for problem in problems]
     return tuple(line for own, line in lines if own), tuple(line for own, line in lines if not own)
 
@@ -128,8 +128,8 @@ def new_command(given: NewCommand) -> None:
 
     Name, version, accelerator, Python environment and wrappers are guessed from the image's metadata and files; the
     image is not started. A remote image is fetched into the store; a local SIF is read in place. With --from the
-    easyconfig builds its own image. The file is <Name>-<version><versionsuffix>.yaml in the current directory; existing
-    files are never overwritten.
+    easyconfig builds its own image. Without -o the file is <Name>-<version><versionsuffix>.yaml in the current
+    directory; existing files are never overwritten.
     """
     from sifmod.actions.author.new import Drafted, NewOptions, make_draft
     from sifmod.actions.author.new_file import check_target, write_text
@@ -277,7 +277,7 @@ class LockOptions(SiteOptions):
 def lock_command(given: LockOptions) -> None:
     """Lock installed easyconfigs: `install --locked` then installs exactly the same elsewhere, or fails.
 
-    The lock of FILE.yaml is FILE.lock beside it; the lock of a NAME is written to the current directory.
+    Without -o, the lock of FILE.yaml is FILE.lock beside it, and that of a NAME is in the current directory.
     """
     from sifmod.actions.lock import WrittenLock, lock_path
     from sifmod.actions.stack.record import write_lock

@@ -26,7 +26,7 @@ class FailureReporter:
         self._reported: set[str] = set()
 
     def __call__(self, ended: Ended[Any]) -> None:
-        """Report the outcome if it is a failure."""
+        """Report a failure, but not a skipped item or a message that was reported before."""
         if isinstance(ended, Failed) and not isinstance(ended, Skipped) and ended.error.message not in self._reported:
             self._reported.add(ended.error.message)
             echo(ended.bug, nl=False, err=True)
@@ -36,7 +36,7 @@ class FailureReporter:
 def reported_batch(
     things: Sequence[Thing], do: Callable[[Thing], Reported], *, fail_fast: bool = False
 ) -> list[tuple[Thing, Ended[Reported]]]:
-    """Process each item, like `run_batch`, and report failures."""
+    """Process each item with `run_batch`, and report each failure; returns the items with their outcomes."""
     tell, found = FailureReporter(), []
     for thing, ended in run_batch(things, do, fail_fast=fail_fast):
         tell(ended)
@@ -45,12 +45,12 @@ def reported_batch(
 
 
 def result_of(ended: Ended[Reported]) -> Any:
-    """The JSON output for an item."""
+    """The result of an item for JSON: its own, or the error."""
     return as_result(ended.error) if isinstance(ended, Failed) else ended.result.result
 
 
 def summary(ended: Sequence[tuple[object, Ended[Reported]]]) -> Iterator[str]:
-    """The number of successes, then a line for each item."""
+    """The number of successes and, after a failure, the exit code; then a line for each item."""
     code = worst([one for _, one in ended])
     good = sum(isinstance(one, Succeeded) for _, one in ended)
     yield f"{good} of {len(ended)} done{f', exit code {code}' if code else ''}"

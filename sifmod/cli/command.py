@@ -41,7 +41,7 @@ class Argument:
 
 
 def argument(metavar: str | None = None, kind: Any = str, *, default: Any = MISSING, many: bool = False) -> Any:
-    """A field that is an argument. `kind` is a type of click, or Path; with `many` it takes any number of words."""
+    """A field that is an argument, required without a `default`. With `many` it takes any number of words."""
     return Argument(default, metavar=metavar, type=_PATH if kind is Path else kind, nargs=-1 if many else 1)
 
 
@@ -49,7 +49,7 @@ def argument(metavar: str | None = None, kind: Any = str, *, default: Any = MISS
 class Options:
     """The arguments and options of a command.
 
-    For mypy its subclasses are frozen dataclasses. `dataclasses` would compile a text for each, which delays TAB and
+    For mypy its subclasses are frozen dataclasses. `dataclasses` would compile methods for each, which delays TAB and
     `list`.
     """
 
@@ -64,7 +64,7 @@ class Options:
 
 
 def fields(given: type[Options]) -> dict[str, object]:
-    """The fields of options, those of its bases first, with their defaults or the value of `argument`."""
+    """The fields of options, those of its bases first, with their defaults, the value of `argument`, or MISSING."""
     bases = [vars(base) for base in reversed(given.__mro__) if issubclass(base, Options)]
     return {name: base.get(name, MISSING) for base in bases for name in base.get("__annotations__", ())}
 
@@ -72,8 +72,8 @@ def fields(given: type[Options]) -> dict[str, object]:
 def command(words: str, given: type[Given]) -> Callable[[Callable[[Given], int | None]], Command]:
     """Make a function the command of these words.
 
-    The function takes a `given`. Each of its fields is an argument if `argument` made it, else the option with its name
-    in config/option.py. A field with a default is optional.
+    The function takes an instance of `given`. Each field of `given` is an argument if `argument` made it, else the
+    option with its name in config/option.py. A field with a default is optional.
     """
 
     def made(function: Callable[[Given], int | None]) -> Command:
@@ -99,7 +99,7 @@ def parameters(words: str, given: type[Options]) -> list[click.Parameter]:
 
 
 def typed_again(words: str, given: Options) -> tuple[str, ...]:
-    """The options of a command as each element of its job has them, with paths that mean the same anywhere."""
+    """The given options for the same command in its job: without those that submit, and with absolute paths."""
     found: list[str] = []
     for name, value in vars(given).items():
         if isinstance(fields(type(given))[name], Argument) or (option := option_of(words, name)).submits:

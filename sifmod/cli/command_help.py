@@ -12,7 +12,7 @@ _IN_FULL = ("install", "config show")  # whose help explains the options of a si
 
 
 def words(ctx: click.Context) -> str:
-    """The command as typed: `install`, `site show`; empty for sifmod itself."""
+    """The words of the command: `install`, `site show`; "" for sifmod itself."""
     return ctx.command_path.partition(" ")[2]
 
 
@@ -20,7 +20,7 @@ class Helped(click.Command):
     """A command whose `--help` goes through sifmod's output functions."""
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """Click's help option, but printed by sifmod's output functions."""
+        """Click's help option, or None; it prints with sifmod's output functions."""
         if option := super().get_help_option(ctx):
             option.callback = _print_help
         return option
@@ -36,7 +36,7 @@ class Command(Helped):
     """A command whose help has examples, and options by subject."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write usage, examples, text and options."""
+        """Write usage, examples, description, options and epilog."""
         self.format_usage(ctx, formatter)
         write_examples(words(ctx), formatter)
         self.format_help_text(ctx, formatter)
@@ -57,7 +57,7 @@ class CommandGroup(Command, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Like click, with a suggestion for an unknown command."""
+        """Like click, but raises OptionError with a hint for an unknown command."""
         if args and not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in self.commands:
             from sifmod.cli.suggestion import meaning_of
 
@@ -73,7 +73,7 @@ class CommandGroup(Command, click.Group):
 
 
 def write_examples(verb: str, formatter: click.HelpFormatter) -> None:
-    """Write the examples of a command, each with its purpose."""
+    """Write the examples of a command, if it has any, with their purposes."""
     from sifmod.cli.examples import EXAMPLES
 
     if examples := EXAMPLES.get(verb):
@@ -87,7 +87,7 @@ def write_examples(verb: str, formatter: click.HelpFormatter) -> None:
 
 
 def option_groups(command: click.Command, ctx: click.Context) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Titles with the rows of their options: spelling and text. Most site options share one row."""
+    """Titles with the rows of their options: spelling and text. `brief` options share one row, except in _IN_FULL."""
     found: dict[str, list[tuple[str, str]]] = {title: [] for title in ORDER}
     short = []
     for parameter in command.get_params(ctx):

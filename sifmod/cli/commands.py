@@ -99,4 +99,4 @@ EXIT_CODES = (
     (70, "a bug in sifmod"),
     (130, "interrupted"),
 )
-"""EasyBuild 5's numbers."""
+"""Up to 25 they are EasyBuild 5's numbers."""

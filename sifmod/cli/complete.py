@@ -1,7 +1,7 @@
 """Shell completion: installed modules, easyconfigs, their variants, sites and files.
 
 It must answer within a tenth of a second and never raise an error: it does not import pydantic or read receipts, and
-parses only existing settings and site files.
+parses only settings, site files and, for variants, easyconfigs.
 """
 
 import os
@@ -44,7 +44,7 @@ class _Words(click.types.StringParamType):
         self.find, self.files = find, files
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The candidates with this prefix that were not given yet; the shell's file names if there are none."""
+        """The candidates with this prefix that were not given yet; if there are none, file names, where allowed."""
         given = ctx.params.get(param.name or "") or ()
         words: list[str] = []
         with suppress(SifmodError, OSError, ValueError):
@@ -74,7 +74,7 @@ def _known(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG00
 
 
 def _easyconfigs(ctx: click.Context, incomplete: str) -> Iterator[str]:
-    """Easyconfigs in the working directory, by file name, and on the easyconfig path."""
+    """File names of easyconfigs: those in the working directory, then those on the easyconfig path."""
     here = (entry.name for entry in os.scandir() if entry.name.endswith(SUFFIXES) and entry.is_file())
     yield from sorted(name for name in here if incomplete.startswith(".") or not name.startswith("."))
     yield from (path.name for path in easyconfigs(_robot_paths(ctx)))
@@ -86,7 +86,7 @@ def _live_or_easyconfigs(ctx: click.Context, incomplete: str) -> Iterator[str]:
 
 
 def _variants(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
-    """The variants of the easyconfigs on the line, including those that they extend."""
+    """The variants of the easyconfigs on the line, and of those that they extend."""
     from sifmod.config.yaml.parse import load_yaml
 
     paths = _robot_paths(ctx)
@@ -151,7 +151,7 @@ def _prefix(ctx: click.Context) -> Path:
 
 
 def _trees(ctx: click.Context) -> Iterator[Path]:
-    """The other trees that settings name and this user can read."""
+    """The trees that settings name and this user can read; none with --prefix."""
     if ctx.params.get("prefix"):
         return iter(())
     texts = (*os.environ.get("SIFMOD_TREES", "").split(":"), *_settings(ctx, "user_prefix", "trees", "prefix"))
@@ -183,9 +183,9 @@ def _settings(ctx: click.Context, *keys: str) -> tuple[str, ...]:
 
 
 def _site(name: str, known: list[Path]) -> Path | None:
-    """The site file with this name or path, else the one with the most detection paths that all exist.
+    """The site file with this name or path; without a name, the one with the most detection paths, if all exist.
 
-    Only the user's own: shipped ones have no settings that completion needs.
+    Only `known` ones, not shipped ones, which have no settings that completion needs.
     """
     if name:
         return Path(name) if "/" in name else next((path for path in known if path.stem == name), None)

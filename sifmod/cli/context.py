@@ -27,14 +27,14 @@ def typed() -> str:
 
 
 def reporter(speak: Callable[[str], None] = say, progress: "Progress | None" = None) -> "Reporter":
-    """A reporter for an action; with a progress it can ask questions too."""
+    """A reporter for an action; with a progress it asks questions, otherwise each is answered with yes."""
     from sifmod.actions.reporter import Reporter
 
     return Reporter(speak, progress, ask, typed()) if progress else Reporter(speak, command=typed())
 
 
 def load_facts(settings: Mapping[str, str]) -> "LoadedSite":
-    """The site for a command that installs nothing: quirks are not read, and an unreadable site file is a warning."""
+    """The site for a command that needs no quirks: none are read, and an unreadable site file gives a warning."""
     loaded = site_in_force(settings)
     for problem in loaded.left_out:
         say(f"warning: {problem}")

@@ -28,7 +28,7 @@ class FetchCommand(ConversionOptions):
 
 @command("fetch", FetchCommand)
 def fetch_command(given: FetchCommand) -> int:
-    """Fetch images into the store, verify them, and print the paths of their SIFs.
+    """Fetch images into the store or a file, verify them, and print the paths of their SIFs.
 
     REFERENCE is a source as in an easyconfig: docker://, oras://, https://, oci:, oci-archive:, docker-archive:,
     library://, a path, or a name in the site's image directories. An interrupted download is resumed. If one of several
@@ -58,7 +58,7 @@ def fetch_command(given: FetchCommand) -> int:
 
 
 def _fetch(given: FetchCommand) -> Callable[[str], Reported]:
-    """A function that fetches an image by its reference and prints its path."""
+    """A function that fetches an image by its reference and, without --json, prints its path."""
     from sifmod.actions.fetch import FetchOptions, fetch, with_promise
     from sifmod.cli.progress import NOTHING_KEPT, progress
 

@@ -31,7 +31,7 @@ def help_command(given: HelpOptions) -> int | None:
 
 
 def _topic(name: str) -> Iterator[str]:
-    """Each command of a topic, with its first examples."""
+    """The lines about a topic: each of its commands, with up to three examples."""
     from sifmod.cli.examples import EXAMPLES
 
     topic = TOPICS[name]

@@ -59,7 +59,7 @@ class InstallCommand(ConversionOptions):
 
     @property
     def only_shows(self) -> bool:
-        """Whether nothing is to be changed."""
+        """Whether the options only show something: a dry run, or the missing modules."""
         return self.dry_run_short or self.dry_run or self.extended_dry_run or self.missing_modules
 
 
@@ -120,7 +120,7 @@ class _Asked(NamedTuple):
 
 
 def _asked(installer: "Installer", name: str, given: InstallCommand) -> "Iterator[_Asked]":
-    """The easyconfigs that a typed word means; for the name of a program alone, its newest release."""
+    """The easyconfigs that a typed word means (for a program's name alone, its newest release), or one problem."""
     from sifmod.actions.install.install_easyconfigs import Target
 
     try:
@@ -133,7 +133,7 @@ def _asked(installer: "Installer", name: str, given: InstallCommand) -> "Iterato
 
 
 def _newest(name: str, given: InstallCommand) -> tuple[str, ...] | None:
-    """The easyconfig (and variant) of the newest release of a program; None if no program has this name."""
+    """The easyconfig (and variant) of the newest release of a program; None if `name` is an easyconfig's or unknown."""
     from sifmod.actions.install.newest import Undecided, newest, others_in_words
 
     site = site_in_force(given.settings)
@@ -163,7 +163,7 @@ def _search(given: InstallCommand) -> int:
 
 
 def _check(installer: "Installer", target: "Target", given: InstallCommand) -> Reported:
-    """Check an installed module again."""
+    """Run the sanity check of an installed module again."""
     installation = installer.check_again(target, reporter(quiet if given.quiet else say))
     reported = f"{installation.module}: generation {installation.generation} passed the sanity check"
     if given.as_json:

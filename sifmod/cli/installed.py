@@ -25,7 +25,7 @@ class ListOptions(TreeOptions):
 
 @command("list", ListOptions)
 def list_command(given: ListOptions) -> None:
-    """List installed modules whose name contains PATTERN: yours, then those of the site's trees (`trees`).
+    """List installed modules whose name contains PATTERN or matches its wildcards: yours, then those in `trees`.
 
     With --prefix, only those of that tree.
     """

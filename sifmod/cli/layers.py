@@ -61,7 +61,7 @@ def list_command(given: LayersOptions) -> None:
 
 
 def _about(one: "ListedLayer") -> str:
-    """The module of a layer, or its problem and the command that removes it."""
+    """The requirements of a layer, or its problem and the command for it."""
     layer = one.layer
     if one.state == "unreadable":
         return _UNREADABLE
@@ -87,7 +87,7 @@ def changed(change: "LayerChange", given: LayerOptions, *, no_build_isolation: b
 
 
 def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
-    """Report the outcome for layers."""
+    """Report the outcome of a change of layers."""
     module, what = outcome.module, outcome.what
     if what == "withdrawn":
         why = "for an earlier image" if outcome.is_installed else "which is not installed"
@@ -132,7 +132,7 @@ def _freed(layer: "Layer", site: "Site") -> str:
 
 
 def _shells(module: "ModuleName", layer: "Layer", done: str, runtime: str) -> "Iterator[str]":
-    """Advice for a shell that has the module loaded."""
+    """If this shell has the module loaded: what uses the changed layer at once, and what needs another load."""
     from sifmod.module.variables import state_key
 
     key = state_key(module)

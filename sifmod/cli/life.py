@@ -32,7 +32,7 @@ def _report(row: "DecidedModule") -> None:
 
 
 def say_life(installation: "Installation") -> None:
-    """Show a module's deprecation or retirement notice, and whether it is hidden."""
+    """Warn of a module that is retired, else deprecated, else hidden; say nothing of any other."""
     layout, module = Layout(installation.prefix), installation.module
     if not layout.life(module.name).exists():
         return

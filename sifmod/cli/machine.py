@@ -44,7 +44,7 @@ def config_show(given: SiteOptions) -> None:
 
 
 def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
-    """All keys, unset ones without a value, in the order of config/site.py."""
+    """All keys in the order of config/site.py; an unset one with its default, if it has one."""
     from sifmod.actions.fetch_settings import fetch_settings
     from sifmod.config.origin import Origin, of_default
 
@@ -59,7 +59,7 @@ def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
 
 
 def _keys() -> Iterator[tuple[str, object]]:
-    """Every key of a site file, except those for detection, with its default."""
+    """Every key of a site file (`key.name` in a map) with its default, except `detect` and `extends`."""
     from sifmod.config.site import keys_in_order
     from sifmod.config.yaml.validate import Model
 
@@ -72,7 +72,7 @@ def _keys() -> Iterator[tuple[str, object]]:
 
 
 def _shorter(origin: str) -> str:
-    """The origin, where a shipped site stands by its name, without the path of this installation."""
+    """The origin; `site NAME` instead of a position in a shipped site's file."""
     from sifmod.config.find import shipped
 
     path = Path(origin.rpartition(":")[0])

@@ -37,19 +37,19 @@ class CommandLine:
     """The typed arguments, and whether the result was printed."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
-        """Nothing was printed yet."""
+        """Start without a printed result."""
         self.words = words
         self.answered = False
 
     @property
     def wants_json(self) -> bool:
-        """Whether a program reads the output; the arguments need not be valid."""
+        """Whether `--json` is among the arguments, which need not be valid."""
         options = self.words[: self.words.index("--")] if "--" in self.words else self.words
         return "--json" in options
 
     @property
     def again(self) -> str:
-        """The hint after an interrupted run whose progress was kept."""
+        """The end of the message about an interrupted run; "" if the command keeps nothing of it."""
         return "" if NOT_RESUMABLE.intersection(self.words[:1]) else "; repeat the command to continue where it stopped"
 
 
@@ -57,7 +57,7 @@ class Commands(Helped, click.Group):
     """A group whose commands are imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The commands in the order of their use."""
+        """The names of the commands, in the order of `sifmod --help`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -73,7 +73,7 @@ class Commands(Helped, click.Group):
         return command
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """One page, by what people do, without importing a command."""
+        """Write one page, the commands by topic, without importing a command."""
         width = terminal_width()
         text = "\n".join(hanging("  ", self.help or "", width))
         formatter.write(f"Usage: sifmod COMMAND [ARGUMENTS]...\n\n{text}\n")
@@ -91,7 +91,7 @@ class Commands(Helped, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Like click, with earlier names, and a suggestion for an unknown command."""
+        """Like click, but also for earlier names; raises OptionError with a hint for an unknown command."""
         if args[:1] and args[0] in ALIASES:
             args = [*ALIASES[args[0]].split(), *args[1:]]
         if args and not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in COMMANDS:
@@ -119,9 +119,9 @@ def cli() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line; returns its exit code (0 ok, 130 for ^C, 70 for a bug, else the error's own).
+    """Run one command line; returns its exit code (130 for ^C, 70 for a bug, else the command's or the error's).
 
-    1 if only the output could not be written. A closed pipe (`| head`) is not an error.
+    1 if only the output could not be written. A closed pipe (`| head`) is not an error. Raises Terminated on a signal.
     """
     _open_standard_streams()
     os.umask(os.umask(0o077) & ~0o700)  # a umask of 0777 would close each new file to this very run

@@ -62,7 +62,7 @@ class UpgradeCommand(ConversionOptions):
 
 @command("upgrade", UpgradeCommand)
 def upgrade_command(given: UpgradeCommand) -> int:
-    """Install newer versions and images of installed modules, with the site's options of their last install.
+    """Install newer versions and images of installed modules, with the site options of their last install.
 
     NAME means all of its installed versions. A later version is a module of its own: the earlier one stays, for running
     jobs and for loads by version. Another image under the same tag becomes a new generation, and `sifmod rollback`

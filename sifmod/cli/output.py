@@ -49,7 +49,7 @@ def without_typed(text: str) -> str:
 
 @contextmanager
 def texts_go_above(line: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-    """Write each text inside a `line()`, which hides the progress bar meanwhile."""
+    """In this context, write each text inside a `line()`, which hides the progress bar meanwhile."""
     _below.append(line)
     try:
         yield
@@ -64,7 +64,7 @@ def plain_signs() -> bool:
 
 
 def in_locale(text: str, *, err: bool) -> str:
-    """A text for people, with ASCII instead of other signs in the locale C. A pipe gets paths as they are."""
+    """The text; in the locale C with ASCII for the signs in _PLAIN, unless standard output is a file or pipe."""
     return text.translate(_PLAIN) if plain_signs() and (err or sys.stdout.isatty()) else text
 
 
@@ -91,7 +91,7 @@ def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None =
 
 
 def lost_output() -> SifmodError | None:
-    """Why output is missing; None if it is complete, or if the reader closed the pipe (`| head`)."""
+    """The error if standard output is incomplete; None if the reader closed the pipe (`| head`)."""
     lost = [error for error in _lost if not isinstance(error, BrokenPipeError)]
     _lost.clear()
     if not lost:
@@ -110,12 +110,12 @@ def quiet(text: str) -> None:
 
 
 def ask(about: str, question: str, *, default: bool = False) -> bool | None:
-    """Print a text and ask; None without a terminal or an answer."""
+    """Print a text and ask a question; whether the answer is yes, or None without a terminal or an answer."""
     return _answer(about, lambda: click.confirm(question, default=default, err=True))
 
 
 def choose(about: str, question: str, choices: Sequence[str]) -> str | None:
-    """Print a text and ask which of several; None without a terminal or an answer."""
+    """Print a text with the choices and ask which; None without a terminal or an answer."""
     return _answer(f"{about} {', '.join(choices)}", lambda: click.prompt(question, type=Words(choices), err=True))
 
 
@@ -136,7 +136,7 @@ def _answer(about: str, prompt: Callable[[], Answer]) -> Answer | None:
 
 
 def print_json(data: object) -> None:
-    """Print a program's data on standard output; errors are printed there only if no data was."""
+    """Print a result as JSON on standard output; a later error is then not printed there."""
     click.get_current_context().obj.answered = True  # before the output, of which a part may be written
     write(without_typed(json_text(data)))
 
@@ -160,10 +160,10 @@ def show_error(message: str, hint: str = "") -> None:
 
 
 def print_rows(rows: Sequence[Sequence[str]], header: Sequence[str] = (), most: int = 0, width: int = 0) -> None:
-    """Print rows as aligned columns on standard output, without trailing blanks; above them what the columns are.
+    """Print rows as aligned columns on standard output, without trailing blanks, below the `header`.
 
-    With `most` a line that is longer is cut there. With the `width` of a terminal a long first cell, such as a module's
-    name, is whole on a line of its own, above the rest of its row.
+    Lines longer than `most` are cut. If the columns are wider than `width`, a long first cell, such as a module's name,
+    is whole on a line of its own, above the rest of its row. 0 is no limit.
     """
     cells = [[one_line(cell) for cell in row] for row in ([header, *rows] if header and rows else rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))] if cells else []
@@ -181,7 +181,7 @@ def terminal_width() -> int:
     """The width of the terminal; 0 if standard output is not a terminal."""
     if not sys.stdout.isatty():
         return 0
-    import shutil  # long contents
+    import shutil  # it takes long
 
     return shutil.get_terminal_size().columns
 

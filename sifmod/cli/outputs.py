@@ -116,7 +116,7 @@ def hook_schema() -> dict[str, Any]:
 
 
 def _shape(kind: Any) -> Any:
-    """The type that values of this one have in JSON, as pydantic understands it."""
+    """The type, for pydantic, of what values of `kind` are in JSON."""
     choices = get_args(kind)
     if text := text_of(kind):
         return text

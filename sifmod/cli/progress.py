@@ -40,7 +40,7 @@ class Display:
 
 @contextmanager
 def progress(enabled: bool) -> Iterator[Display]:
-    """A bar on a terminal, lines in a log, nothing when not enabled.
+    """A bar on a terminal (not a dumb one), else lines; nothing if not `enabled`.
 
     The bar appears with the first update, so that earlier questions have the terminal to themselves.
     """
@@ -62,7 +62,7 @@ class Pace:
         self._samples: deque[tuple[float, int]] = deque()
 
     def rate(self, done: int) -> float | None:
-        """Bytes per second after `done` bytes; None until it is known."""
+        """Bytes per second, now that `done` bytes are done; None within half a second of the first call."""
         now, samples = self._clock(), self._samples
         if samples and done < samples[-1][1]:  # it started over
             samples.clear()
@@ -103,7 +103,7 @@ def _figures(done: int, total: int | None, rate: float | None) -> _Figures:
 
 
 def fitting(what: str, done: int, total: int | None, rate: float | None, columns: int) -> str:
-    """The figures that leave room for the name of the file: without the amounts, then without the rate."""
+    """The figures; if `what` would lack room, without the amount, then also without the rate."""
     whole = _figures(done, total, rate)
     shorter = whole._replace(amount="") if total else whole
     texts = [str(each) for each in (whole, shorter, shorter._replace(amount="", rate=""))]
@@ -117,7 +117,7 @@ def _clock(seconds: int) -> str:
 
 
 def bar_line(what: str, done: int, total: int | None, beside: str, columns: int) -> str:
-    """One line of at most `columns` - 1 cells: the title, a bar if there is space, and all of `beside`."""
+    """One line of at most `columns` - 1 cells: `what`, shortened, a bar if there is space, and `beside`."""
     room = columns - 1 - len(beside) - 2 * bool(beside)
     most = room if room < 2 * _SHORTEST_BAR else room - _SHORTEST_BAR - 2
     label = _cut_before_file(" ".join(escape_controls(what).split()), most)
@@ -153,7 +153,7 @@ def _cut(text: str, room: int) -> str:
 
 @contextmanager
 def _bar() -> Iterator[Show]:
-    """One line at the bottom, drawn at most ten times a second; messages are printed above it."""
+    """One line at the bottom, drawn about ten times a second; messages are printed above it."""
     paces: dict[str, Pace] = {}
     drawn = ("", 0.0)  # what, and when
     lock = threading.RLock()
@@ -195,7 +195,7 @@ def _bar() -> Iterator[Show]:
 
 
 def log_lines(interval: float = 60.0, clock: Clock = time.monotonic) -> Show:
-    """A line at the start, and then after each tenth or every `interval` seconds."""
+    """For each `what` a line at the start, and then after each tenth or `interval` seconds."""
     last: dict[str, tuple[int, int, float]] = {}  # tenth, bytes and time of the last line
 
     def show(what: str, done: int, total: int | None) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def rerender_command(given: "InstallCommand") -> int:
-    """Show the effect of a changed site, preset or quirk on the installed modules as a diff, then apply it."""
+    """Show the effect of a changed site, preset or quirk on the installed modules as a diff; apply it, unless -D."""
     with TemporaryFile("w+", encoding="utf-8", errors="surrogateescape") as diffs:
         return _rerender(given, diffs)
 
@@ -95,7 +95,7 @@ def _agreed() -> bool:
 
 
 def _show_all(found: "Found", diffs: IO[str], speak: Callable[[str], None]) -> None:
-    """Print the counts of a diff of several modules, then the diff."""
+    """Print the diffs; if several modules differ, first a line with the counts."""
     differing = [one.counts for one in found if any(one.counts)]
     if len(differing) > 1:
         files, added, removed = map(sum, zip(*differing, strict=True))
@@ -107,7 +107,7 @@ def _show_all(found: "Found", diffs: IO[str], speak: Callable[[str], None]) -> N
 
 
 def _refuse_others(given: "InstallCommand") -> None:
-    """Raise UsageError for options that fetch or choose."""
+    """Raise UsageError for options that only an install of easyconfigs has."""
     others = (
         *(("--variant", given.variants), ("--source", given.source), ("--rebuild", given.rebuild)),
         *(("--force", given.force), ("--fetch", given.fetch), ("--keep-blobs", given.keep_blobs)),
@@ -126,7 +126,7 @@ def _summarise(found: "Found", speak: Callable[[str], None]) -> None:
 
 
 def _errors(found: "Sequence[Rerendered]") -> list[tuple[str, str]]:
-    """The errors, each once with its modules."""
+    """Each distinct error as text, with its modules, and its hint."""
     hints = {one.error.message: one.error.hint for one in found if one.error}
     errors = _together((one.error.message, one.module) for one in found if one.error)
     return [(message if modules in message else f"{modules}: {message}", hints[message]) for message, modules in errors]

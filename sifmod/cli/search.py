@@ -74,7 +74,7 @@ def search(given: SearchOptions) -> None:
 
 
 def list_found(given: SearchOptions) -> None:
-    """Print the modules that match."""
+    """Print the modules that match. Raises SifmodError if there are none."""
     from sifmod.actions.search import ask, find_all, with_installed
     from sifmod.actions.start import is_readable
     from sifmod.config.find import may_limit_driver, quick_robot_paths
@@ -115,7 +115,7 @@ def list_found(given: SearchOptions) -> None:
 
 
 def _print_names(answers: "Sequence[Found]", driver: DriverRuns) -> None:
-    """Print a line for each name: its newest version, how many modules there are, for which accelerators."""
+    """Print a line for each name: its newest version (for the driver, if there is one), modules, accelerators, text."""
     from sifmod.actions.search import order
 
     modules = sorted((each for found in answers for each in found.variants), key=order)
@@ -150,7 +150,7 @@ def _print(
 ) -> None:
     """Print a line for each module, then for each invalid file, then a command to type.
 
-    `given` are the options that an install also needs. What the driver of this machine does not run says so.
+    `given` are the options that an install also needs. Modules that the driver does not run are marked.
     """
     from sifmod.actions.search import order
     from sifmod.config.find import name_of
@@ -188,7 +188,7 @@ def _print(
 
 
 def _example(modules: "Sequence[tuple[IndexEntry, Path]]", here: Here) -> "tuple[IndexEntry, Path]":
-    """The last module that runs here and whose image is public; if none does, the last one that comes near."""
+    """The last public module for this accelerator that its driver runs; else the last of a wider choice."""
     runs = [one for one in modules if not one[0].not_run_by(here.driver)]
     public = [one for one in runs if one[0].public]
     there = [one for one in public if not here.lacks(one[0])]
@@ -249,7 +249,7 @@ def _cut(name: str, room: int) -> str:
 
 
 def _short(text: str, room: int, brief: str = "") -> str:
-    """The text, cut to the width, or `brief` where hardly more of it fits."""
+    """The text, cut to `room` characters, or `brief` where hardly more of it fits."""
     if len(text) <= room:
         return text
     return brief if brief and room < len(brief) + 8 else f"{text[: room - 1].rstrip()}…"

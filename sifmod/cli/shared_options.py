@@ -57,7 +57,7 @@ class PlacesOptions(Options):
 
 
 class LayerOptions(TreeOptions, PlacesOptions):
-    """The layer of a module: its name, its directory, and its packages."""
+    """The layer of a module: its name, its directory, and where its packages come from."""
 
     layer: str = "default"
     directory: str | None = None

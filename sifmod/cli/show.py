@@ -141,7 +141,7 @@ WIDE = 300  # characters per value; --json has all
 
 
 def _as_written(build: dict[str, object], here: str) -> dict[str, object]:
-    """A build with paths relative to the easyconfig's directory `here`."""
+    """A build; its paths below `here`, the easyconfig's directory, are relative to it."""
     files = build.get("files")
     short = {key: text.removeprefix(here) if isinstance(text, str) else text for key, text in build.items()}
     return (
@@ -154,7 +154,7 @@ def _as_written(build: dict[str, object], here: str) -> dict[str, object]:
 def names_image(text: str) -> bool:
     """Whether `text` names an image rather than a module or an easyconfig.
 
-    An image is a text with a scheme, one that ends in .sif, a file's path, or the bare name of an existing SIF.
+    These do: a scheme, the ending .sif, a file's path with a slash, and the bare name of an existing SIF; never YAML.
     """
     from sifmod.image.convert.sif.header import START, file_kind
 

@@ -106,12 +106,12 @@ def apply(given: ApplyOptions) -> int:
 
 
 def fails_for_held(made: "StackPlan", given: MakeOptions, more: int = 0) -> int:
-    """The exit code for modules held after a rollback: 1 with --fail-on-held."""
+    """The exit code for modules held after a rollback: 1 with --fail-on-held, else 0."""
     return int(given.fail_on_held and bool(more or any(step.mark == "H" for step in made.steps)))
 
 
 def _asked(given: MakeOptions, *, into_home: bool = False) -> "StackOptions":
-    """The options of the command line for a stack."""
+    """The options of the command line for a stack. Raises OptionError for a --from that is not a tree with images."""
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.stack.stack_options import StackOptions
     from sifmod.tree.provenance import CommandLine

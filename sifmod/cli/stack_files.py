@@ -123,7 +123,7 @@ def lock(given: LockOptions) -> None:
 
 
 def say_locked(path: Path, modules: "Sized") -> None:
-    """Report the path of a lock."""
+    """Report the path of a lock, and the number of its modules."""
     say(f"{path}: {counted(len(modules), 'module')}; `--locked` installs exactly these")
 
 
@@ -137,7 +137,7 @@ class BundleOptions(StackFile):
 def bundle(given: BundleOptions) -> None:
     """Pack an installed and locked stack into one file or directory, for `apply --bundle` without a network.
 
-    The bundle has the images, the easyconfigs with their inputs, the lock, and sifmod's own wheels. After an
+    The bundle has the images, the easyconfigs with their inputs, the lock and sifmod's own wheels. After an
     interruption, run the command again to continue.
     """
     from sifmod.actions.stack.bundle import WrittenBundle, bundle_stack

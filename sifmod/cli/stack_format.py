@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def lines(made: "StackPlan", decided: "LifecycleChanges | None", *, all_of_them: bool = False) -> Iterable[str]:
-    """Lines for the modules, for layers that lose their image, and for modules that are no longer named."""
+    """Lines for modules (unchanged ones with `all_of_them`), outgoing layers, life changes, and unnamed modules."""
     from sifmod.actions.layer.outgoing import warnings
 
     for step in made.steps:
@@ -29,7 +29,7 @@ def lines(made: "StackPlan", decided: "LifecycleChanges | None", *, all_of_them:
 
 
 def counts(made: "StackPlan") -> Iterable[str]:
-    """The number of modules per mark."""
+    """One line with the number of modules per mark."""
     words = {
         " ": "new",
         "R": "to reinstall",

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 def subject(text: str, trees: "tuple[Layout, ...]") -> "Subject":
-    """The module or image that `text` names; images are those of the first tree.
+    """The module or image that `text` names; stored images are those of the first tree.
 
-    Raises ModuleError or FetchError if there is none.
+    Raises ModuleError or FetchError if there is none, ModuleError if several are possible.
     """
     from sifmod.actions.layer.places import known
     from sifmod.actions.subject import is_digest, of_generation, of_image
@@ -168,7 +168,7 @@ def _row(name: str, before: str | None, after: str | None) -> str:
 
 
 def _counted(changes: "Sequence[tuple[bool, bool]]") -> str:
-    """3 added, 1 removed, 2 changed."""
+    """The counts as text: `3 added, 1 removed, 2 changed`."""
     added = sum(new for new, _ in changes)
     removed = sum(gone for _, gone in changes)
     numbers = ((added, "added"), (removed, "removed"), (len(changes) - added - removed, "changed"))

@@ -121,7 +121,7 @@ def jupyter_command(given: JupyterOptions) -> None:
 
 
 def _module(name: str, modules: "Set[ModuleName]", kernels: "Sequence[Kernelspec]", layer: str) -> "ModuleName":
-    """The module with this name; of several, the one that has a kernel."""
+    """The module with this name, installed or of `kernels`; of several, one with a kernel for `layer`."""
     from contextlib import suppress
 
     try:

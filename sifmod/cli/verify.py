@@ -84,7 +84,7 @@ def _say_what_helps(found: "VerifiedTree") -> None:
 
 
 def _verify_sharing(settings: dict[str, str], layout: "Layout") -> int:
-    """Report where the prefix's intended users lack access, even if all files match their receipts."""
+    """Report where the prefix's intended users lack access; returns the exit code, 1 if somewhere."""
     from sifmod.actions.sharing import closed
 
     facts = site_in_force(settings).site

@@ -98,8 +98,8 @@ def expand(binds: tuple[BindSpec, ...], environ: Mapping[str, str]) -> tuple[tup
     """Bind paths with patterns and links resolved on this machine; and the inputs that were read.
 
     Matches of a pattern are optional, since another node may have other matches; a required pattern without matches
-    stays as it is, a missing source. If the pattern has a target, the matches go into that directory. The targets of
-    links are bound last, unless a bind path covers them already.
+    stays as it is, a missing source. If the pattern has a target of its own, the matches go into that directory. The
+    top directories of links (bind_paths.py) are bound last, unless a bind path covers them already.
     """
     spelled: list[BindSpec] = []
     tops: list[str] = []
@@ -157,7 +157,7 @@ def lint_binds(tree: Node) -> tuple[Problem, ...]:
 
 
 def bind_items(tree: Node) -> Iterator[tuple[str, Node]]:
-    """Every bind path as it is written, with its key."""
+    """Every bind path as it is written, with its key path, without a `+` in it."""
     binds = tree.at("binds")
     groups = [(join_key("binds", name.removesuffix("+")), group) for name, group in binds.entries.items()]
     for path, group in groups or [("binds", binds)]:
@@ -165,7 +165,7 @@ def bind_items(tree: Node) -> Iterator[tuple[str, Node]]:
 
 
 def ends(item: Node) -> tuple[str, str]:
-    """Source and target of a bind path; a pattern without a target is its own target, which no other bind has."""
+    """Source and target of a bind path; without a target the source twice, also if it is a pattern."""
     if item.text:
         parts = item.text.split(":")
         return parts[0], parts[1] if len(parts) > 1 else parts[0]

@@ -15,10 +15,10 @@ _SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "root",
 
 
 def tops_of_links(path: str) -> tuple[str, ...]:
-    """The top directories of all targets outside of `path`, if it is a link, and of the links directly in it; sorted.
+    """The top directories to which `path`, if it is a link, and the links directly in it lead outside of it; sorted.
 
     The top of a path is its first two directories, as /pfs/lustrep1 of /pfs/lustrep1/scratch/project_1. Links into the
-    operating system and broken links are ignored. Only the text of each link is read.
+    operating system and tops that do not exist are ignored. Of a link's target only its parent and top are looked at.
     """
     real = realpath(path)
     places = {normpath(join(real, text)) for text in _links_in(path)}

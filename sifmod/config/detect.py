@@ -49,7 +49,7 @@ def site_directories(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def read_site_file(path: Path, environ: Mapping[str, str]) -> tuple[Node, Input]:
-    """A checked site or settings file, its paths expanded; raises ConfigError with all of its problems."""
+    """A checked site or settings file, its paths expanded; and its input. Raises ConfigError with all its problems."""
     document = load_yaml(path)
     entries = {
         key: expand_paths(value, environ) if key.removesuffix("+") in EXPANDED else value
@@ -62,7 +62,7 @@ def read_site_file(path: Path, environ: Mapping[str, str]) -> tuple[Node, Input]
 
 
 def named_site(name: str, by: str, directories: tuple[Path, ...], environ: Mapping[str, str]) -> BaseSite:
-    """The site file named `name`, or at the path `name`; raises OptionError if it does not exist."""
+    """The site file named `name`, or at the path `name`. Raises OptionError if it does not exist, ConfigError."""
     if "/" in name or name.endswith(".yaml"):
         candidates = [Path(name)]
     else:
@@ -89,7 +89,7 @@ def site_names(directories: tuple[Path, ...], environ: Mapping[str, str]) -> tup
 def detected_site(directories: tuple[Path, ...], environ: Mapping[str, str]) -> BaseSite:
     """The site with the most detection paths, all of which exist, else the site `generic`.
 
-    Ties are decided by the order of the directories. Raises OptionError if there is no site `generic`.
+    Of several the first counts, by directory, then file name. Raises OptionError if `generic` is needed and missing.
     """
     inputs: list[Input] = []
     left_out: list[Problem] = []
@@ -124,7 +124,7 @@ def detected_site(directories: tuple[Path, ...], environ: Mapping[str, str]) -> 
 def kept_site(name: str, directories: tuple[Path, ...], environ: Mapping[str, str]) -> BaseSite:
     """The site that a module was installed with: a name or path as for `--site`, or the name in its file.
 
-    Raises OptionError if it no longer exists.
+    Raises OptionError if it no longer exists, ConfigError if it has problems.
     """
     if "/" not in name and not any((directory / f"{name}.yaml").exists() for directory in directories):
         for path in (path for directory in directories for path in sorted(directory.glob("*.yaml"))):
@@ -141,8 +141,8 @@ def kept_site(name: str, directories: tuple[Path, ...], environ: Mapping[str, st
 def read_site(path: Path, environ: Mapping[str, str], above: tuple[Path, ...] = ()) -> tuple[Node, tuple[Input, ...]]:
     """A site file merged over those that it `extends`, and all files that were read; `above`: those that extend it.
 
-    Its default name is the file's name. The name is never that of an extended file, and neither is `detect`, unless
-    the extended file has the same name, which hides it. Raises ConfigError.
+    Its default name is the file's name without the ending. It inherits neither `name` nor, unless it extends the file
+    of the same name that it hides, `detect`. Raises ConfigError.
     """
     node, read = read_site_file(path, environ)
     node = replace(node, value={"name": tree(path.stem, node.mark), **node.entries})

@@ -73,7 +73,7 @@ class Image(Model):
     filename: SifName
     """The SIF's name in the module's directory and in the site's image directories."""
     sources: tuple[NotEmpty, ...] = ()
-    """Places to take the image from, tried in order: NAME.sif, a path, https:, oras:, docker:, library:, oci:."""
+    """Sources, in order: NAME.sif, a path, https:, oras:, docker:, library:, oci:, oci-archive:, docker-archive:."""
     build: Spelled = None
     """How to build the image, instead of sources; a text is a definition file or a Dockerfile."""
     sha256: Sha256 | None = None
@@ -157,7 +157,7 @@ AUTO = "auto"  # as a wrapper: all commands that are found in the image
 
 
 def _items(value: object) -> object:
-    """A plain `auto` is a list with `auto`."""
+    """A plain `auto` as a tuple with `auto`; raises ValueError for any other text."""
     if isinstance(value, str) and value != AUTO:
         raise ValueError(f"expected a list of commands, or auto, got {value!r}")
     return (AUTO,) if value == AUTO else value
@@ -183,7 +183,7 @@ RunscriptEnv = Annotated[Pairs, Items(EnvName, EnvValue)]
 
 
 class Easyconfig(Model):
-    """One module, with its preset, the easyconfigs it extends, its variant and the command line merged in.
+    """One module, with its presets, the easyconfigs it extends, its variant, quirks and the command line merged in.
 
     Without an image it is a view (config/inheritance.py). No field is undecided: loading fills in `image.filename`,
     `image.arch` and `accelerator`. Paths in `image.sources` and `image.build` are absolute; a bare name in `sources` is
@@ -272,7 +272,7 @@ class Easyconfig(Model):
 
     @property
     def wrappers(self) -> tuple[str, ...]:
-        """The wrappers that are named."""
+        """The names of the wrappers in the list, without `auto`."""
         return tuple(name for name, _ in self.wrapper_items if name != AUTO)
 
     @property
@@ -313,4 +313,4 @@ class EasyconfigFile(Easyconfig):
     preset: Name | None = None
     """A named set of defaults, in presets/ beside the easyconfigs."""
     variants: Annotated[tuple[tuple[str, Variant], ...], Items(Name, Variant)] = ()
-    """Several builds in one file: the site's accelerator picks one, or --variant."""
+    """Several builds in one file: --variant picks one, else the site's accelerator and architecture do."""

@@ -17,7 +17,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 
 
 def resolve_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple[str, ...]]:
-    """The usable sources, expanded, and a note for each one that was skipped because a variable is not set.
+    """The usable sources, expanded and absolute; and a note for each one skipped because a variable is not set.
 
     A relative path is relative to the directory of the file that contains it. On the command line a bare name is the
     file of that name in the current directory, if it exists.
@@ -102,9 +102,9 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
 
 
 def expand_paths(node: Node, environ: Mapping[str, str]) -> Node:
-    """Expand every text below `node`.
+    """Expand every text at or below `node`.
 
-    An unset variable stays, after a `/`, so that the value is valid as a path for now.
+    An unset variable at the start stays, after a `/`, so that the value is valid as a path for now.
     """
     if isinstance(node.value, dict):
         return replace(node, value={key: expand_paths(value, environ) for key, value in node.value.items()})

@@ -23,7 +23,7 @@ def shipped() -> Path:
 
 
 def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
-    """The file for `name`: a path, or a name (with or without `.yaml`) on the easyconfig path.
+    """The file for `name`: a path, or a name (with or without an ending) on the easyconfig path.
 
     A name is looked up in each directory of `robot_paths` and in its `<Name>/`; the first file found is used. Raises
     EasyconfigNotFoundError, which lists the searched places; word.py adds suggestions.
@@ -137,7 +137,7 @@ def _candidates(directory: Path, name: str) -> Iterator[Path]:
 
 
 def _easyconfigs(directory: Path) -> Iterator[Path]:
-    """Every easyconfig in a directory and its subdirectories, one level deep, sorted."""
+    """Every easyconfig in a directory and its subdirectories (not _NOT_EASYCONFIGS), one level deep, sorted."""
     try:
         entries = sorted(directory.iterdir())
     except OSError:

@@ -64,8 +64,8 @@ def hooks_of(keys: HookKeys, site: Node) -> tuple[Hook, ...]:
 def distrusted(hook: Hook) -> str:
     """Why this user does not run a hook: a file that decides what runs is missing or open to others; "" if none is.
 
-    These are the file that names it, the program and its interpreters. They and the directories above them must be
-    owned and writable only by root and this user.
+    These are the file that names it, the program and its interpreters. Root or this user must own them and all
+    directories above them; others may write to sticky directories only.
     """
     return next((why for path in _deciding(hook) for why in _writers(path)), "")
 

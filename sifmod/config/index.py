@@ -1,7 +1,7 @@
 """The data of an installable variant that a search needs; and the index of the shipped easyconfigs.
 
 `scripts/index` writes the index, one file beside the shipped easyconfigs, so that a search reads no YAML. An entry is
-valid only while every file that it was made from is unchanged; without a valid entry the easyconfig itself is read.
+valid only while its files are unchanged and its variables unset; without a valid entry the easyconfig itself is read.
 Imports neither pydantic nor a YAML parser.
 """
 
@@ -61,7 +61,7 @@ class IndexEntry:
 
     @property
     def public_source(self) -> str | None:
-        """The first source that is on a network."""
+        """The first source that is on a network, without `build:`; None without one."""
         for source in (each.removeprefix("build:") for each in self.sources):
             if (scheme := _SCHEME.match(source)) and scheme[1].lower() not in LOCAL:
                 return source

@@ -69,7 +69,7 @@ class _Reading:
     inputs: list[Input] = field(default_factory=list)
 
     def file(self, path: Path, above: tuple[Path, ...], extends: Node | None = None) -> Inherited:
-        """`above` are the real paths of the files that extend this one; `extends` is the key in the last of them."""
+        """The layers of a file; `above`: real paths of the files that extend it; `extends`: the key in the last one."""
         node = self._read(path, EasyconfigFile) if extends is None else self._base(path, extends)
         if node is None:
             return _NOTHING
@@ -104,7 +104,7 @@ class _Reading:
         return document.node
 
     def _base(self, path: Path, extends: Node) -> Node | None:
-        """Like `_read`, for a file that another one names: the content of other files is never shown."""
+        """Like `_read`, for a file that another one names: no content of a file that is not an easyconfig is shown."""
         apart = _Reading(self.robot_paths)
         node = apart._read(path, EasyconfigFile)
         keys = {base_key(key) for key in node.entries} if node is not None else set()

@@ -37,7 +37,7 @@ _VARIABLES = ("EBU_USER_PREFIX", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
 
 class Input(NamedTuple):
-    """A file that was read, or looked for.
+    """A file, directory, variable, path or pattern that was read, or looked for.
 
     `path` is a file's path (digest: of its content), a directory's path with a `/` at its end (digest: of the names in
     it), `$NAME` (digest: of the variable's value), `?` and a path whose existence alone counts (the word `present`),
@@ -92,7 +92,7 @@ class HostFacts:
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> str:
-    """The absolute path of an executable on PATH, or an empty text."""
+    """The absolute path of an executable on PATH; "" if there is none."""
     for directory in environ.get("PATH", "").split(":"):
         candidate = f"{directory}/{name}"
         if directory.startswith("/") and os.access(candidate, os.X_OK) and Path(candidate).is_file():
@@ -114,7 +114,7 @@ def module_syntax(environ: Mapping[str, str]) -> Syntax:
 
 @cache
 def _own_files() -> str:
-    """A digest of the running sifmod, which distinguishes versions between two releases."""
+    """The SHA-256 of the running sifmod's files, which distinguishes versions between two releases."""
     top, found = Path(__file__).parent.parent, []
     for directory, below, names in os.walk(top):
         below[:] = [name for name in below if name != "__pycache__"]

@@ -1,4 +1,4 @@
-"""Load an easyconfig: merge its presets, the easyconfigs it extends, its variant and the command line."""
+"""Load an easyconfig: merge its presets, the easyconfigs it extends, its variant, quirks and the command line."""
 
 import os
 from collections.abc import Mapping
@@ -139,7 +139,7 @@ def _load(path: Path, layers: Inherited, variant: str | None, around: _Surroundi
 def _merged(
     path: Path, layers: tuple[Node, ...], environ: Mapping[str, str]
 ) -> tuple[Easyconfig, Node, Node, tuple[str, ...]]:
-    """The easyconfig, its merged layers both completed and as written, and the notes about its sources."""
+    """The easyconfig, its merged layers completed and as written, and notes about its sources. Raises ConfigError."""
     start = Mark(str(path), 1, 1)
     merged = merge(layers, start)
     notes: tuple[str, ...] = ()
@@ -160,7 +160,7 @@ def _merged(
 
 
 def _settled(merged: Node, environ: Mapping[str, str]) -> tuple[Node, tuple[str, ...]]:
-    """The image with its name and absolute sources, and notes about skipped sources."""
+    """The image with its name and absolute sources, and notes about skipped sources. Raises ConfigError."""
     image = merged.entries.get("image", Node({}, merged.mark, merged.key))
     entries = {"filename": filename(merged), **image.entries}
     notes: tuple[str, ...] = ()
@@ -192,7 +192,7 @@ def _refuse_secrets(sources: Mapping[str, Node], environ: Mapping[str, str]) -> 
 
 
 def _settled_build(written: Node, environ: Mapping[str, str]) -> Node:
-    """The build with absolute paths, except those of `files`."""
+    """The build with absolute paths, except those of `files`. Raises ConfigError for a source that cannot be used."""
     recipe = spelled_out_node(written)
     entries = {
         key: resolve_path(node, environ) if key in ("definition", "dockerfile", "requirements") else node
@@ -245,7 +245,7 @@ def _python_of_base(own: Node, base: Node) -> tuple[str, ...]:
 def _base(
     base: str, easyconfig: Easyconfig, complete: Node, around: "_Surroundings"
 ) -> tuple[LoadedEasyconfig, tuple[Input, ...]]:
-    """The easyconfig of the base image, and every file that was read for it."""
+    """The easyconfig of the base image, and the inputs that were read for it. Raises ConfigError."""
     image = easyconfig.required_image
     mark = complete.entries["image"].entries["build"].entries["from"].mark
     site = replace(around.site.site, accelerator=easyconfig.accelerator, arch=image.arch)
@@ -264,6 +264,6 @@ def _base(
 
 
 def filename(easyconfig: Node) -> Node:
-    """The default name of the SIF: `<name>-<version><versionsuffix>.sif`."""
+    """The default name of the SIF: `<name>-<version><versionsuffix>.sif`; `image.sif` without name or version."""
     name, version, suffix = parts_of_name(easyconfig)
     return tree(f"{name}-{version}{suffix}.sif" if name and version else "image.sif", DEFAULT)

@@ -1,4 +1,4 @@
-"""The site in force: command line > SIFMOD_* > the user's file > /etc/sifmod.d > the shipped site > defaults."""
+"""The site in force: command line > SIFMOD_* > the user's file > /etc/sifmod.d > the site's file > defaults."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -164,7 +164,7 @@ def _facts(
 
 
 def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple[Input, ...]]:
-    """The machine's files, sorted by name, then the user's."""
+    """The settings of the machine's files, sorted by name, then of the user's; and the inputs. Raises ConfigError."""
     directory, user = settings_directories(environ)
     inputs = [read_input(f"{directory}/", environ)]
     nodes: list[Node] = []
@@ -268,7 +268,7 @@ def about_this_prefix(levels: Sequence[Sequence[Node]]) -> tuple[tuple[Node, ...
 
 
 def _user_prefix(levels: Sequence[Sequence[Node]]) -> tuple[Node, ...]:
-    """`user_prefix`, for a user who names no prefix and may not install in the machine's."""
+    """A layer with `user_prefix` as the prefix, if the user names no prefix and may not install in the machine's."""
     machine, *nearer = levels
     merged = merge(tuple(machine), machine[0].mark)
     own, prefix = merged.at("user_prefix"), merged.at("prefix").text

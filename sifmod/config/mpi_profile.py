@@ -72,7 +72,7 @@ class Profile:
         return self.file.abi_name
 
     def __str__(self) -> str:
-        """For people."""
+        """The profile, and the kind and version of its MPI, for people."""
         return f"the host's MPI of profile {self.name} ({self.file.abi} {self.file.version})"
 
 
@@ -130,7 +130,7 @@ def read_profile(
 
 
 def profile_of(path: Path, environ: Mapping[str, str]) -> tuple[Profile, tuple[Input, ...]]:
-    """The profile of one file, with patterns expanded on this machine. Raises ConfigError."""
+    """The profile of one file, its patterns expanded here, and the inputs. Raises ConfigError, PatternError."""
     file, document = load_model(ProfileFile, path)
     own = [BindSpec(source=file.library, target=f"{HOST_MPI}/{name}") for name in _NAMES[file.abi_name]]
     beside = [

@@ -147,7 +147,7 @@ TABLE = (
     what("--purge", "flag", "Free the space at once; rollback is impossible then."),
     what("--none", "flag", "Remove the default of this name."),
     what("--successor MODULE", "text", "The module to use instead, which must be installed."),
-    what("--since DATE", "day", "The first day of the notice or the retirement (default: today)."),
+    what("--since DATE", "day", "The first day of the notice or the retirement (default: as before, or today)."),
     what("--until DATE", "day", "The last day on which the module loads; then it is retired."),
     what("--message TEXT", "text", "The reason, or the module to use instead."),
     what("--undo", "flag", "Undo an earlier run of this command."),
@@ -206,7 +206,7 @@ TABLE = (
     how("--fail-fast", "flag", "Stop after the first failure."),
     how("--fail-on-held", "flag", "Exit with 1 if a module is skipped because it is held after a rollback."),
     how("--local-settings", "flag", "With --bundle: use the settings of this machine, not those of the bundle."),
-    how("-y --yes", "flag", "Do not ask before writing a large image to the home directory."),
+    how("-y --yes", "flag", "Do not ask, as before writing a large image to the home directory."),
     how("-y --yes", "flag", "Remove the listed files.", of="gc"),
     how("--compression KIND", "text", "Compression of a converted image: auto, zstd:N, gzip:N, lz4.", key=True),
     how(
@@ -255,7 +255,7 @@ TABLE = (
         of="jobscript",
     ),
     submits("-p --partition PARTITION", "text", "With --job: as for sbatch (default: the site's)."),
-    submits("--job-cores N", ONE_OR_MORE, "Cores per element (default: 8)."),
+    submits("--job-cores N", ONE_OR_MORE, "Cores per element (default: SBATCH_CPUS_PER_TASK, or 8)."),
     submits("--job-max-walltime HOURS", range(1, 8761), "Time limit per element (default: 4)."),
     submits("--job-max-jobs N", ONE_OR_MORE, "Maximal number of array elements (default: 100)."),
     submits("--job-output-dir DIR", "text", "Directory for logs of failed elements (default: the current one)."),
@@ -302,7 +302,7 @@ def option_of(command: str, name: str) -> Option:
 
 
 def in_full(settings: Mapping[str, str]) -> dict[str, str]:
-    """The keys of the site that were given as options, with relative paths made absolute."""
+    """The keys of the site that were given as options, with absolute paths. Raises OptionError for a URL as a path."""
     return {key: KEYS[key].in_full(text) for key, text in settings.items()}
 
 

@@ -49,7 +49,7 @@ def partition_for(slurm: SlurmKeys, given: str | None, nodes: Nodes) -> tuple[st
     """The partition of a job, None if nothing says one, and its nodes; `nodes`: as the site has them.
 
     Without a `given` one it is the site's default; for a job with GPUs, if the default has none, the first partition
-    with GPUs. Raises OptionError for one that the site does not name, and for one without the GPUs that a job needs.
+    with GPUs. Raises OptionError for one that the site does not name or that lacks GPUs, and for several that differ.
     """
     known = dict(slurm.partitions)
     with_gpus = [name for name, keys in slurm.partitions if keys.gpus_per_node != 0]
@@ -77,7 +77,7 @@ def partition_for(slurm: SlurmKeys, given: str | None, nodes: Nodes) -> tuple[st
 
 
 def _on(keys: PartitionKeys, nodes: Nodes) -> Nodes:
-    """The site's binding and processors do not hold for a partition that states its own number of GPUs."""
+    """The nodes of a partition; if it states its number of GPUs, the site's processors and binding do not hold."""
     other = Nodes(keys.gpus_per_node) if keys.gpus_per_node is not None else nodes
     cpus, bind = keys.cpus_per_gpu, keys.cpu_bind
     return other._replace(cpus=other.cpus if cpus is None else cpus, cpu_bind=other.cpu_bind if bind is None else bind)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 def is_pattern(path: str) -> bool:
-    """Tell whether a path is a pattern: it holds `*`, `?` or `[`."""
+    """Whether a path is a pattern: it holds `*`, `?` or `[`."""
     return has_magic(path)
 
 
@@ -20,7 +20,7 @@ _DEEPEST = 200  # nested directories; `iglob` calls itself for each
 
 
 class TooMuchError(ValueError):
-    """A pattern exceeds a limit; `files`: the number of matches, else of visited directories."""
+    """A pattern exceeds a limit: if `files`, that of its matches, else one on the directories that it visits."""
 
     def __init__(self, message: str, *, files: bool) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class TooMuchError(ValueError):
 
 
 class TooDeepError(TooMuchError):
-    """A pattern leads into too many nested directories; no limit of the settings."""
+    """A pattern leads into too many nested directories; settings cannot raise this limit."""
 
 
 class Most(NamedTuple):

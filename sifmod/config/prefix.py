@@ -52,7 +52,7 @@ def data_home(environ: Mapping[str, str]) -> Path:
 
 
 def default_prefix(environ: Mapping[str, str]) -> tuple[Path, str]:
-    """The default prefix and its reason: `$EBU_USER_PREFIX/sifmod`, else the XDG data directory."""
+    """The default prefix and its reason: `$EBU_USER_PREFIX/sifmod`, else the XDG data directory. Raises OptionError."""
     easybuild = environ.get("EBU_USER_PREFIX", "")
     if easybuild.startswith("~/"):
         easybuild = home(environ) + easybuild[1:]
@@ -64,7 +64,7 @@ def default_prefix(environ: Mapping[str, str]) -> tuple[Path, str]:
 
 
 def quick_prefix(option: str | None, environ: Mapping[str, str]) -> str | None:
-    """The prefix if the command line, a variable or the default decides it; None if files must be read."""
+    """The prefix if the command line, a variable or the default decides it; None if the settings must be read."""
     if misspelt(environ):
         return None  # reading the settings refuses the variable
     if option:
@@ -77,7 +77,7 @@ def quick_prefix(option: str | None, environ: Mapping[str, str]) -> str | None:
 
 
 def may_install(prefix: str, group: str) -> bool:
-    """Whether this user is one of those who publish in a prefix: a member of its group, or without a group its owner.
+    """Whether this user may publish in a prefix: root, the members of `group`, or, if that is "", the prefix's owner.
 
     Before the prefix exists, the owner of the directory above it. Write permission is not asked: a tree that is
     read-only on this node still belongs to the same users.

@@ -25,7 +25,7 @@ _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
 def _alone(value: object) -> object:
-    """A single text becomes a list; a number too, so that the message asks for quotes."""
+    """A single text becomes a tuple; a number too, so that the message asks for quotes."""
     return (value,) if isinstance(value, str | Number) else value
 
 

@@ -78,7 +78,7 @@ def is_secret(name: str) -> bool:
 def without_values(text: str, environ: Mapping[str, str]) -> str:
     """The text with `...` instead of the values of variables with a secret's name.
 
-    Values below 6 characters stay, as words of the text, and existing paths, as that of SSH_AUTH_SOCK.
+    Values of fewer than 6 characters, which may be words of the text, and existing paths (SSH_AUTH_SOCK) stay.
     """
     values = {value for name, value in environ.items() if len(value) >= _SECRET and value in text and is_secret(name)}
     for value in sorted(values, key=len, reverse=True):

@@ -44,7 +44,7 @@ def resolve(
     """Resolve everything that is still open.
 
     `hidden`: prefixes that the site's prefix replaces, each with the place that names it. Raises OptionError for an
-    unknown machine, a runtime that is not a program, and contradictory keys.
+    unknown machine, a runtime that is not a program, and contradictory keys, PatternError for a bind path.
     """
     how: dict[str, str] = {}
     kind, program = _runtime(file.runtime, facts, how)
@@ -84,7 +84,7 @@ def _other_places(said: Iterable[str] | None, otherwise: Iterable[str], prefix: 
 
 
 def _umask(file: SiteFile) -> int | None:
-    """The umask from `sharing`, else `umask`. Raises OptionError for contradictory keys."""
+    """The umask from `sharing`, else `umask`; None without both. Raises OptionError for contradictory keys."""
     if file.sharing is None:
         return int(file.umask, 8) if file.umask is not None else None
     if file.umask is not None:
@@ -134,7 +134,7 @@ def _syntax(
 
 
 def _runtime(wanted: str, facts: Mapping[str, str], how: dict[str, str]) -> tuple[RuntimeKind, str]:
-    """The runtime's kind, by the target of links (`singularity` is often one to apptainer), and its path, or ""."""
+    """The runtime's kind, by the target of links, and its path or "". Raises OptionError if a path is not a program."""
     if wanted.startswith("/"):
         if not (os.access(wanted, os.X_OK) and Path(wanted).is_file()):
             raise OptionError(f"runtime: {wanted} is not a program", "give the path of an apptainer or singularity")

@@ -1,4 +1,4 @@
-"""The JSON Schema of an easyconfig file, for editors."""
+"""The JSON Schema of an easyconfig file and of a stack file, for editors."""
 
 from typing import Any
 

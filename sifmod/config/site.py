@@ -80,7 +80,7 @@ class Signatures(Model):
     policy: Annotated[
         Literal["off", "warn", "require"], BeforeValidator(lambda value: "off" if value is False else value)
     ] = "off"
-    """require: refuse an image without a good signature; warn: install it with a warning."""
+    """require: refuse an image without a good signature; warn: install it with a warning; off: do not check."""
     keys: tuple[Line, ...] = ()
     """Files with the OpenPGP public keys of trusted signers."""
 
@@ -110,7 +110,7 @@ class CatalogueKeys(Model):
 
 
 class Detect(Model):
-    """The site is recognised if every path exists, or every pattern has a match."""
+    """The site is recognised if there are paths, each path exists, and each pattern has a match."""
 
     paths: tuple[Line, ...] = ()
 
@@ -202,7 +202,7 @@ class SiteKeys:
     processors: Annotated[int | None, Field(ge=1, le=256), BeforeValidator(whole_number)] = None
     """Threads that convert an image; None: those that this process may use."""
     memory: Annotated[int | None, Field(ge=64 << 20), BeforeValidator(size_in_bytes)] = None
-    """Bytes that converting an image may take; None: a quarter of the available memory."""
+    """Bytes that converting an image may take; None: a quarter of the memory of the machine or control group."""
     mirrors: Annotated[tuple[tuple[str, tuple[Place, ...]], ...], Items(Place, tuple[Place, ...])] = ()
     insecure_registries: tuple[Place, ...] = ()
     token_servers: Annotated[tuple[tuple[str, tuple[Host, ...]], ...], Items(Host, tuple[Host, ...])] = ()
@@ -263,5 +263,5 @@ class Site(SiteKeys):
 
 
 def keys_in_order() -> dict[str, FieldInfo]:
-    """Every key of a site file, in the order of `config show`: first those that are resolved for this machine."""
+    """Every key of a site file, in the order of `config show`: first SiteFile's own, then those of SiteKeys."""
     return {key: SiteFile.model_fields[key] for key in (*SiteFile.__annotations__, *SiteFile.model_fields)}

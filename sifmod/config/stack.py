@@ -124,7 +124,7 @@ class Member(NamedTuple):
 
     @property
     def site(self) -> str | None:
-        """The site of its entry: a name, or the path of a file relative to the stack."""
+        """The site of the entry: a name, or a file's path with the directory of the stack's file; None without one."""
         site = self.entry.site
         return str(Path(self.mark.file).parent / site) if site and _is_file(site) else site
 
@@ -146,7 +146,7 @@ class Stack:
 def load_stack(path: Path, *, whole: bool = False) -> Stack:
     """The stack at `path`, with its includes and the matches of its patterns.
 
-    Raises ConfigError with every problem of every file, SifmodError if it needs another version of sifmod.
+    Raises ConfigError with every problem of every file, SifmodError for a reserved name or another version of sifmod.
 
     A `whole` stack, such as a bundle's, may only name files below its own directory; nothing else is read.
     """
@@ -250,7 +250,7 @@ def _read(path: Path, above: tuple[Path, ...], reading: _Reading) -> _Read:
 
 
 def _members(directory: Path, entry: Entry, item: Node, inputs: list[Input], reading: _Reading) -> Iterator[Member]:
-    """The easyconfigs of an entry; adds to `inputs`."""
+    """The easyconfigs of an entry; adds to `inputs`. Raises ValueError for an entry that cannot be used."""
     word = entry.easyconfig
     if isinstance(entry.default, str) and entry.variants != "all" and entry.default not in entry.variants:
         raise ValueError(f"the default {entry.default} is not among the variants")

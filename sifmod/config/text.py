@@ -142,7 +142,7 @@ def size_in_bytes(value: object) -> object:
 
 
 def wrapper_item(value: object) -> tuple[str, str]:
-    """A wrapper as (name, command line): `name`, whose command line is empty, or a map of one `name: command line`."""
+    """A wrapper, `name` or a map of one `name: command line`, as (name, command line or ""). Raises ValueError."""
     name, command = value, ""
     if isinstance(value, dict) and len(value) == 1:
         name, command = next(iter(value.items()))

@@ -19,7 +19,7 @@ def is_range(text: str) -> bool:
 
 
 def within(version: str, ranges: tuple[str, ...]) -> bool:
-    """Whether a version is in every range. Trailing zeros and everything after a `+` are ignored."""
+    """Whether a version is in every range; in none that is invalid. Trailing zeros and all after a `+` are ignored."""
     for text in ranges:
         found = _RANGE.fullmatch(text)
         if not found:
@@ -39,7 +39,7 @@ def matches_version(version: str, by: str) -> bool:
 def version_key(version: str) -> tuple[tuple[int, int, str], ...]:
     """The sort key of versions: numbers by value, letters below the end and below any number.
 
-    Everything after a `+` is ignored.
+    Trailing zeros and everything after a `+` are ignored.
     """
     key: list[tuple[int, int, str]] = []
     for part in _PARTS.findall(version.partition("+")[0]):

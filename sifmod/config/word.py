@@ -123,7 +123,7 @@ def _is_begun(stem: str, name: str) -> bool:
 
 
 def _begins(name: str, known: Mapping[str, Path]) -> list[Path]:
-    """The easyconfigs whose name starts with this, else those whose module starts with it."""
+    """The easyconfigs whose names start with `name`, else those with whose names, and a `-`, it starts."""
     if not name:
         return []
     found = [path for stem, path in known.items() if _is_begun(stem, name)]
@@ -131,7 +131,7 @@ def _begins(name: str, known: Mapping[str, Path]) -> list[Path]:
 
 
 def _offered(paths: list[Path], module: str, site: Site) -> list[tuple[bool, str]]:
-    """Whether each is for this machine, and the argument for it; newest first, matching ones before others."""
+    """Whether each is for this machine, and the argument for it; the newest first, within a version those for it."""
     from sifmod.config.variants import outlines
 
     index = read_index(site.robot_paths, os.environ) if paths else {}

@@ -67,7 +67,7 @@ def binds_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def options(words: list[str], where: str, before: WithOptions | None = None) -> WithOptions:
-    """The options at the start of `words`, added to those `before`."""
+    """The options at the start of `words`, added to those `before`; `where` begins the notes about them."""
     before = before or WithOptions()
     binds, gpus, notes = (dict.fromkeys(kept) for kept in (before.binds, before.gpus, before.notes))
     env, rest = list(before.env), list(words)
@@ -177,7 +177,7 @@ class Found:
         return keys
 
     def _activated(self) -> Mapping[str, Value]:
-        """The key for WITH_CONDA: `conda` if it activates a named environment, else `activate` with the command."""
+        """The key for WITH_CONDA: `conda` if it activates a named environment, else `activate`; or {}, with a note."""
         found = _ACTIVATES.fullmatch(self.activate)
         if found and found[2]:
             return {"conda": {"prefix": found[1], "env": found[2]}}
@@ -191,7 +191,7 @@ class Found:
         return {"activate": self.activate}
 
     def _conda(self) -> tuple[Mapping[str, Value], list[str]]:
-        """`conda: {prefix, env}` if the three variables of an activation mean exactly that, and the rest of PATH."""
+        """`conda: {prefix, env}` if the three variables of an activation mean that, else {}; and the rest of PATH."""
         env, executable, home = (self.env.get(name, "") for name in _CONDA)
         prefix = executable.removesuffix("/bin/conda")
         if not env or prefix == executable or home != (prefix if env == "base" else f"{prefix}/envs/{env}"):

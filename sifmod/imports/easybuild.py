@@ -111,7 +111,7 @@ class _File:
         return found
 
     def image(self) -> tuple[str, Mapping[str, Value]]:
-        """The SIF's name and the key `image`."""
+        """The SIF's name and the key `image`. Raises CannotImportError unless exactly one source is a SIF."""
         value = self.constants.values.get("sources", ())
         names: list[str] = []
         for item in value if isinstance(value, tuple) else ():
@@ -196,7 +196,7 @@ def _footer(file: _File, found: Found) -> tuple[str, ...]:
 
 
 def _accelerator(file: _File, filename: str, gpus: Collection[str]) -> dict[str, Value]:
-    """The key `accelerator`, by the names of SIF and module, else by the runtime's flags."""
+    """The key `accelerator`, by the names of SIF and module, else by the runtime's flags; or {}, with a note."""
     said = f"{filename} {file.text('versionsuffix')} {file.text('name')}".lower()
     if "rocm" in said:
         return {"accelerator": "rocm"}
@@ -209,7 +209,7 @@ def _accelerator(file: _File, filename: str, gpus: Collection[str]) -> dict[str,
 
 
 def _conda(file: _File, scripts: Scripts, keys: Mapping[str, Value], filename: str) -> dict[str, Value]:
-    """The location of conda: from variables, a script, or guessed for LUMI's images, which only define it inside."""
+    """The key `conda`, unless variables gave it: from a script, or guessed for LUMI's images; else {}, with a note."""
     if "conda" in keys or "activate" in keys or not scripts.uses_conda:
         return {}
     if scripts.conda:

@@ -218,7 +218,7 @@ class _File:
         return table
 
     def seen(self, value: Value) -> Value:
-        """Use a value; records the use of an environment variable."""
+        """The value as it is used, SOMEWHERE for a variable of `given`; records the use of an environment variable."""
         name = value.name if isinstance(value, Environment) else value.variable if isinstance(value, Default) else ""
         if name:
             self.asked.append(Question("os.getenv", name))

@@ -1,7 +1,7 @@
 r"""The tokens of Lua, and the statements and expressions that a modulefile is made of.
 
-Lmod runs on Lua 5.1 to 5.4. Where they read a text differently, 5.4's reading counts: of an escape that is new
-(`\x41`, `\u{41}`, `\z`) 5.1 just drops the backslash, as from one that 5.4 refuses (`\q`).
+Lmod runs on Lua 5.1 to 5.4. Where they read a text differently, 5.4's reading counts. From an escape that is new
+(`\x41`, `\u{41}`, `\z`) 5.1 just drops the backslash, and so is done here with one that 5.4 refuses (`\q`).
 """
 
 import re

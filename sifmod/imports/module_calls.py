@@ -40,7 +40,7 @@ class Module:
 
 
 def take_command(module: Module, name: str, text: str) -> None:
-    """Convert a shell function or alias that starts a container to a wrapper."""
+    """Convert a shell function or alias that starts a container to a wrapper; any other gives a note."""
     command = without_arguments(text)
     if len(command) > MOST or not NAME.fullmatch(name) or ".." in name:
         module.note(f"function {name[:60].replace(HOLE, '?')!r}: cannot be a wrapper")

@@ -91,7 +91,7 @@ def keys_of_modulefile(read: Read, place: Place, name: str, notes: list[str]) ->
 
 
 def described(read: Read, place: Place, notes: list[str]) -> dict[str, Value]:
-    """Name, version and description of the module; raises CannotImportError if it has no version."""
+    """Name, version, description, home page, links and whatis; raises CannotImportError without a version."""
     whatis = [text for call in read.calls if call.function == "whatis" for text in call.texts if HOLE not in text]
     text = next((call.texts[0] for call in read.calls if call.function == "help" and call.texts), "")
     said = {key.strip(): value.strip() for key, colon, value in (line.partition(":") for line in whatis) if colon}
@@ -166,7 +166,7 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
 
 
 def _sources(module: Module, read: Read) -> tuple[str, ...]:
-    """The image's file name, for the site's image directories, and the source that the commands use."""
+    """The image's file name and the source that the commands use, those known. Raises CannotImportError without one."""
     texts = [text.strip() for text in read.texts if len(text) < MOST]
     named = [text for text in texts if SOURCE.fullmatch(text) and not _IMAGE_FILE.fullmatch(text)]
     if any(_IMAGE_FILE.fullmatch(text) for text in texts):  # any other URL is a web page's
@@ -191,7 +191,7 @@ def _sources(module: Module, read: Read) -> tuple[str, ...]:
 
 
 def _gpus(module: Module, sources: tuple[str, ...]) -> dict[str, Value]:
-    """The image's accelerator: a certain one, else the one in its name. A test for a device indicates neither."""
+    """The key `accelerator`: a certain one, `none` without a test for GPUs, else that in the image's name; or {}."""
     certain = sorted(module.found.gpus)
     if len(certain) == 1:
         return {"accelerator": certain[0]}

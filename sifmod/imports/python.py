@@ -1,6 +1,6 @@
 """Evaluate the constants of a file in Python's syntax, such as an EasyBuild easyconfig, without running it.
 
-Supported are literals, f-strings, `%` and `.format`, some text methods, concatenation, conditionals, list
+Supported are literals, f-strings, `%` and `.format`, some text methods, simple operators, indices, conditionals, list
 comprehensions. The names that any other statement binds are unknown, with the reason.
 """
 

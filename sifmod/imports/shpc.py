@@ -95,7 +95,7 @@ def _text(recipe: dict[str, Node], key: str) -> str:
 
 
 def _image(recipe: dict[str, Node], path: Path) -> tuple[str, str, str, list[str]]:
-    """Name, tag, source, and the first notes."""
+    """Name, tag, source, and the first notes. Raises CannotImportError."""
     kind = next((kind for kind in _PLACES if _text(recipe, kind)), "")
     if not kind:
         raise CannotImportError(f"has no image: expected one of {', '.join(_PLACES)}")
@@ -121,7 +121,7 @@ def _image(recipe: dict[str, Node], path: Path) -> tuple[str, str, str, list[str
 
 
 def _local(place: str, tag: str, digest: str, path: Path) -> tuple[str, str, str, list[str]]:
-    """A file that is named by its digest belongs to the module of its directory, NAME or NAME/VERSION."""
+    """Like `_image`, for a local SIF; one named by its digest has the name of its directory, NAME or NAME/VERSION."""
     name = re.sub(r"([-:_]?sha256[-:_][0-9a-f]{64})?\.sif$", "", place.rpartition("/")[2]).removesuffix(f"-{tag}")
     if not name:
         *_, above, name = path.absolute().parent.parts
@@ -197,7 +197,7 @@ def _listed(aliases: Node | None, notes: list[str]) -> list[tuple[str, str, str]
 
 
 def _for_sh(name: str, command: str, notes: list[str]) -> str:
-    """Wrap a command line that needs a shell (`$(…)`, `&&`, a variable) so that it starts one inside the container."""
+    """The command line without the user's arguments; one that needs a shell (`$(…)`, `&&`, a variable) starts `sh`."""
     command = without_arguments(command)
     if not is_for_a_shell(command):
         return command

@@ -94,8 +94,8 @@ def check(path: Path, site: LoadedSite, variants: tuple[str, ...] = ()) -> tuple
 def check_stack(path: Path, site: LoadedSite) -> int:
     """Check each easyconfig of a stack; returns their number.
 
-    Raises ConfigError with every problem of the stack and its easyconfigs, SifmodError if it needs another version of
-    sifmod.
+    Raises ConfigError with every problem of the stack and its easyconfigs, SifmodError for a reserved name or another
+    version of sifmod.
     """
     members = load_stack(path).members
     problems: dict[Problem, None] = {}
@@ -139,7 +139,7 @@ _OF_QUIRKS = QuirkFile.model_fields.keys() - EasyconfigFile.model_fields.keys() 
 
 
 def settings_kind(path: Path) -> Kind | None:
-    """The kind of a settings file, by its directory or else by its keys; None for an easyconfig."""
+    """The kind of a settings file, by its directory or else by its keys; None for an easyconfig or invalid YAML."""
     if kind := DIRECTORIES.get(path.absolute().parent.name):
         return kind
     try:

@@ -28,7 +28,7 @@ class Source:
 
 
 def draft(guess: Guess, source: Source, asked: str, named: tuple[str, str]) -> str:
-    """The YAML text for the image that `asked` names; `named` are its name and version.
+    """The YAML text for the image that `asked` names; `named` are the module's name and version.
 
     Text from the image is quoted and fits on one line; the same arguments give the same text.
     """

@@ -48,7 +48,7 @@ _MOST_LETTERS = 1 << 20
 class Converted:
     """The result for one file: the easyconfig's text and the module's name, or the reason why there is none.
 
-    A file with the same content as an earlier one names that one in `same_as`.
+    A file that gives the same keys as an earlier one names that one in `same_as`.
     """
 
     source: Path
@@ -83,7 +83,7 @@ class ImportedFile:
 
 
 def find_sources(given: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The given files, and every .eb, .lua and container.yaml file in the given directories, sorted within each.
+    """The given files, and the visible .eb, .lua and container.yaml files below given directories, sorted within each.
 
     Raises EasyconfigNotFoundError for missing files, OptionError for files of an unknown kind and for directories
     without such files.
@@ -108,8 +108,8 @@ def convert(sources: tuple[Path, ...], site: LoadedSite, naming: Naming) -> Iter
     """Convert each file, in order; no file is executed and nothing is written.
 
     Each easyconfig is checked and rendered for this site; a part that the check rejects is left out, with a note. Files
-    with the same content are converted once. A second easyconfig for the same module gets its publisher's name in its
-    versionsuffix; a second modulefile is an error, because a modulefile keeps its name.
+    that give the same keys are converted once. A second easyconfig for the same module gets its publisher's name in its
+    versionsuffix; without a publisher, or for a modulefile, which keeps its name, the second one is an error.
     """
     taken: dict[str, Converted] = {}
     made: dict[str, list[tuple[Mapping[str, Value], Converted]]] = {}  # by module, as the files name it
@@ -162,7 +162,7 @@ def _convert(imported: Imported, source: Path, site: LoadedSite, taken: Mapping[
 
 
 def _without(imported: Imported, error: ConfigError) -> Imported:
-    """Remove the parts that the check rejects, each with a note; raises the error if the rest is not a module."""
+    """Remove the rejected parts, each with a note; raises `error` if there are none, or the name or image is one."""
     wrong = {place: problem.message for problem in error.problems for place in _PLACE.findall(problem.key)[:1]}
     wrong |= {problem.key: problem.message for problem in error.problems}
     keys, notes = dict[str, Value](), list[str]()
@@ -188,7 +188,7 @@ def _without(imported: Imported, error: ConfigError) -> Imported:
 
 
 def _letters(value: Value) -> int:
-    """The size of all texts, counted at each use: a small file may use one text often."""
+    """The number of characters in all texts, counted at each use: a small file may use one text often."""
     if isinstance(value, Mapping):
         return sum(len(key) + _letters(inner) for key, inner in value.items())
     return sum(map(_letters, value)) if isinstance(value, tuple) else len(str(value))
@@ -275,6 +275,6 @@ def _scalar(text: str, *, always: bool = False) -> str:
 
 
 def _paragraphs(text: str) -> str:
-    """A description without trailing blanks, tabs and control characters."""
+    """A description with blanks for tabs and control characters, dedented, without blanks at line ends."""
     lines = (_NOT_PRINTABLE.sub(" ", part).rstrip() for part in text.expandtabs(4).split("\n"))
     return textwrap.dedent("\n".join(lines)).strip("\n")

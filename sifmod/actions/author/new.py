@@ -33,7 +33,7 @@ _SIF_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\.sif")
 
 @dataclass(frozen=True)
 class NewOptions:
-    """Options: the name and version to use instead of the guessed ones, the architecture."""
+    """The options of a draft; `name` and `version` replace the guessed ones."""
 
     name: str | None = None
     version: str | None = None
@@ -56,7 +56,7 @@ class Drafted:
 
 @dataclass(frozen=True)
 class Draft:
-    """A drafted easyconfig: its text, the parsed form, and its file name."""
+    """A drafted easyconfig: its text, the parsed form, the inspected image, and the file name."""
 
     text: str
     loaded: LoadedEasyconfig
@@ -75,8 +75,8 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Repor
     A base can be an easyconfig too; its first source is inspected then.
 
     A SIF on this machine is read in place; any other image is fetched into the store. Raises what `fetch` raises,
-    ImageError for an unreadable image, OptionError for an invalid name or version, and with `own_name` if the draft's
-    file already exists.
+    ImageError for an unreadable image, OptionError for an invalid name, version or package, and with `own_name` if the
+    draft's file exists; for a base that is an easyconfig, what loading it raises.
     """
     base = text if options.pip is not None and names_easyconfig(text) else ""
     reference = parse(_source_of(base, site) if base else text)
@@ -116,7 +116,7 @@ def _source_of(base: str, site: LoadedSite) -> str:
 
 
 def _drafted(text: str, image: Path, site: LoadedSite, options: NewOptions) -> Draft:
-    """The loaded text. Raises OptionError for an invalid name, version or package on the command line."""
+    """The draft of this text. Raises OptionError for an invalid name, version or package on the command line."""
     with scratch_directory() as directory:
         path = directory / "new.yaml"
         path.write_text(text, encoding="utf-8")

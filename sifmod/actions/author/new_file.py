@@ -64,7 +64,7 @@ def write_below(text: str, target: Path, top: Path) -> bool:
 
 
 def check_not_of_others(directory: Path) -> None:
-    """Raise PermissionsError for a directory, or a link, that another user has put into one like /tmp."""
+    """Raise PermissionsError for a directory, or a link, that another user has put into a sticky one like /tmp."""
     with suppress(OSError):
         owner, above = directory.lstat().st_uid, directory.parent.stat().st_mode
         if above & stat.S_ISVTX and owner not in (0, os.geteuid()):
@@ -107,7 +107,7 @@ def check_directory(target: Path) -> None:
 
 
 def quoted(text: str, *, always: bool = False) -> str:
-    """A one-line text as YAML: in quotes, unless it is a plain word or path."""
+    """A one-line text as YAML: in quotes, unless it is a plain word or path and not `always`."""
     if _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT and not always:
         return text
     return "'{}'".format(text.replace("'", "''"))

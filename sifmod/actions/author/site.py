@@ -153,7 +153,7 @@ def _runscript_env(networks: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class DetectedSite:
-    """Which site this machine is."""
+    """Which site this machine is, how that was detected, and warnings about unreadable site files."""
 
     site: str
     how: str
@@ -188,7 +188,7 @@ def detect(environ: Mapping[str, str]) -> BaseSite:
 
 
 def show(loaded: LoadedSite) -> ShownSite:
-    """Every key with its origin, and the bind paths with patterns and links resolved on this machine."""
+    """Every key with its origin, the bind paths that patterns and links give here, and warnings about binds."""
     written = Counter(ends(item) for _, item in bind_items(loaded.tree))
     made: list[str] = []
     for bind in loaded.site.binds:
@@ -203,7 +203,7 @@ def show(loaded: LoadedSite) -> ShownSite:
 def write_site(name: str, target: Path | None, environ: Mapping[str, str]) -> tuple[str, Path]:
     """Write a first file for the site `name`, by default where `--site NAME` finds it; returns its text and path.
 
-    Raises OptionError if the file exists.
+    Raises OptionError if the file exists or the name is invalid.
     """
     text = site_text(name, environ)
     path = settings_directories(environ)[1] / "sites" / f"{name}.yaml" if target is None else target
@@ -223,7 +223,7 @@ def shadowed_by(path: Path, environ: Mapping[str, str]) -> Path | None:
 
 
 def site_text(name: str, environ: Mapping[str, str]) -> str:
-    """The text of a new file for the site `name`."""
+    """The text of a new file for the site `name`. Raises OptionError for an invalid name."""
     if problems := check_layer(SiteFile, tree({"name": name}, Mark("the name", 0, 0))):
         raise OptionError(problems[0].message)
     here = {

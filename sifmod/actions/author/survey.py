@@ -37,7 +37,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True)
 class Survey:
-    """Paths found on this machine, and the settings derived from them."""
+    """What was found on this machine: paths, networks, partitions and module tools."""
 
     slurm: tuple[str, ...]
     fabric: tuple[str, ...]
@@ -77,7 +77,7 @@ def _filesystems(mounts: str) -> tuple[str, ...]:
 
 
 def _scratch(filesystems: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Directories that end with the user's name and are the user's: in usual places, and those of variables."""
+    """The user's directories outside the home, named like the user: in usual places, and those of variables."""
     user = environ.get("USER", "")
     if not _NAME.fullmatch(user):
         return ()

@@ -32,7 +32,7 @@ class CataloguePackage(NamedTuple):
 
 
 class Inventory(NamedTuple):
-    """All packages of an image; several modules may have it."""
+    """All packages of an image; several modules may share it."""
 
     sha256: Sha256
     all_packages: tuple[CataloguePackage, ...]
@@ -80,12 +80,12 @@ def files_of(made: Catalogue) -> tuple[File, ...]:
 
 
 def write_catalogue(files: tuple[File, ...], directory: Path) -> int:
-    """Write the files into a directory, which is created if it is missing; returns how many files changed.
+    """Write the files into a directory, which is created if it is missing; returns how many files it wrote.
 
     Unchanged files are left alone. Only pages of names that the earlier catalogue listed and this one does not are
     removed. The next run completes a killed one: the page, which marks the directory as a catalogue's, is written
     first, and the data, which list the previous modules, last. Raises OptionError if another file is in the way,
-    PermissionsError, NoSpaceError.
+    PermissionsError, NoSpaceError, FetchError.
     """
     check_not_of_others(directory)
     before = _names_before(directory)
@@ -103,14 +103,14 @@ def write_catalogue(files: tuple[File, ...], directory: Path) -> int:
 
 
 def _remove(page: Path, directory: Path) -> None:
-    """Remove a page, and its directory if it becomes empty; through no link."""
+    """Remove a page, and its directory if it becomes empty; no link is followed."""
     with writing(page), suppress(FileNotFoundError), opened(page.parent, directory) as place:
         os.unlink(page.name, dir_fd=place)
     prune(page.parent, directory)
 
 
 def _names_before(directory: Path) -> tuple[str, ...] | None:
-    """The names of the modules of the existing catalogue; None if there is none."""
+    """The modules' names in the existing catalogue, or None; raises OptionError for data of something else."""
     data = directory / DATA
     try:
         found = json.loads(read(data, _MOST, top=directory))

@@ -60,7 +60,7 @@ class Entry:
     packages: Internal[Pairs] = ()  # all that is known to be in the image
     status: Status = "current"
     default: Annotated[bool, Described("whether a load without a version means this module")] = False
-    until: Annotated[OrNull[str], Described("the last day of a deprecated module, 2027-03-31")] = ""
+    until: Annotated[OrNull[str], Described("the last day on which the module loads, 2027-03-31")] = ""
     since: Annotated[OrNull[str], Described("first day of deprecation or retirement, 2026-11-01")] = ""
     message: Annotated[str, Described("notice about the deprecation or retirement")] = ""
     successor: Annotated[OrNull[ModuleText], Described("the module to use instead")] = ""

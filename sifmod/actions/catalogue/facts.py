@@ -62,7 +62,7 @@ def facts(entry: Entry) -> Iterator[tuple[str, str]]:
 
 
 def more(changes: Changes) -> str:
-    """A note about packages that are not listed."""
+    """A note about changed packages that are not listed, or that none changed; "" if all are listed."""
     if changes.others:
         other, plural = "other " if changes.differences else "", "" if changes.others == 1 else "s"
         return f"{changes.others} {other}package{plural} changed; sifmod diff lists them."

@@ -22,7 +22,7 @@ class _Event(NamedTuple):
 
 
 def feed(title: str, site: AboutSite, entries: Iterable[Entry]) -> File:
-    """The latest changes, the last one first. Links are relative, since nothing says where the catalogue will be."""
+    """The feed of the latest changes, the last one first. Links are relative, as the catalogue's address is unknown."""
     events = sorted((one for entry in entries for one in _events(entry)), key=lambda one: str(one.entry.module))
     latest = sorted(events, key=lambda one: one.time, reverse=True)[:_LATEST]
     itself = uuid5(NAMESPACE_URL, f"{site.home} {title}")

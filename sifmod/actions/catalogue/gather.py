@@ -64,7 +64,7 @@ def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
 
 
 def _packages(installation: Installation, say: Say) -> Pairs:
-    """Names and versions of all known packages of the module's image, sorted."""
+    """Names and versions of all known packages of the image, sorted; () with a warning on failure."""
     try:
         packages = inventory_at(image_path(installation)).packages
     except (SifmodError, OSError) as error:
@@ -117,7 +117,7 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
 
 
 def _view(installation: Installation, say: Say) -> Entry:
-    """A view, which loads other modules; its description is in its easyconfig."""
+    """The entry of a view, which loads other modules; its description is in its easyconfig."""
     module, made, description = installation.module, installation.provenance, ""
     try:
         node = load_yaml(Path(installation.root, "easyconfig.yaml")).node
@@ -141,7 +141,7 @@ def _last_test(layout: Layout, installation: Installation) -> LastTest | None:
 def installable(
     paths: Iterable[Path], site: LoadedSite, environ: Mapping[str, str], on_problem: Callable[[ConfigError], None]
 ) -> tuple[Entry, ...]:
-    """Every variant of these easyconfigs; `on_problem` is called for each unusable one."""
+    """Every variant of these easyconfigs; `on_problem` gets the error of each unusable easyconfig."""
     found: list[Entry] = []
     for path in paths:
         try:

@@ -28,7 +28,7 @@ _LOGO_BYTES = 256 << 10  # the largest logo, because it is in the page itself
 class CatalogueRequest:
     """What a catalogue is made of, and where it is written."""
 
-    site: Mapping[str, str] = field(default_factory=dict)  # what is true of this machine, by key of the site
+    site: Mapping[str, str] = field(default_factory=dict)  # options, by key of the site
     names: tuple[str, ...] = ()  # easyconfigs, or one stack; (): what is installed
     everything: bool = False  # also what the easyconfigs on the easyconfig path can install here
     title: str = ""

@@ -109,6 +109,6 @@ def _text(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Literal text: indented, because MkDocs would still expand templates between fences."""
+    """Literal text as HTML, with escaped braces: MkDocs would expand templates even between fences."""
     inside = escape(escape_controls(text.rstrip("\n")), quote=False)
     return f"<pre><code>{re.sub('[{}]', lambda sign: f'&#{ord(sign[0])};', inside)}</code></pre>"

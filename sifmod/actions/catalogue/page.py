@@ -80,7 +80,7 @@ def labels(entry: Entry) -> tuple[str, ...]:
 
 
 def _values(texts: Iterable[tuple[str, ...]], least: int = 1) -> list[str]:
-    """The choices of a filter; empty if there are too few."""
+    """The choices of a filter, sorted; empty if there are fewer than `least`."""
     found = sorted({text for several in texts for text in several if text})
     return found if len(found) >= least else []
 

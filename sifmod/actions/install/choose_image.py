@@ -86,7 +86,7 @@ def released(installation: Installation, plan: Plan) -> bool:
 
 
 def _passes(path: Path, record: ImageRecord, decision: Decision, store: Store, reporter: Reporter) -> bool:
-    """Check the kept image against the site's signature policy, which may have changed. False if it is damaged."""
+    """Check the kept image against the site's signature policy, which may have changed. False: fetch it again."""
     site, name = decision.site.site, decision.plan.required_image.filename
     if site.signatures.policy == "off":
         return True
@@ -103,7 +103,7 @@ def _passes(path: Path, record: ImageRecord, decision: Decision, store: Store, r
 
 
 def _starts(path: Path, decision: Decision, reporter: Reporter) -> bool:
-    """Whether the site's runtime, which may have changed, starts it; raises UnstartableError with `--module-only`."""
+    """Whether the site's runtime, perhaps a new one, starts the image; raises UnstartableError with `--module-only`."""
     plan = decision.plan
     try:
         why = refusal_here(read_sif(path), plan.runtime)

@@ -74,7 +74,7 @@ def check_installed_from(before: Installation | None, decision: Decision) -> Non
 
 
 def outgoing_layers(before: Installation | None, decision: Decision) -> tuple[OutgoingLayer, ...]:
-    """The user's layers that will not fit the new image, as far as known in advance."""
+    """The user's layers that will not fit the new image, or may not, if that image is unknown yet."""
     image, options = decision.plan.image, decision.options
     if before is None or image is None or options.module_only:
         return ()
@@ -113,7 +113,7 @@ class Diff(NamedTuple):
 
 
 def difference(installation: Installation, plan: Plan) -> Diff:
-    """The diff from the installed files to those that the plan renders now."""
+    """The diff from the installed files, without the stubs, to those that the plan renders now."""
     root = Path(installation.root)
     after = {file.path: file.text for file in render(plan, installation.generation)}
     ours = [file.path for file in installation.files if not file.path.startswith(f"{STUBS}/")]
@@ -187,7 +187,7 @@ def _wrappers(decision: Decision, before: Installation | None) -> str:
 
 
 def texts(decision: Decision) -> tuple[tuple[str, str], ...]:
-    """Every file that an install would write, as (path, text).
+    """Every rendered file that an install would write, as (absolute path, text).
 
     Exact, except for what an image decides that no receipt describes yet: `auto` wrappers, its MPI, quirks for its
     digest.

@@ -62,7 +62,7 @@ class Decision:
 
     @cached_property
     def digest(self) -> str:
-        """One digest of all that decides the installation."""
+        """The SHA-256 of all that decides the installation."""
         return plan_digest(self.plan, self.image.request)
 
     @cached_property
@@ -106,7 +106,7 @@ class Decision:
 
     @property
     def stores(self) -> tuple[Path, ...]:
-        """Other prefixes that may have its image: those of the options, then those of the site."""
+        """Other prefixes that may have the image: those of the options, then those of the site."""
         return (*self.options.stores, *self.site.site.stores)
 
     @property
@@ -187,7 +187,7 @@ def with_image(decision: Decision, image: Artifact | LockedImage) -> Decision:
 
 
 def pin_to_lock(decision: Decision, lock: Lock) -> Decision:
-    """The decision with the lock's entry for its module. Raises InstallError if easyconfig or image differ from it."""
+    """The decision with the lock's entry for its module. Raises InstallError without one, or if it does not match."""
     module, loaded, site = decision.plan.module, decision.loaded, decision.site.site
     locked = lock.modules.get(module)
     if locked is None:
@@ -227,7 +227,7 @@ def image_request(plan: Plan) -> ImageChoice:
 
 
 def plan_digest(plan: Plan, image: str) -> str:
-    """One digest of everything that decides an installation: the rendered files of the plan, and `deciding_data`.
+    """The SHA-256 of everything that decides an installation: the rendered files of the plan, and `deciding_data`.
 
     `image` is the digest of `image_request`. The prefix is not part of it, so that the modules of a moved tree count as
     unchanged.

@@ -60,7 +60,7 @@ def find_in_image(
 
 
 def recorded(plan: Plan, before: Installation | None) -> InImage:
-    """The results for the plan from the receipt of `before` only; for commands that only show."""
+    """The results for the plan from the receipt of `before` only, for commands that only show. Raises InstallError."""
     if not (before and before.image and plan.image):
         return NOT_LOOKED
     commands = recorded_commands(plan, before, before.image_sha256)
@@ -88,7 +88,7 @@ def found_by_lock(
 
 
 def recorded_commands(plan: Plan, before: Installation | None, sha256: str) -> FoundCommands | None:
-    """The commands that `wrappers: auto` found in the image, if the receipt has them."""
+    """The commands that `wrappers: auto` found in the image, if the receipt has them for this plan; else None."""
     known = before.provenance.image.commands if before else None
     return known if plan.wrappers_auto and known and known.question == _commands_question(plan, sha256) else None
 
@@ -210,7 +210,7 @@ def _unfit(mpi: Mpi, profile: Profile) -> str:
 
 
 def _with_host(plan: Plan, found: InImage, mpi: Mpi, profile: Profile) -> InImage:
-    """Bind the host's libraries and put them first on the library path, before those of easyconfig and image."""
+    """The results with the host's libraries bound, and on the library path before the easyconfig's or image's."""
     own = dict(plan.env)
     env = {name: value for name, value in profile.file.env if name not in own}
     behind = {**env, **own}.get("LD_LIBRARY_PATH", mpi.library_path)

@@ -23,7 +23,7 @@ from sifmod.tree.receipt import Installation, numbers, read_receipt
 def check_hold(
     layout: Layout, before: Installation | None, decision: Decision, plan: Plan | None = None, image: str = ""
 ) -> None:
-    """Raise HeldError if the install would restore the content of a held generation; fetches nothing.
+    """Raise HeldError if the install would, or may, restore the content of a held generation; fetches nothing.
 
     `before` is the live installation, or the one before an uninstall (`last_live`). `image` is the digest of the image
     and `plan` includes the results from it, if the image is there already.

@@ -15,7 +15,7 @@ SPIDER_CACHE_SECONDS = 86400  # Lmod's default lifetime of a user's spider cache
 
 
 def commands_to_load(installation: Installation, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The exact shell commands; `module use` only if MODULEPATH lacks the directory."""
+    """The shell commands that load the module; `module use` only if MODULEPATH lacks the directory."""
     directory = installation.prefix / "modules"
     known = environ.get("MODULEPATH", "").split(":")
     use = () if str(directory) in known else (f"module use {shlex.quote(str(directory))}",)
@@ -23,7 +23,7 @@ def commands_to_load(installation: Installation, environ: Mapping[str, str]) -> 
 
 
 def stale_spider_cache(installation: Installation, environ: Mapping[str, str]) -> str | None:
-    """A warning if the user's Lmod spider cache is older than the module; else None.
+    """A warning if a spider cache that the user's Lmod still reads is older than the module; else None.
 
     `module load` of a full name still finds it; `avail` and `spider` may not.
     """

@@ -57,7 +57,7 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
     """Make the disk match the decision. Idempotent.
 
     Raises LockError, InstallError, PermissionsError, SanityCheckError, and the errors of a fetch; HeldError for content
-    that was rolled back. An error leaves the live generation unchanged.
+    that was rolled back. Except by a hook `after_publish`, an error leaves the live generation unchanged.
     """
     module, site, layout = decision.plan.module, decision.site.site, tree.layout
     with changing_prefix(site):

@@ -33,7 +33,7 @@ class Target(NamedTuple):
     variant: str | None = None
 
     def __str__(self) -> str:
-        """The easyconfig as typed, but for secrets in a URL, and its variant."""
+        """The easyconfig as typed, without secrets in a URL, and its variant."""
         return f"{shown(self.easyconfig)} --variant {self.variant}" if self.variant else shown(self.easyconfig)
 
 
@@ -82,7 +82,7 @@ class Installer:
         return (Target(easyconfig, variant) for variant in names)
 
     def unchanged(self, target: Target) -> Installation | None:
-        """The installation if an install would change nothing, unless `locked`. Imports little, and parses no YAML."""
+        """The installation if an install would change nothing; else, and if `locked`, None. Parses no YAML."""
         if self.locked:
             return None
         self._around = self._around or HostFacts(os.environ)
@@ -162,7 +162,7 @@ class Installer:
         return InstallPreview(str(decision.loaded.path), module, mark, layers, decision, before is None)
 
     def decide(self, target: Target) -> "Decision":
-        """The decision for the target. Raises the errors of `decide`, InstallError if it differs from the lock."""
+        """The decision for the target. Raises the errors of `decide`; if `locked`, of `read_lock` and `pin_to_lock`."""
         from sifmod.config.word import resolve_easyconfig
 
         site = site_in_force(self.site)

@@ -79,7 +79,7 @@ def newest(
 
 
 def others_in_words(found: Newest) -> str:
-    """The other versions that fit, in one line; "" without any."""
+    """The newest of the other versions that fit, and the number of the rest, in one line; "" without any."""
     versions = dict.fromkeys(one.offer.version for one in found.others)
     versions.pop(found.release.offer.version, None)
     more = f" and {len(versions) - _SHOWN} more" if len(versions) > _SHOWN else ""

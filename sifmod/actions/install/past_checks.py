@@ -53,7 +53,7 @@ class PastChecks:
 
     @contextmanager
     def alone(self, question: str) -> Iterator[None]:
-        """Hold the lock for this question; without locks, two processes may answer it."""
+        """Hold the lock for this question, if it can be had in time; else two processes may answer the question."""
         from filelock import FileLock  # not imported by checks whose answer is cached
 
         # few names for all questions, because lock files must stay
@@ -71,7 +71,7 @@ def _place() -> Path:
 
 @contextmanager
 def _opened() -> Iterator[int]:
-    """A descriptor of the directory, which is created if missing. Raises OSError if other users can write to it."""
+    """A descriptor of the directory, which is created if missing. Raises OSError if others can change it."""
     place = _place()
     above = next(path for path in place.parents if path.is_dir())
     status = above.stat()

@@ -172,7 +172,7 @@ def _rerendered(installation: Installation, decision: Decision, asked: RerenderC
 
 
 def _decision(installation: Installation, asked: RerenderContext) -> Decision:
-    """Decide the original install again, with the installed image."""
+    """Decide the original install again, with the installed image. Raises the errors of `decide`, ModuleError."""
     made = installation.provenance
     path = Path(made.easyconfig)
     if not path.is_file():

@@ -30,7 +30,7 @@ class ReapplyRun:
 
 
 def reapply_all(run: ReapplyRun, reporter: Reporter) -> Found:
-    """Show the preview of every installed module, in order, and change those that differ.
+    """Show the preview of every installed module, in order, and change those that differ unless `only_shown`.
 
     If confirmation is needed, or with `fail_fast`, which lists modules that are not tried, everything is shown before
     anything is changed. A module's failure is reported, and without `fail_fast` the others go on.

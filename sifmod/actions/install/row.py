@@ -29,7 +29,7 @@ class DryRun(NamedTuple):
 
 
 class FetchedFor(NamedTuple):
-    """The image of an easyconfig in the store."""
+    """The stored image of an easyconfig's module."""
 
     module: ModuleName
     path: Path

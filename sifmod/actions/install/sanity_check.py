@@ -69,8 +69,8 @@ def sanity_check(
 
     The generation is in place and need not be published; `workspace` is for the runtime's own files; `limit` is the
     time for each command in seconds, by default that of the site. Commands run in `/`, where Python imports no user
-    files. Without a runtime that can start the image, skipped checks are reported, and commands of the easyconfig fail
-    the check. Raises SanityCheckError.
+    files. Without a runtime nothing is run, and `say` reports skipped commands. If the image does not start, `say`
+    reports it, and only the easyconfig's commands fail the check. Raises SanityCheckError.
     """
     directory = Path(installation.root)
     missing = [path for path in plan.sanity_check.paths if not path.startswith("/") and not (directory / path).exists()]
@@ -141,7 +141,7 @@ def _judge(image: _Image, result: Ended, say: Callable[[str], None], others: Seq
 
 
 def _environment(directory: Path, workspace: Path, plan: Plan) -> dict[str, str]:
-    """The environment of a command: the module's own, without binds whose source is missing here."""
+    """The environment of a command: the user's and the module's, with the binds whose source exists here."""
     bound = [bind for bind in plan.binds_of(str(directory)) if Path(bind.source).exists()]
     environment = {
         name: value

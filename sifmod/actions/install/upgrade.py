@@ -1,4 +1,4 @@
-"""upgrade: install what is newer than installed modules, each with the options of its install."""
+"""upgrade: install what is newer than installed modules, each with the site options of its install."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

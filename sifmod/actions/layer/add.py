@@ -84,7 +84,7 @@ def make_layer(
 
 
 def _is_empty(wanted: PackageRequest, change: LayerChange) -> bool:
-    """Whether the layer is to hold nothing."""
+    """Whether the layer would hold nothing after the change."""
     return not (wanted.requirements or wanted.editable or change.add.unnamed or change.lock is not None)
 
 
@@ -179,7 +179,7 @@ def _layer(
 def _resolved(
     wanted: PackageRequest, change: LayerChange, before: Layer | None, projects: Projects, index: TorchIndex
 ) -> tuple[Resolved, Mapping[GitSource, str]]:
-    """The packages to add, and the source trees of those in repositories."""
+    """The packages to add, and the source trees of those in repositories. Raises OptionError, FetchError."""
     python = projects.python
     if change.lock is not None:
         resolved = followed(python, change.lock)
@@ -222,7 +222,7 @@ def protected(root: Path) -> tuple[str, ...] | None:
 
 
 def _there(paths: Iterable[str]) -> tuple[str, ...]:
-    """The paths, without duplicates. Raises OptionError for a missing one."""
+    """The paths that are no URLs, without duplicates. Raises OptionError for a missing one."""
     found = tuple(dict.fromkeys(path for path in paths if "://" not in path))
     if gone := next((path for path in found if not Path(path).exists()), ""):
         raise OptionError(
@@ -238,7 +238,7 @@ def _same(before: Layer, layer: Layer, lock: str) -> bool:
 
 
 def _wanted(before: Layer | None, change: LayerChange) -> PackageRequest:
-    """The layer's requirements: the previous ones, without removed and with added ones.
+    """The layer's requirements: the previous ones, without removed and with added ones, or `change.add` alone.
 
     Raises OptionError for a name to remove that was never added to the layer.
     """
@@ -284,6 +284,6 @@ def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> Lay
 
 
 def _with_places(layer: Layer | None, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The options for uv, those that the layer keeps, and its package directories that still exist."""
+    """The given options for uv, those of the layer (not a replaced index), and its places but missing directories."""
     there = (place for place in (layer.places if layer else ()) if "://" in place or Path(place).is_dir())
     return tuple(dict.fromkeys((*words, *kept_words(layer.words if layer else (), words), *words_of(there))))

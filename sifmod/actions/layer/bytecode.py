@@ -65,7 +65,7 @@ main(*sys.argv[1:])
 
 
 class Bytecode:
-    """The bytecode of a layer's modules, each of which `reader` must have read before `files`.
+    """The bytecode of a layer's modules, whose contents the functions of `reader` must get before `files`.
 
     Compiling takes longer than all other steps, so it is cached by top-level name, each in a file named by the digest
     of the name's modules.
@@ -87,9 +87,9 @@ class Bytecode:
         return digest.update
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """The path in the layer, and the content, of all bytecode.
+        """The path in the layer and the content of each file of bytecode.
 
-        Raises InstallError with the output of the image's Python if it cannot compile.
+        Raises InstallError with the output of the image's Python if it fails, and for a cache with other content.
         """
         cache = bytecode_cache()
         entries = dict(map(self._entry, sorted(self._modules)))
@@ -121,7 +121,7 @@ class Bytecode:
 
 
 def _read(entry: Path) -> list[tuple[str, bytes]] | None:
-    """The names and contents of a cache entry; None if it is damaged."""
+    """The names and contents of a cache entry; None if it is missing or damaged."""
     data = entry.read_bytes() if entry.is_file() else b""
     if hashlib.sha256(memoryview(data)[_DIGEST + 1 :]).hexdigest().encode() != data[:_DIGEST]:
         return None

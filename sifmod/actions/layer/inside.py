@@ -77,7 +77,7 @@ class Inside:
         return image_python(answer.read_text(), names)
 
     def check_seen(self, projects: tuple[str, ...]) -> None:
-        """Raise OptionError for a directory that is only visible inside because it is bound now."""
+        """Raise OptionError if a directory is visible inside only because this container binds it."""
         code = "import os, sys; sys.exit(not all(map(os.path.isdir, sys.argv[1:])))"
         if not projects:
             return

@@ -46,7 +46,7 @@ class ListedLayer:
 
 @dataclass(frozen=True)
 class LayerOutcome:
-    """The outcome for layers of a module."""
+    """The outcome of a change of a module's layers."""
 
     module: ModuleName
     layers: tuple[Layer, ...]  # one, none, or those that were taken out of use since their image is not installed
@@ -61,7 +61,7 @@ class LayerOutcome:
 
 
 def list_layers(trees: Iterable[Layout], module: str = "") -> tuple[ListedLayer, ...]:
-    """The layers of modules whose names start with this text, in these trees and those on MODULEPATH."""
+    """The layers of modules whose names start with `module`, in these trees and those on MODULEPATH."""
     return tuple(_listed(layouts(trees, os.environ), module))
 
 
@@ -115,7 +115,7 @@ def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOu
 
 
 def _remove_stale(change: LayerChange, site: Site, reporter: Reporter) -> LayerOutcome:
-    """Take layers out of use that were made for other images of a module, which need not be installed."""
+    """Take layers out of use that were made for other images of a module. Raises ModuleError if there are none."""
     trees = layouts_of(site, os.environ)
     modules = known(trees)
     found = (one for one in found_layers(trees, _with(change.directory)) if one.name == change.name)

@@ -43,9 +43,9 @@ def make(
     built: tuple[tuple[str, str], ...],
     tried: Callable[[], None],
 ) -> Layer:
-    """Fill the directory of `inside` with a generation of the layer; returns the layer with its size and digest.
+    """Fill the directory of `inside` with a generation of the layer; returns it with its size and, if packed, digest.
 
-    `built` maps normalized names of source projects to their paths inside. `tried` is called once the packages are in
+    `built`: the normalized name and the path inside of each source project. `tried` is called once the packages are in
     `lib`, and may reject them.
 
     Raises InstallError with uv's output if it cannot install, OptionError if the layer would hide a protected package,

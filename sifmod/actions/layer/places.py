@@ -77,7 +77,7 @@ def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
 
 
 def behind(module: ModuleName, trees: tuple[Layout, ...]) -> str:
-    """A note that further trees have a module of this name, which the first one hides; "" without such a tree."""
+    """A note that other trees have this module too, which that of the first tree hides; "" if none has it."""
     places = [str(tree.prefix) for tree in trees if live_number(tree, module) is not None]
     return f"{module} of {places[0]} is used; {' and '.join(places[1:])} has this module too" if places[1:] else ""
 
@@ -149,7 +149,7 @@ def found_layers(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> Itera
 
 
 def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
-    """A note if another layer has the same name for this module; "" otherwise."""
+    """A note if this layer hides another one of its name for its module, or is hidden by it; "" otherwise."""
     top = layer.top
     live = Path(layer.root).parent.relative_to(top) / LIVE / LOCK
     there = [place for place in searched((tree,), environ) if (place / live).exists()]
@@ -170,7 +170,7 @@ def withdrawn(layer: Layer, tree: Tree, reporter: Reporter) -> None:
 
 
 def own_layers(layout: Layout, installation: Installation) -> dict[str, tuple[str, str]]:
-    """The packed layers of a module in its own tree, by name: the digest of the packages, and that of the whole layer.
+    """The packed layers over a module's image in its own tree, by name: digests of the packages and of the whole layer.
 
     Raises InstallError for a layer with an invalid command name, OSError.
     """
@@ -199,7 +199,7 @@ def check_packed(layout: Layout, module: ModuleName, image: str) -> None:
 
 
 def layers_match(layout: Layout, installation: Installation, locked: LockedModule) -> bool:
-    """Whether the layers of a module in its own tree match the lock."""
+    """Whether the module's own tree has the layers that the lock names, unchanged."""
     own = own_layers(layout, installation) if locked.layers else {}
     return all(own.get(name) == (digest, locked.contents[name]) for name, digest in locked.layers.items())
 
@@ -212,7 +212,7 @@ def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
 def bring_layers(
     installation: Installation, locked: LockedModule, trees: tuple[Path, ...], site: "Site", reporter: Reporter
 ) -> None:
-    """Make the layers of a module match the lock, copying from the same module in `trees`.
+    """Give a module the layers that its lock names, copied from the same module in `trees`.
 
     Raises InstallError for a layer that none of them has, and errors of publishing a layer.
     """
@@ -274,7 +274,7 @@ def _copied(layer: Layer, tree: Path, whole: str, directory: Path) -> bool:
 
 
 def _share(source: int, target: Path, mode: int, size: int) -> None:
-    """Hard-link an open file to `target` if this user owns it and it is read-only; else copy it."""
+    """Hard-link an open file to `target` if this user owns it and its mode is `mode`; else copy it."""
     status = os.fstat(source)
     if (status.st_uid, stat.S_IMODE(status.st_mode)) == (os.geteuid(), mode):
         with suppress(OSError):  # another file system, or no hard links

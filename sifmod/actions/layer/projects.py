@@ -30,7 +30,7 @@ class Projects:
         return replace(wanted, requirements=(*wanted.requirements, *found), unnamed=())
 
     def trees(self, wanted: PackageRequest, earlier: str) -> Trees:
-        """Check out each requested repository, at the commit of the `earlier` lock if it has one."""
+        """The source tree of each requested repository, at the commit in the `earlier` lock if it has one."""
         before = repositories(earlier)
         found = {}
         for text in wanted.requirements:

@@ -13,7 +13,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class ShownLayer:
-    """A layer."""
+    """A layer, its state, and the retirement of its module."""
 
     module: ModuleName
     layer: str

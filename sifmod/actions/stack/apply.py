@@ -97,10 +97,10 @@ def preview_stack(file: Path, options: StackOptions) -> Preview:
 
 
 def apply_stack(run: StackRun, reporter: Reporter, tell: Tell) -> StackOutcome:
-    """Install the missing or different modules of a stack; then set its defaults, hidden and retired modules.
+    """Install the missing or different modules of a stack; then decide about the lives of all its modules.
 
-    The failure of a module is in the outcome, and the others are installed; with a lock nothing is begun unless every
-    module can match it. Idempotent. Raises ConfigError, OptionError, ModuleError, LockError, InstallError, and for a
+    The failure of a module is in the outcome, and the others are installed; with a lock nothing is begun if a module
+    cannot match it. Idempotent. Raises ConfigError, OptionError, ModuleError, LockError, InstallError, and for a
     bundle the errors of `opened_bundle`.
     """
     if run.bundle is None:

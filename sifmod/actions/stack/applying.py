@@ -72,7 +72,7 @@ class ApplyContext:
         self.all = len(todo) + len(self.failed)
 
     def run(self, jobs: int) -> Iterator[Event | NotTried]:
-        """Run the installs; `outcomes` and `failed` are complete at the end."""
+        """Run the installs and yield their events; `outcomes` and `failed` are complete at the end."""
         self._at_once = max(1, min(jobs, len(self._wanting)))
         if self._shared:
             with reported(f"cannot make {self._blobs}"):
@@ -97,7 +97,7 @@ class ApplyContext:
         return Line("unchanged", "there already", outcome.generation)
 
     def ended(self, number: int) -> ModuleEnded:
-        """How the install of a module ended, and how many have ended by now."""
+        """How the install of a module ended, and how many (without held ones) have ended by now."""
         done = len(self.outcomes) + len(self.failed)
         return ModuleEnded(self.plan.steps[number], self.line(number), self.failed.get(number), done, self.all)
 

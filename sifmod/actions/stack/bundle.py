@@ -1,9 +1,9 @@
 """stack bundle: everything that a stack needs without a network, in one directory or tar file.
 
-A bundle holds, in this order, `bundle.json` (a name and a format), the stack as `stack.yaml` and its lock, the files
-that its modules were made from (those of other easyconfig directories below `robot/`, of settings below `settings/`),
-sifmod's own wheels below `wheels/`, and the images as `images/sha256/<digest>.sif`. The same stack gives the same
-bytes, so that an interrupted tar file can be continued.
+A bundle holds, in this order, `bundle.json` (a `Head`), the files that the stack includes, `stack.yaml`, its lock, the
+files that its modules were made from (of other easyconfig directories below `robot/`, of settings below `settings/`),
+sifmod's own wheels below `wheels/`, layers below `layers/`, and the images as `images/sha256/<digest>.sif`. The same
+stack gives the same bytes, so that an interrupted tar file can be continued.
 """
 
 import errno
@@ -40,7 +40,7 @@ class WrittenBundle(NamedTuple):
 
 
 def bundle_stack(planned: Planned, output: Path, without: str, progress: Progress, *, wheels: bool) -> int:
-    """Write the bundle of an installed and locked stack; returns its size. Continues an interrupted run.
+    """Write the bundle of an installed and locked stack; returns its bytes. Continues an interrupted run.
 
     The images whose digests are in the text `without` stay out. Raises what `items`, `deciding_settings` and
     `write_bundle` raise.
@@ -56,7 +56,7 @@ def bundle_stack(planned: Planned, output: Path, without: str, progress: Progres
 def write_bundle(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
     """Write a directory, or a tar file if `bundle` ends in .tar; continues the output of an interrupted run.
 
-    Raises OptionError if something else is there, NoSpaceError, PermissionsError.
+    Raises OptionError if something else is there, ImageError for a damaged source, NoSpaceError, PermissionsError.
     """
     with writing(bundle):
         if bundle.suffix == ".tar":
@@ -70,7 +70,7 @@ def write_bundle(bundle: Path, files: Iterator[Item], progress: Progress) -> Non
 
 
 def _write_file(bundle: Path, item: Item, progress: Progress) -> None:
-    """Write one file into a directory, through no link there: others may be able to write in it."""
+    """Write one file below `bundle`, where others may be able to write: no link there is followed."""
     target = bundle / item.name
     with opened(target.parent, bundle, make=True) as directory:
         if _has(target, bundle, item):
@@ -87,7 +87,7 @@ def _write_file(bundle: Path, item: Item, progress: Progress) -> None:
 
 
 def _has(target: Path, bundle: Path, item: Item) -> bool:
-    """Whether the file is there with this content."""
+    """Whether `target` is a file with the content of `item`."""
     try:
         with regular(target, bundle) as descriptor, open(os.dup(descriptor), "rb") as file:  # noqa: PTH123
             if os.fstat(descriptor).st_size != item.size:
@@ -105,7 +105,7 @@ def _has(target: Path, bundle: Path, item: Item) -> bool:
 
 
 def _write_tar(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
-    """A tar file gets its name when it is complete; a partial one is compared and continued."""
+    """Write a tar file, named when complete, continuing a partial one. Raises OptionError if the file exists."""
     if bundle.exists():
         raise OptionError(f"{bundle} exists already and was not changed", "give another name with -o")
     unfinished = bundle.with_name(f".{bundle.name}.part")
@@ -173,7 +173,7 @@ def copy_checked(source: IO[bytes], target: IO[bytes], item: Item, progress: Pro
 
 @contextmanager
 def own_wheels(*, wanted: bool) -> Iterator[Path | None]:
-    """A directory with wheels of sifmod and its dependencies, None if not `wanted`. Raises InstallError without one."""
+    """A directory with wheels of sifmod and its dependencies; None if not `wanted`. Raises what making them raises."""
     if not wanted:
         yield None
         return

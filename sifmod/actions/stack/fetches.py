@@ -1,4 +1,4 @@
-"""How much an apply will fetch, the disk space that needs, and the layers that images share."""
+"""How much an apply will fetch, the disk space that it needs, and the layers that images share."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class _ImageQuery(NamedTuple):
 
 
 def fetches(plan: StackPlan, jobs: int) -> Fetches:
-    """Ask the servers how much has to be fetched; without an answer the size is unknown."""
+    """What an apply has to fetch, as the servers answer; without an answer the size is unknown."""
     wanted: dict[str, Decision] = {}
     for step in plan.steps:
         if step.todo and step.todo.image and step.todo.image not in wanted:

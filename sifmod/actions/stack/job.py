@@ -148,7 +148,7 @@ def elements_of(steps: Iterable[Step], most: int, together: Iterable[frozenset[s
 
 
 def _queued(submissions: Sequence[Submission]) -> list[Submission]:
-    """The submissions with unfinished elements, without the modules of finished ones. Raises OptionError."""
+    """The submissions with unfinished elements, and only their modules. Raises OptionError without an answer."""
     if not submissions:
         return []
     if (known := states([one.job for one in submissions])) is None:
@@ -204,7 +204,7 @@ def _by_gpus(steps: Iterable[Step]) -> dict[int, list[Step]]:
 
 
 def _test(plan: StackPlan, options: JobOptions, resources: Resources, job: str, steps: Sequence[Step]) -> Submission:
-    """One array of tests, which start when `job` has ended."""
+    """Submit one array of tests, which start when `job` has ended."""
     shares = [steps[first :: options.elements] for first in range(min(options.elements, len(steps)))]
     tests = [[("test", str(step.module), f"--prefix={plan.layout.prefix}") for step in share] for share in shares]
     asked = replace(resources, usual_minutes=resources.usual_minutes * len(shares[0]))

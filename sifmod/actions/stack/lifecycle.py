@@ -59,7 +59,7 @@ def _name(step: Step) -> str:
 
 
 def _defaults(steps: Iterable[Step]) -> dict[str, str]:
-    """The default version of each name that has one."""
+    """The default version of each name that has one. Raises ConfigError for a name with two."""
     found = []
     for step in steps:
         default = step.member.entry.default
@@ -87,7 +87,7 @@ def apply_lifecycle(
 ) -> tuple[str, ...]:
     """Apply the decisions; those for missing modules are left to the next apply, or with `waits` to the last job.
 
-    Returns the modules that are still missing. Raises the errors of `change_life`.
+    With `waits` returns these missing modules, else (). Raises the errors of `change_life`.
     """
     later: list[str] = []
     for name, life in decided.wanted.items():

@@ -28,7 +28,7 @@ _HINT = "reinstall it, or leave sifmod out with --no-wheels"
 
 
 def own_digest() -> str:
-    """One digest of all files of the running sifmod."""
+    """The SHA-256 of the names and digests of all files of the running sifmod."""
     lines = [f"{name} {sha256_file(path)}\n" for name, path in sorted(_imported().items())]
     return sha256_bytes("".join(lines).encode())
 
@@ -54,7 +54,7 @@ def _packed(path: Path) -> bool:
 
 
 def _needed() -> list[Distribution]:
-    """The distribution of sifmod and its requirements on this machine."""
+    """The distributions of sifmod and of its requirements on this machine. Raises InstallError for a missing one."""
     found: dict[str, Distribution] = {}
     wanted = [(Requirement(_OWN), "")]
     asked = set()

@@ -68,7 +68,7 @@ class StackLock(NamedTuple):
     stack: Stack
     prefix: Path
     modules: tuple[LockedModule, ...]
-    kept: bool  # the tree keeps its images
+    kept: bool  # the tree keeps exactly the lock's images; False: this user cannot write to it
 
 
 def write_lock(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
@@ -79,7 +79,7 @@ def write_lock(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
 
 
 def lock_stack(file: Path, path: Path, options: StackOptions, reporter: Reporter, *, forget: bool = False) -> StackLock:
-    """Write the lock of a stack, or none to `forget` it; its tree then keeps the images that it names, and no others.
+    """Write the lock of a stack, or none to `forget` it; its tree, if writable, then keeps exactly its images.
 
     Raises the errors of `read_stack` and `write_lock`, LockError, InstallError.
     """

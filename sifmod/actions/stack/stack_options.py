@@ -20,7 +20,7 @@ Given = Mapping[str, str]
 class StackOptions:
     """The options of the command line for a stack."""
 
-    site: Given = field(default_factory=dict)  # what is true of this machine, by key of the site
+    site: Given = field(default_factory=dict)  # options by key of the site (option.KEYS)
     install: InstallOptions = field(default_factory=InstallOptions)
     locked: bool = False  # every module must match the lock beside the stack's file
     only: tuple[str, ...] = ()  # these modules, by their names or beginnings, and no others
@@ -29,12 +29,12 @@ class StackOptions:
 
 
 class Planned(NamedTuple):
-    """The options for all modules of a stack."""
+    """A stack, and the options for all of its modules."""
 
     stack: Stack
     layout: Layout
     site: LoadedSite  # of a member that names none
-    given: Given  # options of the command line that say what is true of this machine
+    given: Given  # options of the command line by key of the site
     options: InstallOptions  # of the command line, without those that decide what is installed
     lock: Lock | None = None  # which every module must match
     redecide: bool = False  # everything is decided again, though a receipt says that nothing has changed
@@ -44,7 +44,7 @@ class Planned(NamedTuple):
 def read_stack(stack: Path | Stack, options: StackOptions) -> Planned:
     """A stack, or the one in this file, with its options.
 
-    Raises ConfigError, OptionError, PermissionsError; InstallError for a lock that cannot be read.
+    Raises the errors of `load_stack`, PermissionsError; OptionError, also for a lock that cannot be read.
     """
     site = site_in_force(options.site)
     found = load_stack(stack, whole=options.whole) if isinstance(stack, Path) else stack

@@ -80,7 +80,7 @@ class StackPlan(NamedTuple):
 
 
 def only(plan: StackPlan, names: tuple[str, ...]) -> StackPlan:
-    """The steps for the modules of these names, or for all without names. Raises ModuleError."""
+    """The steps for the modules of these names, or for all without names. Raises ModuleError for another name."""
     if not names:
         return plan
     known = [step.module for step in plan.steps if step.module]
@@ -91,7 +91,7 @@ def only(plan: StackPlan, names: tuple[str, ...]) -> StackPlan:
 def plan_stack(planned: Planned) -> StackPlan:
     """Plan a stack; changes nothing. An easyconfig that cannot be installed becomes a step with its error.
 
-    Raises ConfigError if two members give the same module.
+    Raises ConfigError if two members give the same module, InstallError if only the lock names a module.
     """
     around, sites, members = HostFacts(os.environ), Sites(), planned.stack.members
     found = in_order(lambda number: _of_member(members[number], planned, around, sites), len(members), planned.jobs)
@@ -115,7 +115,7 @@ def plan_stack(planned: Planned) -> StackPlan:
 
 
 class _Ended:
-    """Mark new modules that stay uninstalled because they were retired and then removed."""
+    """Marks new modules that stay uninstalled because they were retired and then removed."""
 
     def __init__(self, layout: Layout, decided: frozenset[str]) -> None:
         self._layout, self._decided = layout, decided  # by this stack
@@ -228,7 +228,7 @@ def _made_before(failed: Step, layout: Layout, options: Pairs | None) -> list[St
 
 
 def _why(layout: Layout, before: Installation, decision: Decision, around: HostFacts) -> Iterator[str]:
-    """Why a module is installed again, the most specific reason first."""
+    """The reasons why a module is installed again."""
     made = before.provenance
     if decision.options.rebuild:
         yield "it was requested"

@@ -140,7 +140,7 @@ def _leads(link: Path, text: str) -> bool:
 
 
 def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
-    """The head of a bundle, and its files except images and wheels. Raises OptionError for other files."""
+    """The head of a bundle, and its files except images and wheels. Raises OptionError if it is not one."""
     content: dict[str, bytes] = {}
     room = limits().bundle_size
     for name, size, opened in _members(path):
@@ -171,8 +171,8 @@ def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
 def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> None:
     """Copy the missing images of the lock into the store, and missing layers beside the stack.
 
-    Each is read once and checked against its digest; a layer when it is copied to its final place. Raises ImageError
-    for one that is damaged, NoSpaceError.
+    Images are checked against their digests here, layers when an install copies them to their final place. Raises
+    ImageError for a damaged image or a layer of another size, NoSpaceError.
     """
     wanted = {one.image.sha256: one.image for one in read_lock(place / LOCK).modules.values() if one.image}
     for name, size, opened in _members(bundle):
@@ -195,7 +195,7 @@ def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> Non
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Raise OptionError for a truncated archive."""
+    """Raise OptionError for an archive that cannot be read, such as a truncated one."""
     try:
         yield
     except tarfile.TarError as error:
@@ -213,7 +213,7 @@ def _opened(file: Path) -> IO[bytes]:
 
 
 def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
-    """The name, size and content of each file of a bundle, in order; unexpected files are rejected."""
+    """The name, size and content of each file of a bundle, in order. Raises OptionError for an unexpected file."""
     seen: set[str] = set()
     for name, size, opened in _found(path):
         parts = PurePosixPath(name).parts

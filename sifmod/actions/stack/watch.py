@@ -114,7 +114,7 @@ class JobWatch:
             yield number
 
     def _lags(self, number: int) -> bool:
-        """Whether its job reports success that is not visible here yet."""
+        """Whether the module's job reports success that is not visible here yet."""
         job, element = self._left[number]
         state, module = self._ended.get(f"{job.job}_{element}"), self._plan.steps[number].module
         said = state is not None and state.name == "COMPLETED"
@@ -153,7 +153,7 @@ def _is_there(log: Path) -> bool:
 
 
 def _stand(known: Mapping[str, State] | None) -> JobsStand:
-    """The numbers of queued jobs, with the reasons, of running jobs and of ended ones."""
+    """The jobs, and the number of their elements in each state, pending ones by their reasons."""
     if known is None:
         return JobsStand((), None)
     counts = Counter(str(state) if state.name == "PENDING" else state.name for state in known.values())

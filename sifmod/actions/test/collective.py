@@ -34,7 +34,7 @@ class Place:
     limit: float  # seconds for each command
 
     def run(self, *words: str, tasks: int = 1, env: Mapping[str, str] | None = None) -> Ended:
-        """Run a command inside the container, with `tasks` tasks per node; the exit code is LATE after a timeout.
+        """Run a command in the container, by srun with `tasks` tasks per node or once; a timeout gives the code LATE.
 
         It runs in `/`, which each node has and where Python imports no user files.
         """
@@ -49,7 +49,7 @@ class Place:
 
 
 def nodes_of(wanted: int | None) -> int | None:
-    """The number of nodes for srun. Raises OptionError outside an allocation, and in one with fewer nodes."""
+    """Return `wanted`, the nodes for srun. Unless None, raises OptionError without an allocation of so many nodes."""
     if wanted is None:
         return None
     job, held = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_JOB_NUM_NODES", "1")
@@ -161,7 +161,7 @@ class Found:
 
 
 def look(place: Place, accelerator: str) -> Found:
-    """What the image has on the nodes, by a start on each. Raises SanityCheckError if the start or its Python fails."""
+    """What the image has, by a start on every node. Raises SanityCheckError if the start or its Python fails."""
     ended = place.run("/bin/sh", "-c", _START, "sh", _LOOK, accelerator)
     check_ended(ended, place.limit)
     answers = _answers(ended, place.nodes or 1)

@@ -62,7 +62,7 @@ class Network:
 
 
 def read_log(lines: Sequence[str]) -> Network:
-    """The network in a log; if the hosts chose different ones, TCP."""
+    """The network in a log; if the hosts chose different ones, one over TCP, or else the first."""
     found = [match for match in map(_LINE.match, lines) if match]
     texts = tuple(dict.fromkeys(match["text"].strip() for match in found))
     chosen = [(match["host"] or "", said[1].strip()) for match in found if (said := _CHOSEN.match(match["text"]))]
@@ -104,7 +104,7 @@ def _transport(name: str, provider: str, link: str) -> str:
 
 
 def _gpu_direct(texts: Sequence[str]) -> bool | None:
-    """GPU Direct as connections between nodes use it, else as devices support it, else as the rings use it."""
+    """GPU Direct as connections between nodes use it, else as devices support it, else as rings use it; else None."""
     if nets := [text for text in texts if " via NET/" in text]:
         return all("/GDRDMA" in text for text in nets)
     if said := [text for text in texts if "GPU Direct RDMA" in text and re.search(r"\b(?i:enabled|disabled)\b", text)]:

@@ -237,7 +237,7 @@ def run_job(resources: Resources, test: Sequence[str], say: Callable[[str], None
     """Submit `sifmod test …` and wait for its output. If the wait is interrupted, the job is cancelled.
 
     The job's files go to the current directory, as with sbatch; the log stays if the test failed. Raises OptionError if
-    the job is rejected, SanityCheckError if it ends without an answer.
+    the job is rejected, SanityCheckError if it ends without an answer or with an error.
     """
     wrap = shlex.join((*SIFMOD, "test", *test, "--json"))
     files = ("--output=sifmod-test-%j.json", "--error=sifmod-test-%j.log")

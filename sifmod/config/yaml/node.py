@@ -20,7 +20,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Number:
-    """A scalar that YAML reads as a number or date, in its own spelling."""
+    """A scalar that YAML reads as a number, a date or a merge key (`kind`), in its own spelling."""
 
     text: str
     kind: str = "number"
@@ -80,7 +80,7 @@ def kind(node: Node) -> str:
 
 
 def printable_text(text: str) -> str:
-    """A text inside a message: quoted, one line, at most 60 characters."""
+    """A text inside a message: quoted, on one line, cut after 57 of more than 60 characters."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
@@ -119,7 +119,7 @@ def merge(layers: tuple[Node, ...], mark: Mark) -> Node:
 
 
 def base_key(key: str) -> str:
-    """The key that `key+` appends to."""
+    """`key` for `key+`; another key as it is."""
     return key.removesuffix("+")
 
 
