@@ -181,7 +181,7 @@ class NewSite:
 def detect(environ: Mapping[str, str]) -> BaseSite:
     """The site detected from this machine's paths, whatever the settings name; runs no program.
 
-    Unreadable site files are skipped. Raises OptionError for an unknown SIFMOD_* variable.
+    The result has the problems of unreadable site files. Raises OptionError for an unknown SIFMOD_* variable.
     """
     refuse_unknown(environ)
     return detected_site(site_directories(environ), environ)

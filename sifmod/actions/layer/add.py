@@ -149,7 +149,7 @@ def _changes_nothing(change: LayerChange, before: Layer | None, resolved: Resolv
 
 
 def _program(installation: Installation, site: Site) -> Program | None:
-    """The runtime of the module's commands, which may differ from the user's settings."""
+    """The runtime of the module's commands, as it answers, or None; the user's settings may name another one."""
     runtime = (content(Path(installation.root, "share", "image")) or b"").decode(errors="replace").splitlines()[1:2]
     return probe_runtime("".join(runtime) or site.runtime_path)
 

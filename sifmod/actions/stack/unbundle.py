@@ -87,7 +87,7 @@ def opened_bundle(bundle: Path, options: StackOptions, reporter: Reporter, *, lo
 def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
     """Copy the missing files and images of a bundle into the tree.
 
-    Raises OptionError, ImageError for a damaged image, InstallError, NoSpaceError.
+    Raises OptionError, ImageError for a damaged image, InstallError, NoSpaceError, PermissionsError.
     """
     head, files = _read(bundle)
     name = head.stack
