@@ -115,7 +115,7 @@ def list_found(given: SearchOptions) -> None:
 
 
 def _print_names(answers: "Sequence[Found]", driver: DriverRuns) -> None:
-    """Print a line for each name: its newest version (for the driver, if there is one), modules, accelerators, text."""
+    """Print a line for each name: the newest version (that the driver runs, if any), modules, accelerators, text."""
     from sifmod.actions.search import order
 
     modules = sorted((each for found in answers for each in found.variants), key=order)

@@ -55,7 +55,7 @@ class JobWatch:
         applying.all = len(self._left) + len(applying.failed)
 
     def run(self) -> Iterator[int | JobsStand]:
-        """Wait until all jobs have ended. Yields the index of each finished module, and the state of the jobs."""
+        """Wait until all jobs have ended. Yields the index of each finished module, and the jobs' changed states."""
         pause, last = _POLLS[0], JobsStand((), ())
         while True:
             known = states([job.job for job in self._jobs])
