@@ -139,7 +139,7 @@ def _made(
 
 
 def _changes_nothing(change: LayerChange, before: Layer | None, resolved: Resolved) -> bool:
-    """Whether the layer would keep the packages that it has, and the change names no requirement of the layer."""
+    """Whether the layer is intact and would keep its packages, and the change names no requirement of the layer."""
     if change.remove or change.replaces or change.upgrade or change.unpacked or change.lock is not None or change.model:
         return False
     if before is None:

@@ -212,7 +212,7 @@ def _opened(file: Path) -> IO[bytes]:
 
 
 def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
-    """The name, size and content of each file of a bundle, in order. Raises OptionError for an unexpected file."""
+    """The name, size and content of each file of a bundle, in order. Raises OptionError for a wrong or repeated one."""
     seen: set[str] = set()
     for name, size, opened in _found(path):
         parts = PurePosixPath(name).parts

@@ -28,7 +28,7 @@ class Tested(NamedTuple):
 
 
 class JobsStand(NamedTuple):
-    """How many elements of some jobs are in each state."""
+    """How many elements of some jobs are in each state; `counts` is None if Slurm does not tell."""
 
     jobs: tuple[str, ...]
     counts: tuple[tuple[str, int], ...] | None  # elements in each state; None: squeue does not answer
@@ -97,7 +97,7 @@ class JobWatch:
         del self._left[number]
 
     def _rest(self) -> Iterator[int]:
-        """For unchanged modules: whether they were already right, or why they failed."""
+        """Settle the modules that the jobs left unchanged: already right, or failed. Yields their indexes."""
         until = time.monotonic() + LAG
         while any(self._lags(number) for number in self._left) and time.monotonic() < until:
             time.sleep(0.2)
