@@ -75,7 +75,7 @@ class Lab:
 def install_kernel(installation: Installation, layer: str, kernels: Path, environ: Mapping[str, str]) -> bool:
     """Make the module a kernel of this user's Jupyter; returns whether anything changed.
 
-    Raises ModuleError if neither the image nor the layer has ipykernel, InstallError or PermissionsError if the
+    Raises ModuleError if ipykernel cannot be imported there, InstallError or PermissionsError if the
     kernelspec cannot be written.
     """
     tree, module = Layout(installation.prefix), installation.module
@@ -100,7 +100,7 @@ def install_kernel(installation: Installation, layer: str, kernels: Path, enviro
 def lab(installation: Installation, layer: str, environ: Mapping[str, str]) -> Lab:
     """How to start JupyterLab with the module's Python, on a free port of this node, protected by a token.
 
-    Raises ModuleError if neither the image nor the layer has JupyterLab.
+    Raises ModuleError if JupyterLab cannot be imported there.
     """
     environment = _environment(layer, environ)
     _check(installation, "jupyterlab", environment, environ)

@@ -254,7 +254,7 @@ def _media_type(manifest: bytes) -> str:
 
 
 def _platform(repository: Repository, manifest: Manifest) -> tuple[str, str]:
-    """Architecture and variant of a tag's image, from its config or its SIF header."""
+    """Architecture and variant of a tag's image, from its config, or from its SIF header without the variant."""
     sif = next((layer for layer in manifest.layers if layer.media_type == SIF_LAYER), None)
     if sif is None:
         raw, _ = repository.read(f"blobs/{manifest.config.digest}", "*/*", f"the config in {repository.place}")

@@ -49,7 +49,7 @@ class Resources:
 
 
 def at_site(asked: Resources, slurm: SlurmKeys) -> Resources:
-    """The resources, with the site's account, partition and GPUs where neither options nor SBATCH_ variables say them.
+    """The resources, with the site's account and partition, unless options or SBATCH_ variables say them, and its GPUs.
 
     Raises OptionError for partitions that `partition_for` rejects.
     """

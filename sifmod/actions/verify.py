@@ -61,7 +61,7 @@ def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] =
 
 
 def _inventory(layout: Layout, sha256: str) -> list[Finding]:
-    """Compare the stored inventory with the packages in the image."""
+    """The finding if the stored inventory differs from the packages in the image; none for an unreadable one."""
     path = layout.inventory(sha256)
     if not path.exists():
         return []

@@ -61,7 +61,7 @@ class Commands(Helped, click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command; None if there is no such command."""
+        """Import one command, with candidates if TAB asks for them; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
         there = vars(importlib.import_module(f"sifmod.cli.{COMMANDS[cmd_name].file}")).values()

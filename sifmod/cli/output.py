@@ -91,7 +91,7 @@ def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None =
 
 
 def lost_output() -> SifmodError | None:
-    """The error if standard output is incomplete; None if the reader closed the pipe (`| head`)."""
+    """The error if standard output is incomplete; None if it is complete, or the reader closed the pipe (`| head`)."""
     lost = [error for error in _lost if not isinstance(error, BrokenPipeError)]
     _lost.clear()
     if not lost:
@@ -101,7 +101,7 @@ def lost_output() -> SifmodError | None:
 
 
 def say(text: str) -> None:
-    """Print a progress message in EasyBuild's style on standard error."""
+    """Print a message on one line on standard error, in EasyBuild's style (`== …`)."""
     echo(f"== {one_line(text)}", err=True)
 
 

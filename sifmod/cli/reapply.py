@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def rerender_command(given: "InstallCommand") -> int:
-    """Show the effect of a changed site, preset or quirk on the installed modules as a diff; apply it, unless -D."""
+    """Show as a diff what a changed site, preset or quirk changes in the modules; apply it unless -D or denied."""
     with TemporaryFile("w+", encoding="utf-8", errors="surrogateescape") as diffs:
         return _rerender(given, diffs)
 

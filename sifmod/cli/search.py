@@ -115,7 +115,7 @@ def list_found(given: SearchOptions) -> None:
 
 
 def _print_names(answers: "Sequence[Found]", driver: DriverRuns) -> None:
-    """Print a line for each name: its newest version (for the driver, if there is one), modules, accelerators, text."""
+    """Print a line for each name: the newest version (that the driver runs, if any), modules, accelerators, text."""
     from sifmod.actions.search import order
 
     modules = sorted((each for found in answers for each in found.variants), key=order)
@@ -188,7 +188,7 @@ def _print(
 
 
 def _example(modules: "Sequence[tuple[IndexEntry, Path]]", here: Here) -> "tuple[IndexEntry, Path]":
-    """The last public module for this accelerator that its driver runs; else the last of a wider choice."""
+    """The last public module, and its path, for this accelerator and driver; else the last of a wider choice."""
     runs = [one for one in modules if not one[0].not_run_by(here.driver)]
     public = [one for one in runs if one[0].public]
     there = [one for one in public if not here.lacks(one[0])]

@@ -29,7 +29,7 @@ def lines(made: "StackPlan", decided: "LifecycleChanges | None", *, all_of_them:
 
 
 def counts(made: "StackPlan") -> Iterable[str]:
-    """One line with the number of modules per mark."""
+    """One line: the number of modules per mark, and of those that the stack no longer names."""
     words = {
         " ": "new",
         "R": "to reinstall",

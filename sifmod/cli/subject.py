@@ -132,7 +132,7 @@ def diff_command(given: DiffOptions) -> None:
 
 
 def _lines(found: "Difference") -> "Iterator[str]":
-    """For each part its name, the number of changes, and the changes."""
+    """For each part its name, the number of changes, and the changes; a line if nothing differs."""
     parts: tuple[tuple[str, Sequence[Change]], ...] = (
         ("made from", found.origin_changes),
         ("modules", found.loaded_modules),

@@ -23,7 +23,7 @@ _NOT_FILES = ("/", "/proc", "/sys", "/dev", *_OF_RUNTIME)  # mounted or read by 
 
 
 def requirement(text: str) -> str:
-    """A requirement, unchanged. Raises ValueError for an invalid one, and for one with a path or URL."""
+    """A requirement, without logins. Raises ValueError for an invalid one, and for one with a path or URL."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     text = without_logins(text)
@@ -65,7 +65,7 @@ def _target(text: str) -> str:
 
 
 def spelled_out(value: object) -> object:
-    """A plain text as a map with its key: `x.def` is a definition, a directory or `Dockerfile` is a Dockerfile."""
+    """A text as a map with its key (a directory or `Dockerfile`: dockerfile, `x.def`: definition); else the value."""
     if isinstance(value, str):
         return {"dockerfile" if _DOCKERFILE.fullmatch(value) else "definition": value}
     return value

@@ -104,7 +104,7 @@ class _Reading:
         return document.node
 
     def _base(self, path: Path, extends: Node) -> Node | None:
-        """Like `_read`, for a file that another one names: no content of a file that is not an easyconfig is shown."""
+        """Like `_read`, for a file that another one names; if it is not an easyconfig, only that is reported."""
         apart = _Reading(self.robot_paths)
         node = apart._read(path, EasyconfigFile)
         keys = {base_key(key) for key in node.entries} if node is not None else set()

@@ -113,7 +113,7 @@ def read_bounded(path: Path, name: str) -> bytes:
 
 
 def matches(pattern: str) -> tuple[str, ...]:
-    """The matches of a pattern, sorted. Raises PatternError for too many."""
+    """The matches of a pattern, sorted. Raises PatternError beyond the limits."""
     try:
         return tuple(sorted(found_within_limits(pattern, pattern)))
     except TooMuchError as error:

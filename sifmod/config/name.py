@@ -36,7 +36,7 @@ class ModuleName:
 
     @property
     def variable(self) -> str:
-        """The name as EasyBuild spells it in a variable (EBROOT…): `-` → MIN, `+` → PLUS, others are dropped."""
+        """The name as EasyBuild spells it in a variable (EBROOT…): upper case, `-` → MIN, `+` → PLUS, no dots."""
         spelled = self.name.upper().replace("-", "MIN").replace("+", "PLUS")
         return "".join(letter for letter in spelled if letter.isascii() and (letter.isalnum() or letter == "_"))
 

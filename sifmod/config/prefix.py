@@ -64,7 +64,7 @@ def default_prefix(environ: Mapping[str, str]) -> tuple[Path, str]:
 
 
 def quick_prefix(option: str | None, environ: Mapping[str, str]) -> str | None:
-    """The prefix if the command line, a variable or the default decides it; None if the settings must be read."""
+    """The prefix if options, variables or the default decide it; None if settings must be read. Raises OptionError."""
     if misspelt(environ):
         return None  # reading the settings refuses the variable
     if option:

@@ -126,7 +126,7 @@ def read_quirks(directories: Iterable[Path], environ: Mapping[str, str]) -> tupl
 
 
 def read_quirk(path: Path) -> tuple[Quirk, Input]:
-    """The quirk of one file; raises ConfigError with all of its problems."""
+    """The quirk of one file, and its input; raises ConfigError with all of its problems."""
     file, document = load_model(QuirkFile, path)
     entries = document.node.entries
     if not any(key in entries for key in VARIABLES):

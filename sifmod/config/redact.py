@@ -88,7 +88,7 @@ def without_values(text: str, environ: Mapping[str, str]) -> str:
 
 
 def secret_parameter(text: str) -> str:
-    """The first parameter in the query of a URL in the text that has a secret's name and a value; "" for none."""
+    """The first name of a query parameter in the text's URLs that is a secret's and has a value; "" for none."""
     from urllib.parse import unquote  # not above: `list` and TAB import this module
 
     for query in re.findall(r"\?([^\s#]*)", text) if "?" in text and "://" in text else ():

@@ -42,7 +42,7 @@ Date = Annotated[date, BeforeValidator(_date, json_schema_input_type=str)]
 
 
 class DeprecatedKeys(Model):
-    """Why and until when a deprecated module can still be used."""
+    """Since when a module is deprecated, until when it loads, and what to use instead."""
 
     since: Date
     """The day from which a load warns."""

@@ -83,7 +83,7 @@ def variants_for(path: Path, site: Site) -> tuple[str | None, ...]:
 
 
 def outlines(path: Path, site: Site) -> Iterator[IndexEntry]:
-    """The variants of an easyconfig in order, with name, accelerator and architecture; the rest is not validated.
+    """The variants of an easyconfig in order, with module name, accelerator, architecture; the rest is not validated.
 
     Without variants the easyconfig itself. Raises ConfigError.
     """

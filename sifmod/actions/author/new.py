@@ -116,7 +116,7 @@ def _source_of(base: str, site: LoadedSite) -> str:
 
 
 def _drafted(text: str, image: Path, site: LoadedSite, options: NewOptions) -> Draft:
-    """The draft of this text. Raises OptionError for an invalid name, version or package on the command line."""
+    """The draft of this text. Raises OptionError for an invalid option, ConfigError for other problems."""
     with scratch_directory() as directory:
         path = directory / "new.yaml"
         path.write_text(text, encoding="utf-8")

@@ -181,7 +181,7 @@ class NewSite:
 def detect(environ: Mapping[str, str]) -> BaseSite:
     """The site detected from this machine's paths, whatever the settings name; runs no program.
 
-    Unreadable site files are skipped. Raises OptionError for an unknown SIFMOD_* variable.
+    The result has the problems of unreadable site files. Raises OptionError for an unknown SIFMOD_* variable.
     """
     refuse_unknown(environ)
     return detected_site(site_directories(environ), environ)
@@ -203,7 +203,7 @@ def show(loaded: LoadedSite) -> ShownSite:
 def write_site(name: str, target: Path | None, environ: Mapping[str, str]) -> tuple[str, Path]:
     """Write a first file for the site `name`, by default where `--site NAME` finds it; returns its text and path.
 
-    Raises OptionError if the file exists or the name is invalid.
+    Raises OptionError if the file exists, its directory does not, or the name is invalid; PermissionsError.
     """
     text = site_text(name, environ)
     path = settings_directories(environ)[1] / "sites" / f"{name}.yaml" if target is None else target

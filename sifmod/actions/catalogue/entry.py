@@ -118,7 +118,7 @@ class AboutSite(NamedTuple):
 
 
 def compared(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries by name, newest version first, each with its changes."""
+    """The entries by name, newest version first, each with the changes since the version before."""
     found: list[Entry] = []
     for _, group in groupby(sorted(entries, key=_order), key=lambda one: one.module.name.casefold()):
         before: dict[str, list[Entry]] = {}

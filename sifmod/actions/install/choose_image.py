@@ -86,7 +86,7 @@ def released(installation: Installation, plan: Plan) -> bool:
 
 
 def _passes(path: Path, record: ImageRecord, decision: Decision, store: Store, reporter: Reporter) -> bool:
-    """Check the kept image against the site's signature policy, which may have changed. False: fetch it again."""
+    """Check the kept image against the site's present signature policy; False if it is damaged. Raises ImageError."""
     site, name = decision.site.site, decision.plan.required_image.filename
     if site.signatures.policy == "off":
         return True

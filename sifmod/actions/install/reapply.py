@@ -129,7 +129,7 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
 
 
 def _plan(installation: Installation, decision: Decision) -> Plan:
-    """The plan, completed with the results from the existing image."""
+    """The plan, completed with the results from the existing image. Raises the errors of `find_in_image`."""
     if decision.plan.image is None:
         return decision.plan
     image = ChosenImage(recorded_image(installation), ImageChoice(""))

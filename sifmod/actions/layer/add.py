@@ -139,7 +139,7 @@ def _made(
 
 
 def _changes_nothing(change: LayerChange, before: Layer | None, resolved: Resolved) -> bool:
-    """Whether the layer would keep the packages that it has, and the change names no requirement of the layer."""
+    """Whether the layer is intact and would keep its packages, and the change names no requirement of the layer."""
     if change.remove or change.replaces or change.upgrade or change.unpacked or change.lock is not None or change.model:
         return False
     if before is None:
@@ -149,7 +149,7 @@ def _changes_nothing(change: LayerChange, before: Layer | None, resolved: Resolv
 
 
 def _program(installation: Installation, site: Site) -> Program | None:
-    """The runtime of the module's commands, which may differ from the user's settings."""
+    """The runtime of the module's commands, as it answers, or None; the user's settings may name another one."""
     runtime = (content(Path(installation.root, "share", "image")) or b"").decode(errors="replace").splitlines()[1:2]
     return probe_runtime("".join(runtime) or site.runtime_path)
 

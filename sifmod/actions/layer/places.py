@@ -53,7 +53,7 @@ def layouts(trees: Iterable[Layout], environ: Mapping[str, str]) -> tuple[Layout
 
 
 def layouts_of(site: "Site", environ: Mapping[str, str]) -> tuple[Layout, ...]:
-    """The `layouts` of a site's trees. Raises PermissionsError if the site's prefix cannot be read."""
+    """The `layouts` of a site's trees. Raises the errors of `layout_at` for the site's prefix."""
     layout_at(site.prefix)
     return layouts(map(Layout, (site.prefix, *site.trees)), environ)
 

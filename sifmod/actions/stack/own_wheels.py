@@ -104,7 +104,7 @@ def _write_wheel(found: Distribution, directory: Path) -> None:
 
 
 def _files(found: Distribution, stem: str) -> Iterator[tuple[str, bytes]]:
-    """The files of an installed distribution, by their names in a wheel. Raises InstallError for a missing file."""
+    """The files of an installed distribution, by their names in a wheel. Raises InstallError if it cannot be packed."""
     if not found.files or found.read_text("WHEEL") is None:
         raise InstallError(f"{found.name} was not installed from a wheel, so a bundle cannot include it", _HINT)
     parser = ConfigParser(delimiters=("=",), interpolation=None)

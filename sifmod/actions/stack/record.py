@@ -72,7 +72,7 @@ class StackLock(NamedTuple):
 
 
 def write_lock(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
-    """Write the lock of an installed stack; returns its modules. Raises the errors of `locked_modules`."""
+    """Write the lock of an installed stack; returns its modules. Raises what `locked_modules` and `write_text` do."""
     modules = locked_modules(planned._replace(redecide=True), path)
     write_text(to_json(modules), path, force=True)
     return modules

@@ -63,7 +63,7 @@ class Step(NamedTuple):
     outgoing: tuple[OutgoingLayer, ...] = ()  # layers of this user that will not fit its new image
 
     def __str__(self) -> str:
-        """The module's name, or its easyconfig's."""
+        """The module's name; if that is unknown, its easyconfig and variant."""
         variant = f" --variant {self.variant}" if self.variant else ""
         return str(self.module or f"{self.member.easyconfig}{variant}")
 

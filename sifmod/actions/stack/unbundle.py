@@ -88,7 +88,7 @@ def opened_bundle(bundle: Path, options: StackOptions, reporter: Reporter, *, lo
 def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
     """Copy the missing files and images of a bundle into the tree.
 
-    Raises OptionError, ImageError for a damaged image, InstallError, NoSpaceError.
+    Raises OptionError, ImageError for a damaged image, InstallError, NoSpaceError, PermissionsError.
     """
     head, files = _read(bundle)
     name = head.stack
@@ -213,7 +213,7 @@ def _opened(file: Path) -> IO[bytes]:
 
 
 def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
-    """The name, size and content of each file of a bundle, in order. Raises OptionError for an unexpected file."""
+    """The name, size and content of each file of a bundle, in order. Raises OptionError for a wrong or repeated one."""
     seen: set[str] = set()
     for name, size, opened in _found(path):
         parts = PurePosixPath(name).parts

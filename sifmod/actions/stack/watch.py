@@ -28,7 +28,7 @@ class Tested(NamedTuple):
 
 
 class JobsStand(NamedTuple):
-    """How many elements of some jobs are in each state."""
+    """How many elements of some jobs are in each state; `counts` is None if Slurm does not tell."""
 
     jobs: tuple[str, ...]
     counts: tuple[tuple[str, int], ...] | None  # elements in each state; None: squeue does not answer
@@ -55,7 +55,7 @@ class JobWatch:
         applying.all = len(self._left) + len(applying.failed)
 
     def run(self) -> Iterator[int | JobsStand]:
-        """Wait until all jobs have ended. Yields the index of each finished module, and the state of the jobs."""
+        """Wait until all jobs have ended. Yields the index of each finished module, and the jobs' changed states."""
         pause, last = _POLLS[0], JobsStand((), ())
         while True:
             known = states([job.job for job in self._jobs])
@@ -97,7 +97,7 @@ class JobWatch:
         del self._left[number]
 
     def _rest(self) -> Iterator[int]:
-        """For unchanged modules: whether they were already right, or why they failed."""
+        """Settle the modules that the jobs left unchanged: already right, or failed. Yields their indexes."""
         until = time.monotonic() + LAG
         while any(self._lags(number) for number in self._left) and time.monotonic() < until:
             time.sleep(0.2)

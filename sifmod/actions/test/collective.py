@@ -161,7 +161,7 @@ class Found:
 
 
 def look(place: Place, accelerator: str) -> Found:
-    """What the image has, by a start on every node. Raises SanityCheckError if the start or its Python fails."""
+    """What the image has, found by a start on every node. Raises SanityCheckError if the start or its Python fails."""
     ended = place.run("/bin/sh", "-c", _START, "sh", _LOOK, accelerator)
     check_ended(ended, place.limit)
     answers = _answers(ended, place.nodes or 1)

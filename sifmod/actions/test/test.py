@@ -69,7 +69,7 @@ class Wanted:
 
 
 def test(installation: Installation, site: Site, wanted: Wanted, say: Callable[[str], None]) -> Tested:
-    """Run every step, even after a failure; the steps have the results.
+    """Run every wanted step, even after a failure; the steps have the results.
 
     `site` is used if the module's own is no longer known. Writes nothing into the module's tree.
     """

@@ -97,7 +97,7 @@ def problem_at(mark: Mark, key: str, message: str) -> Problem:
 
 
 def tree(value: object, mark: Mark) -> Node:
-    """Plain dicts, tuples, text and None as a Node, all of it at one mark."""
+    """A Node, all of it at one mark, of plain dicts, tuples and None; any other value becomes text."""
     if isinstance(value, dict):
         return Node({key: tree(inner, mark) for key, inner in value.items()}, mark, mark)
     if isinstance(value, tuple):

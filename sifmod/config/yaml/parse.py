@@ -53,7 +53,7 @@ class _Open:
     size: int = 1
 
     def step(self) -> str | int | None:
-        """The container's part of the key path for the current value."""
+        """The container's part of the key path for the current value; None in a map before a key."""
         if not self.is_map:
             return len(self.items)
         return self.key[0] if self.key else None

@@ -32,7 +32,7 @@ def build(model: type[M], merged: Node) -> M | tuple[Problem, ...]:
 
 
 def load_model(model: type[M], path: Path, most: Bounds = OF_A_FILE) -> tuple[M, Document]:
-    """Load a single file into a model; raises ConfigError with all of its problems."""
+    """The model of a single file, and its document; raises ConfigError with all of its problems."""
     document = load_yaml(path, most)
     problems = {*document.problems, *check_layer(model, document.node)}
     value = build(model, merge((document.node,), document.node.mark))
