@@ -96,14 +96,19 @@ def module_words(installation: Installation, environ: Mapping[str, str]) -> str:
     return str(installation.module) if found else f"{installation.module} --prefix {shell(str(prefix))}"
 
 
-def layers_for(installation: Installation, directory: str | None, environ: Mapping[str, str]) -> Layers:
-    """Where to create a layer: `directory`, the module's prefix if this user owns it, or the user's own place."""
-    prefix = installation.prefix
+def layers_for(
+    installation: Installation, directory: str | None, site_prefix: Path, environ: Mapping[str, str]
+) -> Layers:
+    """Where to create a layer: `directory`, the module's prefix if this user owns it, or the user's own place.
+
+    The owner of a site's tree who names a prefix of their own by SIFMOD_PREFIX changes that one, not everybody's.
+    """
+    prefix, own = installation.prefix, environ.get("SIFMOD_PREFIX")
     if directory:
         return Layers(Path(directory).absolute(), prefix)
-    if prefix.stat().st_uid == os.geteuid():
+    if prefix.stat().st_uid == os.geteuid() and (not own or prefix == site_prefix):
         return Layers(prefix / "layers", prefix)
-    own = environ.get("SIFMOD_PREFIX") or str(default_prefix(environ)[0])
+    own = own or str(default_prefix(environ)[0])
     return Layers(Path(own) / "layers", prefix)
 
 
