@@ -457,7 +457,7 @@ def test_the_index_with_the_most_of_torchs_local_version_is_taken() -> None:
 
 
 def test_the_owner_of_a_sites_tree_adds_to_the_prefix_that_is_named(tmp_path: Path) -> None:
-    """SIFMOD_PREFIX named another one, and the packages were in the tree, at once for everybody."""
+    """Another one was, by SIFMOD_PREFIX or settings, and the packages were in the tree, at once for everybody."""
     tree, own = tmp_path / "tree", tmp_path / "own"
     install(Layout(tree), "a")
     module = live(Layout(tree), MODULE)
@@ -467,6 +467,7 @@ def test_the_owner_of_a_sites_tree_adds_to_the_prefix_that_is_named(tmp_path: Pa
         (str(own), tree, tree),  # --prefix
         (str(tree), tree, tree),
         ("", tree, tree),  # the settings'
-        ("", own, tree),  # a tree of one's own on MODULEPATH
+        ("", own, tmp_path / "data" / "sifmod"),
     ):
-        assert layers_for(module, None, prefix, {"SIFMOD_PREFIX": named}).prefix == place / "layers"
+        environ = {"SIFMOD_PREFIX": named, "XDG_DATA_HOME": str(tmp_path / "data")}
+        assert layers_for(module, None, prefix, environ).prefix == place / "layers"

@@ -99,16 +99,16 @@ def module_words(installation: Installation, environ: Mapping[str, str]) -> str:
 def layers_for(
     installation: Installation, directory: str | None, site_prefix: Path, environ: Mapping[str, str]
 ) -> Layers:
-    """Where to create a layer: `directory`, the module's prefix if this user owns it, or the user's own place.
+    """Where to create a layer: `directory`, the module's prefix if this user owns and works on it, or the user's own.
 
-    The owner of a site's tree who names a prefix of their own by SIFMOD_PREFIX changes that one, not everybody's.
+    The owner of a site's tree who has named another prefix (`site_prefix`) does not add to everybody's modules.
     """
-    prefix, own = installation.prefix, environ.get("SIFMOD_PREFIX")
+    prefix = installation.prefix
     if directory:
         return Layers(Path(directory).absolute(), prefix)
-    if prefix.stat().st_uid == os.geteuid() and (not own or prefix == site_prefix):
+    if prefix == site_prefix and prefix.stat().st_uid == os.geteuid():
         return Layers(prefix / "layers", prefix)
-    own = own or str(default_prefix(environ)[0])
+    own = environ.get("SIFMOD_PREFIX") or str(default_prefix(environ)[0])
     return Layers(Path(own) / "layers", prefix)
 
 
