@@ -16,6 +16,7 @@ from sifmod.errors import InstallError
 from sifmod.module.own import Own, modulefile
 from sifmod.result import Described
 from sifmod.tree.durable import content
+from sifmod.tree.umask import decided_umask
 
 _PYTHONS = ("python", "python3")
 
@@ -84,7 +85,8 @@ def write_modules(
     own = own_installation(environ)
     texts = {directory / "sifmod" / _NAMES[syntax]: modulefile(own, syntax) for syntax in syntaxes}
     check_not_of_others(directory)
-    (directory / "sifmod").mkdir(parents=True, exist_ok=True)
+    with decided_umask(directory):
+        (directory / "sifmod").mkdir(parents=True, exist_ok=True)
     for path, text in texts.items():
         if not force and content(path) != text.encode():
             check_target(path)

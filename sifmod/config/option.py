@@ -70,7 +70,12 @@ class Option(NamedTuple):
                 parts = [text]
             case _:
                 return text
-        return ":".join(os.path.abspath(part) for part in parts if part)  # noqa: PTH100 (a link stays a link)
+        return ":".join(absolute(part) for part in parts if part)
+
+
+def absolute(text: str) -> str:
+    """A path from the command line: a shell replaces no `~` in `--prefix=~/x`. A link stays a link."""
+    return os.path.abspath(os.path.expanduser(text))  # noqa: PTH100, PTH111
 
 
 ONE_OR_MORE = range(1, sys.maxsize)

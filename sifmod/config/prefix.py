@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from sifmod.config.option import VARIABLES
+from sifmod.config.option import VARIABLES, absolute
 from sifmod.errors import OptionError
 
 SITE_FILES = "/etc/sifmod.d"
@@ -68,7 +68,7 @@ def quick_prefix(option: str | None, environ: Mapping[str, str]) -> str | None:
     if misspelt(environ):
         return None  # reading the settings refuses the variable
     if option:
-        return os.path.abspath(option)  # noqa: PTH100 (a link stays a link)
+        return absolute(option)
     if given := environ.get("SIFMOD_PREFIX"):
         return given if given.startswith("/") and "$" not in given else None
     if environ.get("SIFMOD_SITE") or has_settings(environ):

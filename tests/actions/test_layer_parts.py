@@ -22,6 +22,7 @@ from sifmod.actions.layer.add import protected
 from sifmod.actions.layer.bytecode import Bytecode
 from sifmod.actions.layer.inside import Inside
 from sifmod.actions.layer.make import start_file
+from sifmod.actions.layer.places import layers_for
 from sifmod.config.site import PROTECTED
 from sifmod.errors import ImageError, InstallError, OptionError
 from sifmod.image.child import Ended, run_child
@@ -35,8 +36,11 @@ from sifmod.image.packages.resolve import Resolved, followed, torch_index
 from sifmod.image.packages.uv import bytecode_cache
 from sifmod.module.render import render
 from sifmod.module.scripts import PROTECTED as PROTECTED_FILE
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import live
 from support.command import run
 from support.config import write
+from support.tree import MODULE, install
 
 QUOTED = "\"a\".'b'."
 HELD = json.dumps(
@@ -459,3 +463,20 @@ def test_the_index_with_the_most_of_torchs_local_version_is_taken() -> None:
             torch = Distribution("torch", version, False, (), (), "/torch-1.dist-info", ("torch",))
             python = ImagePython("/python", "/", (3, 11, 2), "cpython-311", {"torch": torch}, PROTECTED)
             assert torch_index(python, indexes).url == (f"https://{taken}.test/" if taken else "")
+
+
+def test_the_owner_of_a_sites_tree_adds_to_the_prefix_that_is_named(tmp_path: Path) -> None:
+    """Another one was, by SIFMOD_PREFIX or settings, and the packages were in the tree, at once for everybody."""
+    tree, own = tmp_path / "tree", tmp_path / "own"
+    install(Layout(tree), "a")
+    module = live(Layout(tree), MODULE)
+    assert module
+    for named, prefix, place in (
+        (str(own), own, own),
+        (str(own), tree, tree),  # --prefix
+        (str(tree), tree, tree),
+        ("", tree, tree),  # the settings'
+        ("", own, tmp_path / "data" / "sifmod"),
+    ):
+        environ = {"SIFMOD_PREFIX": named, "XDG_DATA_HOME": str(tmp_path / "data")}
+        assert layers_for(module, None, prefix, environ).prefix == place / "layers"

@@ -164,7 +164,7 @@ def test_answers_are_bounded(known: CountedMachine) -> None:
     os.utime(left, (0, 0))
     assert known.again(wrappers="cat") == 1
     names = [path.name for path in known.answers]
-    assert len(names) == 4096
+    assert len(names) + 256 == 4096  # with the locks, one for each first two digits
     assert f"{4199:064x}" in names
     assert f"{0:064x}" not in names
     assert ".left" not in names

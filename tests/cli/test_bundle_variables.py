@@ -211,7 +211,7 @@ def test_no_bundle_is_made_of_a_stack_with_a_file_that_it_would_hide(
     """One was made, with exit code 0, and could not be applied."""
     monkeypatch.chdir(tmp_path)
     assert _bundled(tmp_path, images, {"G.yaml": "EC", **files}, stack) == 18
-    assert f"a bundle has another file under the name {name}\n\nhint: rename it" in capfd.readouterr().err
+    assert f"{tmp_path / name} cannot be {name} in a bundle, which needs that name" in capfd.readouterr().err
     assert not Path("it.tar").exists()
 
 

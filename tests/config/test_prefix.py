@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.config import prefix
+from sifmod.config.option import in_full
 from sifmod.config.prefix import config_home, default_prefix, home, quick_prefix, quick_trees
 from sifmod.errors import OptionError
 
@@ -70,6 +71,10 @@ def test_a_relative_prefix_is_one_of_this_directory(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert quick_prefix("a", environ) == f"{tmp_path}/a"
+    monkeypatch.setenv("HOME", "/home of me")
+    for given, wanted in (("~/a", "/home of me/a"), ("~", "/home of me"), ("./~/a", f"{tmp_path}/~/a")):
+        assert quick_prefix(given, environ) == wanted, "as a shell leaves it in --prefix=~/a"
+        assert in_full({"prefix": given}) == {"prefix": wanted}
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,21 @@ def test_what_is_there_is_kept(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert (lua.read_text(), tcl.read_text()) == texts
 
 
+@pytest.mark.parametrize("mode", [0o2775, 0o755, 0o700])
+def test_it_is_as_open_as_its_directory_whatever_the_umask(tmp_path: Path, mode: int) -> None:
+    """Others could not load it from a directory of modules that is open to them."""
+    directory = tmp_path / "modules"
+    directory.mkdir()
+    directory.chmod(mode)
+    before = os.umask(0o077)
+    try:
+        assert run(["self", "module", str(directory)]) == 0
+    finally:
+        os.umask(before)
+    assert (directory / "sifmod").stat().st_mode & 0o7777 == mode
+    assert {path.stat().st_mode & 0o777 for path in (directory / "sifmod").iterdir()} == {mode & 0o666}
+
+
 def test_one_syntax_and_the_screen(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["self", "module", str(tmp_path / "deep/below"), "--syntax", "lua"]) == 0
     (lua,) = capfd.readouterr().out.splitlines()

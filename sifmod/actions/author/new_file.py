@@ -12,6 +12,7 @@ from sifmod.image.disk import writing
 from sifmod.module.quote import shell
 from sifmod.system import user_name
 from sifmod.tree.durable import move, opened, read, sync_directory, write
+from sifmod.tree.umask import decided_umask
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._+-]*")
 _ELSEWHERE = "name a file in a directory that you can write to"
@@ -44,11 +45,12 @@ def write_text(text: str, target: Path, *, force: bool = False) -> None:
 def write_below(text: str, target: Path, top: Path) -> bool:
     """Give `target`, in or below the directory `top`, this text; returns whether the file was written.
 
-    Missing directories are made. Others may be able to write below `top`: no link there is followed, and a pipe or
-    another user's file is replaced. Raises PermissionsError, NoSpaceError, FetchError.
+    Missing directories are made; all is as open as `top`, if that exists. Others may be able to write below `top`: no
+    link there is followed, and a pipe or another user's file is replaced. Raises PermissionsError, NoSpaceError,
+    FetchError.
     """
     data = text.encode()
-    with writing(target, _ELSEWHERE), opened(target.parent, top, make=True):
+    with writing(target, _ELSEWHERE), decided_umask(top), opened(target.parent, top, make=True):
         with suppress(OSError):
             if read(target, len(data), top=top) == data:
                 return False

@@ -16,7 +16,7 @@ from sifmod.tree.durable import DIRECTORY, new_file
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _COUNTS = 30 * 24 * 3600.0  # seconds that an answer is valid
-_MOST = 4096  # answers to keep
+_MOST = 4096 - 256  # answers to keep, besides the locks (`alone`)
 _LARGEST = 1 << 20  # bytes per answer
 _PATIENCE = 120.0  # seconds to wait for another check; after that, start a second container
 _LOCK = ".lock"

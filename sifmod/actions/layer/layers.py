@@ -100,7 +100,7 @@ def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOu
         reporter.say(note)
     installation = installed(module, trees)
     check(installation, change.name)
-    layers = layers_for(installation, change.directory, os.environ)
+    layers = layers_for(installation, change.directory, site.prefix, os.environ)
     if change.model is not None:
         there = tuple(found_layers(trees, os.environ))
         change = like(change, resolve(change.model, {one.module for one in there} | modules.keys()), there)

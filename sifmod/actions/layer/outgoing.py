@@ -26,7 +26,7 @@ def outgoing(before: Installation, digest: str | None, environ: Mapping[str, str
     """Layers of this user over the image of `before`, which the image with this digest replaces (None: unknown)."""
     if before.image is None or digest == before.image_sha256:
         return ()
-    module, own = before.module, layers_for(before, None, environ).prefix
+    module, own = before.module, layers_for(before, None, before.prefix, environ).prefix
     found = (
         layer
         for place in searched(layouts((Layout(before.prefix),), environ), environ)

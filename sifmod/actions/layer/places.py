@@ -96,9 +96,12 @@ def module_words(installation: Installation, environ: Mapping[str, str]) -> str:
     return str(installation.module) if found else f"{installation.module} --prefix {shell(str(prefix))}"
 
 
-def layers_for(installation: Installation, directory: str | None, environ: Mapping[str, str]) -> Layers:
-    """Where to create a layer: `directory`, the module's prefix if this user owns it, or the user's own place.
+def layers_for(
+    installation: Installation, directory: str | None, site_prefix: Path, environ: Mapping[str, str]
+) -> Layers:
+    """Where to create a layer: `directory`, the module's prefix if this user owns and works on it, or the user's own.
 
+    The owner of a site's tree who has named another prefix (`site_prefix`) does not add to everybody's modules.
     Raises OptionError for a directory that cannot be bound.
     """
     prefix = installation.prefix
@@ -107,7 +110,7 @@ def layers_for(installation: Installation, directory: str | None, environ: Mappi
         if set(str(top)) & set(",:"):
             raise OptionError(f"--dir: {top} contains a comma or a colon, which bind paths cannot express")
         return Layers(top, prefix)
-    if prefix.stat().st_uid == os.geteuid():
+    if prefix == site_prefix and prefix.stat().st_uid == os.geteuid():
         return Layers(prefix / "layers", prefix)
     own = environ.get("SIFMOD_PREFIX") or str(default_prefix(environ)[0])
     return Layers(Path(own) / "layers", prefix)

@@ -128,7 +128,8 @@ def _placed(files: Mapping[str, Path], robot_paths: tuple[Path, ...]) -> dict[st
         place = name.replace("robot:", "robot/").replace("settings:", "settings/")
         if place in (HEAD, STACK, LOCK) or place in found or name.startswith(_OTHERS):
             raise InstallError(
-                f"a bundle has another file under the name {place}", "rename it, and apply and lock again"
+                f"{path} cannot be {place} in a bundle, which needs that name for something else",
+                "rename it or its directory, then apply and lock the stack again",
             )
         found[place] = path
     for root in robot_paths:
