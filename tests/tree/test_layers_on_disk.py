@@ -207,6 +207,7 @@ def test_one_of_two_with_a_name_is_used_and_that_is_said(tmp_path: Path) -> None
     tree, environ = Layout(site), {"HOME": "/h", "SIFMOD_PREFIX": str(own)}
     alone = published(own)
     assert hidden(alone, tree, environ) == ""
+    assert hidden(alone, Layout(own), environ | {"SIFMOD_PREFIX": f"{own}/"}) == ""  # one place, written in two ways
     of_site, of_project = published(site), published(project)
     assert hidden(alone, tree, environ) == f"this layer is used instead of the layer default in {site}/layers"
     first = f"warning: the layer default in {own}/layers comes first, so this one is not used; see --layer"

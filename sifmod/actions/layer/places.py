@@ -121,7 +121,7 @@ def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Pat
     own = [environ["SIFMOD_PREFIX"] + "/layers"] if environ.get("SIFMOD_PREFIX") else []
     named = [one for one in environ.get("SIFMOD_LAYERS", "").split(":") if one]
     places = (*named, *own, f"{default_prefix(environ)[0]}/layers", *(f"{tree.prefix}/layers" for tree in trees))
-    return tuple(Path(place) for place in dict.fromkeys(places) if place.startswith("/"))
+    return tuple(dict.fromkeys(Path(place) for place in places if place.startswith("/")))
 
 
 def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
