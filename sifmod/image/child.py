@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ for line in sys.stdin.buffer:
 """
 LATE = 124  # the exit code of a child that exceeded its time limit, like timeout(1)
 _KEPT = 1 << 16  # bytes of output
+_SURPLUS = 1 << 24  # bytes of output that may be in memory beyond what is kept
+_LOOK = 0.1  # seconds between looks at the size of the output
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # of Linux's fallocate
 _PATIENCE = 10.0  # seconds between SIGTERM and SIGKILL
 
 
@@ -68,11 +72,12 @@ def run_child(
 
     `whole`: also end other processes in its group afterwards.
 
-    The result has the last `kept` bytes of the output, which is in memory, so that a full disk cannot lose it. On any
+    The result has the last `kept` bytes of the output, which is in memory, so that a full disk cannot lose it; of an
+    endless output only little more is in memory. On any
     exception here (^C, a handler of SIGTERM that raises) the whole process group is ended before the exception
     propagates. Raises FileNotFoundError if `args[0]` is not a program.
     """
-    with _group(args, cwd, env) as (process, log):
+    with _group(args, cwd, env) as (process, log), _bounded(log, kept):
         late = False
         try:
             code = process.wait(limit)
@@ -93,7 +98,13 @@ def serving(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Iterat
     does.
     """
     ours, theirs = socket.socketpair()
-    with ours, theirs, _group(args, cwd, env, theirs.fileno()) as (process, log), ours.makefile("rb") as answers:
+    with (
+        ours,
+        theirs,
+        _group(args, cwd, env, theirs.fileno()) as (process, log),
+        _bounded(log, _KEPT),
+        ours.makefile("rb") as answers,
+    ):
         theirs.close()
         begin = 0  # where the output of the next command starts, in that of the child
 
@@ -140,6 +151,37 @@ def _group(
     finally:
         os.close(theirs)
         os.close(ours)
+
+
+@contextmanager
+def _bounded(log: int, kept: int) -> Iterator[None]:
+    """Meanwhile free the memory of the output `log` before its last `kept` bytes."""
+    ended = threading.Event()
+
+    def free() -> None:
+        freed = 0
+        while not ended.wait(_LOOK):
+            if (end := os.fstat(log).st_size - kept) - freed > _SURPLUS:
+                _free(log, end)
+                freed = end
+
+    thread = threading.Thread(target=free, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _free(log: int, end: int) -> None:
+    """Free the memory of the first `end` bytes of a file in memory; its size stays."""
+    import ctypes  # only for much output
+
+    library = ctypes.CDLL(None)
+    call = library.fallocate64 if hasattr(library, "fallocate64") else library.fallocate
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    call(log, _KEEP_SIZE | _PUNCH_HOLE, 0, end)
 
 
 def _output(log: int, begin: int, kept: int) -> bytes:
