@@ -276,6 +276,25 @@ def test_what_an_element_has_found_to_be_held(
     assert run([*words, "--fail-on-held"]) == 1
 
 
+def test_what_an_earlier_job_installed_from_older_files_does_not_match(
+    here: Path, images: Images, program: Program, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = f"name: A\nversion: '1'\nimage: {{sources: ['{images.tiny_sif}']}}\n"
+    write(here / "A-1.yaml", text)
+    write(here / "stack.yaml", "easyconfigs: [A-1.yaml]\n")
+    program("sbatch", "echo 1")
+    program("squeue", "[ -e asked ] && echo '1_0|COMPLETED|None' || echo '1_0|RUNNING|None'; touch asked")
+    words = ["stack", "apply", "stack.yaml", "--skip-sanity-check"]
+    assert run([*words, "--job"]) == 0
+    assert run(words) == 0  # as its element has done, which still runs
+    write(here / "A-1.yaml", f"{text}env: {{A: b}}\n")
+    capfd.readouterr()
+    assert run([*words, "--job", "--wait"]) == 1
+    err = capfd.readouterr().err
+    assert "A/1: an earlier job installed it, and its files have changed since" in err
+    assert "== 0 of 1 modules match " in err
+
+
 def test_how_a_test_has_ended(
     here: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
