@@ -20,11 +20,13 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
 from sifmod.tree.stack_record import Submission, read_submissions
 from support.answer import answer
+from support.command import SIFMOD
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
 from support.oci import Entry, layer, write_layout
 from support.registry import Registry
+from support.user import OrdinaryUser
 
 Program = Callable[[str, str], None]
 
@@ -165,6 +167,15 @@ def test_a_path_that_slurm_cannot_write_to_is_refused(
     assert run(["stack", "apply", "stack.yaml", "--job", "--job-output-dir", "a\\b"]) == 2
     assert "there is a backslash in the path" in capfd.readouterr().err
     assert not (here / "submitted").exists()
+
+
+def test_a_directory_that_is_closed_to_the_user_gets_no_logs(shared_tmp: Path, ordinary_user: OrdinaryUser) -> None:
+    write(shared_tmp / "stack.yaml", "easyconfigs: [A-1.yaml]\n")
+    (shared_tmp / "closed").mkdir(mode=0o555)
+    apply = (*SIFMOD, "stack", "apply", shared_tmp / "stack.yaml", "--job")
+    done = ordinary_user.run(apply, cwd=shared_tmp / "closed")
+    assert done.code == 2
+    assert f"--job-output-dir: you cannot write in {shared_tmp}/closed" in done.stderr
 
 
 def test_a_view_waits_for_the_modules_that_it_loads(here: Path, program: Program) -> None:
