@@ -139,9 +139,9 @@ def _slurm(name: str, *words: str) -> Ended:
 
 
 def _environment() -> dict[str, str]:
-    """The environment without variables that hide jobs, change how times look, or make sbatch wait for a job's end."""
-    others = ("SQUEUE_", "SLURM_TIME_FORMAT", "SBATCH_WAIT")
-    return {name: value for name, value in os.environ.items() if not name.startswith(others)}
+    """The environment without variables that hide jobs or change what a command does, waits for or prints."""
+    others = ("SBATCH_WAIT", "SBATCH_ARRAY_INX", "SLURM_TIME_FORMAT")
+    return {name: value for name, value in os.environ.items() if name not in others and not name.startswith("SQUEUE_")}
 
 
 _TIMEOUT = 20  # seconds

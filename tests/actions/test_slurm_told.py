@@ -62,6 +62,16 @@ def test_the_number_of_a_job(programs: Path) -> None:
             submit()
 
 
+def test_which_variables_sbatch_gets(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("SBATCH_QOS", "SBATCH_WAIT4SWITCH", "SBATCH_WAIT", "SBATCH_ARRAY_INX")
+    for name in names:
+        monkeypatch.setenv(name, "1")
+    program(programs, "sbatch", 'env >"$0.env"; echo 42')
+    submit()
+    there = {line.partition("=")[0] for line in (programs / "sbatch.env").read_text().splitlines()}
+    assert there & set(names) == set(names[:2])
+
+
 def test_which_jobs_are_asked_of_the_accounts(programs: Path) -> None:
     """Those of which the controller knows no element; one that the accounts do not know to have ended is not told."""
     program(

@@ -20,11 +20,13 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
 from sifmod.tree.stack_record import Submission, read_submissions
 from support.answer import answer
+from support.command import SIFMOD
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
 from support.oci import Entry, layer, write_layout
 from support.registry import Registry
+from support.user import OrdinaryUser
 
 Program = Callable[[str, str], None]
 
@@ -167,6 +169,15 @@ def test_a_path_that_slurm_cannot_write_to_is_refused(
     assert not (here / "submitted").exists()
 
 
+def test_a_directory_that_is_closed_to_the_user_gets_no_logs(shared_tmp: Path, ordinary_user: OrdinaryUser) -> None:
+    write(shared_tmp / "stack.yaml", "easyconfigs: [A-1.yaml]\n")
+    (shared_tmp / "closed").mkdir(mode=0o555)
+    apply = (*SIFMOD, "stack", "apply", shared_tmp / "stack.yaml", "--job")
+    done = ordinary_user.run(apply, cwd=shared_tmp / "closed")
+    assert done.code == 2
+    assert f"--job-output-dir: you cannot write in {shared_tmp}/closed" in done.stderr
+
+
 def test_a_view_waits_for_the_modules_that_it_loads(here: Path, program: Program) -> None:
     write(here / "V-1.yaml", "name: V\nversion: '1'\nmodules: [A/1, B/1]\n")
     write(here / "stack.yaml", "easyconfigs: [V-1.yaml, A-1.yaml, B-1.yaml]\n")
@@ -274,6 +285,25 @@ def test_what_an_element_has_found_to_be_held(
     assert "== 0 of 1 modules match " in err
     assert "==   B/1: held; " in err
     assert run([*words, "--fail-on-held"]) == 1
+
+
+def test_what_an_earlier_job_installed_from_older_files_does_not_match(
+    here: Path, images: Images, program: Program, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = f"name: A\nversion: '1'\nimage: {{sources: ['{images.tiny_sif}']}}\n"
+    write(here / "A-1.yaml", text)
+    write(here / "stack.yaml", "easyconfigs: [A-1.yaml]\n")
+    program("sbatch", "echo 1")
+    program("squeue", "[ -e asked ] && echo '1_0|COMPLETED|None' || echo '1_0|RUNNING|None'; touch asked")
+    words = ["stack", "apply", "stack.yaml", "--skip-sanity-check"]
+    assert run([*words, "--job"]) == 0
+    assert run(words) == 0  # as its element has done, which still runs
+    write(here / "A-1.yaml", f"{text}env: {{A: b}}\n")
+    capfd.readouterr()
+    assert run([*words, "--job", "--wait"]) == 1
+    err = capfd.readouterr().err
+    assert "A/1: an earlier job installed it, and its files have changed since" in err
+    assert "== 0 of 1 modules match " in err
 
 
 def test_how_a_test_has_ended(

@@ -118,6 +118,7 @@ def test_what_a_neighbour_has_planted_for_the_copies_is_left_alone(
     assert disk_state(mine) == before
     place = work / "pre fix/software/Job/.generations/1/1" / "Job-1.sif"
     assert [line for line in lines if line[0] in "01"] == [f"0 {place}", f"1 {place}"]
+    assert any(line.endswith("cannot be made") for line in lines), lines
     (left,) = node.glob("sifmod-image-*")
     assert left.is_symlink() or not list(left.iterdir())
 

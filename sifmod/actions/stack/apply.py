@@ -16,7 +16,7 @@ from sifmod.actions.stack.job import JobOptions, end_of_element, submit_stack
 from sifmod.actions.stack.lifecycle import LifecycleChanges, apply_lifecycle, lifecycle_changes
 from sifmod.actions.stack.record import change_record
 from sifmod.actions.stack.stack_options import Planned, StackOptions, read_stack
-from sifmod.actions.stack.stack_plan import StackPlan, only, plan_stack
+from sifmod.actions.stack.stack_plan import StackPlan, only, plan_stack, to_do
 from sifmod.actions.stack.step_log import Line, write_line
 from sifmod.actions.stack.unbundle import OpenBundle, opened_bundle
 from sifmod.actions.stack.watch import JobsStand, JobWatch, Tested
@@ -138,7 +138,9 @@ class _Apply:
             jobs = jobs._replace(together=needed.together) if needed else jobs
             found = submit_stack(plan, jobs, site, reporter.tree(site))
             self.tell(submitted := Submitted(*found, self.run.wait))
-            tests = self._wait(submitted.jobs, applying) if self.run.wait and submitted.jobs else ()
+            if self.run.wait and submitted.jobs:
+                tests = self._wait(submitted.jobs, applying)
+                self._compare(submitted.earlier, applying)
         else:
             self._install(applying)
         waits = bool(submitted and submitted.jobs and not self.run.wait)
@@ -180,6 +182,19 @@ class _Apply:
             self.tell(JobsGoOn(jobs))
             raise
         return watch.tests
+
+    def _compare(self, earlier: tuple[Submission, ...], applying: ApplyContext) -> None:
+        """Let modules fail that earlier jobs installed from files which have changed meanwhile."""
+        covered = {module for job in earlier for element in job.elements for module in element}
+        if not covered:
+            return
+        late = {step.module for step in plan_stack(self.planned).steps if to_do(step)} & covered
+        for number, step in enumerate(applying.plan.steps):
+            if step.module in late and number in applying.outcomes:
+                del applying.outcomes[number]
+                why = "an earlier job installed it, and its files have changed since"
+                applying.failed[number] = SifmodError(why, "the same command submits it again")
+                self.tell(applying.ended(number))
 
     def _end(
         self, whole: StackPlan, applying: ApplyContext, decided: LifecycleChanges | None, *, submitted: bool
