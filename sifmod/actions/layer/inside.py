@@ -112,13 +112,13 @@ class Inside:
         (work / "uv").touch()
         for name in ("cache", "bytecode"):
             (work / name).mkdir(exist_ok=True)
-        places = (path for path in dict.fromkeys((*self._visible, *find_links())) if path.startswith("/"))
+        places = dict.fromkeys((*self._visible, *(path for path in find_links() if Path(path).is_dir())))
         binds = [
             f"{self.directory}:{self.target}",
             f"{_bindable(find_uv_bin())}:{self.target}/work/uv:ro",
             f"{cache}:{self.target}/work/cache",
             f"{compiled}:{self.target}/work/bytecode",
-            *map(_bindable, places),
+            *(_bindable(path) for path in places if path.startswith("/")),
         ]
         environment = uv_environment()
         write_config(work)
