@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
@@ -26,6 +26,8 @@ def versions_of(lock: str) -> dict[str, str]:
     """
     try:
         packages = tomllib.loads(lock).get("packages", [])
+        if not isinstance(packages, list) or not all(isinstance(one.get("wheels", []), list) for one in packages):
+            raise TypeError("its packages, or the wheels of one, are not a list")
         return {normalized(one["name"]): str(Version(one["version"])) for one in packages if "version" in one}
     except (tomllib.TOMLDecodeError, InvalidVersion, KeyError, TypeError, AttributeError) as error:
         raise OptionError(f"this is not a PEP 751 lock: {error}", LOCK_AGAIN) from error
@@ -116,6 +118,37 @@ def held_block(block: str, digests: Mapping[str, tuple[str, ...]], *, all_named:
             "ask the author of the requirements; a file that was replaced since has another digest",
         )
     return block_of({**package, **left})
+
+
+def as_before(lock: str, earlier: str, named: Collection[str]) -> str:
+    """The lock with only the files of the `earlier` one, for each package in the same version that is not `named`.
+
+    Another index may have something else under the same name. Raises OptionError if none of the files is left.
+    """
+    before, changed = _digests_of(earlier), lock
+    for block in blocks(lock.partition("\n[tool.sifmod]\n")[0] + "\n")[1:]:
+        ((key, (version, found)),) = _digests_of(block).items()
+        old, known = before.get(key, ("", frozenset[str]()))
+        if key in named or version != old or not known or found <= known:
+            continue
+        if not found & known:
+            raise OptionError(
+                f"{key} {version} has other files than when it was added to the layer",
+                f"give the index or directory that it came from; --upgrade, or naming {key}, accepts the other files",
+            )
+        changed = changed.replace(block.rstrip("\n"), held_block(block, {key: tuple(known)}, all_named=False).rstrip())
+    return changed
+
+
+def _digests_of(lock: str) -> dict[str, tuple[str, frozenset[str]]]:
+    """The version of each package in a lock, "" for none, and the SHA-256 of its files, by normalized name."""
+    return {
+        normalized(one["name"]): (
+            str(one.get("version", "")),
+            frozenset(str(file["hashes"].get("sha256")) for file in _files(one) if _has_digest(file)),
+        )
+        for one in tomllib.loads(lock).get("packages", [])
+    }
 
 
 def check_digests(lock: str) -> None:
