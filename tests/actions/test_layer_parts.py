@@ -180,6 +180,12 @@ def test_a_lock_without_what_the_image_holds() -> None:
     ):
         with pytest.raises(OptionError, match=r"the lock has no SHA-256 for a file of new, so it could be"):
             followed(python, without)
+    for asked in (">=3.11.2", "~=3.11.9", "<4"):  # the release of a base's Python is unknown
+        assert followed(python, f'requires-python = "{asked}"\n{LOCK}').added
+    with pytest.raises(OptionError, match=r"the lock is for Python >=3.12; the image has 3.11"):
+        followed(python, f'requires-python = ">=3.12"\n{LOCK}')
+    with pytest.raises(OptionError, match=r"not a PEP 751 lock: requires-python"):
+        followed(python, f"requires-python = 5\n{LOCK}")
     archive = LOCK.replace("sdist", "archive").replace('version = "1.0"\n', "")
     assert pinned(archive.partition("[[packages]]")[2].partition("\n\n")[2]) == (
         "new @ https://x/new.tar.gz --hash=sha256:aa --hash=sha256:bb\n"

@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from sifmod.errors import OptionError
@@ -16,6 +17,7 @@ from sifmod.image.packages.uv_settings import toml_value
 LOCK = "pylock.toml"
 _CHOSEN = re.compile(r"^(?!archive = |vcs = ).*$", re.MULTILINE)  # the lines without URLs that a user typed
 _QUERY = re.compile(r'\b((?:url|index)"? = "[^"?#]*)\?[^"#]*')
+_RELEASES = 64  # more than any X.Y of Python has had
 _STRONG = frozenset({"sha256", "sha384", "sha512"})
 
 
@@ -149,6 +151,18 @@ def _digests_of(lock: str) -> dict[str, tuple[str, frozenset[str]]]:
         )
         for one in tomllib.loads(lock).get("packages", [])
     }
+
+
+def check_python(lock: str, short: str) -> None:
+    """Raise OptionError if the lock is for other Pythons than `short`, as 3.11, in any release of it."""
+    try:
+        asked = SpecifierSet(tomllib.loads(lock).get("requires-python", ""))
+    except (InvalidSpecifier, TypeError, AttributeError) as error:
+        raise OptionError(f"this is not a PEP 751 lock: requires-python: {error}", LOCK_AGAIN) from error
+    if not any(asked.contains(f"{short}.{release}") for release in range(_RELEASES)):
+        raise OptionError(
+            f"the lock is for Python {asked}; the image has {short}", f"create it again for Python {short}"
+        )
 
 
 def check_digests(lock: str) -> None:

@@ -32,6 +32,7 @@ from sifmod.image.packages.package_lock import (
     block_of,
     blocks,
     check_digests,
+    check_python,
     held_block,
     repositories,
     vcs_of,
@@ -204,10 +205,11 @@ def _held_to(wanted: PackageRequest, resolved: Resolved) -> Resolved:
 def followed(python: ImagePython, lock: str) -> Resolved:
     """The packages to add by a `lock` that was made elsewhere.
 
-    Raises OptionError if it has no packages, a directory, another version of a protected package, or a file without a
-    digest.
+    Raises OptionError if it is for another Python, and if it has no packages, a directory, another version of a
+    protected package, or a file without a digest.
     """
     kept, versions = python.protected, versions_of(lock)
+    check_python(lock, python.short)
     sources = repositories(lock)
     if not (versions or sources) or any("directory" in one for one in tomllib.loads(lock)["packages"]):
         raise OptionError(
