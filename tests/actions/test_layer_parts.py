@@ -186,6 +186,12 @@ def test_a_lock_without_what_the_image_holds() -> None:
         followed(python, f'requires-python = ">=3.12"\n{LOCK}')
     with pytest.raises(OptionError, match=r"not a PEP 751 lock: requires-python"):
         followed(python, f"requires-python = 5\n{LOCK}")
+    for marker in ("sys_platform == 'win32'", "python_version < '3.10'", "'x' in extras"):
+        other = LOCK.replace('name = "new"', f'name = "new"\nmarker = "{marker}"')
+        assert followed(python, f'{other}\n[tool.sifmod]\nrequirements = [\n    "new",\n]\n').added == {}
+    assert followed(python, LOCK.replace('name = "new"', 'name = "new"\nmarker = "os_name == \'posix\'"')).added
+    with pytest.raises(OptionError, match=r"not a PEP 751 lock: marker"):
+        followed(python, LOCK.replace('name = "new"', 'name = "new"\nmarker = "nothing"'))
     archive = LOCK.replace("sdist", "archive").replace('version = "1.0"\n', "")
     assert pinned(archive.partition("[[packages]]")[2].partition("\n\n")[2]) == (
         "new @ https://x/new.tar.gz --hash=sha256:aa --hash=sha256:bb\n"
@@ -210,8 +216,9 @@ def test_a_lock_without_what_the_image_holds() -> None:
         '[[packages]]\nname = "a"\nversion = "?"',
         '[[packages]]\nversion = "1"',
     ):
-        with pytest.raises(OptionError, match="not a PEP 751"):
-            versions_of(text)
+        for read in (versions_of, lambda text: followed(python, text)):
+            with pytest.raises(OptionError, match="not a PEP 751"):
+                read(text)
 
 
 def test_files_of_requirements(tmp_path: Path) -> None:

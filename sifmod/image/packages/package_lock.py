@@ -2,9 +2,10 @@
 
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from packaging.markers import InvalidMarker, Marker, UndefinedComparison
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
@@ -151,6 +152,24 @@ def _digests_of(lock: str) -> dict[str, tuple[str, frozenset[str]]]:
         )
         for one in tomllib.loads(lock).get("packages", [])
     }
+
+
+def without_others(lock: str, meets: Callable[[Marker], bool]) -> str:
+    """The lock without the packages whose marker does not hold, such as those for another system.
+
+    Raises OptionError for an invalid marker, and for a text that is not a lock.
+    """
+    versions_of(lock)
+    kept, packages = lock, blocks(lock)[1:]
+    for block in packages:
+        text, _, tail = block.partition("\n[tool.sifmod]\n")
+        marker = next((one.get("marker") for one in tomllib.loads(text).get("packages", [])), None)
+        try:
+            if marker is not None and not meets(Marker(marker)):
+                kept = kept.replace(block, f"\n[tool.sifmod]\n{tail}" if tail else "")
+        except (InvalidMarker, UndefinedComparison, TypeError) as error:
+            raise OptionError(f"this is not a PEP 751 lock: marker: {error}", LOCK_AGAIN) from error
+    return kept
 
 
 def check_python(lock: str, short: str) -> None:

@@ -37,6 +37,7 @@ from sifmod.image.packages.package_lock import (
     repositories,
     vcs_of,
     versions_of,
+    without_others,
     without_queries,
 )
 from sifmod.image.packages.request import FIND_LINKS, PackageRequest, name_of, path_of
@@ -203,13 +204,15 @@ def _held_to(wanted: PackageRequest, resolved: Resolved) -> Resolved:
 
 
 def followed(python: ImagePython, lock: str) -> Resolved:
-    """The packages to add by a `lock` that was made elsewhere.
+    """The packages to add by a `lock` that was made elsewhere, without those whose marker does not hold.
 
     Raises OptionError if it is for another Python, and if it has no packages, a directory, another version of a
     protected package, or a file without a digest.
     """
-    kept, versions = python.protected, versions_of(lock)
+    kept = python.protected
+    lock = without_others(lock, python.meets)
     check_python(lock, python.short)
+    versions = versions_of(lock)
     sources = repositories(lock)
     if not (versions or sources) or any("directory" in one for one in tomllib.loads(lock)["packages"]):
         raise OptionError(
