@@ -29,7 +29,7 @@ from sifmod.image.child import Ended, run_child
 from sifmod.image.convert.packed import Read, pack
 from sifmod.image.packages.added import format_added
 from sifmod.image.packages.image_python import Distribution, ImagePython, image_python
-from sifmod.image.packages.package_lock import block_of, pinned, versions_of, without_queries
+from sifmod.image.packages.package_lock import as_before, block_of, pinned, versions_of, without_queries
 from sifmod.image.packages.request import name_of, read_lock
 from sifmod.image.packages.requirements import parse_requests
 from sifmod.image.packages.resolve import Resolved, followed, torch_index
@@ -112,6 +112,21 @@ def test_what_the_image_asks_of_what_is_added() -> None:
     assert python.broken_by({"fsspec": "2025.9", "sympy": "1"}) == ()
 
 
+def test_files_of_another_index_are_left_out_of_the_same_version() -> None:
+    def lock(version: str, *digests: str) -> str:
+        wheels = ", ".join(f'{{ url = "https://x/{one}.whl", hashes = {{ sha256 = "{one}" }} }}' for one in digests)
+        package = f'[[packages]]\nname = "a"\nversion = "{version}"\nwheels = [{wheels}]\n'
+        return f'lock-version = "1.0"\n\n{package}\n[tool.sifmod]\nrequirements = [\n    "a",\n]\n'
+
+    both = lock("1", "aa", "bb")
+    assert versions_of(held := as_before(both, lock("1", "aa"), ())) == {"a": "1"}
+    assert ('"aa"' in held, '"bb"' in held, held.endswith('    "a",\n]\n')) == (True, False, True)
+    for earlier, named in (("", ()), (lock("2", "aa"), ()), (both, ()), (lock("1", "cc"), ("a",))):
+        assert as_before(both, earlier, named) == both
+    with pytest.raises(OptionError, match="a 1 has other files than when it was added"):
+        as_before(both, lock("1", "cc"), ())
+
+
 @pytest.mark.parametrize(
     ("marker", "holds"),
     [("python_version < '3.8'", True), ("python_version > '3.8'", False), ("os_name ~= 'x'", False)],
@@ -169,23 +184,45 @@ def test_a_lock_without_what_the_image_holds() -> None:
     ):
         with pytest.raises(OptionError, match=r"the lock has no SHA-256 for a file of new, so it could be"):
             followed(python, without)
+    for asked in (">=3.11.2", "~=3.11.9", "<4"):  # the release of a base's Python is unknown
+        assert followed(python, f'requires-python = "{asked}"\n{LOCK}').added
+    with pytest.raises(OptionError, match=r"the lock is for Python >=3.12; the image has 3.11"):
+        followed(python, f'requires-python = ">=3.12"\n{LOCK}')
+    with pytest.raises(OptionError, match=r"not a PEP 751 lock: requires-python"):
+        followed(python, f"requires-python = 5\n{LOCK}")
+    for marker in ("sys_platform == 'win32'", "python_version < '3.10'", "'x' in extras"):
+        other = LOCK.replace('name = "new"', f'name = "new"\nmarker = "{marker}"')
+        assert followed(python, f'{other}\n[tool.sifmod]\nrequirements = [\n    "new",\n]\n').added == {}
+    assert followed(python, LOCK.replace('name = "new"', 'name = "new"\nmarker = "os_name == \'posix\'"')).added
+    with pytest.raises(OptionError, match=r"not a PEP 751 lock: marker"):
+        followed(python, LOCK.replace('name = "new"', 'name = "new"\nmarker = "nothing"'))
     archive = LOCK.replace("sdist", "archive").replace('version = "1.0"\n', "")
     assert pinned(archive.partition("[[packages]]")[2].partition("\n\n")[2]) == (
         "new @ https://x/new.tar.gz --hash=sha256:aa --hash=sha256:bb\n"
     )
     inline = 'packages = [{name = "new", version = "1.0"}]'
-    for text, reason in ((inline, "one after the other"), ("", "has no packages"), ("packages = []", "no packages")):
+    first = f"\n[tool.sifmod]\nrequirements = []\n\n{LOCK.partition('[[')[1]}{LOCK.partition('[[')[2]}"
+    for text, reason in (
+        (inline, "one after the other"),
+        (first, "one after the other"),
+        (f"{LOCK}\n[tool]\nsifmod = 1\n", "one after the other"),
+        ("", "has no packages"),
+        ("packages = []", "no packages"),
+    ):
         with pytest.raises(OptionError, match=reason):
             followed(python, text)
     for text in (
         "no toml",
         "packages = 1",
         "packages = [1]",
+        "[packages]\nx = 1",
+        '[[packages]]\nname = "a"\nversion = "1"\nwheels = 5',
         '[[packages]]\nname = "a"\nversion = "?"',
         '[[packages]]\nversion = "1"',
     ):
-        with pytest.raises(OptionError, match="not a PEP 751"):
-            versions_of(text)
+        for read in (versions_of, lambda text: followed(python, text)):
+            with pytest.raises(OptionError, match="not a PEP 751"):
+                read(text)
 
 
 def test_files_of_requirements(tmp_path: Path) -> None:

@@ -133,6 +133,10 @@ def test_what_is_there_or_nowhere_leaves_a_layer_as_it_is(machine: Machine) -> N
     assert machine.sifmod("layer", "remove", NAME, "demo", "--all").code == 2
     refused = machine.add("helper", "--dir", f"{machine.top}/a,b")
     assert (refused.code, f"error: --dir: {machine.top}/a,b contains a comma" in refused.stderr) == (2, True)
+    for name in ("UV_CACHE_DIR", "XDG_CACHE_HOME"):
+        refused = machine.add("helper", env={name: f"{machine.top}/a:b"})
+        assert (refused.code, f"error: {machine.top}/a:b" in refused.stderr) == (2, True)
+        assert not (machine.top / "a:b").exists()
     assert machine.listing() == before
     told = machine.add("helper", "--dir", f"{machine.top}/a $b").ok().stderr
     assert f"== to use it, set SIFMOD_LAYERS='{machine.top}/a $b'\n" in told

@@ -1,6 +1,7 @@
 """Options of `add` and `sync` that say how a layer is made, and not what is in it."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -149,7 +150,12 @@ def test_the_users_settings_of_indexes_count(shared_tmp: Path, images: Images) -
     home = machine.top / "home"
     write(home / ".config/uv/uv.toml", f'no-index = true\n[pip]\nfind-links = ["{machine.wheels}"]\n')
     machine.sifmod("add", NAME, "demo", env={"HOME": str(home)}).ok()
+    relative = f'no-index = true\nfind-links = ["{os.path.relpath(machine.wheels, home / ".config/uv")}"]\n'
+    write(home / ".config/uv/uv.toml", relative)
+    machine.sifmod("add", NAME, "helper", env={"HOME": str(home)}).ok()
     before = machine.listing()
+    write(home / ".config/uv/uv.toml", f"{relative}no-proxy = [2024-01-01]\n")
+    assert "uv could not resolve this" in machine.sifmod("add", NAME, "helper", env={"HOME": str(home)}).stderr
     write(home / ".config/uv/uv.toml", "index-url = [")
     failed = machine.sifmod("add", NAME, "helper", env={"HOME": str(home)})
     assert failed.code == 2

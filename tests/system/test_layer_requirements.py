@@ -150,6 +150,20 @@ def test_a_layer_without_an_index_asks_none_later(machine: Machine) -> None:
         assert "/simple/helper/" in index.asked
 
 
+def test_another_index_does_not_replace_a_file_of_the_same_version(machine: Machine) -> None:
+    with serving(machine.wheels) as own:
+        env = {"UV_DEFAULT_INDEX": own.url}
+        machine.sifmod("add", NAME, "demo", env=env).ok()
+        before = machine.listing()
+        wheel(machine.wheels, "third")
+        wheel(machine.wheels, "helper", "2.5", files={"helper/strange.py": ""})
+        refused = machine.sifmod("add", NAME, "third", env=env)
+        assert (refused.code, machine.listing()) == (2, before)
+        assert "error: helper 2.5 has other files than when it was added to the layer" in refused.stderr
+        machine.sifmod("add", NAME, "third", "helper", env=env).ok()
+        assert machine.python("import helper.strange").code == 0
+
+
 def test_projects_and_wheels_by_path(machine: Machine) -> None:
     """Paths begin in the working directory, also in a file, as for pip; a project is taken as it is now."""
     home = machine.top / "home"

@@ -190,9 +190,11 @@ def _resolved(
     # otherwise uv takes a Python from an environment variable or a parent directory
     words = ("--python", python.executable, *newer)
 
+    named = set(map(name_of, wanted.requirements if change.replaces else change.add.requirements))
+
     def resolve_with(more: tuple[str, ...]) -> Resolved:
         asked = replace(wanted, words=(*words, *wanted.words, *more))
-        return resolve(python, asked, earlier, projects.inside.resolver, trees)
+        return resolve(python, asked, earlier, projects.inside.resolver, trees, named)
 
     try:
         return index.resolved(python, wanted, resolve_with), dict(trees.values())

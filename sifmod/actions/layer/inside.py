@@ -8,11 +8,12 @@ from types import TracebackType
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.child import SERVER, Ended, serving
 from sifmod.image.packages.image_python import PROBE, ImagePython, image_python
-from sifmod.image.packages.uv import Uv, bytecode_cache, linked_directory, uv_cache
+from sifmod.image.packages.uv import Uv, bytecode_cache, bytecode_place, linked_directory, uv_cache
 from sifmod.image.packages.uv_settings import config_words, find_links, uv_environment, write_config
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.receipt import Installation
 
+_HINT = "set UV_CACHE_DIR and XDG_CACHE_HOME to other directories"
 _WRAPPERS = ("python", "python3")
 # removes the image's own uv settings; the first argument names the variables to keep
 _CLEAN = """
@@ -105,19 +106,20 @@ class Inside:
         from uv import find_uv_bin
 
         work = self.directory / "work"
-        cache = uv_cache()
+        cache, compiled = (Path(_bindable(place, _HINT)) for place in (uv_cache(), bytecode_place()))
         cache.mkdir(parents=True, exist_ok=True)
+        bytecode_cache()
         (work / "uv").touch()
         for name in ("cache", "bytecode"):
             (work / name).mkdir(exist_ok=True)
+        places = dict.fromkeys((*self._visible, *(path for path in find_links() if Path(path).is_dir())))
         binds = [
             f"{self.directory}:{self.target}",
-            f"{find_uv_bin()}:{self.target}/work/uv:ro",
+            f"{_bindable(find_uv_bin())}:{self.target}/work/uv:ro",
             f"{cache}:{self.target}/work/cache",
-            f"{bytecode_cache()}:{self.target}/work/bytecode",
+            f"{compiled}:{self.target}/work/bytecode",
+            *(_bindable(path) for path in places if path.startswith("/")),
         ]
-        places = (*self._visible, *find_links())
-        binds += [path for path in dict.fromkeys(places) if path.startswith("/")]
         environment = uv_environment()
         write_config(work)
         # the home inside is the one in passwd, which may differ from the user's; files may be outside both
@@ -134,6 +136,13 @@ class Inside:
             users = environment.get(f"{prefix}_BIND", "")
             environment[f"{prefix}_BIND"] = ",".join(filter(None, (users, *binds)))
         return environment
+
+
+def _bindable(path: str | Path, hint: str = "") -> str:
+    """The path. Raises OptionError if it cannot be bound."""
+    if set(str(path)) & set(",:"):
+        raise OptionError(f"{path} contains a comma or a colon, which bind paths cannot express", hint)
+    return str(path)
 
 
 def python_wrapper(installation: Installation) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from packaging.markers import UndefinedComparison
+from packaging.markers import Marker, UndefinedComparison
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
@@ -120,11 +120,16 @@ class ImagePython:
 
     def _applies(self, need: Requirement) -> bool:
         """Whether the marker of a requirement holds for this Python; not if its comparison has no meaning."""
-        own = {"extra": "", "python_version": self.short, "python_full_version": ".".join(map(str, self.version))}
         try:
-            return need.marker is None or need.marker.evaluate(own)
+            return need.marker is None or self.meets(need.marker)
         except UndefinedComparison:
             return False
+
+    def meets(self, marker: Marker) -> bool:
+        """Whether a marker holds for this Python, without extras and groups. Raises UndefinedComparison."""
+        nothing = frozenset[str]()
+        own = {"python_version": self.short, "python_full_version": ".".join(map(str, self.version))}
+        return marker.evaluate({"extra": "", "extras": nothing, "dependency_groups": nothing, **own})
 
 
 def is_among(key: str, names: tuple[str, ...]) -> bool:

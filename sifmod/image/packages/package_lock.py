@@ -2,9 +2,11 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from packaging.markers import InvalidMarker, Marker, UndefinedComparison
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from sifmod.errors import OptionError
@@ -16,6 +18,7 @@ from sifmod.image.packages.uv_settings import toml_value
 LOCK = "pylock.toml"
 _CHOSEN = re.compile(r"^(?!archive = |vcs = ).*$", re.MULTILINE)  # the lines without URLs that a user typed
 _QUERY = re.compile(r'\b((?:url|index)"? = "[^"?#]*)\?[^"#]*')
+_RELEASES = 64  # more than any X.Y of Python has had
 _STRONG = frozenset({"sha256", "sha384", "sha512"})
 
 
@@ -26,6 +29,8 @@ def versions_of(lock: str) -> dict[str, str]:
     """
     try:
         packages = tomllib.loads(lock).get("packages", [])
+        if not isinstance(packages, list) or not all(isinstance(one.get("wheels", []), list) for one in packages):
+            raise TypeError("its packages, or the wheels of one, are not a list")
         return {normalized(one["name"]): str(Version(one["version"])) for one in packages if "version" in one}
     except (tomllib.TOMLDecodeError, InvalidVersion, KeyError, TypeError, AttributeError) as error:
         raise OptionError(f"this is not a PEP 751 lock: {error}", LOCK_AGAIN) from error
@@ -116,6 +121,67 @@ def held_block(block: str, digests: Mapping[str, tuple[str, ...]], *, all_named:
             "ask the author of the requirements; a file that was replaced since has another digest",
         )
     return block_of({**package, **left})
+
+
+def as_before(lock: str, earlier: str, named: Collection[str]) -> str:
+    """The lock with only the files of the `earlier` one, for each package in the same version that is not `named`.
+
+    Another index may have something else under the same name. Raises OptionError if none of the files is left.
+    """
+    before, changed = _digests_of(earlier), lock
+    for block in blocks(lock.partition("\n[tool.sifmod]\n")[0] + "\n")[1:]:
+        ((key, (version, found)),) = _digests_of(block).items()
+        old, known = before.get(key, ("", frozenset[str]()))
+        if key in named or version != old or not known or found <= known:
+            continue
+        if not found & known:
+            raise OptionError(
+                f"{key} {version} has other files than when it was added to the layer",
+                f"give the index or directory that it came from; --upgrade, or naming {key}, accepts the other files",
+            )
+        changed = changed.replace(block.rstrip("\n"), held_block(block, {key: tuple(known)}, all_named=False).rstrip())
+    return changed
+
+
+def _digests_of(lock: str) -> dict[str, tuple[str, frozenset[str]]]:
+    """The version of each package in a lock, "" for none, and the SHA-256 of its files, by normalized name."""
+    return {
+        normalized(one["name"]): (
+            str(one.get("version", "")),
+            frozenset(str(file["hashes"].get("sha256")) for file in _files(one) if _has_digest(file)),
+        )
+        for one in tomllib.loads(lock).get("packages", [])
+    }
+
+
+def without_others(lock: str, meets: Callable[[Marker], bool]) -> str:
+    """The lock without the packages whose marker does not hold, such as those for another system.
+
+    Raises OptionError for an invalid marker, and for a text that is not a lock.
+    """
+    versions_of(lock)
+    kept, packages = lock, blocks(lock)[1:]
+    for block in packages:
+        text, _, tail = block.partition("\n[tool.sifmod]\n")
+        marker = next((one.get("marker") for one in tomllib.loads(text).get("packages", [])), None)
+        try:
+            if marker is not None and not meets(Marker(marker)):
+                kept = kept.replace(block, f"\n[tool.sifmod]\n{tail}" if tail else "")
+        except (InvalidMarker, UndefinedComparison, TypeError) as error:
+            raise OptionError(f"this is not a PEP 751 lock: marker: {error}", LOCK_AGAIN) from error
+    return kept
+
+
+def check_python(lock: str, short: str) -> None:
+    """Raise OptionError if the lock is for other Pythons than `short`, as 3.11, in any release of it."""
+    try:
+        asked = SpecifierSet(tomllib.loads(lock).get("requires-python", ""))
+    except (InvalidSpecifier, TypeError, AttributeError) as error:
+        raise OptionError(f"this is not a PEP 751 lock: requires-python: {error}", LOCK_AGAIN) from error
+    if not any(asked.contains(f"{short}.{release}") for release in range(_RELEASES)):
+        raise OptionError(
+            f"the lock is for Python {asked}; the image has {short}", f"create it again for Python {short}"
+        )
 
 
 def check_digests(lock: str) -> None:

@@ -13,7 +13,7 @@ import re
 import signal
 import tomllib
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -28,13 +28,16 @@ from sifmod.image.packages.git_tree import GitSource, git_source
 from sifmod.image.packages.image_python import Distribution, ImagePython, read_requirement
 from sifmod.image.packages.package_lock import (
     LOCK,
+    as_before,
     block_of,
     blocks,
     check_digests,
+    check_python,
     held_block,
     repositories,
     vcs_of,
     versions_of,
+    without_others,
     without_queries,
 )
 from sifmod.image.packages.request import FIND_LINKS, PackageRequest, name_of, path_of
@@ -65,13 +68,19 @@ class Resolved:
 
 
 def resolve(
-    python: ImagePython, wanted: PackageRequest, earlier: str, uv: Uv, trees: Trees = MappingProxyType({})
+    python: ImagePython,
+    wanted: PackageRequest,
+    earlier: str,
+    uv: Uv,
+    trees: Trees = MappingProxyType({}),
+    named: Collection[str] = (),
 ) -> Resolved:
     """The distributions to add, in versions compatible with the image's own; `earlier` is a lock to follow, or "".
 
-    `trees`: the project of each requested repository, and its directory for uv. Raises OptionError, with the reason, if
-    there are no such distributions, or none with the required digests, and FetchError if an index cannot be asked, a
-    package would have to be compiled (NoWheelError), or uv crashes.
+    Except for those `named`, a distribution in the same version as in the earlier lock has the same files. `trees`: the
+    project of each requested repository, and its directory for uv. Raises OptionError, with the reason, if there are no
+    such distributions, or none with the required digests, and FetchError if an index cannot be asked, a package would
+    have to be compiled (NoWheelError), or uv crashes.
     """
     work, place, kept = uv.directory, uv.place, python.protected
     in_image = python.distributions.values()
@@ -98,7 +107,8 @@ def resolve(
     lock = without_logins((work / LOCK).read_text())
     sources = {name_of(text): trees[source][0] for text in wanted.requirements if (source := git_source(text))}
     resolved = _held_to(wanted, _without(python, lock, wanted, sources))
-    return replace(resolved, lock=without_queries(resolved.lock), fetched=resolved.lock)
+    lock = as_before(resolved.lock, earlier, named)
+    return replace(resolved, lock=without_queries(lock), fetched=lock)
 
 
 def _as_read(requirement: str, trees: Trees) -> str:
@@ -143,10 +153,12 @@ def _without(python: ImagePython, lock: str, wanted: PackageRequest, sources: Ma
 
     The tree of one of the `sources` is replaced by its repository and commit. Local projects are left out of the lock.
     """
+    count = len(tomllib.loads(lock).get("packages", []))
     lock = lock.partition("\n[tool.sifmod]\n")[0].rstrip("\n") + "\n"
     head, *packages = blocks(lock)
     versions, added, left = versions_of(lock), dict[str, str](), []
-    if len(packages) != len(tomllib.loads(lock).get("packages", [])):
+    tool = tomllib.loads(lock).get("tool", {})
+    if len(packages) != count or not isinstance(tool, dict) or "sifmod" in tool:
         raise OptionError("the lock does not list its packages as [[packages]], one after the other, as uv writes them")
     projects = dict(wanted.projects)
     for block in packages:
@@ -192,12 +204,15 @@ def _held_to(wanted: PackageRequest, resolved: Resolved) -> Resolved:
 
 
 def followed(python: ImagePython, lock: str) -> Resolved:
-    """The packages to add by a `lock` that was made elsewhere.
+    """The packages to add by a `lock` that was made elsewhere, without those whose marker does not hold.
 
-    Raises OptionError if it has no packages, a directory, another version of a protected package, or a file without a
-    digest.
+    Raises OptionError if it is for another Python, and if it has no packages, a directory, another version of a
+    protected package, or a file without a digest.
     """
-    kept, versions = python.protected, versions_of(lock)
+    kept = python.protected
+    lock = without_others(lock, python.meets)
+    check_python(lock, python.short)
+    versions = versions_of(lock)
     sources = repositories(lock)
     if not (versions or sources) or any("directory" in one for one in tomllib.loads(lock)["packages"]):
         raise OptionError(

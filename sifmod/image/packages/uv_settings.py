@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,27 @@ def uv_environment() -> dict[str, str]:
 
 
 def find_links() -> tuple[str, ...]:
-    """The URLs and absolute directories in UV_FIND_LINKS."""
+    """The URLs and absolute directories to search for wheels, of UV_FIND_LINKS and of the files that uv would read.
+
+    Raises OptionError for an invalid file.
+    """
+    settings = _settings()
+    found = (table.get("find-links") for table in (settings, settings.get("pip", {})) if isinstance(table, dict))
+    return tuple(place for places in found if isinstance(places, list) for place in places if isinstance(place, str))
+
+
+def _settings() -> dict[str, Any]:
     given = filter(None, re.split("[ ,]", os.environ.get(_FIND_LINKS, "")))
-    return tuple(place if "://" in place else str(Path(place).absolute()) for place in given)
+    places = [_absolute(Path.cwd(), place) for place in given]
+    # sifmod's --find-links would hide the variable; its URLs may have logins, which all users see in a command line
+    settings: dict[str, Any] = {"find-links": places} if places else {}
+    for path in _files():
+        _merge(settings, _read(path))
+    return settings
+
+
+def _absolute(directory: Path, place: str) -> str:
+    return place if "://" in place else str(directory / place)
 
 
 def write_config(directory: Path) -> None:
@@ -53,10 +72,7 @@ def write_config(directory: Path) -> None:
 
     These are the one in UV_CONFIG_FILE, else the user's and the system's. Raises OptionError for an invalid file.
     """
-    # sifmod's --find-links would hide the variable; its URLs may have logins, which all users see in a command line
-    settings: dict[str, Any] = {"find-links": list(places)} if (places := find_links()) else {}
-    for path in _files():
-        _merge(settings, _read(path))
+    settings = _settings()
     (directory / _NAME).unlink(missing_ok=True)
     with open(os.open(directory / _NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
         file.writelines(f"{key} = {toml_value(value)}\n" for key, value in settings.items())
@@ -92,6 +108,10 @@ def _read(path: Path) -> dict[str, Any]:
     chosen = {key: value for key, value in said.items() if key in _TOP}
     if isinstance(pip, dict):
         chosen["pip"] = {key: value for key, value in pip.items() if key in _KEYS}
+    for table in (chosen, chosen.get("pip", {})):
+        if isinstance(places := table.get("find-links"), list):  # relative to the file
+            here = path.absolute().parent
+            table["find-links"] = [_absolute(here, each) if isinstance(each, str) else each for each in places]
     return chosen
 
 
@@ -111,4 +131,6 @@ def toml_value(value: object) -> str:
         return "{ " + ", ".join(f"{json.dumps(key)} = {toml_value(each)}" for key, each in value.items()) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(toml_value, value)) + "]"
+    if isinstance(value, date | time):
+        return value.isoformat()
     return json.dumps(value, ensure_ascii=False)  # TOML spells a text, a number, true and false alike
