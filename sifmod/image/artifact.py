@@ -1,4 +1,4 @@
-"""An Artifact: a verified SIF. Also a FetchRequest to a source, the Fetched file, and the store that keeps the file."""
+"""An Artifact: a verified SIF. Also the values of a fetch: request, fetched file, store, and a resource of a server."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A verified SIF: its header is valid, and its content is what the easyconfig promises, if it promises any."""
+    """A verified SIF: its header is valid, and it has the digest or the files that the easyconfig promises, if any."""
 
     path: Path  # in the store, or the user's own file if only referenced
     sha256: Sha256
@@ -48,7 +48,7 @@ class ImageStore(Protocol):
 
 
 Progress = Callable[[str, int, int | None], None]
-"""Called as (what, bytes done, total bytes or None) while an image is copied or downloaded."""
+"""Called as (what, bytes done, total bytes or None) while an image is hashed, copied, downloaded, made or unpacked."""
 
 
 def no_progress(what: str, done: int, total: int | None) -> None:
@@ -57,7 +57,7 @@ def no_progress(what: str, done: int, total: int | None) -> None:
 
 @dataclass(frozen=True)
 class FetchRequest:
-    """A question to a kind of source about the image of `reference`. `store` lends a workspace for temporary files."""
+    """A question to a kind of source about the image of `reference`. `store` has the images and lends a workspace."""
 
     reference: "Reference"
     image: "ImagePlan"
@@ -77,11 +77,11 @@ class FetchRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Fetching(FetchRequest):
-    """A request to a kind of source: put the image at `incoming`.
+    """A request to a kind of source: put the image at `incoming`, or find it in a store.
 
     `incoming` is a path on the store's file system that does not exist yet; the file is removed afterwards unless it is
-    accepted. `partial` is a directory for one reference from the network, under a lock: the next run resumes the
-    download of a failed or killed run. For a source that is not resumable, `partial` is `incoming`.
+    accepted. `partial` is a directory for one reference and architecture, under a lock: the next run resumes the
+    download of a failed or killed run. Where nothing can be resumed, `partial` is `incoming`.
     """
 
     incoming: Path
@@ -90,7 +90,7 @@ class Fetching(FetchRequest):
 
 @dataclass(frozen=True)
 class Fetched:
-    """A fetched file: hashed, but not checked yet. `path` is `incoming` or an existing file."""
+    """A fetched file whose header and promised digest are not checked yet. `path` is `incoming` or an existing file."""
 
     path: Path
     sha256: str
@@ -101,7 +101,7 @@ class Fetched:
 
 
 Get = Callable[[Mapping[str, str]], AbstractContextManager["requests.Response"]]
-"""Opens one resource with additional headers: status 200, 206 or 416, body not read yet.
+"""Opens one resource with additional headers: a status that the request accepts (200, 206, 416), body not read yet.
 
 Handles authentication and redirects. Raises TransientError if a retry may help, otherwise FetchError; so does reading
 the body inside the `with`. May be called by several threads at once.
@@ -110,7 +110,7 @@ the body inside the `with`. May be called by several threads at once.
 
 @dataclass(frozen=True)
 class Remote:
-    """One resource. `name` is its name in messages.
+    """One resource of a server. `name` is its name in messages.
 
     `size` in bytes and `digest` (sha256:…) are the expected values; None and "" if unknown. `by_digest`: the server
     finds it by its digest, so it cannot change. `check` gets the first bytes, and raises ImageError if they are wrong.

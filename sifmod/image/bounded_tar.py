@@ -1,4 +1,4 @@
-"""Read tar archives of other users with tarfile: headers are limited, and sparse files rejected."""
+"""Read tar archives of other users with tarfile: long extended headers and sparse files are refused."""
 
 import tarfile
 from pathlib import Path
@@ -10,17 +10,17 @@ _TEXTS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNU
 
 
 class RefusedMemberError(tarfile.TarError):
-    """The reason why an archive is not read further."""
+    """An archive has a member that is refused; the text is the reason."""
 
 
 def open_tar(path: Path) -> tarfile.TarFile:
-    """The uncompressed archive at `path`. Raises OSError, and tarfile.TarError here and at each member."""
+    """The uncompressed archive at `path`. Raises OSError and tarfile.TarError, also while its members are read."""
     return tarfile.open(path, "r:", tarinfo=_Member)
 
 
 class _Member(tarfile.TarInfo):
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        """Check the member before tarfile reads its header, which may have any size, into memory."""
+        """Raise RefusedMemberError for a sparse file, and for a long extended header before tarfile reads it."""
         if self.type in _TEXTS:
             if self.size > limits().header_size:
                 raise RefusedMemberError(f"the header of {self.name!r} has more bytes than {bound('header_size')}")

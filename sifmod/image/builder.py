@@ -12,7 +12,7 @@ from sifmod.image.program import Program
 from sifmod.system import login_name, subordinate_ids
 
 ELSEWHERE = (
-    "build it on a machine that has it, for example your own, and bring the SIF here: `sifmod push` it to a "
+    "build the image on a machine that can, for example your own, and bring the SIF here: `sifmod push` it to a "
     "registry, put it into a bundle (`sifmod stack bundle`), or copy it and name its path in `image.sources`"
 )
 
@@ -67,7 +67,7 @@ def dockerfile_builder() -> str:
 
 
 def why_no_ranges() -> str:
-    """Why this user cannot use subordinate ids for builds; "" if that works."""
+    """What this user lacks to use subordinate ids for builds; "" if nothing is missing."""
     for file in ("/etc/subuid", "/etc/subgid"):
         if not subordinate_ids(file):
             return f"{file} has no line for the user {login_name(os.geteuid())}"
@@ -87,7 +87,7 @@ def _found(program: str) -> str:
 
 
 def _has_all_capabilities() -> bool:
-    """Whether root has all capabilities, unlike in most containers; true if unknown."""
+    """Whether this process has all capabilities, unlike root in most containers; true if unknown."""
     try:
         last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
         held = re.search(r"(?m)^CapEff:\s*([0-9a-f]+)", Path("/proc/self/status").read_text())

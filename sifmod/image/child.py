@@ -74,7 +74,8 @@ def run_child(
 
     The result has the last `kept` bytes of the output, at most 32 MiB. The output is in memory, so that a full disk
     cannot lose it. On any exception here (^C, a handler of SIGTERM that raises) the whole process group is ended before
-    the exception propagates. Raises FileNotFoundError if `args[0]` is not a program.
+    the exception propagates. Raises FileNotFoundError if this user cannot execute
+    the path `args[0]`.
     """
     with _group(args, cwd, env) as (process, log):
         late = False
@@ -123,7 +124,7 @@ def serving(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Iterat
 def _group(
     args: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: int = subprocess.DEVNULL
 ) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
-    """A child in a process group of its own, with a watchdog, and the descriptor of its output."""
+    """A child in its own process group, with a watchdog, and the descriptor of its output. Raises as `run_child`."""
     if not os.access(args[0], os.X_OK):
         raise FileNotFoundError(args[0])
     theirs, ours = os.pipe()

@@ -68,7 +68,7 @@ class Sink:
 
 
 class NoSpaceError(FetchError):
-    """The store's file system is full, or the user's quota is used up; another source would not help."""
+    """The file system of a write is full, or the user's quota is used up; another source would not help."""
 
     exit_code = InstallError.exit_code
 
@@ -76,7 +76,7 @@ class NoSpaceError(FetchError):
 def check_space(directory: Path, needed: int, parts: str = "", done: str = NOTHING_WRITTEN) -> None:
     """Raise NoSpaceError when `needed` bytes do not fit into the file system of `directory`.
 
-    Quotas are not checked here; `writing` reports an exceeded quota.
+    Also raises what `writing` raises. Quotas are not checked here; `writing` reports an exceeded quota.
     """
     with writing(directory):
         status = os.statvfs(directory)
@@ -86,7 +86,7 @@ def check_space(directory: Path, needed: int, parts: str = "", done: str = NOTHI
 
 
 def reserve(file: int, path: Path, size: int, parts: str = "", done: str = "") -> None:
-    """Reserve `size` bytes of disk and quota for the file `path`, open as `file`, before the first write.
+    """Reserve `size` bytes of disk and quota for the file `path`, open as `file`, before they are written.
 
     If the file system cannot reserve, only its free space is checked. The file's size stays; idempotent. Raises
     NoSpaceError, and then reserves nothing; else what `writing` raises. For the message, `parts` describes the bytes
@@ -113,9 +113,9 @@ def reserve(file: int, path: Path, size: int, parts: str = "", done: str = "") -
 
 
 def check_holes(paths: Iterable[Path], place: Path, hint: str) -> None:
-    """Raise FetchError for a file that is larger than the free space at `place`, and less than half allocated.
+    """Raise FetchError for one of `paths` that is larger than the free space at `place`, and less than half allocated.
 
-    Reading a hole of petabytes takes hours, making one costs nothing.
+    Reading a hole of petabytes takes hours, making one costs nothing. Also raises what `reading` raises.
     """
     free = shutil.disk_usage(place).free
     for path in paths:
@@ -148,7 +148,7 @@ def _fallocate(file: int, size: int) -> int:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn errors while reading `path` into PermissionsError or FetchError."""
+    """Turn an OSError while reading `path` into a PermissionsError or FetchError."""
     try:
         yield
     except OSError as error:
@@ -188,7 +188,7 @@ def stripe(path: Path, striping: Striping | None) -> None:
 
 
 def is_lustre(directory: Path) -> bool:
-    """Whether `directory` is on Lustre; Python's statvfs has no file system type."""
+    """Whether `directory` is on Lustre; False if unknown. Python's statvfs has no file system type."""
     found = ctypes.create_string_buffer(256)  # struct statfs, which begins with f_type
     library = ctypes.CDLL(None, use_errno=True)
     if library.statfs(ctypes.c_char_p(os.fsencode(directory)), found) != 0:

@@ -1,4 +1,4 @@
-"""Export a SIF: as a squashfs for enroot, as an archive of an OCI image, or as a directory."""
+"""Export a SIF: as a copy, as a squashfs for enroot, as an archive of an OCI image, or as a directory."""
 
 import os
 import re
@@ -62,12 +62,12 @@ def write_sif(path: Path, target: Path) -> None:
 
 
 def write_sqsh(path: Path, target: Path, settings: Settings, runtime: Runtime) -> tuple[str, ...]:
-    """Write the squashfs that `enroot import` would make of the SIF at `path`, as an OCI image. Returns notes.
+    """Write the squashfs that `enroot import` would make of the SIF at `path` if that were an OCI image. Returns notes.
 
     Its data blocks are copied from the SIF. As with enroot, root owns all files, their owner can read them, /dev is
     empty, and files in /etc define how the image starts. Source: enroot's src/docker.sh, `docker::configure`, and
-    src/common.sh, `common::fixperms`. Raises ImageError for a SIF that is damaged or has no squashfs, and what reading
-    and writing raise.
+    src/common.sh, `common::fixperms`. Raises ImageError for a SIF that is damaged or has no squashfs, and what
+    `reading` and `writing` raise.
     """
     info = read_sif(path)
     read = read_documents(path, info)
@@ -89,7 +89,7 @@ def write_sqsh(path: Path, target: Path, settings: Settings, runtime: Runtime) -
 
 
 def _as_imported(root: Directory) -> None:
-    """Remove the runtimes' files and the devices; set owners and modes as enroot does."""
+    """Remove the runtimes' files and everything in /dev; set owners and modes as enroot does."""
     for name, node in tuple(root.entries.items()):
         if name == _METADATA and isinstance(node, Directory):
             node.entries = {name: below for name, below in node.entries.items() if name == b"build"}
@@ -116,7 +116,7 @@ def _as_imported(root: Directory) -> None:
 
 
 def _mode(mode: int) -> int:
-    """`chmod u+rX` of a file."""
+    """The mode of a file after `chmod u+rX`."""
     return mode | 0o400 | (0o100 if mode & 0o111 else 0)
 
 
@@ -153,7 +153,7 @@ def _configure(section: dict[str, object]) -> tuple[dict[str, str], str, tuple[s
 
 
 def _words(given: object) -> str:
-    """The words in `given`, each quoted for a shell as bash's `@Q` does."""
+    """The words in the list `given`, each quoted for a shell as bash's `@Q` does; "" for anything else."""
     words = given if isinstance(given, list) else []
     return " ".join("'{}'".format(str(word).replace("'", "'\\''")) for word in words)
 
@@ -209,8 +209,8 @@ def _header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
 def write_directory(path: Path, target: Path, progress: Progress) -> tuple[str, ...]:
     """Unpack the SIF at `path` into the new directory `target`, as Apptainer's unsquashfs does. Returns notes.
 
-    For root, owners, devices and all attributes are kept. Another user owns all files, no program is setuid, and only
-    `user.` attributes are kept. The directory is writable. Raises as `write_sqsh` does.
+    Root keeps owners, devices and all attributes. Another user owns all files, and no program is setuid or setgid. A
+    note names what this user or file system does not support. The directory is writable. Raises as `write_sqsh` does.
     """
     with opened(path) as reader, writing(target):
         files = {reference: stat.size for _, stat, reference in reader.walk() if stat.kind == "f"}
@@ -249,7 +249,7 @@ def _unpack(reader: SquashfsReader, top: bytes, progress: Callable[[int], None])
 
 
 def _make(reader: SquashfsReader, stat: Stat, place: bytes) -> bool:
-    """Create a file, a link or a special file at `place`; False if this user cannot create such a file."""
+    """Create a file, a link or a special file at `place`; False if this user may not create the special file."""
     if stat.kind == "f":
         with open(place, "xb") as file:  # noqa: PTH123 (bytes)
             for piece in reader.data(stat):
@@ -269,7 +269,7 @@ def _make(reader: SquashfsReader, stat: Stat, place: bytes) -> bool:
 
 
 def _finish(reader: SquashfsReader, stat: Stat, place: bytes) -> Iterator[str]:
-    """Set owner, attributes, mode and time; note what cannot be kept. For an ordinary user nothing is setuid."""
+    """Set owner, attributes, mode and time; yield what cannot be kept. Only root sets owners, setuid and setgid."""
     root = os.geteuid() == 0
     if root:
         try:

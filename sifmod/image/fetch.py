@@ -40,8 +40,8 @@ def fetch_image(
 ) -> Artifact:
     """Fetch the image that `image` describes, verified, into `store` (or in place, if it is only referenced).
 
-    An image comes from the store, without a request, if the store has the promised digest or has fetched the digest in
-    a docker or oras source. Otherwise the sources are tried in order, and the first that works and verifies wins.
+    An image comes from the store, without a request, if the store has the promised digest, or fetched an image for the
+    digest that a docker or oras source has. Else the sources are tried in order, and the first that works wins.
     Idempotent. The base of a built image is fetched before it, in the same way. On failure the image is not stored (its
     base may be); partial downloads stay, and the next run resumes them. FetchError names each source with its reason;
     NoSpaceError ends the search at once.
@@ -113,7 +113,7 @@ def _none_worked(image: ImagePlan, failures: Sequence[Failure]) -> FetchError:
 
 
 def _promised(request: FetchRequest) -> Artifact | None:
-    """The promised SIF, if it is stored. A SIF that cannot start here is skipped if it can be converted again."""
+    """The promised SIF, if it is stored, and starts here or cannot be converted again; else None."""
     image = request.image
     stored = request.store.find(image.sha256) if image.sha256 else None
     if image.sha256 is None or stored is None:
@@ -167,7 +167,7 @@ def _fetch(request: FetchRequest) -> Artifact:
 
 
 def _fetched(request: FetchRequest) -> Artifact | None:
-    """The image; None if the copy in another store was damaged, which the next call does not try again."""
+    """The image; None if the copy in another store was damaged, which the next call skips. Raises FetchError."""
     reference, image, store = request.reference, request.image, request.store
     kind = reference.kind
     refuse_unsigned_kind(reference, request.settings)

@@ -37,7 +37,7 @@ class Search:
 
 
 class Found(NamedTuple):
-    """Commands, each with its path if it is not in PATH (else ""); and names left to the host."""
+    """Commands, each with its path in the image if PATH does not find it (else ""); and names left to the host."""
 
     commands: tuple[tuple[str, str], ...]
     refused: tuple[str, ...]
@@ -45,11 +45,11 @@ class Found(NamedTuple):
 
 
 def find_wrappers(rootfs: Rootfs, described: ImageDescription, search: Search) -> Found:
-    """The commands in the environment, else in the image's PATH, and those that entrypoint, runscript and labels name.
+    """The commands in the environment, else in the image's PATH, those that the image itself names, and sifmod's own.
 
-    The environment is that of `search`, else that of the image's software. Programs of the distribution are left out,
-    except the image's Python, its entrypoint and the software in its labels; names of common host commands are never
-    included. Raises ImageError for a damaged image, and for too many commands.
+    The environment is that of `search`, else that of the image's software. The image names commands in entrypoint,
+    command, runscript and labels. Other programs of the distribution are left out, except Python; names of common host
+    commands are never included. Raises ImageError for a damaged image, and for too many commands.
     """
 
     @cache
@@ -103,7 +103,7 @@ def _places(front: tuple[str, ...], path: tuple[str, ...], python: PythonEnviron
 
 
 def _of_python(first_with: Callable[[str, Iterable[str]], str], guess: Guess, places: tuple[str, ...]) -> list[str]:
-    """Python and its tools: from the environment, even if the distribution has them too; in a fixed order."""
+    """All guessed wrappers if the guessed Python is the system's or in `places`; else Python's tools in `places`."""
     python = guess.python
     if python and (python.kind == "system" or f"{python.directory}/bin" in places):
         return list(guess.wrappers)
@@ -111,7 +111,7 @@ def _of_python(first_with: Callable[[str, Iterable[str]], str], guess: Guess, pl
 
 
 def _front(rootfs: Rootfs, search: Search) -> tuple[str, ...]:
-    """The directories prepended to the image's PATH: first those of the activation, then the plan's."""
+    """The image's directories to prepend to its PATH: first that of the activated environment, then the plan's."""
     given = [place.rstrip("/") for place in search.path if not _NOT_OF_THE_IMAGE.fullmatch(place)]
     activated = activated_environment(search.activate)
     front = ([f"{activated}/bin"] if activated else []) + given

@@ -68,9 +68,9 @@ def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
 def find_name(reference: Reference, packages: Mapping[str, str], labels: Mapping[str, str]) -> Named:
     """Name and version of the software in the image of `reference`, from its Python packages and own labels.
 
-    The first match wins: a framework in the reference's name or in the label `title`, a package with the reference's
-    name, a main framework in the image if name and label say nothing, the label, the reference's name. The version
-    comes from the package of that name, else from a label, the tag, or the reference's name; else it is 1.0.
+    The first match wins: a framework among the packages that the reference's name or the label `title` names, a package
+    with the reference's name, a main framework among the packages if name and label say nothing, the label, the
+    reference's name. The version is the package's, else from a label, the tag, or the reference's name, else 1.0.
     """
     text = called(reference)
     words = [word for word in re.split(r"[-_. +]+", text.lower()) if word]
@@ -108,7 +108,7 @@ def _framework(packages: Mapping[str, str], words: Set[str], origin: str) -> Nam
 
 
 def called(reference: Reference) -> str:
-    """The last part of the reference's location, without a URL's query and suffixes of the package format."""
+    """The last part of the reference's location, without a URL's query and suffixes such as `.sif` and `.tar.gz`."""
     location = urlsplit(reference.location).path if reference.kind.location == "url" else reference.location
     last = location.rstrip("/").rpartition("/")[2]
     return re.sub(r"(?i)(\.sif|\.tar(\.\w+)?|[._-]oci|\.img|\.simg|-dockerhash-[0-9a-f]+)+$", "", last)
@@ -128,7 +128,7 @@ def _version(reference: Reference, labels: Mapping[str, str], text: str) -> tupl
 
 
 def _clean(text: str) -> str:
-    """`text` reduced to the characters of a module's name or version: letters, digits and . _ + -; may be ""."""
+    """`text` as at most 60 characters of a module's name or version: letters, digits and . _ + -; may be ""."""
     text = re.sub(r"[^A-Za-z0-9._+-]+", "-", text.strip())
     text = re.sub(r"\.{2,}", ".", text).strip("._+-")[:60].rstrip("._+-")
     text = text.removesuffix(".lua")
@@ -152,7 +152,7 @@ _OF_PACKAGE = re.compile(r"[0-9](?:[._+-]?[A-Za-z0-9]){0,60}")
 
 @dataclass(frozen=True)
 class Guess:
-    """All guesses; unknown values are empty. `python` is the environment to use."""
+    """All guesses about an image; unknown values are empty or None. `python` is the environment to use."""
 
     named: Named
     gpu: Gpu
@@ -165,7 +165,7 @@ class Guess:
 
     @property
     def versionsuffix(self) -> str:
-        """`-cuda-12.6-python-3.12`, `-cpu-python-3.12` for a framework; `-cuda-12.6`, "" for other software."""
+        """The suffix: `-cuda-12.6-python-3.12` or `-cpu-python-3.12` for a framework, else `-cuda-12.6` or ""."""
         gpu = "-".join(part for part in (self.gpu.accelerator, self.gpu.version) if part)
         gpu = "cpu" if self.gpu.accelerator == "none" else gpu
         if not self.named.framework:
@@ -177,7 +177,7 @@ class Guess:
 def make_guess(reference: Reference, described: ImageDescription, rootfs: Rootfs) -> Guess:
     """Guess what the image of `reference` is, from its description and files; raises ImageError if it is damaged.
 
-    A SIF whose version is not found is named after the image that it was converted from, if it has not been changed.
+    A SIF whose version is not found is named after the image that it was converted from without changes, if any.
     """
     guess = _guess(reference, described, rootfs)
     source = None if guess.named.is_known or not reference.kind.is_file else _converted_from(described)
@@ -189,7 +189,7 @@ def make_guess(reference: Reference, described: ImageDescription, rootfs: Rootfs
 
 
 def _converted_from(described: ImageDescription) -> Reference | None:
-    """The image that a SIF was converted from, if its definition has no section that changes it."""
+    """The image in a registry or a library that a SIF was converted from; None if its definition has sections."""
     if any(text.lstrip().startswith("%") for text in described.definition.splitlines()):
         return None
     try:

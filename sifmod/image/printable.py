@@ -10,7 +10,7 @@ def line(text: str, most: int = LINE) -> str:
 
 
 def block(text: str, most: int = TEXT, kept: str = "\n\t") -> str:
-    r"""`text`, cut after `most` characters, then with its length; control characters not in `kept` are escaped."""
+    r"""`text`; after `most` characters it is cut and gets its length; control characters not in `kept` are escaped."""
     letters = (letter if letter.isprintable() or letter in kept else _spelled(letter) for letter in text[: most + 1])
     shown = "".join(letters)
     return f"{shown[:most]}… ({len(text)} characters)" if len(text) > most else shown

@@ -50,7 +50,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Limit:
-    """A limitation of some versions, and its remedy."""
+    """A limitation of some versions of a runtime, and its remedy."""
 
     subject: Subject
     kind: Kind
@@ -141,7 +141,7 @@ def _probe(path: str, _: tuple[int, int, int], system: Path) -> Program:
 
 
 def _answer(path: str, word: str) -> Ended:
-    """The program's output; nothing is written in the home directory."""
+    """What the program prints for the argument `word`; nothing is written in the home directory."""
     with tempfile.TemporaryDirectory() as scratch:
         others = {
             name: value for name, value in os.environ.items() if not name.startswith(("SINGULARITY", "APPTAINER"))
@@ -173,7 +173,7 @@ def _forbids(configuration: Mapping[str, str], *, setuid: bool) -> tuple[str, ..
 
 
 def _has_setuid(build: Mapping[str, str], configuration: Mapping[str, str]) -> bool:
-    """Whether the build's configuration names a starter that is setuid root, and is allowed to be."""
+    """Whether the starter in the directory that `build` names is setuid root, and `configuration` allows that."""
     try:
         starter = Path(build.get("LIBEXECDIR", ""), _package(build), "bin", "starter-suid").stat()
     except OSError:

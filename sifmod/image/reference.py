@@ -80,12 +80,12 @@ def path_after_scheme(kind: "SourceKind", source: str) -> str:
 
 
 def refused(source: str, what: str, hint: str = "") -> FetchError:
-    """The error for a source, without its password."""
+    """The error for a source that is refused because of `what`; it shows no password."""
     return FetchError(f"source {shown(source)}: {what}", hint)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host`, with or without a port, is this machine."""
+    """Whether `host`, with or without a port, is localhost or a loopback address."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
@@ -94,7 +94,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_layout(kind: "SourceKind", source: str) -> Reference:
-    """Parse `PATH`, `PATH:TAG` or `PATH@DIGEST` after the scheme. Raises FetchError."""
+    """Parse `PATH`, `PATH:TAG` or `PATH@DIGEST` after the scheme. Raises FetchError for `//HOST` and without a path."""
     rest = path_after_scheme(kind, source)
     path, at, digest = rest.partition("@")
     if at and not _DIGEST.fullmatch(digest):
@@ -108,7 +108,7 @@ def parse_layout(kind: "SourceKind", source: str) -> Reference:
 
 
 def parse_repository(kind: "SourceKind", source: str) -> Reference:
-    """Parse `//REGISTRY/REPOSITORY`, with `:TAG`, `@DIGEST` or both; a digest takes precedence. Raises FetchError."""
+    """Parse `//REGISTRY/REPOSITORY`, with or without `:TAG` and `@DIGEST`. Raises FetchError, also for a login."""
     rest = after_scheme(source)
     if shown(source) != source:
         hint = (
@@ -145,11 +145,11 @@ Directories = tuple[str, ...]
 
 
 def nothing(*_: object) -> None:
-    """None: the answer of a kind that has nothing to give."""
+    """Return None: the answer of a kind that has nothing to give."""
 
 
 def no_files(_reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
-    """No file: `watched` of a kind whose image does not depend on a local file."""
+    """Return no file: the `watched` of a kind whose image does not depend on a local file."""
     return ()
 
 
@@ -196,7 +196,7 @@ class SourceKind:
 
     @property
     def ready_made(self) -> bool:
-        """Whether the SIF was made elsewhere: its bytes never change, and it can be signed."""
+        """Whether the source is a SIF that was made elsewhere: sifmod keeps its bytes, and it can be signed."""
         return self.open is None and self.location not in ("definition", "recipe")
 
     @property
@@ -211,7 +211,7 @@ class SourceKind:
 
 
 def the_location(reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
-    """The path that the reference names: `watched` of a kind whose image depends on this file alone."""
+    """The path that the reference names: the `watched` of a kind whose image depends on this file alone."""
     return (reference.location,)
 
 

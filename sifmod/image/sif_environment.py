@@ -35,7 +35,7 @@ _HALF = re.compile("[\ud800-\udfff]")  # a byte that is not UTF-8
 
 @dataclass(frozen=True)
 class SifEnvironment:
-    """Variables by name, and notes about skipped variables with the reason."""
+    """Variables by name, and notes about variables that were left out or computed."""
 
     variables: dict[str, str]
     notes: tuple[str, ...]
@@ -46,7 +46,7 @@ class _CannotStartError(Exception):
 
 
 def sif_environment(path: Path, documents: Documents, runtime: Runtime) -> SifEnvironment:
-    """The environment of the SIF at `path` with these `documents`. Raises errors of reading."""
+    """The environment of the SIF at `path`: by its `documents`, or by two starts. Raises ImageError for damage."""
     scripted = documents.environment
     read = dict(scripted.variables)
     config = dict(text.partition("=")[::2] for text in (documents.config.env if documents.config else ()))
@@ -88,7 +88,7 @@ def _is_the_base_s(name: str, value: str) -> bool:
 
 
 def _of_two_starts(path: Path, runtime: Runtime) -> tuple[dict[str, str], dict[str, str]]:
-    """The variables in a container of the image, for two users on two hosts."""
+    """The variables in two containers of the image, with different hosts and, if possible, users."""
     if not runtime.path:
         raise _CannotStartError("no runtime was found")
     with open_rootfs(path, read_sif(path)) as rootfs:
@@ -111,7 +111,7 @@ def _of_two_starts(path: Path, runtime: Runtime) -> tuple[dict[str, str], dict[s
 def _started(
     path: Path, runtime: Runtime, words: tuple[str, ...], search: str, command: tuple[str, ...]
 ) -> dict[str, str]:
-    """The variables in one container; in a user namespace if root lacks a capability for a setuid start."""
+    """The variables in one container; if it does not start, as where root lacks capabilities, in a user namespace."""
     try:
         return _said(path, runtime, words, search, command)
     except _CannotStartError as error:

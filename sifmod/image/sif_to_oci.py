@@ -90,7 +90,7 @@ def convert(path: Path, base: Base | None, runtime: Runtime, take: Callable[[byt
     With a `base`, its last layer holds only the differences from the base, including removals, unless a removed name is
     too long for a whiteout: then the one layer holds all files. If scripts set variables, `runtime` starts the SIF to
     find them. Reads the whole SIF; `take` is called with each piece of the layer, and the number of bytes so far.
-    Raises ImageError for a SIF that is damaged or whose file system is not a squashfs.
+    Raises ImageError for a SIF that is damaged, has no squashfs, or has a name that an OCI image cannot express.
     """
     info = read_sif(path)
     documents = read_documents(path, info)
@@ -152,7 +152,7 @@ def _gzip(pieces: Iterator[bytes], count: Callable[[bytes], object]) -> Iterator
 
 @contextmanager
 def opened(path: Path) -> Iterator[SquashfsReader]:
-    """The file system in a SIF. Raises ImageError unless it is a squashfs, and errors of reading."""
+    """The file system in a SIF. Raises ImageError unless it is a squashfs, and what `reading` raises."""
     info = read_sif(path)
     (system,) = struct.unpack_from("<i", info.primary.extra)
     if system != SQUASHFS:
@@ -162,7 +162,7 @@ def opened(path: Path) -> Iterator[SquashfsReader]:
 
 
 def _walk(reader: SquashfsReader) -> Iterator[tuple[bytes, Stat, int]]:
-    """Path, inode and the inode's reference for everything except the tools' own files."""
+    """Path, inode and its reference of all but sockets and the tools' own files. Raises ImageError for a name .wh.…"""
     yield b".", reader.root, -1
     for path, stat, reference in reader.walk():
         of_the_tools = _OF_THE_TOOLS.fullmatch(path) or stat.target.startswith(b".singularity.d/")
@@ -222,7 +222,7 @@ def _data(reader: SquashfsReader, stat: Stat) -> Iterator[bytes]:
 
 
 def _tar(content: Content) -> Iterator[bytes]:
-    """The tar of the layer, uncompressed. Each further name of a file is a hard link to the first."""
+    """The uncompressed tar of a layer with this content. Each further name of a file is a hard link to the first."""
     for name in content.gone:
         above, slash, last = name.rpartition(b"/")
         yield _header(tarfile.TarInfo(os.fsdecode(above + slash + _REMOVAL + last)))
@@ -296,7 +296,7 @@ def image_section(documents: Documents, environment: SifEnvironment) -> tuple[di
 
 
 def _entrypoint(script: str) -> tuple[list[str] | None, tuple[str, ...]]:
-    """A runscript as an entrypoint: its text, run by the shell that it names."""
+    """A runscript's text as an entrypoint for its shell, by default /bin/sh; None without text or shell; and notes."""
     if not script.strip():
         return None, ()
     if not script.startswith("#!"):

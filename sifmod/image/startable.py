@@ -49,7 +49,7 @@ def refusal_here(info: SifInfo, runtime: Runtime) -> str:
 
 
 def check_startable(info: SifInfo, request: FetchRequest) -> tuple[str, ...]:
-    """Check a SIF with the runtime of `request`: notes about a slow start, or that it cannot start.
+    """Check a SIF with the runtime of `request`; returns notes about a slow start, or that it cannot start.
 
     Raises UnstartableError if it cannot start and the settings require that it can; the hint has the commands that pack
     the image again for this runtime.

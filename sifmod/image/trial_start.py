@@ -10,7 +10,7 @@ from sifmod.image.convert.packed import pack
 from sifmod.image.convert.sif.write import partition_offset, write_header
 from sifmod.system import scratch_directory
 
-NOT_RUN = "modules can be installed here, and not run: ask the administrator, with the line above"
+NOT_RUN = "modules can be installed here, but not run: ask the administrator, with the line above"
 _LIMIT = 60.0  # seconds
 # Go's name of an architecture → number of it in ELF, flags, and machine code that calls exit(0)
 _PROGRAMS = {
@@ -39,7 +39,7 @@ def cannot_start(runtime: str, arch: str) -> NoStart | None:
             return None
         for name in ("APPTAINER_USERNS", "SINGULARITY_USERNS"):
             if name not in os.environ and _start(runtime, image, scratch, {name: "1"}) is None:
-                return NoStart(why, f"with a user namespace it does: export {name}=1")
+                return NoStart(why, f"it starts in a user namespace: export {name}=1")
     return NoStart(why, NOT_RUN)
 
 

@@ -22,7 +22,7 @@ def image_data(image: ImagePlan) -> Data:
 
 
 def build_data(build: BuildPlan) -> Data:
-    """Data that decides what is built, without whether the network may be used."""
+    """Data that decides what is built; whether the network may be used does not."""
     base = build.base
     return {
         "base": base
@@ -44,7 +44,7 @@ def build_data(build: BuildPlan) -> Data:
 
 
 def deciding_data(plan: Plan) -> Data:
-    """Data that decides the installation of a module, and that its rendered files do not show, or not clearly."""
+    """Data that decides the installation of a module, and is not, or not clearly, in its rendered files."""
     image, mpi = plan.image, plan.mpi
     return {
         "format": FORMAT,

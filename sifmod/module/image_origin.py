@@ -8,7 +8,7 @@ from sifmod.result import Described, Digest, OrNull
 
 @dataclass(frozen=True)
 class ImageOrigin:
-    """The content that a reference stood for when it was fetched."""
+    """The content that a reference stood for when it was fetched, and its conversion; unknown fields are empty."""
 
     index: OrNull[Digest] = ""  # of the reference's image index; "" if it named a manifest
     manifest: OrNull[Digest] = ""  # for a build: of the definition and its input files
@@ -27,7 +27,7 @@ NO_ORIGIN = ImageOrigin()
 
 
 def from_fields(fields: object) -> ImageOrigin:
-    """Parse an object of `as_data`; raises TypeError, KeyError or ValueError for invalid ones."""
+    """Parse the data of `as_data`; raises TypeError, KeyError or ValueError for other data."""
     if not isinstance(fields, dict):
         raise TypeError(f"expected an object, got {type(fields).__name__}")
     tools = tuple((str(name), str(version)) for name, version in fields["tools"])

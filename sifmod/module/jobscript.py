@@ -1,4 +1,4 @@
-"""A Job: the data for a module's job scripts, and the text of one. Each generation has its own."""
+"""A Job: the data of one generation of a module for its job scripts; and the text of a job script."""
 
 import json
 from dataclasses import astuple, dataclass
@@ -18,7 +18,7 @@ DISTRIBUTED, TORCHRUN = "conda-python-distributed", "torchrun-distributed"
 
 @dataclass(frozen=True)
 class Job:
-    """The data for every job of one generation, including the site's."""
+    """The data of one generation, and of its site, for every job script."""
 
     module: str
     name: str  # of the job
@@ -37,7 +37,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobOptions:
-    """The user's options for one script; `words`: the command of another style; `mpi`: the value for srun's --mpi."""
+    """The user's options for one job script; `words`: the command, unless the style is `srun`; `mpi`: srun's --mpi."""
 
     style: Style = "srun"
     nodes: int = 0  # 0: two for a distributed job, else one
@@ -71,7 +71,7 @@ def job_of(plan: Plan) -> Job:
 
 
 def _command(plan: Plan) -> tuple[str, bool, bool]:
-    """The command, with Python if the image has a usable one; whether it runs inside, and whether distributed."""
+    """The command, with Python if the image has a usable one; whether it runs inside; whether each task starts it."""
     names = [wrapper.name for wrapper in plan.wrappers if wrapper.command != (f"{RUNSCRIPTS_TARGET}/{wrapper.name}",)]
     has_python = bool({"python", "python3", "torchrun"} & set(names))
     if DISTRIBUTED in plan.runscripts and (has_python or plan.activation.with_conda != "true"):

@@ -34,7 +34,7 @@ SCRIPT_WRAPPERS = ("start-shell", "list-packages")
 
 @dataclass(frozen=True)
 class InImage:
-    """What only the image decides: the commands that `wrappers: auto` finds, and the MPI."""
+    """What only the image decides: the commands that `wrappers: auto` finds, and the settings for its MPI."""
 
     wrappers: tuple[Wrapper, ...] = ()
     mpi: str = ""  # what the module's help says of the MPI
@@ -65,7 +65,7 @@ def make_plan(
     quirks: tuple[Quirk, ...] = (),
     bases: tuple[Easyconfig, ...] = (),
 ) -> Plan:
-    """Decide everything. If easyconfig and site set the same bind target or variable, the easyconfig takes precedence.
+    """Make the plan. If easyconfig and site set the same bind target or variable, the easyconfig takes precedence.
 
     Variables that `quirks` set are in the easyconfig already; those that they unset are removed from the site's.
     `bases` are the easyconfigs of the base images, each built on the next.
@@ -119,7 +119,7 @@ def make_plan(
 
 
 def _merged(*layers: Pairs) -> Pairs:
-    """One value per name, later layers take precedence; sorted by name."""
+    """One value per name, from the last of `layers` that has it; sorted by name."""
     return tuple(sorted({name: value for layer in layers for name, value in layer}.items()))
 
 
@@ -142,7 +142,7 @@ def _binds(binds: tuple[Bind, ...]) -> tuple[Bind, ...]:
 
 
 def _activation(easyconfig: Easyconfig) -> tuple[Activation, Pairs, tuple[str, ...]]:
-    """How to activate Python: by variables for conda and venv, like LUMI's later generations, else by a command."""
+    """The activation of Python, its variables, and its directories for PATH; only `activate` needs a command inside."""
     if easyconfig.activate is not None:
         return Activation(easyconfig.activate, easyconfig.activate, _users_venv(easyconfig)), (), ()
     env: dict[str, str] = {}
@@ -162,7 +162,7 @@ def _activation(easyconfig: Easyconfig) -> tuple[Activation, Pairs, tuple[str, .
 
 
 def _users_venv(easyconfig: Easyconfig) -> bool:
-    """Whether to search for the user's venv: not if the easyconfig sets its path."""
+    """Whether to search for the user's venv: with `user_software`, unless the easyconfig sets a path in it."""
     said = (*easyconfig.path, dict(easyconfig.env).get("VIRTUAL_ENV", ""))
     return easyconfig.user_software and not any(text.startswith(USER_SOFTWARE_TARGET) for text in said)
 

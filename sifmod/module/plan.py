@@ -50,7 +50,7 @@ class Bind:
     optional: bool = False
 
     def __str__(self) -> str:
-        """In the runtime's syntax: `source[:target[:options]]`."""
+        """The bind in the runtime's syntax: `source[:target[:options]]`."""
         if self.options:
             return f"{self.source}:{self.target}:{','.join(self.options)}"
         return self.source if self.source == self.target else f"{self.source}:{self.target}"
@@ -77,7 +77,7 @@ class Runtime:
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """The paths where a wrapper looks for the runtime: that of install time, else PATH."""
+        """The runtimes that a wrapper tries, in order: the path found at install time, then names in PATH."""
         names = tuple(sorted(RUNTIMES, key=lambda name: name != self.kind))
         return (self.path, *names) if self.path else names
 
@@ -160,7 +160,7 @@ class Wrapper:
 
 @dataclass(frozen=True)
 class Help:
-    """The module's description. Plain text with any characters; the templates quote it."""
+    """The texts of a module's help and whatis: plain text with any characters, which the templates quote."""
 
     description: str
     homepage: str
@@ -230,7 +230,7 @@ class Plan:
         return (Bind(f"{root}/runscripts", RUNSCRIPTS_TARGET, ("ro",)), *self.binds)
 
     def user_software_of(self, root: str) -> tuple[Bind, ...]:
-        """The paths of the user's additions: a squashfs, else a directory. The first that exists is bound."""
+        """The possible binds of the user's additions, in order: a squashfs, a directory; () without `user_software`."""
         if not self.user_software:
             return ()
         place = f"{root}{USER_SOFTWARE_TARGET}"
@@ -240,14 +240,14 @@ class Plan:
         )
 
     def images_of(self, root: str) -> tuple[str, ...]:
-        """The paths to search for the image: the generation's own link, then copies in image_dirs."""
+        """The paths to search for the image: the generation's own link, then copies in image_dirs; () for a view."""
         if self.image is None:
             return ()
         return tuple(f"{directory}/{self.image.filename}" for directory in (root, *self.image.image_dirs))
 
     @property
     def layers(self) -> str:
-        """The relative path of this module's layers; "" for a module without a Python for packages."""
+        """The relative path of this module's layers; "" for a module without a wrapper for Python."""
         names = {wrapper.name for wrapper in self.wrappers}
         return str(self.module) if names & {"python", "python3"} else ""
 
@@ -268,21 +268,21 @@ class Plan:
 
     @property
     def container_env(self) -> tuple[tuple[str, str], ...]:
-        """The pairs of `plain_env`, quoted for the runtime after <prefix>ENV_: see literal. Without PREPEND_PATH."""
+        """The pairs of `plain_env`, with the values as `literal` quotes them for the runtime; without PREPEND_PATH."""
         return tuple((name, literal(value)) for name, value in self.plain_env)
 
     @property
     def prepend_path(self) -> tuple[str, ...]:
-        """Directories to prepend to PATH inside, in order, quoted for the runtime: see literal."""
+        """The directories to prepend to PATH inside, in order, as `literal` quotes them for the runtime."""
         return tuple(literal(directory) for directory in self.path)
 
     @property
     def switch(self) -> str:
-        """The live generation's path in any prefix, `/software/…`, the same for every generation."""
+        """The path of the live generation after the prefix, `/software/…`; the same for every generation."""
         return f"/software/{self.module}"
 
     def place_of(self, generation: int) -> str:
-        """The path of one generation in any prefix."""
+        """The path of one generation after the prefix, `/software/…`."""
         return f"/software/{self.module.name}/.generations/{self.module.version}/{generation}"
 
     def reinstall(self, prefix: str) -> str:

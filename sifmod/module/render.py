@@ -115,7 +115,7 @@ def _constant(path: str) -> str:
 
 
 def _whatis(plan: Plan) -> tuple[str, ...]:
-    """The easyconfig's lines; by default the first paragraph of its description and its homepage."""
+    """The whatis lines: the description's first paragraph unless the easyconfig has one, its own, and the homepage."""
     lines = plan.help.whatis
     if not any(line.startswith("Description:") for line in lines):
         paragraph, _, _ = plan.help.description.strip().partition("\n\n")
@@ -141,7 +141,7 @@ def _help(plan: Plan) -> str:
 
 
 def _text(text: str, syntax: Syntax) -> str:
-    """Lmod puts the texts of a Tcl modulefile between `[===[` and `]===]` and evaluates that: avoid the end bracket."""
+    """`text`, in a Tcl modulefile without `]=`: Lmod puts its texts between `[===[` and `]===]`, and evaluates them."""
     return text.replace("]=", "] =") if syntax == "tcl" else text
 
 
@@ -152,7 +152,7 @@ def _match(pattern: str, name: str, what: str) -> None:
 
 @cache  # compiling them takes longer than rendering
 def templates(syntax: Syntax) -> Environment:
-    """Templates that only print quoted literals: a value without a filter is an error."""
+    """The templates for a syntax, which only print quoted literals: a value without a filter raises ModuleError."""
     made = environment(finalize=_only_literals, keep_trailing_newline=True)
     literal, comma = quote.SPELLED[syntax], quote.BETWEEN[syntax]
 

@@ -64,7 +64,7 @@ def _here(text: str) -> str:
 
 
 def environment(**more: Any) -> Environment:
-    """The templates of this package; without HTML escaping."""
+    """An environment for the templates of this package, without HTML escaping, with `more` options."""
     loader = FileSystemLoader(Path(__file__).with_name("templates"))
     options = {"undefined": StrictUndefined, "trim_blocks": True, "auto_reload": False, **more}
     return Environment(loader=loader, autoescape=False, **options)  # noqa: S701
@@ -81,7 +81,7 @@ def rendered(template: str, **values: Hashable) -> str:
 
 
 def numbered(plan: Plan, text: str, number: int) -> str:
-    """`text`, which was rendered for ANY, for the generation of this number."""
+    """`text`, which was rendered for the generation ANY, with the path of the generation of this number instead."""
     return text.replace(plan.place_of(ANY), plan.place_of(number))
 
 

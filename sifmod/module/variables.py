@@ -8,7 +8,7 @@ from sifmod.module.plan import RUNSCRIPTS_TARGET, Plan
 
 
 def own_variables(plan: Plan, root: str) -> dict[str, str]:
-    """The variables of every module, a view's fewer, about the generation at `root` and its contents."""
+    """The variables that every module sets about its generation at `root`; a view sets only EBROOT and EBVERSION."""
     name = plan.module.variable
     if plan.image is None:  # the modules that a view loads set the others
         return {f"EBROOT{name}": root, f"EBVERSION{name}": plan.version}
@@ -23,7 +23,7 @@ def own_variables(plan: Plan, root: str) -> dict[str, str]:
 
 
 def host_variables(plan: Plan, root: str) -> tuple[tuple[str, str], ...]:
-    """The variables that a load sets to one value, without defaults, SIF, lists, PATH and the runtime's.
+    """Names and values of the variables that a load always sets, except SIF, PATH, other lists and the runtime's.
 
     The module's own variables take precedence over those of host_env.
     """

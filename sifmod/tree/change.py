@@ -31,19 +31,19 @@ class Change:
         self._steps: list[_Step] = []
 
     def file(self, target: Path, text: str, mode: int = 0o666) -> None:
-        """Give the file `target` this content; `mode` is subject to the umask."""
+        """Add the step that gives the file `target` this content; `mode` is subject to the umask."""
         new = self._held.path("new")
         write(new, text.encode(), self._top, mode)
         self._steps.append(_Step(target, new, self._copy(target)))
 
     def link(self, target: Path, text: str) -> None:
-        """Make `target` a symlink that holds `text`."""
+        """Add the step that makes `target` a symlink with the text `text`."""
         new = self._held.path("new")
         new.symlink_to(text)
         self._steps.append(_Step(target, new, self._copy(target)))
 
     def remove(self, target: Path) -> None:
-        """Remove `target`, if it exists, and directories above it that become empty, except the uppermost one."""
+        """Add the removal of `target`, if it exists, and of directories that become empty, except the uppermost one."""
         if is_there(target):
             self._steps.append(_Step(target, None, self._held.path("removed")))
 

@@ -29,7 +29,7 @@ _ATTEMPTS = 100  # when other runs create and remove the directory
 
 
 def explain(error: OSError, doing: str) -> SifmodError:
-    """The SifmodError for an OSError while `doing`: disk full, permission denied, or the system's message."""
+    """The SifmodError for an OSError while `doing`: FullError, PermissionsError, or InstallError for the rest."""
     name = error.filename2 if error.filename2 is not None else error.filename
     place = f" ({os.fsdecode(name)})" if isinstance(name, str | bytes) else ""
     message = f"{doing}: {reason(error)}{place}"
@@ -50,7 +50,7 @@ def explain(error: OSError, doing: str) -> SifmodError:
 
 
 def _foreign_owner(path: str) -> str:
-    """The owner of the closed directory on the way to an absolute path; "" unless it is another user."""
+    """A hint about the other user who owns the closed directory on the way to an absolute path; "" without one."""
     while path.startswith("/") and path != "/":
         path = os.path.dirname(path)  # noqa: PTH120 (a text)
         with suppress(OSError):
@@ -207,7 +207,7 @@ def parsed(path: Path | str, parse: Callable[[bytes], Parsed], *, top: Path | No
 
 @contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Add the path to an OSError of the block that has none, or a descriptor, as a failing disk reports it."""
+    """Add `path` to an OSError of the block that names no file, or a descriptor, as a failing disk reports it."""
     try:
         yield
     except OSError as error:
@@ -217,7 +217,7 @@ def naming(path: Path | str) -> Iterator[None]:
 
 
 def write(path: Path, data: bytes, top: Path, mode: int = 0o666, *, durable: bool = True) -> None:
-    """Write a new file, which must not exist; its directory must. `mode` is subject to the umask."""
+    """Write a new file, which must not exist; its directory must. The umask limits `mode`. `durable`: sync the file."""
     with opened(path.parent, top) as directory:
         descriptor = new_file(directory, path, data, mode)
     try:
@@ -228,7 +228,7 @@ def write(path: Path, data: bytes, top: Path, mode: int = 0o666, *, durable: boo
 
 
 def new_file(directory: int, path: Path | str, data: bytes, mode: int) -> int:
-    """A descriptor of the new file `path` in the open `directory`, with this content; not durable yet."""
+    """A descriptor of the new file `path` in the open `directory`, with this content and mode; not durable yet."""
     descriptor = os.open(os.path.basename(path), _NEW, mode, dir_fd=directory)  # noqa: PTH119 (thousands are made)
     try:
         with naming(path):
@@ -288,7 +288,7 @@ def move(source: Path, target: Path, top: Path) -> None:
 
 
 def take(source: Path, target: Path, top: Path) -> None:
-    """Rename `source` to `target`, durably, both below `top`, without following symlinks.
+    """Rename `source` to `target`, both below `top`, without following symlinks; syncs the directory of `source`.
 
     Creates no directory: a holder's directory that was removed must stay removed.
     """
@@ -310,7 +310,7 @@ def is_there(path: Path) -> bool:
 
 
 def names(directory: Path, top: Path | None = None) -> list[str]:
-    """The names in a directory, sorted; none if it is missing. Like `read`, it follows no symlink below `top`."""
+    """The names in a directory, sorted; none if it is missing. With `top`, a symlink below that raises OSError."""
     try:
         with nullcontext(directory) if top is None else opened(directory, top) as place:
             return sorted(os.listdir(place))  # noqa: PTH208 (plain names)

@@ -170,7 +170,7 @@ def restore(mine: HeldModule, installation: Installation) -> None:
 
 
 def replace_provenance(mine: HeldModule, installation: Installation, provenance: Provenance) -> None:
-    """Replace the provenance in the receipt of `installation`, so that the next run finds it unchanged at once."""
+    """Replace the provenance in the receipt of `installation`, so that the next run sees at once that it is current."""
     with change(mine.held, f"cannot write the receipt of {installation.module}") as steps:
         receipt = to_json(replace(installation, provenance=provenance))
         steps.file(Path(installation.root, RECEIPT), receipt, READ_ONLY)
@@ -251,7 +251,7 @@ def _check_switch(layout: Layout, module: ModuleName) -> None:
 
 
 def _stubs_in_place(layout: Layout, module: ModuleName, wanted: set[str]) -> tuple[str, ...]:
-    """The existing stubs of the module, wanted or not; InstallError for one that is in no receipt of the module."""
+    """The paths of the module's own existing stubs; InstallError for other content at a wanted or recorded path."""
     there = []
     for path in sorted(stub_path(module, syntax) for syntax in SYNTAXES):
         file, known = layout.modules / path, path in wanted

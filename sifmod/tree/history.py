@@ -68,7 +68,7 @@ def _event(generation: object, since: object, held: object) -> Event:
 
 
 def _held_after(events: tuple[Event, ...], generation: int | None, *, same_content: bool = True) -> tuple[int, ...]:
-    """The holds once `generation` is live: going back to an earlier generation is a rollback. An uninstall keeps them.
+    """The holds once `generation` is live: a return to an earlier generation is a rollback; an uninstall keeps holds.
 
     A new generation ends the holds, unless it has the same content as the one before.
     """
@@ -88,7 +88,7 @@ def last_live(layout: Layout, module: ModuleName) -> Installation | None:
 
 
 def with_event(events: tuple[Event, ...], generation: int | None, *, same_content: bool = False) -> str:
-    """The history's text after `generation` (None: nothing) is live."""
+    """The history's text with `events`, and the event that `generation` (None: nothing) is live now."""
     if not events or events[-1].generation != generation:
         held = _held_after(events, generation, same_content=same_content)
         events = (*events, Event(generation, round(time.time(), 3), held))
@@ -96,7 +96,7 @@ def with_event(events: tuple[Event, ...], generation: int | None, *, same_conten
 
 
 def without_holds(events: tuple[Event, ...]) -> str:
-    """The history's text without holds."""
+    """The history's text with `events`, of which there is one at least, without the present holds."""
     return json.dumps((*events[:-1], events[-1]._replace(held=()))) + "\n"
 
 
@@ -125,7 +125,7 @@ def in_utc(seconds: float) -> str:
 
 
 def superseded(events: tuple[Event, ...], generation: int) -> float | None:
-    """Since when `generation` is not live (seconds since 1970); None if it is or never was, or the clock was wrong."""
+    """Since when `generation` is not live (seconds since 1970); None if it is or never was live, or a clock was off."""
     last = max((index for index, event in enumerate(events) if event.generation == generation), default=None)
     if last is None or last + 1 == len(events):
         return None

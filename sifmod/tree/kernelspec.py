@@ -22,7 +22,7 @@ _SPEC = "kernel.json"
 
 @dataclass(frozen=True)
 class Kernelspec:
-    """The Python of a module as a kernel."""
+    """The Python of a module, with a layer, as a Jupyter kernel."""
 
     module: ModuleName
     layer: Annotated[OrNull[str], Described("name of the layer; null: the module's default layer")]
@@ -108,7 +108,7 @@ def _reported(doing: str) -> Iterator[None]:
 
 
 def _owner(place: Path) -> Kernelspec | None:
-    """The owner of the kernelspec at this path; None for one that sifmod has not written."""
+    """The module and layer of the kernelspec at this path; None for one that sifmod has not written."""
 
     def owner(data: bytes) -> Kernelspec | None:
         said = json.loads(data)["metadata"]["sifmod"]

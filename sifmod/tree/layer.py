@@ -76,7 +76,7 @@ class Layers(LockRoot):
 
 
 def layers_lock(layers: Layers, module: ModuleName, tree: Tree) -> AbstractContextManager[HeldLock]:
-    """Hold the lock of the layers of a module in this directory, waiting as in the `tree`."""
+    """Hold the lock of a module's layers in the directory of `layers`, waiting as for a lock of `tree`."""
     return tree.lock(str(module), f"the layers of {module}", layers)
 
 
@@ -119,12 +119,12 @@ class Layer:
 
 
 def live_layer(layers: Layers, module: ModuleName, name: str, image: str) -> Layer | None:
-    """The live layer of this name; None if there is none, or it is unreadable. Raises OSError if the disk fails."""
+    """The live layer of this name and image digest; None without a readable one. Raises OSError if the disk fails."""
     return _live(layers.place(module, name, image))
 
 
 def live_generation(place: Path) -> str:
-    """The number of the live layer, "" if there is none. Raises OSError if the disk fails."""
+    """The number of the live generation in `place`, as text; "" without one. Raises OSError if the disk fails."""
     try:
         number = os.readlink(place / LIVE)  # noqa: PTH115 (a number)
         return number if is_number(number) else ""
@@ -140,7 +140,7 @@ def _live(place: Path) -> Layer | None:
 
 
 def _layer(root: Path, data: bytes) -> Layer:
-    """Parse a receipt, which other users may have written: the path gives what it can, types are checked."""
+    """Parse a receipt of any user; the path gives what it can, types are checked. Raises ValueError or KeyError."""
     from pydantic import TypeAdapter
 
     fields = json.loads(data)

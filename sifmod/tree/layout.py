@@ -58,7 +58,7 @@ class Layout(LockRoot):
 
     @property
     def own(self) -> tuple[Path, ...]:
-        """The directories that belong to sifmod alone. `rights.own_paths` finds its other files by their content."""
+        """The directories in which everything is sifmod's. `rights.own_paths` finds the files of sifmod elsewhere."""
         below = (self.prefix / name for name in ("layers", "life", "stacks"))
         return (self.locks, self.logs, self.partials, *below)
 
@@ -68,7 +68,7 @@ class Layout(LockRoot):
 
     @property
     def software(self) -> Path:
-        """Switches, by name and version, with the generations beside them."""
+        """The directory of switches, by name and version, with the generations beside them."""
         return self.prefix / "software"
 
     def switch(self, module: ModuleName) -> Path:
@@ -88,7 +88,7 @@ class Layout(LockRoot):
         return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}/{HISTORY}")
 
     def user_software(self, module: ModuleName) -> Path:
-        """The user's additions to `module`; never changed, kept at every reinstall."""
+        """The directory of the user's additions to `module`, which no install or removal changes."""
         return Path(f"{self.prefix}/user-software/{module}")
 
     @property
@@ -99,11 +99,11 @@ class Layout(LockRoot):
         return self.images / f"{sha256}.sif"
 
     def lives(self, name: str) -> Path:
-        """The directory of the decisions about one name (`life`), and of its notices at load, a file a module."""
+        """The directory of the decisions about one name (`life`), and of its notices at load, one file per version."""
         return self.prefix / "life" / name
 
     def life(self, name: str) -> Path:
-        """The decisions of staff about the modules of one name; other files are derived from it."""
+        """The file with the decisions of staff about the modules of one name; other files are derived from it."""
         return self.lives(name) / LIFE
 
     def inventory(self, sha256: str) -> Path:

@@ -43,7 +43,7 @@ class Holder(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """The current entry at one look. Two equal looks mean that the holder was silent between them."""
+    """The newest entry of a lock at one look. Two equal looks mean that the holder was silent between them."""
 
     number: int  # 0: no lease yet
     text: str
@@ -55,7 +55,7 @@ class Lease(NamedTuple):
 
     @property
     def vacant(self) -> bool:
-        """No process holds the lock, or its holder is known to be dead."""
+        """Whether no process holds the lock, or its holder is known to be dead."""
         holder = self.holder
         return self.free or (holder is not None and dead(holder))
 

@@ -90,7 +90,7 @@ class NameLife(NamedTuple):
 
 
 def read_life(layout: Layout, name: str) -> NameLife:
-    """The decisions about the modules of this name. Raises InstallError for an invalid file."""
+    """The decisions about the modules of this name. Raises InstallError for an invalid or unreadable file."""
     path = layout.life(name)
     try:
         return from_json(read(path, top=layout.prefix))
@@ -108,7 +108,7 @@ def read_life(layout: Layout, name: str) -> NameLife:
 
 
 def decided_names(layout: Layout) -> set[str]:
-    """The names with decisions: one listing for the whole tree."""
+    """The names with decisions, none if they are closed to this user. Raises OSError if the disk fails."""
     try:
         return set(filter(is_part, names(layout.prefix / "life", layout.prefix)))
     except OSError as error:
@@ -118,7 +118,7 @@ def decided_names(layout: Layout) -> set[str]:
 
 
 def notices(name: str, life: NameLife) -> Iterator[tuple[str, str]]:
-    """The notices that a modulefile reads at load, for each version with notices.
+    """Each version with notices, and the text of its notices, which its modulefile reads at load.
 
     A line is a time (seconds since 1970), the action from then on (`say` or `refuse`) and its text; the last one that
     applies counts.
@@ -142,7 +142,7 @@ def deprecation(module: ModuleName, life: Life) -> str:
 
 
 def retirement(module: ModuleName, life: Life) -> str:
-    """The message instead of a load."""
+    """The message that replaces a load of a retired module."""
     said = (life.retired and life.retired.message) or (life.deprecated and life.deprecated.message) or ""
     reasons = [text for text in (_instead(life), said) if text]
     why = f": {'; '.join(reasons)}" if reasons else ""
@@ -163,7 +163,7 @@ def _instead(life: Life) -> str:
 
 
 def format_life(version: str, life: NameLife, on: date) -> str:
-    """The decisions about one version, for a row of `list`; empty if there are none."""
+    """What the decisions about one version mean on that day, for a row of `list`; "" for nothing."""
     one = life.of(version)
     found = ["default"] if life.default == version else []
     day = one.refused_from
@@ -190,7 +190,7 @@ def to_json(life: NameLife) -> str:
 
 
 def _decided(life: Life) -> dict[str, object]:
-    """What is decided, as data."""
+    """The decisions of `life`, without empty ones, as data for JSON."""
     texts = {key: one._asdict() for key, one in (("deprecated", life.deprecated), ("retired", life.retired)) if one}
     return {key: value for key, value in {**life._asdict(), **texts}.items() if value}
 

@@ -103,7 +103,7 @@ class HeldLock:
         remove_tree(gone, self.top)
 
     def path(self, kind: str) -> Path:
-        """A fresh path in the holder's directory."""
+        """A fresh path in the holder's directory, with the suffix `kind`."""
         self._count += 1
         return self.directory / f"{self._count}.{kind}"
 
@@ -213,7 +213,7 @@ def left_over(workplace: LockRoot) -> tuple[str, ...]:
 
 
 def locks_with_files(workplace: LockRoot) -> dict[str, Path]:
-    """The directories of the locks whose holders have files in `.staging/`, live or not, by the locks' names."""
+    """The directories of locks, by name, whose holders, live or dead, have files in `.staging/` that can be removed."""
     owners = {entry.owner for entry in _entries(workplace.staging) if not entry.fenced or _removable(entry.path)}
     return {owner.replace("@", "/"): workplace.locks / owner for owner in owners}
 

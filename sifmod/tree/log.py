@@ -146,7 +146,7 @@ def read_log(layout: Layout, module: ModuleName | None) -> Log:
 
 
 def logged_modules(layout: Layout) -> tuple[tuple[ModuleName, ...], tuple[str, ...]]:
-    """Every module with a log, sorted by name, including uninstalled ones; and problems."""
+    """Every module with a log, sorted by name, including uninstalled ones; and what could not be read."""
     found: list[ModuleName] = []
     problems: list[str] = []
     directory = layout.logs / "modules"
@@ -159,7 +159,7 @@ def logged_modules(layout: Layout) -> tuple[tuple[ModuleName, ...], tuple[str, .
 
 
 def as_data(made: Entry) -> dict[str, object]:
-    """The data in the line of an entry."""
+    """The data that the log's line for an entry has."""
     done = made.done
     changed = {"module": str(done.module) if done.module else None, "from": done.before, "to": done.generation}
     fields: dict[str, object] = made._asdict()
@@ -205,7 +205,7 @@ def _user(uid: int) -> str:
 
 
 def _login() -> int | None:
-    """The user who logged in, from the kernel's audit, or None."""
+    """The id of the user who logged in, from the kernel's audit; None if unknown."""
     with suppress(OSError, ValueError):
         uid = int(Path("/proc/self/loginuid").read_text())
         return uid if uid != _NO_LOGIN else None

@@ -36,7 +36,7 @@ class Mark(NamedTuple):
 
 
 def in_force(layout: Layout, images: Container[str], days: float) -> dict[str, tuple[Mark, ...]]:
-    """The marks of these images that are at most `days` days old, by digest. Raises OSError."""
+    """The marks of these images that are less than `days` days old, by digest. Raises OSError."""
     found, now = all_marks(layout, images) if days else {}, time.time()
     young = {sha256: tuple(mark for mark in of if now - mark.since < days * _DAY) for sha256, of in found.items()}
     return {sha256: of for sha256, of in young.items() if of}
@@ -83,14 +83,14 @@ def leave(layout: Layout, sha256: str, prefix: Path, name: str = "") -> tuple[Pa
 
 
 def remove(layout: Layout, sha256: str, prefix: Path) -> None:
-    """Remove this user's marks for an image, those of `prefix`. Raises OSError."""
+    """Remove this user's marks for an image that modules in `prefix` left. Raises OSError."""
     with suppress(FileNotFoundError), opened(layout.marks, layout.prefix) as directory:
         for name in tuple(_own(directory, sha256, prefix)):
             os.unlink(name, dir_fd=directory)
 
 
 def forget(layout: Layout, stored: Container[str]) -> None:
-    """Remove the marks of images that are no longer stored; the directory's owner and root may."""
+    """Remove the marks of images that are not in `stored`; the directory's owner and root may. Errors are ignored."""
     with suppress(OSError), opened(layout.marks, layout.prefix) as directory:
         for name in [name for name, sha256, _ in _names(directory) if sha256 not in stored]:
             with suppress(OSError):

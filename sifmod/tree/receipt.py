@@ -92,7 +92,7 @@ class Installation:
 
 
 def as_data(installation: Installation) -> dict[str, Any]:
-    """The installation as JSON data; the receipt lacks `root`, and has the path of a stored image below the prefix."""
+    """The installation as JSON data. `to_json` leaves out `root`, and gives a stored image's path below the prefix."""
     image = installation.image
     return {
         "format": FORMAT,
@@ -180,14 +180,14 @@ def _files(records: list[tuple[Any, Any, Any]]) -> tuple[FileRecord, ...]:
 
 
 def _check_texts(texts: list[str]) -> None:
-    """Check for valid path texts; output code escapes control characters."""
+    """Raise ValueError for a NUL or half of a surrogate pair; other control characters are escaped when printed."""
     joined = "".join(texts)
     if not joined.isprintable() and b"\0" in joined.encode():  # fails for half of a surrogate pair
         raise ValueError("a text with a NUL")
 
 
 def _check_inside(paths: list[str]) -> None:
-    """Check that paths stay inside the directory that they are relative to."""
+    """Raise ValueError unless the paths stay inside the directory that they are relative to."""
     _check_texts(paths)
     if paths and _OUT.search("\n".join(paths)):
         raise ValueError("a path that leaves its directory")
@@ -211,7 +211,7 @@ def known_receipt(generation: Path) -> Installation | None:
 
 
 def live_number(layout: Layout, module: ModuleName) -> int | None:
-    """The number of the live generation; None if the module is not installed.
+    """The number of the live generation; None if the module's switch is missing, or not a link of sifmod.
 
     Raises OSError if the disk fails: treating that as missing would remove a live generation.
     """
@@ -252,7 +252,7 @@ def installations(layout: Layout) -> tuple[Installation, ...]:
 
 
 def known_modules(layout: Layout) -> tuple[ModuleName, ...]:
-    """Every module with any generation on disk, live or not, sorted by name."""
+    """Every module with a directory for generations, installed or not, sorted by name."""
     found = []
     for name in filter(is_part, names(layout.software)):
         for version in filter(is_part, names(layout.software / name / ".generations")):

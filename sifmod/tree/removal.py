@@ -83,7 +83,7 @@ def _builder() -> str:
 
 
 def _remove_in_namespace(directory: int, names: Sequence[str]) -> bool:
-    """Remove files that a killed builder left with ids that this user only has in a user namespace."""
+    """Remove files that a killed builder left with ids that this user has only in a user namespace; False on errors."""
     if os.geteuid() == 0 or not (program := _builder()) or not subordinate_ids():
         return False
     import subprocess

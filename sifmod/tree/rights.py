@@ -29,7 +29,7 @@ class Rights(NamedTuple):
     def mode(self, mode: int) -> int:
         """The wanted mode: the owner's permissions as they are, and for others the owner's as far as the umask allows.
 
-        A directory is as open to group and others as the umask allows.
+        A directory is as open to group and others as the umask allows, and passes on its group if there is a `gid`.
         """
         owner = stat.S_IMODE(mode) & 0o700
         if stat.S_ISDIR(mode):

@@ -28,7 +28,7 @@ class Applied(NamedTuple):
 
 
 def stack_lock(name: str, tree: Tree) -> AbstractContextManager[HeldLock]:
-    """Hold the lock of both records of a stack."""
+    """Hold the lock of a stack's two records: of its modules, and of its jobs."""
     return tree.lock(f"stack-{name}", f"the stack {name}")
 
 
@@ -57,7 +57,7 @@ def read_applied(layout: Layout, name: str) -> Applied | None:
 
 
 def write_applied(layout: Layout, applied: Applied, held: HeldLock) -> None:
-    """Write the record if it has changed. Raises InstallError, LockError."""
+    """Write the record if it has changed. Raises InstallError, PermissionsError or LockError."""
     if read_applied(layout, applied.name) != applied:
         _write(_path(layout, applied.name), applied, held)
 
@@ -77,7 +77,7 @@ def locked_images(layout: Layout) -> dict[str, list[str]]:
 
 
 def read_submissions(layout: Layout, stack: str) -> tuple[Submission, ...]:
-    """The last submissions; none if the record is invalid: other users may have written it."""
+    """The last submissions; none if the record is missing, or invalid: other users may have written it."""
     found = _read(Submissions, _path(layout, f"jobs/{stack}"), layout.prefix)
     return found.jobs if found else ()
 
@@ -85,7 +85,7 @@ def read_submissions(layout: Layout, stack: str) -> tuple[Submission, ...]:
 def write_submissions(layout: Layout, stack: str, submissions: Iterable[Submission], held: HeldLock) -> None:
     """Replace the earlier submissions with these, so that nothing is submitted twice.
 
-    Raises InstallError, LockError.
+    Raises InstallError, PermissionsError or LockError.
     """
     _write(_path(layout, f"jobs/{stack}"), Submissions(tuple(submissions)), held)
 

@@ -69,7 +69,7 @@ class Stage:
         self._stubs += [FileRecord(path.removeprefix(f"{STUBS}/"), sha256, 0o644) for path, sha256, _ in records]
 
     def link(self, path: str, target: Path) -> None:
-        """Create a symlink to the absolute path `target`; relative if that is inside the prefix."""
+        """Create a symlink to the absolute path `target`; its text is relative if that is inside the prefix."""
         inside = target.is_relative_to(self._layout.prefix)
         here = Path(self.root, path).parent
         text = os.path.relpath(target, here) if inside else str(target)
@@ -80,17 +80,17 @@ class Stage:
         self._links.append(LinkRecord(path, text))
 
     def unlink(self, path: str) -> None:
-        """Remove a symlink, as the user did before; the receipt keeps it, so that `restore` can create it again."""
+        """Remove a symlink that the user had removed; the receipt keeps it, so that `restore` can create it again."""
         with self._held.changing(f"cannot stage {self.module}"):
             (self.directory / path).unlink()
 
     def link_user_software(self) -> None:
-        """Link to the directory for the user's additions, which every reinstall keeps."""
+        """Create the links to the user's additions, a directory and a squashfs, which every reinstall keeps."""
         for name in USER_SOFTWARE:
             self.link(name, self._layout.user_software(self.module) / name)
 
     def carry_over(self) -> Carried:
-        """Carry over the user's additions in the live generation; nothing if its receipt is unreadable."""
+        """Carry over the user's additions in the live generation; nothing without one with a readable receipt."""
         previous = live(self._layout, self.module)
         if previous is None:
             return Carried((), ())
@@ -150,7 +150,7 @@ class Stage:
         return [records[file.path] for file in new]
 
     def _opened(self, directory: Path) -> AbstractContextManager[int]:
-        """A directory of the generation, made where it is missing; the generation itself has to be there."""
+        """A descriptor of a directory of the generation, created if missing; the generation itself must exist."""
         return opened(directory, self._layout.prefix, make=True, inside=self.directory)
 
     def _claim(self, path: str) -> None:

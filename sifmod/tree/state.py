@@ -36,12 +36,12 @@ def missing(layout: Layout, installation: Installation, left: Collection[str] | 
     if live_number(layout, installation.module) != installation.generation:
         lacks.append(f"generation {installation.generation} is not the live one")
     if str(installation.module) in (leftovers(layout) if left is None else left):
-        lacks.append("an earlier run for it died and left files behind; `sifmod gc --yes` removes them")
+        lacks.append(f"an earlier run for {installation.module} died and left files; `sifmod gc --yes` removes them")
     return tuple(lacks)
 
 
 def edited(installation: Installation) -> tuple[str, ...]:
-    """The paths of changed or missing files, changed links, and an image with another size.
+    """The paths of changed or missing files, programs that cannot run, changed links, and an image with another size.
 
     () if nothing was changed. Missing links are not included: see `missing`.
     """
@@ -73,7 +73,7 @@ def _is(path: str, record: FileRecord) -> bool:
 
 
 def leftovers(layout: Layout) -> tuple[str, ...]:
-    """The modules, images and other locks with removable leftovers of runs that died on this node."""
+    """The names of locks, such as modules, with leftovers of runs that died on this node; () if none can be removed."""
     try:
         if not os.listdir(layout.staging) or not os.access(layout.staging, os.W_OK):  # a reader can remove none
             return ()
@@ -118,7 +118,7 @@ def carry_over(installation: Installation, target: Path) -> Carried:
 
 
 def only_in(installation: Installation, other: Installation | None) -> tuple[str, ...]:
-    """The additions of `installation` that `other` lacks; raises OSError."""
+    """The additions of `installation` without the same content in `other`; without another, all. Raises OSError."""
     if other is None or other.root == installation.root:
         return additions(installation)
     return tuple(

@@ -93,7 +93,7 @@ class Store:
         return store
 
     def damaged(self, sha256: str) -> bool:
-        """Whether the image of this digest, here or in another store, is damaged, and ignore such a one. Reads all."""
+        """Whether the image of this digest, here or in another store, is damaged; then ignore it. Reads all of it."""
         known = read_stored(self._layout, sha256) or self._from_other_store(sha256)
         if known is None or not os.path.lexists(known.path) or is_whole(known):
             return False
@@ -118,7 +118,7 @@ class Store:
         return (*own.items(), *(one for one in from_other_store if one[0].stem not in there))
 
     def from_other_store(self, sha256: str) -> tuple[Path, ImageOrigin] | None:
-        """The image with this digest in another store, with the right size, and its origin; its content is not read."""
+        """Path and origin of the image in another store, if its size is right there; else None. Reads no content."""
         known = None if sha256 in self._damaged else self._from_other_store(sha256)
         return (known.path, known.origin) if known else None
 
@@ -144,7 +144,7 @@ class Store:
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
-        """A fresh directory for the runtime's cache and temporary files, removed at exit."""
+        """A fresh directory on the store's file system for temporary files, removed at exit."""
         with self.incoming() as path:
             with self._held.changing("cannot make a workspace"):
                 path.mkdir()
@@ -159,8 +159,8 @@ class Store:
     def partial(self, key: str) -> Iterator[Path]:
         """A directory for the download of `key`; it stays for the next run unless `finished`.
 
-        A key identifies a reference, as hexadecimal digits. Waits while another run uses the same key. Downloads of
-        other users of the group are continued if possible; otherwise this user gets a separate directory.
+        A key identifies a reference, as hexadecimal digits. Waits while another run uses the key. Downloads of other
+        users of the group are continued if possible; else this user gets another one. Raises PermissionsError.
         """
         with ExitStack() as stack:
             if (path := stack.enter_context(self._partial(key))) is None:

@@ -54,7 +54,7 @@ def read_stored(layout: Layout, sha256: str) -> StoredImage | None:
 
 
 def given_by(image: StoredImage, origin: ImageOrigin, source: str) -> StoredImage:
-    """The image with `source` among its sources; an origin it has stays unless `origin` is another conversion's."""
+    """The image with `source` among its sources; its known origin stays, unless `origin` is of another conversion."""
     new = Given(source, origin.index, origin.manifest)
     given = image.given if new in image.given or not (source and origin.manifest) else (*image.given, new)
     before = image.origin
@@ -70,7 +70,7 @@ def entries(layout: Layout) -> tuple[StoredImage, ...]:
 
 
 def origin_for(image: StoredImage, source: str, digest: str) -> ImageOrigin | None:
-    """The origin of the image, if `source` gave it for `digest` (of an index or a manifest)."""
+    """The origin of the image, if `source` gave it for `digest` (of an index or a manifest); else None."""
     given = (one for one in image.given if digest and one.source == source and digest in (one.index, one.manifest))
     if (first := next(given, None)) is None:
         return None
@@ -93,7 +93,7 @@ def has_its_size(image: StoredImage) -> bool:
 
 
 def stored_at(prefix: Path, sha256: str) -> StoredImage | None:
-    """The image in the store of a tree, if its size is right and it is readable. Nothing is written."""
+    """The image in the store of a tree, if its receipt is readable and its size right; else None. Writes nothing."""
     with suppress(OSError):
         if (known := read_stored(Layout(prefix), sha256)) and has_its_size(known):
             return known

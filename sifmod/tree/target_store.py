@@ -35,7 +35,7 @@ def target_store(target: Path, tree: Tree, *, replace: bool = False) -> Iterator
 
     Incomplete files are kept in a hidden directory of this user beside the target, under a lock that holds across
     nodes; `tree` says how to wait for it. The next run resumes a failed download, and removes what a killed run left.
-    Raises FetchError or PermissionsError before anything is written if the target is not writable.
+    Raises FetchError or PermissionsError, before anything is written, for a target that cannot be written or exists.
     """
     if target.is_dir():
         raise FetchError(f"{target} is a directory", "name the file: -o DIRECTORY/NAME")
@@ -103,7 +103,7 @@ class TargetStore(Store):
         origin: ImageOrigin = NO_ORIGIN,  # noqa: ARG002
         source: str = "",  # noqa: ARG002
     ) -> Path:
-        """Move a complete file to the target (fsync, rename) and return its path."""
+        """Move a complete file to the target (fsync, rename); returns that. Raises FetchError if it exists by now."""
         with self._held.changing(f"cannot write {self._target}"):
             sync_file(incoming)
             if self._replace:

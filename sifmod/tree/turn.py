@@ -49,9 +49,9 @@ class LockQueue:
     def wait(self, patience: float) -> None:
         """Return when it is time to poll the lease again.
 
-        The process whose turn it is polls after half a second, or immediately when a holder on this node releases the
-        lock. The others wait for their turn. After `patience` seconds without a turn they poll too, since the process
-        ahead may be stopped.
+        The process whose turn it is polls after a pause that grows to 0.75 s at most, or as soon as a holder on this
+        node releases the lock. The others wait for their turn; after `patience` seconds without one they poll too,
+        since the process ahead may be stopped.
         """
         from filelock import Timeout
 

@@ -161,13 +161,13 @@ def write_life(layout: Layout, name: str, change: Callable[[NameLife], NameLife]
 
 
 def renew_life(layout: Layout, name: str, lease: float) -> None:
-    """Update derived files after modulefiles were added or removed; cheap if this name has no decisions."""
+    """Update what is derived from this name's lifecycle after its modulefiles changed; cheap without decisions."""
     if any(map(os.path.lexists, (layout.life(name), layout.modules / name / LUA, layout.modules / name / TCL))):
         complete_life(Tree(layout, lease, lambda _what: lambda _who: None), name)
 
 
 def complete_life(tree: Tree, name: str) -> None:
-    """Update the derived files, such as after a run died. Errors are ignored: the next change reports them."""
+    """Update the files derived from this name's lifecycle. Errors are ignored: the next change reports them."""
     with suppress(SifmodError, OSError), life_lock(tree, name) as held:
         write_life(tree.layout, name, lambda life: life, held)
 
@@ -199,7 +199,7 @@ def _files(layout: Layout, name: str, life: NameLife) -> Iterator[LifeFile]:
 
 
 def _syntaxes(layout: Layout, name: str) -> tuple[Syntax, ...]:
-    """The syntaxes of existing modulefiles; only Lua if Lmod could not read the Tcl file."""
+    """The syntaxes of existing modulefiles, () without any; only Lua if Lmod could not read the Tcl file."""
     files = [*filter(is_part, names(layout.modules / name, layout.prefix))]
     if any(file.endswith(".lua") for file in files):
         only_lua = all(file.endswith(".lua") for file in files) or not _PLAIN.fullmatch(str(layout.prefix))

@@ -436,7 +436,7 @@ def test_the_runtime_is_started_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     wants = f'[ "${{APPTAINER_USERNS-}}" = 1 ] && exec {RUNTIME.path} "$@"'
     program.write_text(f"#!/bin/sh\n{wants}\nexit 3\n")
     found = cannot_start(str(program), arch)
-    assert found == NoStart("exit code 3", "with a user namespace it does: export APPTAINER_USERNS=1")
+    assert found == NoStart("exit code 3", "it starts in a user namespace: export APPTAINER_USERNS=1")
     assert list(scratch.iterdir()) == []
 
 

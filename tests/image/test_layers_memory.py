@@ -57,7 +57,7 @@ def test_a_tree_that_outgrows_its_memory_is_an_error(layers: Sequence[bytes]) ->
     blobs = [Stored(layer) for layer in layers]
     with pytest.raises(ImageError) as caught:
         merge_layers(blobs, Memory(), epoch=EPOCH, progress=NO_PROGRESS, budget=Budget(1, 20 << 20))
-    assert "21.0 MB: after 256 entries of its layers" in caught.value.message
+    assert "21.0 MB: after 256 of its entries" in caught.value.message
     assert "SIFMOD_MEMORY" in caught.value.hint
     merge_layers(blobs, Memory(), epoch=EPOCH, progress=NO_PROGRESS, budget=Budget(1, 1 << 40))
 

@@ -373,7 +373,7 @@ def test_what_a_live_installation_lacks(tmp_path: Path) -> None:
         f"the link {root}/tiny.sif is missing",
         f"the image {image} is missing",
         "generation 1 is not the live one",
-        "an earlier run for it died and left files behind; `sifmod gc --yes` removes them",
+        f"an earlier run for {MODULE} died and left files; `sifmod gc --yes` removes them",
     )
 
 

@@ -44,7 +44,7 @@ class CpuWatch:
             if self._limit is not None and (taken := _own_memory()) > self._limit // 4 * 3:
                 raise ImageError(
                     "the image has more files than fit in the memory limit of a conversion, "
-                    f"{size_text(self._limit)}: after {self._members} entries of its layers {size_text(taken)} are "
+                    f"{size_text(self._limit)}: after {self._members} of its entries {size_text(taken)} are "
                     "used, and a quarter is reserved for file system tables; nothing was converted",
                     "raise `memory` (SIFMOD_MEMORY) if this machine has more free memory, or convert the image on a "
                     "larger one",
@@ -61,7 +61,7 @@ def _own_memory() -> int:
 
 
 class Budget(NamedTuple):
-    """The limits of one conversion: processors, and bytes of memory (None for no limit)."""
+    """The limits of one conversion: compression threads, and bytes of memory (None for no limit)."""
 
     processors: int
     memory: int | None
@@ -73,8 +73,8 @@ UNLIMITED = Budget(1, None)
 def threads(processors: int | None, limit: int | None, system: Path = Path("/")) -> int:
     """The number of compression threads, at least one. `processors` and `limit` (bytes) are the site's own limits.
 
-    By default a quarter of the memory of the machine or control group is used. `system` is the root of `proc` and
-    `sys`.
+    Without a `limit` a quarter of the memory of the machine or control group counts. `system` is the root of `proc`
+    and `sys`.
     """
     available = min(len(os.sched_getaffinity(0)), *_processors(system), _UNLIMITED)
     wanted = processors if processors is not None else MOST
@@ -82,7 +82,7 @@ def threads(processors: int | None, limit: int | None, system: Path = Path("/"))
 
 
 def memory(limit: int | None, system: Path = Path("/")) -> int:
-    """Bytes of memory for a conversion, at least LEAST; `limit` is the site's, the rest as for `threads`."""
+    """Bytes of memory for a conversion, at least LEAST; `limit` and `system` are as for `threads`."""
     return max(LEAST, _allowed(limit, system))
 
 

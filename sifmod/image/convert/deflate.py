@@ -10,7 +10,7 @@ Compress = Callable[..., bytes]
 _BUFFER = 1 << 20  # bytes
 
 ISAL_VERSION = ""
-"""Empty without isa-l, as on ppc64le."""
+"""The version of isa-l; empty without it, as on ppc64le."""
 DAMAGED: tuple[type[Exception], ...] = (EOFError, gzip.BadGzipFile, OverflowError, zlib.error)
 """What a damaged stream raises."""
 compress: Compress = zlib.compress
@@ -30,7 +30,7 @@ else:
 
 
 def gzip_stream(file: BinaryIO) -> BinaryIO:
-    """The uncompressed bytes of a gzip file."""
+    """A file of the uncompressed bytes of the gzip `file`; a read of damaged ones raises an error of DAMAGED."""
     if _open:
         return cast(BinaryIO, _open(file, "rb"))
     # gzip expects that a read returns no more bytes than it asked for

@@ -48,10 +48,10 @@ _ENCRYPTED = 5
 
 @dataclass(frozen=True)
 class Addition:
-    """Files to add to or remove from a base. Paths inside have no leading slash.
+    """Files, variables and labels to add to a base, and files to remove. Paths inside have no leading slash.
 
     Added files belong to root, with time `epoch`; executables stay executable. Parents are created. Links of the base
-    are followed inside it, but an added file replaces a file or link at its own path; it cannot replace a directory.
+    are followed inside it, but an added file replaces a file or link at its own path, not a directory or link to one.
     """
 
     # path inside → file, link or directory on the host; directories without content
@@ -70,8 +70,8 @@ def extend(base: Path, addition: Addition, target: Path, processors: int, memory
 
     The base's compression, block size and inode attributes are kept. The same base, addition and libraries give the
     same bytes. `memory` is in bytes, None for no limit. `target` is only created or replaced when it is complete.
-    Raises ImageError for a base that is damaged or cannot be extended and for invalid additions, and errors of reading
-    and writing.
+    Raises ImageError for a base that is damaged, changed meanwhile or cannot be extended and for invalid additions, and
+    what `reading` and `writing` raise.
     """
     info = read_sif(base)
     (system,) = struct.unpack_from("<i", info.primary.extra)
@@ -181,7 +181,7 @@ def _add(root: Directory, path: str, node: Node, epoch: int) -> None:
 
 
 def _way(root: Directory, parts: Sequence[bytes]) -> list[Directory] | None:
-    """The directories from the root to this path, following the base's links; None if one is not a directory."""
+    """The directories from the root to this path, following the base's links; None if it is not a directory."""
     return way_to([root], Symlink(0, 0, 0, 0, (), b"/" + b"/".join(parts)))
 
 

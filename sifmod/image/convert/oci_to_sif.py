@@ -110,7 +110,7 @@ def _made_before(request: FetchRequest, image: OciImage, how: Compression) -> Fe
 
 
 def _compression(request: FetchRequest) -> Compression:
-    """The compression: as set, else as the image's `conversion` says, else zstd; gzip if the runtime cannot start zstd.
+    """The compression: as set, else as `conversion` says, else zstd; gzip unless the runtime is known to start zstd.
 
     Raises UnstartableError if the settings name one that the runtime cannot start, and require a startable image.
     """

@@ -70,7 +70,7 @@ class _Packing:
         return made
 
     def add(self, root: Directory, path: str, content: bytes) -> None:
-        """Add a file with this content, and the directories above it."""
+        """Add a file with this content, and the directories above it. Raises ImageError if one of these is a file."""
         *above, name = os.fsencode(path).split(b"/")
         for part in above:
             below = root.entries.setdefault(part, _new_directory())

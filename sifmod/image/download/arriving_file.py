@@ -66,7 +66,7 @@ class ArrivingFile:
         return self.front
 
     def open(self) -> "Reader":
-        """A stream of the bytes from the start, as they arrive. May be called more than once."""
+        """A stream of the bytes from the start, as they arrive. May be called more than once. Raises like `reading`."""
         with reading(self.path):
             return Reader(self, self.path.open("rb", buffering=0), self._base)
 

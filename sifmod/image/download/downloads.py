@@ -75,7 +75,7 @@ class Pool:
         over, held = threading.Event(), threading.Lock()
 
         def tell_arrival() -> bool:
-            """Report the received bytes; False, without a report, if the download is complete."""
+            """Report the received bytes; False, without a report, if the download or the block is over."""
             with held:
                 arrived, size, note = self._arrival()
                 if arrived == size or over.is_set():

@@ -40,13 +40,13 @@ class PartialFile:
             self._file = os.open(path, flags, mode_within(path.parent))
 
     def reserve(self, size: int) -> None:
-        """Reserve disk space and quota for `size` bytes. Raises NoSpaceError."""
+        """Reserve disk space and quota for `size` bytes, unless the file is closed. Raises as disk.py's `reserve`."""
         with self._lock:
             if self._file >= 0:
                 reserve(self._file, self.path, size)
 
     def write(self, epoch: int, offset: int, data: bytes) -> bool:
-        """Write all of `data`; False, without writing, if the epoch is over or the file is closed."""
+        """Write all of `data`; False, without writing, if the epoch is over or the file closed. Raises as `writing`."""
         view = memoryview(data)
         with self._lock, writing(self.path):
             if epoch != self.epoch or self._file < 0:

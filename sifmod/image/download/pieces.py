@@ -212,7 +212,7 @@ def _validator(headers: Mapping[str, str]) -> str:
 
 
 def _seconds_between(before: str, after: str) -> float:
-    """From one HTTP date to another; 0 if one of them is none."""
+    """The seconds from one HTTP date to another; 0 if one of the texts is no date."""
     try:
         return (parsedate_to_datetime(after) - parsedate_to_datetime(before)).total_seconds()
     except (ValueError, TypeError, OverflowError):  # TypeError: only one of them has a time zone

@@ -86,7 +86,7 @@ class Transfer(ArrivingFile):
     def run(self, piece: Piece) -> None:
         """Request `piece` until it is complete or obsolete.
 
-        Raises FetchError after too many attempts, ImageError if `remote.check` refuses the content, and NoSpaceError.
+        Raises FetchError if a retry cannot help or too many failed, ImageError from `remote.check`, and NoSpaceError.
         """
         attempts = Attempts(self._patience)
         try:
@@ -194,7 +194,7 @@ class Transfer(ArrivingFile):
         return super()._reject(sha256)
 
     def _empty(self) -> None:
-        """Reset, and request everything again. Called with the lock held."""
+        """Discard all data, and plan to request everything again. Called with the lock held."""
         self._part.start_over()
         self._pieces.empty()
         self._pieces.plan(whole=self._pieces.ranges is Ranges.NONE)
@@ -265,7 +265,7 @@ class Transfer(ArrivingFile):
                 self.shared.changed.notify_all()
 
     def _end(self, piece: Piece) -> None:
-        """A body of unknown length is complete."""
+        """Take what has arrived as the whole content, after the end of a body of unknown length."""
         if not piece.start and self._remote.check is not None:
             self._remote.check(b"")
         with self.shared.changed:

@@ -5,7 +5,7 @@ from sifmod.image.artifact import Remote
 
 
 class Unannounced:
-    """The bytes of one such body, counted from its first; `end` is where the content ends, None while unknown."""
+    """Counts the bytes of a body without an announced length; `end` is where the content ends, None while unknown."""
 
     def __init__(self, remote: Remote) -> None:
         self._remote = remote

@@ -1,4 +1,4 @@
-"""The variables that a SIF's environment scripts export, as a runtime's shell would, but without starting one.
+"""The variables that a SIF's environment scripts would export in a runtime's shell, read without starting one.
 
 Statements that are not understood are skipped and reported: values computed by commands, conditions, loops.
 """

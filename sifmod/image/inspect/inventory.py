@@ -131,7 +131,7 @@ def _fields(metadata: bytes) -> Callable[[str], str]:
 
 
 def _licence(said: Callable[[str], str]) -> str:
-    """The expression of PEP 639, a name, or a classifier; "" for a whole licence text."""
+    """The licence: the expression of PEP 639, else a short name, else of a classifier; "" without one of these."""
     if expression := said("License-Expression:"):
         return expression
     licence = said("License:")

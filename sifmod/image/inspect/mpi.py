@@ -104,7 +104,7 @@ def find_mpi(rootfs: Rootfs, environment: Mapping[str, str], path: Iterable[str]
 
 
 def read_mpi(path: str, data: bytes) -> Mpi | None:
-    """The MPI whose library, with the content `data`, is at `path`, its last link followed; None for any other."""
+    """The MPI whose library at `path`, its last link followed, has the content `data`; None for any other library."""
     dynamic = read_dynamic(data)
     kind = next((kind for kind, (_, mark) in KINDS.items() if mark in data), None)
     if dynamic is None or kind is None:

@@ -178,7 +178,7 @@ def software_environment(
 ) -> PythonEnvironment | None:
     """The environment of an image's software: with a framework in it, else the `first` in PATH, else the first of all.
 
-    A system's own Python without other packages comes last.
+    A system's own Python without other packages comes last. None without environments.
     """
     if found := next((one for one in environments if any(map(is_framework, one.packages))), None):
         return found

@@ -93,7 +93,7 @@ class Rootfs:
 def open_rootfs(path: Path, info: SifInfo) -> Iterator[Rootfs]:
     """The files of the SIF at `path`, whose checked header is `info`, for the duration of the block.
 
-    Raises ImageError if its file system is damaged or unsupported.
+    Raises ImageError if its file system is damaged or unsupported, and what `reading` raises, also for the block.
     """
     with reading(path), path.open("rb") as file:
         yield Rootfs(SquashfsReader(file, info.primary.offset, info.primary.size))

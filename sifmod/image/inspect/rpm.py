@@ -87,7 +87,7 @@ def _of_sqlite(path: Path, found: Found) -> Iterator[bytes]:
 
 
 def _of_ndb(file: IO[bytes], found: Found) -> Iterator[bytes]:
-    """Pages of slots; each slot has the position of a package's header, in blocks of 16 bytes."""
+    """The headers in an ndb: its slots have the position of each, in blocks of 16 bytes. Raises ValueError."""
     (pages,) = struct.unpack("<I", _at(file, 12, 4))
     for offset in range(32, min(pages, 1 << 14) * 4096, 16):
         found.check()
@@ -101,7 +101,7 @@ def _of_ndb(file: IO[bytes], found: Found) -> Iterator[bytes]:
 
 
 def _of_hash(file: IO[bytes], start: bytes, found: Found) -> Iterator[bytes]:
-    """The headers in a hash: keys and values alternate on a page; a value as large as a header has its own pages."""
+    """The headers in a hash, whose pages alternate keys and values; a header has its own pages. Raises ValueError."""
     size, last = struct.unpack_from("<I", start, 20)[0], struct.unpack_from("<I", start, 32)[0]
     if not 512 <= size <= 65536:
         raise ValueError("their Berkeley DB is damaged")
@@ -132,7 +132,7 @@ def _chained(file: IO[bytes], size: int, place: tuple[int, int], found: Found) -
 
 
 def _package(header: bytes) -> Package | None:
-    """The package of this header, which is an index of tags and their data. None for a key, or without a name."""
+    """The package of this header, an index of tags and their data; None for a key or no name. Raises ValueError."""
     count, size = struct.unpack_from(">II", header)
     if not count <= len(header) // 16:
         raise ValueError("an rpm header is damaged")

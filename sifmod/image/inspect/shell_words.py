@@ -87,7 +87,7 @@ class WordReader:
         return Word(self.script[begin : self.at], value, name, operator)
 
     def parts(self, ends: str, depth: int, *, tildes: bool = False) -> Iterator[Part]:
-        """Text outside of quotes, up to one of `ends`."""
+        """Text outside of quotes, up to one of `ends`. Raises NotUnderstoodError."""
         begin = self.at
         while self.at < len(self.script) and (letter := self.script[self.at]) not in ends:
             if letter == "\\":
@@ -113,7 +113,7 @@ class WordReader:
         return self.script[begin : self.at - 1]
 
     def quoted(self, end: str, depth: int) -> Iterator[Part]:
-        """Text in double quotes, or after an operator in braces within them."""
+        """Text in double quotes, or after an operator in braces within them. Raises NotUnderstoodError."""
         if depth > _DEEPEST:
             raise NotUnderstoodError
         while not self.script.startswith(end, self.at):
@@ -137,7 +137,7 @@ class WordReader:
         self.at += 1
 
     def other(self, depth: int, *, quoted: bool) -> Iterator[Part]:
-        """One character, or the construct that starts with it."""
+        """One character, or the construct that starts with it. Raises NotUnderstoodError."""
         script, letter = self.script, self.script[self.at]
         following = script[self.at + 1 : self.at + 2]
         if letter == "`":

@@ -101,7 +101,7 @@ def read_documents(path: Path, info: SifInfo) -> Documents:
 
 
 def _take(found: Documents, kind: int, raw: bytes) -> None:
-    """Add the metadata of one data object; an unreadable one is ignored."""
+    """Add the metadata of one data object; an unreadable one is ignored, an invalid config noted."""
     if kind == DEFFILE:
         found.deffile = found.deffile or raw.rstrip(b"\0").decode("utf-8", "replace")
         return

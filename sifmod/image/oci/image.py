@@ -96,7 +96,7 @@ def open_archive(path: Path, workspace: Path | None) -> Files:
 
 
 def _files_in(path: Path, tar: Path) -> Files:
-    """The files of the archive at `path`: the last one of each name, with links inside the archive followed."""
+    """The files of the archive at `path`: the last one of each name, links inside it followed. Raises ImageError."""
     found: dict[str, Stored | str] = {}  # for a link, the name of its target
     try:
         with reading(path), open_tar(tar) as opened:
@@ -141,7 +141,7 @@ def read_json(files: Files, name: str) -> bytes:
 class BlobSource:
     """The source of a blob: a server, or a local file. Its digest is not checked yet.
 
-    `diff_id` is the digest of the uncompressed bytes in the image's config.
+    `diff_id` is the digest that the image's config gives for the uncompressed bytes; "" until it is known.
     """
 
     descriptor: Descriptor
@@ -187,8 +187,8 @@ def open_image(reference: Reference, arch: str, settings: Settings, workspace: P
 def read_layout(reference: Reference, files: Files, arch: str) -> OciImage:
     """The image of `reference` in the layout with these `files`, for linux on `arch`.
 
-    Index, manifest and config are verified; for layers only their existence and size. Raises FetchError if there is no
-    layout or no such image in it, ImageError if it is damaged.
+    Manifest and config are verified; for layers only their existence and size. Raises FetchError if there is no layout
+    or no such image in it, ImageError if it is damaged or not for `arch`.
     """
     if files.find("index.json") is None or files.find("oci-layout") is None:
         raise FetchError(f"{files.name} is not an OCI layout: it has no oci-layout and index.json")
@@ -224,7 +224,7 @@ def _blob(files: Files, descriptor: Descriptor) -> Stored:
 
 
 def _chosen(reference: Reference, files: Files, entries: tuple[Entry, ...], arch: str) -> str:
-    """The digest of the reference's manifest or index."""
+    """The digest of the manifest or index that the reference names. Raises FetchError for none or several."""
     tags = [entry.tag for entry in entries]
     if reference.digest:
         if files.find(_path(reference.digest)):  # also inside an index

@@ -105,7 +105,7 @@ def parse(raw: bytes, name: str, digest: str = "") -> Manifest | Index:
 
 
 def parse_entries(content: Content) -> tuple[Entry, ...]:
-    """The images that an index lists, attestations included. Raises ImageError."""
+    """The entries of an index, attestations included. Raises ImageError if it has no list of them, or too many."""
     if "manifests" not in content:
         raise content.wrong("manifests", "a list")
     entries = content.children("manifests")
@@ -117,7 +117,7 @@ def parse_entries(content: Content) -> tuple[Entry, ...]:
 def choose(entries: tuple[Entry, ...], arch: str, name: str) -> Entry:
     """The entry for linux on `arch`, the lowest of several variants.
 
-    If none fits, an entry without a platform is chosen (its config has it), which may be an index inside the index.
+    If none fits, the only entry without a platform is chosen (its config has it), or the first if all are indexes.
     Raises ImageError, which lists the available platforms, and for a variant that is too high for this machine.
     """
     images = [entry for entry in entries if not entry.is_attestation]
@@ -146,7 +146,7 @@ def choose(entries: tuple[Entry, ...], arch: str, name: str) -> Entry:
 def manifest_behind(read: Callable[[str], tuple[Manifest | Index, str]], digest: str, arch: str, name: str) -> Manifest:
     """The manifest for linux on `arch` of the image `name`, through indexes inside indexes.
 
-    `read` returns the content of a digest, and its name for messages. Raises what `read` and `choose` raise.
+    `read` returns the content of a digest and its name for messages. Raises as `read`, and ImageError as `choose` does.
     """
     index_digest = ""
     for _ in range(_DEEPEST + 1):

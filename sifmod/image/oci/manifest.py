@@ -151,7 +151,7 @@ def check_digest(raw: bytes, name: str, digest: str) -> None:
 
 
 def parse_descriptor(content: Content) -> Descriptor:
-    """The descriptor in `content`. Raises ImageError."""
+    """The descriptor in `content`. Raises ImageError for an invalid digest or size."""
     digest, size = content.text("digest"), content.number("size")
     if not _DIGEST.fullmatch(digest):
         raise content.wrong("digest", f"a SHA-256 digest: {digest[:80]!r}")

@@ -33,7 +33,7 @@ _REQUIRES = re.compile(r"^requires-python = .*\n", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Added:
-    """The files that packages add to an image and remove from it. Paths in the image start with a slash."""
+    """The lock of added packages, and the files that they add and remove. Paths in the image start with a slash."""
 
     lock: str
     files: tuple[tuple[str, Path], ...]
@@ -53,7 +53,7 @@ def add_packages(
 
     Other versions in the image are removed as by `files_of`. Raises OptionError for packages that conflict with the
     image, NoWheelError for those that would have to be compiled, FetchError if an index is unavailable, ImageError for
-    a package that would replace a part of a protected one, or with paths outside of its directory.
+    one that cannot be installed, would replace a part of a protected one, or has paths outside of its directory.
     """
     python = base.python
     # uv needs a Python of this machine for any installation
@@ -110,7 +110,7 @@ def _install(uv: Uv, resolved: Resolved, wanted: PackageRequest, uv_prefix: Path
 
 
 def _files(uv_prefix: Path, library: Path, base: BasePython) -> Iterator[tuple[str, Path]]:
-    """Each file with its path in the image; commands start the image's Python, and each RECORD matches the files."""
+    """Each file and its path in the image, with adapted commands and RECORDs. Raises ImageError for a special file."""
     short = base.python.short
 
     def inside(path: Path) -> str:
@@ -218,7 +218,7 @@ def _over(rootfs: Rootfs, files: dict[str, Path], removed: set[str], kept: set[s
 
 
 def format_added(python: ImagePython, resolved: Resolved) -> Iterator[str]:
-    """The added and the protected packages, in words."""
+    """Notes and warnings about the added and the protected packages."""
     kept, first = python.protected, python.first
     others = f" and {len(kept) - 1} more that go with it" if len(kept) > 1 else ""
     stays = f"the image keeps {first.name} {first.version}{others}; " if first else ""

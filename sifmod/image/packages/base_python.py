@@ -236,7 +236,7 @@ def recorded(rootfs: Rootfs, distribution: Distribution) -> Iterator[str]:
 
 
 def files_in(rootfs: Rootfs, directory: str) -> set[str]:
-    """The names in a directory that are not directories."""
+    """The names in a directory that are not directories; none if there is no such directory."""
     found = rootfs.reader.lookup(directory)
     if found is None or found.kind != "d":
         return set()

@@ -53,7 +53,7 @@ def _is_path(text: str) -> bool:
 
 
 def _here(name: str, text: str) -> str:
-    """`NAME[EXTRAS] @ file:///…` for a local file or project."""
+    """`NAME[EXTRAS] @ file:///…` for a local file or project. Raises OptionError if it is unusable."""
     found = re.fullmatch(r"(.+?)(\[[^\[\]]*\])?", text, re.DOTALL)
     plain, extras = (found[1], found[2] or "") if found else (text, "")
     if plain.startswith("file:"):

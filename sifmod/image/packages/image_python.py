@@ -94,17 +94,17 @@ class ImagePython:
 
     @property
     def first(self) -> Distribution | None:
-        """The main package of the image: torch, or another protected one, if there is any."""
+        """The main package of the image: torch, else another protected one; None without one."""
         return self.protected.get("torch") or next(iter(self.protected.values()), None)
 
     @cached_property
     def kept_modules(self) -> dict[str, Distribution]:
-        """The import names that only one distribution has, which is protected; `nvidia` is shared by many."""
+        """The protected distributions by import name, for names that no other distribution has, unlike `nvidia`."""
         count = Counter(name for one in self.distributions.values() for name in one.modules)
         return {name: one for one in self.protected.values() for name in one.modules if count[name] == 1}
 
     def broken_by(self, added: dict[str, str]) -> tuple[str, ...]:
-        """Requirements of the image's distributions that `added` (name → version) breaks: the image alone met them."""
+        """A text for each requirement that the image's distributions meet, but not with `added` (name → version)."""
         unmet = []
         for one in self.distributions.values():
             for need in filter(None, map(read_requirement, one.requires)):

@@ -73,7 +73,7 @@ def repositories(lock: str) -> dict[str, GitSource]:
 
 
 def without_queries(lock: str) -> str:
-    """The lock without the queries in URLs of an index, which may be signatures. What a user typed stays."""
+    """The lock without the queries in URLs of an index, which may be signatures. URLs that a user typed stay."""
     return _CHOSEN.sub(lambda line: _QUERY.sub(r"\1", line[0]), lock)
 
 

@@ -137,7 +137,7 @@ def check_login(text: str, what: str) -> None:
 
 
 def directory(text: str, option: str) -> str:
-    """The absolute path of an existing directory that can be bound. Raises OptionError."""
+    """The absolute path of an existing directory that can be bound. Raises OptionError for any other."""
     path = Path(text).absolute()
     if not path.is_dir():
         raise OptionError(f"{option}: there is no directory {path}", "relative paths start at the working directory")
@@ -159,7 +159,7 @@ def name_of(requirement: str) -> str:
 
 
 def read_lock(path: Path) -> str:
-    """The text of a lock, perhaps invalid. Raises OptionError if it is empty, too large or too deep, or has a login."""
+    """The text of a lock. Raises OptionError if it is unreadable, empty, too large or too deep, or has a login."""
     if text := read_text(path, "lock_size").strip():
         for line in text.splitlines() if has_login(text) or secret_parameter(text) else ():
             check_login(line.strip(), str(path))

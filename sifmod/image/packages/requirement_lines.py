@@ -127,7 +127,7 @@ def _lines(path: Path, constrains: bool, above: tuple[Path, ...], reading: _Read
 
 
 def read_text(path: Path, limit: str) -> str:
-    """The text of a lock or of requirements. Raises OptionError if it is unreadable, or has more bytes than `limit`."""
+    """The text of a lock or of requirements. Raises OptionError if it is unreadable, or exceeds the limit `limit`."""
     try:
         return read_bounded(path, limit).decode("utf-8-sig")
     except NotReadError as error:
@@ -139,7 +139,7 @@ def read_text(path: Path, limit: str) -> str:
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments; a backslash at the end continues a line."""
+    """Lines without comments, each with the number of its first line; a backslash at the end continues a line."""
     begun, parts = 0, list[str]()
     for number, line in enumerate(text.splitlines(), 1):
         begun = begun if parts else number

@@ -138,7 +138,7 @@ class _Requests:
             self.hashed = True
 
     def _require(self, text: str) -> str:
-        """Add a requirement, and return it as it is stored; "" if its name is unknown yet."""
+        """Add a requirement; returns it as it is stored, "" if its name is unknown yet. Raises OptionError."""
         check_login(text, "the requirement")
         if "${" in text:
             raise OptionError(f"{text}: a variable is only replaced in a file, and only once")
@@ -155,7 +155,7 @@ class _Requests:
         return kept
 
     def checked(self) -> PackageRequest:
-        """The request. Raises OptionError with all problems."""
+        """All that was read, as one request. Raises OptionError with all problems."""
         for where, text in self.bare if self.hashed else ():
             problem = (
                 f"{text} has no digest, but others have" if any(self.digests.values()) else f"{text} has no digest"

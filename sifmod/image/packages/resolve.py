@@ -151,7 +151,7 @@ def _preferences(python: ImagePython, earlier: str) -> str:
 def _without(python: ImagePython, lock: str, wanted: PackageRequest, sources: Mapping[str, GitSource]) -> Resolved:
     """The lock without packages that the image has in the same version, and with the request in its table for tools.
 
-    The tree of one of the `sources` is replaced by its repository and commit. Local projects are left out of the lock.
+    A tree of `sources` is replaced by its repository and commit; local projects are left out. Raises OptionError.
     """
     count = len(tomllib.loads(lock).get("packages", []))
     lock = lock.partition("\n[tool.sifmod]\n")[0].rstrip("\n") + "\n"
@@ -329,5 +329,5 @@ def torch_index(python: ImagePython, indexes: Iterable[tuple[str, str]]) -> Torc
 
 
 def _linked(python: ImagePython, names: Iterable[str]) -> set[str]:
-    """The names that would be protected in the image: packages built around torch."""
+    """Those of `names` that the image lacks, and would protect: packages built around torch."""
     return {name for name in names if name not in python.distributions and python.is_protected_name(name)}

@@ -34,7 +34,7 @@ _FIND_LINKS = "UV_FIND_LINKS"
 
 
 def uv_environment() -> dict[str, str]:
-    """The environment for uv; of variables of uv, pip, Python and conda only those about the subjects of this file."""
+    """The environment for uv: of the variables of uv, pip, Python and conda only those that `_VARIABLE` matches."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -84,7 +84,7 @@ def config_words(place: str) -> tuple[str, ...]:
 
 
 def _files() -> Iterator[Path]:
-    """The files to read: the one in UV_CONFIG_FILE; else the user's and the system's that exist, the user's first."""
+    """The files to read: none with UV_NO_CONFIG, that in UV_CONFIG_FILE, or the user's and the system's, if there."""
     if os.environ.get("UV_NO_CONFIG", "").lower() in ("1", "true", "yes", "on"):
         return
     if named := os.environ.get("UV_CONFIG_FILE"):

@@ -49,7 +49,7 @@ class RegistryAuthority(Authority):
     """The authorization for one repository. Several threads may use it; one of them renews it.
 
     A login is sent to the registry itself, and to a token server on the same host or in `token_servers`; never
-    unencrypted. Other token servers get requests without it.
+    unencrypted to another machine. Other token servers get requests without it.
     """
 
     def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...] = (), actions: str = "pull") -> None:
@@ -65,7 +65,7 @@ class RegistryAuthority(Authority):
         self._lock = threading.Lock()
 
     def authorization(self, url: Url) -> str:
-        """The header that answers the last challenge; "" for any other host, and for a login over plain http."""
+        """The header that answers the last challenge; "" for any other host, and for a login that others could read."""
         agreed = self._agreed
         return agreed.header if self._is_ours(url) and not (agreed.is_secret and in_the_clear(url)) else ""
 
@@ -107,7 +107,7 @@ class RegistryAuthority(Authority):
             return _Agreed(f"Bearer {self._token(challenge, challenge.realm, None)}")
 
     def _login_for(self, url: Url, challenge: Challenge) -> Credentials | None:
-        """The login, if it may be sent to the server in the challenge of the registry at `url`."""
+        """The login, if it may be sent to the server in the challenge of the registry at `url`; else None."""
         if self._logins is None:  # not before it is asked for: a credential helper may take its time
             self._logins = Logins(os.environ)
             self._login = self._logins.find(self._place)
@@ -161,7 +161,7 @@ class RegistryAuthority(Authority):
 
 
 class _RefusedError(FetchError):
-    """The token server sent no token."""
+    """The token server refused a token: it answered 400, 401 or 403."""
 
 
 class _TokenServer(Authority):
@@ -185,7 +185,7 @@ class _TokenServer(Authority):
 
 
 def _challenge(header: str) -> Challenge | None:
-    """The strongest known challenge of a WWW-Authenticate header; None if it has none."""
+    """The Bearer challenge of a WWW-Authenticate header, else its Basic one; None if it has neither."""
     found = {
         match[1].lower(): {name.lower(): quoted or bare for name, quoted, bare in _PARAMETER.findall(match[2])}
         for match in _CHALLENGE.finditer(header[:8192])

@@ -80,7 +80,7 @@ def _load(context: ssl.SSLContext, path: str, hint: str) -> None:
 
 
 def _load_client(context: ssl.SSLContext, directories: tuple[Path, ...]) -> None:
-    """The first pair NAME.cert and NAME.key; a pair that only root may read is ignored."""
+    """Load the first pair NAME.cert and NAME.key that this user may read. Raises FetchError for an unusable one."""
     found = [path for directory in directories for path in sorted(directory.glob("*.cert"))]
     for certificate in found:
         key = certificate.with_suffix(".key")

@@ -71,8 +71,8 @@ class Logins:
     def find(self, place: Place) -> Credentials | None:
         """The login for a repository of a registry, or None.
 
-        Variables take precedence over files; they name no host, and are only used for a host that the user named. The
-        first file with an entry is used, and in a file the most specific entry; a helper that fails is skipped.
+        Variables take precedence over files; they name no host, and are only used for a host that the user named. In
+        the first file with a login a helper precedes the most specific entry; a helper that fails is skipped.
         """
         for prefix in ("APPTAINER", "SINGULARITY") if place.named else ():
             username, password = (self._environ.get(f"{prefix}_DOCKER_{what}", "") for what in ("USERNAME", "PASSWORD"))
@@ -140,7 +140,7 @@ class Netrc(Authority):
         self._first = ""
 
     def authorization(self, url: Url) -> str:
-        """The login for this host, if there is one."""
+        """The Authorization header with the login for this host; "" without one."""
         self._first = self._first or url.host
         login = requests.utils.get_netrc_auth(str(url)) if url.scheme == "https" else None
         if not login or (url.host != self._first and login == requests.utils.get_netrc_auth(_NOBODYS)):

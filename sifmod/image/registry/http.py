@@ -54,7 +54,7 @@ class Authority(Protocol):
 class RequestSpec(NamedTuple):
     """A request. `good` are the accepted status codes; any other one is an error.
 
-    A body with a `secret` is never sent unencrypted, or to the target of a redirect.
+    A body with a `secret` is never sent unencrypted to another machine, or to the target of a redirect.
     """
 
     method: str = "GET"
@@ -147,7 +147,7 @@ def in_the_clear(url: Url) -> bool:
 
 
 def read_beginning(response: requests.Response) -> bytes:
-    """The first bytes of a body, all of a small one; b"" if it cannot be read in time."""
+    """The first 64 KiB of a body at most; b"" if they cannot be read, or not in time."""
     try:
         with within(_SOON):
             return response.raw.read(_SMALL, decode_content=True) or b""

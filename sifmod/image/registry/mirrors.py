@@ -80,7 +80,7 @@ def covers(hosts: tuple[str, ...], host: str) -> bool:
 def source_of(reference: Reference) -> str:
     """The source of `reference`, normalized, without tag and digest: `docker://docker.io/library/python`.
 
-    A local image is not identified by its path, but only by its kind, `oci:`.
+    A source outside of registries is not identified by its path or URL, but only by its kind, such as `oci:`.
     """
     has_place = reference.kind.location == "repository"
     return f"{reference.kind.name}://{own_place(reference)}" if has_place else f"{reference.kind.name}:"

@@ -42,7 +42,7 @@ class TooSlowError(OSError):
 
 
 class _Deadline:
-    """A time limit: `left` is the number of seconds for the next read; `error` is raised if none are left."""
+    """A time limit: `left` gives the seconds for the next read, and `error` the error to raise if none are left."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -217,7 +217,7 @@ def _explained(host: str, error: Exception, request: requests.PreparedRequest | 
 
 
 def _about_name(host: str) -> str:
-    """What to do where this node does not find the name of a host, which a user may never have typed."""
+    """The hint for a host whose name this node does not find, and which the user may never have typed."""
     here = "check whether this node has a network, or needs a proxy (https_proxy) or a mirror (`mirrors` of the site)"
     return here if host.endswith(("docker.io", "docker.com")) else f"{here}; or correct the name {host} in the source"
 

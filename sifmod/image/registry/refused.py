@@ -106,7 +106,7 @@ def _no_access(place: Place, login: str) -> str:
 
 
 def _limited(response: requests.Response, said: str) -> FetchError:
-    """Docker Hub counts pulls: `ratelimit-limit: 100;w=21600`, and the same for what remains."""
+    """The error for a 429. Docker Hub counts pulls: `ratelimit-limit: 100;w=21600`, and the same for what remains."""
     limit, window = _count(response.headers.get("RateLimit-Limit", ""))
     left, _ = _count(response.headers.get("RateLimit-Remaining", ""))
     reset = response.headers.get("X-RateLimit-Reset", "")

@@ -112,7 +112,7 @@ class Session(requests.Session):
     ) -> requests.Response:
         """The head of a response, `more` seconds later than the usual limit at most; its body is not read yet.
 
-        Raises errors of requests, and FetchError for a file or a variable.
+        Raises errors of requests, and FetchError for an unusable file of certificates or variable of a proxy.
         """
         data = None if body is None else BytesIO(body)  # sent in pieces, each with the timeout
         text, target = str(url), _target.set(url.target)
@@ -135,7 +135,7 @@ class Session(requests.Session):
         return None
 
     def get_adapter(self, url: str | bytes) -> _Adapter:
-        """One adapter for http, one for each host with certificates of its own, and one for all other hosts."""
+        """The adapter for a URL: one for http, one for each host with own certificates, and one for all other hosts."""
         parts = Url.parse(str(url))
         host = parts.place
         key = parts.scheme if parts.scheme == "http" or not has_own(host, os.environ) else host

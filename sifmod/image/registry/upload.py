@@ -49,8 +49,8 @@ def has_blob(repository: Repository, blob: Descriptor) -> bool:
 def upload(repository: Repository, blob: Blob, report: Callable[[int], None]) -> int:
     """Upload `blob`; returns the number of bytes sent, 0 if the repository had or mounted it.
 
-    `report` is called with the number of bytes at the registry. Raises FetchError after too many attempts without
-    progress.
+    `report` is called with the number of bytes at the registry. Raises FetchError if the registry refuses the blob, and
+    after too many attempts without progress.
     """
     transfer = _Upload(repository, blob, report)
     attempts, furthest = Attempts(_PATIENCE), 0
@@ -124,7 +124,7 @@ class _Upload:
         return True
 
     def _resumed(self) -> bool:
-        """Ask for the position of an interrupted upload; False if the registry does not know the upload."""
+        """Ask for the position of an interrupted upload; False if there is none, or the registry does not know it."""
         if self._location is None:
             return False
         try:
@@ -161,7 +161,7 @@ class _Upload:
         self._report(self.offset)
 
     def _heard(self, response: requests.Response) -> None:
-        """Set the URL and the position to continue from."""
+        """Set the URL and the position to continue from. Raises FetchError for an unusable URL."""
         self.answered = True
         if location := response.headers.get("Location", ""):
             what = f"{self._repository.place.host} wants a blob at"

@@ -61,7 +61,7 @@ class Url:
         return cls(parts.scheme, host, port, quote(target, safe="".join(map(chr, range(33, 127)))))
 
     def join(self, location: str, what: str, quoted: Callable[[str], str] = plain) -> Self:
-        """The URL in `location`, a header of a response from here. Raises FetchError like `parse`."""
+        """The URL in `location`, a header of a response from this URL. Raises FetchError like `parse`."""
         with suppress(UnicodeError):
             location = location.encode("latin-1").decode()  # as http.client reads the bytes of a header
         if _ODD.search(location):

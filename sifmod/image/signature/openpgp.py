@@ -92,7 +92,7 @@ def public_keys(data: bytes) -> bytes:
 
 
 def _dearmor(lines: list[bytes], kind: bytes) -> bytes:
-    """The content of the armor in `lines`, from its BEGIN on; only empty lines may follow its END."""
+    """The content of the armor in `lines`, from BEGIN on; only empty lines may follow END. Raises DamagedError."""
     while lines and not lines[-1]:
         lines = lines[:-1]
     if not lines or lines[-1] != _END + kind + b"-----":
@@ -171,6 +171,6 @@ def _judge(status: Sequence[Sequence[str]], code: int) -> Verdict:
 
 
 def _name(words: Sequence[str]) -> str:
-    """A key's user ID, for messages."""
+    """A key's user ID in printable characters, for messages."""
     text = unquote(" ".join(words))
     return "".join(letter if letter.isprintable() else "?" for letter in text)

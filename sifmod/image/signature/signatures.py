@@ -62,9 +62,9 @@ def refuse_unsigned_kind(reference: Reference, settings: Settings) -> None:
 
 
 def check_policy(path: Path, name: str, info: SifInfo, settings: Settings) -> tuple[str, ...]:
-    """The notes about the signature of the image at `path`, called `name` in messages.
+    """The notes about the signature of the image at `path`, called `name` in messages; none if the policy is `off`.
 
-    Raises SignatureError if the policy is `require` and no good signature by one of the site's keys covers it.
+    Raises SignatureError if the policy is `require` and `check` raises it, and other errors of `check`.
     """
     if settings.policy == "off":
         return ()
@@ -252,7 +252,7 @@ def _form(content: bytes) -> Form:
 
 
 def _fingerprint(entry: SifObject) -> str:
-    """The fingerprint in a signature's descriptor: after the number of a hash, 20 bytes, or zero."""
+    """The fingerprint in a signature's descriptor, 20 bytes after the number of a hash; "" if they are zero."""
     found = entry.extra[4:24]
     return found.hex().upper() if any(found) else ""
 

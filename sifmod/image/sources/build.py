@@ -93,7 +93,7 @@ def _expanded(word: str) -> Iterator[str]:
 
 
 def _below(place: Path) -> Iterator[Path]:
-    """All files in a directory, also through links, as the runtime copies them; a directory is entered once."""
+    """All that is in a directory, also through links, as the runtime copies it; a directory is entered once."""
     entered: set[str] = set()
     for directory, directories, files in walk(place, follow=True):
         real = os.path.realpath(directory)
@@ -107,7 +107,7 @@ def _below(place: Path) -> Iterator[Path]:
 def inputs_digest(definition: Path, arguments: Pairs = ()) -> str:
     """`sha256:…` of the definition, the arguments and its files: their names, modes and bytes.
 
-    It is the same in another directory. Raises FetchError for unreadable files.
+    It is the same in another directory. Raises FetchError or PermissionsError for unreadable files.
     """
     digest = hashlib.sha256(json.dumps(arguments).encode() if arguments else b"")
     for path in inputs(definition, arguments):
@@ -130,7 +130,7 @@ def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str
     """The inputs that a definition names, each with its kind.
 
     A `file` is a source of `%files` and `%appfiles` that is not from another stage, or a local base; a `base` an image
-    in a registry; `unknown` an agent of another kind. Raises FetchError for a file that is too large or not a text.
+    in a registry; `unknown` another bootstrap agent. Raises FetchError for a file that is too large or not a text.
     """
     try:
         text = read_bounded(definition, "build_text_size").decode("utf-8", "surrogateescape")
@@ -172,7 +172,7 @@ def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def remote_digests(request: FetchRequest, sources: tuple[str, ...]) -> str:
-    """A digest of the current state of these sources in registries; "" if one is unavailable, or with --offline."""
+    """A digest of what registries have for `sources` without a digest; "" if one is unavailable, or with --offline."""
     found = []
     for source in sources:
         kind = ORAS if source.startswith("oras:") else DOCKER
@@ -188,7 +188,7 @@ def remote_digests(request: FetchRequest, sources: tuple[str, ...]) -> str:
 
 
 def built_before(request: FetchRequest, files: str, bases: str) -> Fetched | None:
-    """An earlier image built from the same `files` and `bases`, two digests; if `bases` is "", from any bases."""
+    """An earlier image built from the same `files` and `bases`, two digests (bases: "" for any); None without one."""
     made = stored(request, key_of(files, bases).manifest if bases else files)
     unasked = () if bases else ("its base is unavailable, and may have changed",)
     return made and replace(made, notes=("an earlier build of the same definition and files is used", *unasked))
@@ -211,12 +211,12 @@ def _known(request: FetchRequest) -> tuple[str, str]:
 
 
 def _pinned(request: FetchRequest) -> Fetched | None:
-    """An earlier image built from the same definition and files. Raises FetchError for a missing file."""
+    """An earlier image built from the same definition and files, or None. Raises FetchError for a missing file."""
     return built_before(request, *_known(request))
 
 
 def _announced(request: FetchRequest) -> int | None:
-    """Bytes of the build's inputs: its bases and files. Downloads of `%post` are not known beforehand."""
+    """Bytes of the build's bases and files, without the downloads of `%post`; None if unknown."""
     if made := _pinned(request):
         return bytes_to_copy(made, request)
     definition, arguments = _definition(request)
@@ -243,7 +243,7 @@ def size_of(request: FetchRequest, files: Iterable[Path], sources: tuple[str, ..
 
 
 def _build(request: Fetching) -> Fetched:
-    """Relative paths in the definition file are relative to its directory."""
+    """Build the SIF. Relative paths in the definition file start at its directory."""
     definition, arguments = _definition(request)
     way = build_method(probe_runtime(request.runtime.path))
     known = _known(request)

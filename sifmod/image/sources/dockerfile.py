@@ -78,7 +78,7 @@ def _rules(ignore: Path) -> tuple[Rule, ...]:
 
 
 def _text(path: Path) -> str:
-    """The text of a Dockerfile or an ignore file; the builder reads all of it. Raises FetchError."""
+    """The text of a Dockerfile or an ignore file. Raises FetchError, also if it is too large, and PermissionsError."""
     with reading(path):
         try:
             return read_bounded(path, "build_text_size").decode("utf-8", "surrogateescape")
@@ -108,7 +108,7 @@ def _dockerfile(build: BuildPlan) -> Path:
 
 
 def base_images(build: BuildPlan) -> tuple[str, ...]:
-    """The other images that the Dockerfile's stages start from or copy from, as sources: docker://…"""
+    """The images, except its own stages, that a Dockerfile starts from or copies from, as sources: docker://…"""
     text = re.sub(r"\\\n", " ", _text(_dockerfile(build)))
     given, arguments = dict(build.arguments), dict[str, str]()
     stages, found = {"scratch"}, []
@@ -137,7 +137,7 @@ def _pinned(request: FetchRequest) -> Fetched | None:
 
 
 def _announced(request: FetchRequest) -> int | None:
-    """Bytes of the build's inputs: other images and its context, without the downloads of its commands."""
+    """Bytes of the build's other images and context, without the downloads of its commands; None if unknown."""
     if made := _pinned(request):
         return bytes_to_copy(made, request)
     return size_of(request, context_files(request.build), base_images(request.build))

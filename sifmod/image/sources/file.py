@@ -98,7 +98,7 @@ def hashed(path: Path, request: FetchRequest, notes: tuple[str, ...] = ()) -> Fe
 def take_file(path: Path, request: Fetching) -> Fetched:
     """The SIF at `path`, copied, hard-linked (if impossible, copied) or only referenced, as the image's `link` says.
 
-    Raises FetchError unless it is a SIF, UnstartableError.
+    Raises FetchError unless it is a SIF for this image's architecture, and UnstartableError as `check_startable` does.
     """
     with reading(path):
         status = path.stat()
@@ -119,7 +119,7 @@ def take_file(path: Path, request: Fetching) -> Fetched:
 
 
 def _link(path: Path, status: os.stat_result, incoming: Path) -> str:
-    """Make `incoming` a hard link to `path`, or return why that is not possible; the inode's mode and owner stay."""
+    """Make `incoming` a hard link to `path`; returns why that is impossible, or "". The inode's mode and owner stay."""
     mode = stat.S_IMODE(status.st_mode)
     if status.st_uid != os.geteuid():
         return f"it belongs to user {status.st_uid}, who could change it"

@@ -16,7 +16,7 @@ from sifmod.secret import NO_QUERY
 
 
 def _parse(kind: SourceKind, source: str) -> Reference:
-    """The reference of a URL. Credentials in it are refused, because they would be in receipts and messages."""
+    """The reference of a URL. Raises FetchError for plain http, and for a login, which receipts would show."""
     url = Url.parse(source, "source")
     if in_the_clear(url):
         hint = f"use https://{shown(source).partition('://')[2]}"

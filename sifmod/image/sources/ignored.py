@@ -42,7 +42,7 @@ def is_ignored(path: str, rules: tuple[Rule, ...]) -> bool:
 
 
 def _part(word: str) -> re.Pattern[str]:
-    """The expression for one part of a line. It searches the text after a `*` once, from the left."""
+    """The expression for one part of a line, which searches the text after a `*` once. Raises UnclearError."""
     signs: list[str] = re.findall(r"\*+|\?|\[[^\]]+\]|\\.|.", word)
     if any(sign.startswith("**") for sign in signs):
         raise UnclearError(word)

@@ -17,7 +17,7 @@ from sifmod.module.image_origin import ImageOrigin
 
 
 def _download(request: Fetching, patience: RetryPolicy = RETRY_POLICY) -> Fetched:
-    """Download the SIF in the manifest of `oras://…` to `incoming`, verified by its digest.
+    """Download the SIF in the manifest of `oras://…` to `incoming`, verified by its digest, unless a store has it.
 
     Raises FetchError for errors of the network or the registry, and if there is no SIF under that name.
     """
@@ -48,7 +48,7 @@ def _pinned(request: FetchRequest) -> Fetched | None:
 
 
 def _announced(request: FetchRequest) -> int:
-    """Bytes of the reference's SIF; 0 if the store has it. Requests only manifests.
+    """Bytes of the reference's SIF to download or to copy; 0 if this store has it. Requests only manifests.
 
     Raises FetchError or ImageError.
     """

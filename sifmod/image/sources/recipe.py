@@ -57,7 +57,7 @@ def recipe_files(build: BuildPlan) -> tuple[str, ...]:
 
 
 def _files(build: BuildPlan) -> Iterator[tuple[str, Path]]:
-    """The entries of `files` and everything below them, with their paths in the image, without a leading slash."""
+    """The entries of `files` and all below them, with paths in the image, without leading slash. Raises FetchError."""
     found: dict[str, Path] = {}
     for source, target in build.files:
         here = Path(os.path.realpath(source))
@@ -89,7 +89,7 @@ def _below(place: Path) -> Iterator[Path]:
 
 
 def _described(path: Path) -> str:
-    """The properties of a file or link that matter for the image; a directory has none."""
+    """What matters of a path: its kind, and a file's digest or a link's text. Raises FetchError for another kind."""
     with reading(path):
         if path.is_symlink():
             return f"link {os.readlink(path)}"  # noqa: PTH115 (as it is spelled)
@@ -133,7 +133,7 @@ def _key(request: FetchRequest, recipe: str) -> str:
 
 
 def _pinned(request: FetchRequest) -> Fetched | None:
-    """An earlier image built from the same base, recipe and files."""
+    """An earlier image built from the same base, recipe and files; None without one."""
     if request.base is None:
         return None
     made = stored(request, _key(request, _recipe(request, request.base)))
@@ -223,7 +223,7 @@ def _prepared(request: Fetching, base: Artifact, rootfs: Rootfs, recipe: str, st
 def _packages(
     request: FetchRequest, base_python: BasePython, wanted: tuple[PackageRequest, str], stack: ExitStack
 ) -> Added:
-    """The files of the wanted or locked packages, until `stack` is closed."""
+    """The files of the wanted or locked packages, until `stack` is closed. Raises ImageError, as for a conflict."""
     packages, lock = wanted
     uv = uv_here(stack.enter_context(request.store.workspace()))
     uv_prefix = stack.enter_context(linked_directory())

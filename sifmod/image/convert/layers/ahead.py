@@ -47,7 +47,7 @@ class ReadAhead:
 
     @contextmanager
     def layer(self) -> Iterator[Iterator[bytes]]:
-        """The chunks of the next layer. Leaving the block reads the rest, but not after an error other than Malformed.
+        """The chunks of the next layer. Leaving the block reads the rest, also after Malformed and NeedsFullMerge.
 
         So a layer is only accepted after all of it was read with the expected digests. A wrong digest of the blob is
         raised instead of a Malformed that the block raises. Raises Malformed for a stream that is damaged or differs

@@ -108,7 +108,7 @@ class _Tree:
         folder.explicit = self._layer
 
     def _folder(self, parent: _Folder, name: bytes) -> _Folder:
-        """A directory in `parent`; created if missing, replacing other entries."""
+        """A directory in `parent`; created if missing, replacing an entry of another kind."""
         child = parent.entries.get(name)
         if not isinstance(child, _Folder):
             child = parent.entries[name] = _Folder(*self._implicit)
@@ -116,14 +116,14 @@ class _Tree:
         return child
 
     def _parent(self, parts: Parts) -> _Folder:
-        """The directory of an entry; created if missing."""
+        """The directory of an entry, with symlinks followed; created if missing."""
         folder = self.root
         for name in self._resolved(parts[:-1]):
             folder = self._folder(folder, name)
         return folder
 
     def _resolved(self, parts: Parts) -> list[bytes]:
-        """A path without symlinks; `..` stops at the root."""
+        """A path with its symlinks followed; `..` stops at the root. Raises Malformed for a loop."""
         todo = list(reversed(parts))
         done: list[bytes] = []
         links = 0

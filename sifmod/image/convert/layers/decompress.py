@@ -33,7 +33,7 @@ _FEWEST, _MOST = 4, 8  # threads: it takes twice the processor time of isa-l, an
 
 
 def threads_for(blob: Blob, processors: int) -> int:
-    """The number of threads for `blob`: half of the processors, since the others merge and compress, at most 8; or 1.
+    """The number of threads for `blob`: half of `processors`, since the others merge and compress, at most 8; or 1.
 
     It is 1 for a small blob, for few processors, and without rapidgzip, which has no wheel for ppc64le.
     """
@@ -42,10 +42,10 @@ def threads_for(blob: Blob, processors: int) -> int:
 
 
 def chunks(blob: Blob, count: Callable[[int], None], threads: int = 1) -> Iterator[bytes]:
-    """The uncompressed bytes in chunks of at most CHUNK; `count` gets the number of compressed bytes of each read.
+    """The uncompressed bytes of `blob` in chunks; `count` gets the number of compressed bytes of each read.
 
     The blob is read to its end, even if damaged. `threads` is the limit for a gzip blob; others take one.
-    Raises Malformed for a damaged or truncated stream, and errors of `blob`, above all for a wrong digest.
+    Raises Malformed for a stream that is damaged, truncated or too large, and errors of `blob`, as for a wrong digest.
     """
     if threads > 1:
         with blob.seekable() as file:
@@ -64,7 +64,7 @@ def chunks(blob: Blob, count: Callable[[int], None], threads: int = 1) -> Iterat
 
 
 def _in_threads(blob: Blob, count: Callable[[int], None], threads: int) -> Generator[bytes, None, int | None]:
-    """The chunks of a gzip `blob` by rapidgzip; if that fails, returns the number of correct bytes so far.
+    """The chunks of a gzip `blob` by rapidgzip; returns None, or after a failure the number of correct bytes.
 
     rapidgzip reads the blob in its own order, so another thread reads it sequentially for its digest.
     """
@@ -153,7 +153,7 @@ def _bzip2(compressed: "_Compressed") -> Iterator[bytes]:
 def _zstd(compressed: "_Compressed") -> Iterator[bytes]:
     """The chunks of a zstd stream. libzstd does not report a truncated frame.
 
-    So a marker frame is appended, which only decodes if the last frame was complete.
+    So a marker frame is appended, which only decodes if the last frame was complete; else Malformed is raised.
     """
     mark = os.urandom(16) * 4  # repeated, so that its compressed frame does not contain it
     compressed.behind = zstandard.compress(mark)

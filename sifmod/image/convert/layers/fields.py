@@ -103,7 +103,7 @@ def in_force(before: Records, after: Records) -> dict[bytes, bytes]:
 def xattrs(records: Records, warnings: Warnings) -> Xattrs:
     """The attributes `user.*`, `trusted.*`, `security.*`; others, ACLs and SELinux labels are dropped with a warning.
 
-    Raises Malformed for one that Linux refuses.
+    Raises Malformed for one that Linux refuses, or whose value is not the base64 that its record must have.
     """
     found: dict[bytes, bytes] = {}
     for key, value in records.items():
@@ -135,7 +135,7 @@ def _base64(value: bytes) -> bytes:
 
 
 def pax_size(records: Records) -> int | None:
-    """The real size of a sparse file by PAX records, None for other files."""
+    """The real size of a sparse file by PAX records in bytes, None for other files. Raises Malformed."""
     for key in (b"GNU.sparse.realsize", b"GNU.sparse.size"):
         if key in records:
             return _bounded(decimal(records[key], "the size of a sparse file"))
@@ -143,7 +143,7 @@ def pax_size(records: Records) -> int | None:
 
 
 def pax_map(records: Records, read: Callable[[], bytes]) -> Extents:
-    """The extents by PAX records: GNU's formats 0.0 and 0.1 have a record, 1.0 has blocks (`read`) before the data."""
+    """The extents by PAX records: GNU's 0.0 and 0.1 have a record, 1.0 blocks (`read`) first. Raises Malformed."""
     if records.get(b"GNU.sparse.major") == b"1":
         return _paired(_numbers_in_blocks(read))
     text = records.get(b"GNU.sparse.map", b"")
@@ -151,7 +151,7 @@ def pax_map(records: Records, read: Callable[[], bytes]) -> Extents:
 
 
 def header_map(block: bytes, read: Callable[[], bytes]) -> tuple[Extents, int]:
-    """The extents and the real size of an old GNU member (type S); each call of `read` gives the next block."""
+    """Extents and real size of an old GNU member (type S); each `read` gives the next block. Raises Malformed."""
     size = _bounded(number(block[483:495]))
     fields, more, blocks = block[386:482], block[482], 0
     numbers: list[int] = []

@@ -150,7 +150,7 @@ def clamped(mtime: int) -> int:
 
 
 def _identity(value: int) -> int:
-    """A uid or gid. A negative one is converted to 32 bits like Linux does: nobody was -2 on some systems."""
+    """A uid or gid; a negative one is converted to 32 bits as by Linux (nobody was -2). Raises Malformed."""
     if not _LOWEST <= value <= U32:
         raise Malformed(f"is damaged: a uid or gid is {value}")
     return value & U32

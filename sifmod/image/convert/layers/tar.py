@@ -127,7 +127,7 @@ class TarReader:
         return data.finish()
 
     def _special(self, block: bytes, plain: Attributes) -> Member | None:
-        """The member for anything but a plain file; None for extended headers and unsupported entries."""
+        """The member for anything but a plain file; None for extended headers and unknown types. Raises Malformed."""
         kind, size = block[156], number(block[124:136])
         if size < 0:
             raise Malformed(f"is damaged: {printable_name(header_name(block))} has a size of {size}")
@@ -171,7 +171,7 @@ class TarReader:
         return Member(kind, name, found, size, target, device, extents)
 
     def _extents(self, block: bytes, stored: int, records: Records) -> tuple[Extents | None, int, int]:
-        """For a file: its extents (None: no holes), its size, and the number of stored bytes."""
+        """A file's extents (None: no holes), its size in bytes, and how many of these are stored. Raises Malformed."""
         start = self._at
         if block[156] == _SPARSE:
             extents, size = header_map(block, partial(self.read, 512))
@@ -200,7 +200,7 @@ class TarReader:
         self._extended = bool(self._globals or self._own)
 
     def _goes_on(self, block: bytes, end: int) -> bool:
-        """Whether the layer continues after this block, whose checksum is wrong.
+        """Whether the layer continues after this block, whose checksum is wrong. Raises Malformed for damage.
 
         Some tools omit the zeros after the last member's data, which ends at byte `end`: its padding and the two empty
         blocks.

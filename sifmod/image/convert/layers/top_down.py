@@ -134,7 +134,7 @@ class TopDown:
         return self._heads[head]
 
     def _walk(self, parts: Parts, *, real: bool) -> MergingDirectory | None:
-        """The directory of this path, created if missing; None if it is hidden, or closed to this layer."""
+        """The directory of this path, created if missing; None if hidden or closed here. Raises NeedsFullMerge."""
         directory = self._root
         for depth, name in enumerate(parts):
             if directory.closed:
@@ -254,7 +254,7 @@ class TopDown:
     def _free(self, parts: Parts, directory: MergingDirectory, *, leads: bool) -> bool:
         """Whether an entry that is not a directory is visible; if so, earlier entries of its layer are removed.
 
-        `leads`: it is a symlink, or may be one.
+        `leads`: it is a symlink, or may be one. Raises NeedsFullMerge.
         """
         name = parts[-1]
         child = directory.directories.get(name)
@@ -287,7 +287,7 @@ class TopDown:
         return File(*member.attributes, content)
 
     def _target(self, member: Member) -> Node | tuple[int, Member] | None:
-        """The target of a hard link in the same layer: a node, or a hidden file."""
+        """The target of a hard link in the same layer: a node, or a hidden file; None if it is not in this layer."""
         target = cleaned(member.target)
         directory: MergingDirectory | None = self._root
         for name in target[:-1]:
@@ -300,7 +300,7 @@ class TopDown:
         return node
 
     def _seen(self, found: Node | tuple[int, Member] | None) -> Node:
-        """The node of a visible hard link; its data is read later if it was hidden."""
+        """The node of a visible hard link; its data is read later if it was hidden. Raises NeedsFullMerge for None."""
         if found is None:
             raise NeedsFullMerge
         if isinstance(found, Node):

@@ -160,7 +160,7 @@ def insert_metadata(
     """Insert `entries` into `root`; `add` stores the data of files. Returns warnings.
 
     Existing entries of the image stay, unless the new entry replaces them. Links are followed inside `root` only; for a
-    broken link or a file in the way, an entry without `replaces` is skipped. New entries belong to root with time
+    broken link or a file in the way, an entry without `replaces` gives a warning. New entries are root's, with time
     `epoch`; attributes of existing directories do not change. A definition of an earlier build goes to
     `bootstrap_history`, as with Apptainer.
     """
@@ -208,7 +208,7 @@ def directory_at(root: Directory, parts: Sequence[bytes], replaces: bool, epoch:
 
 
 def way_to(trail: list[Directory], link: Symlink) -> list[Directory] | None:
-    """The directories from the root to the one that `link`, an entry of the last in `trail`, leads to; or None."""
+    """The directories from the root to that which `link`, an entry of the last in `trail`, leads to; None for none."""
     here, names, links = list(trail), list[bytes](), 0
     node: Node | Plain | None = link
     while True:

@@ -182,7 +182,7 @@ def _table(name: str, header: tuple[Any, ...], most: int | None = None) -> tuple
 def sif_end(start: bytes, name: str) -> int | None:
     """Where the SIF `name` ends, in bytes, that begins with `start`; None if `start` does not include all descriptors.
 
-    Raises ImageError if these are not in the first megabytes, or if no file can be as large.
+    Raises ImageError if the descriptors are not in the first megabytes, or if no file can be as large.
     """
     if len(start) < HEADER.size:
         return None

@@ -1,4 +1,4 @@
-"""Write a SIF's header, descriptors and small objects around a root file system that is already in the file.
+"""Write a SIF's header, descriptors and small objects before its root file system.
 
 The layout of the runtimes' tools: at 4096 a table of 48 descriptors, with unused ones for later signatures, then the
 small objects, and last, at a multiple of 4096, the primary partition.
@@ -54,7 +54,7 @@ def partition_offset(objects: Sequence[DataObject]) -> int:
 def write_header(file: BinaryIO, objects: Sequence[DataObject], partition_size: int, arch: str, created: int) -> None:
     """Write everything in a SIF except its root file system into `file`, before `partition_offset(objects)`.
 
-    The squashfs of `partition_size` bytes exists already. `arch` is Go's name, `created` in seconds since 1970; the
+    A squashfs of `partition_size` bytes belongs there. `arch` is Go's name, `created` in seconds since 1970; the
     same arguments give the same bytes, including the SIF's UUID. Raises ImageError for an unsupported architecture,
     ValueError for too many objects or too long names, and errors of the file system.
     """
@@ -79,7 +79,7 @@ def write_header(file: BinaryIO, objects: Sequence[DataObject], partition_size: 
 
 
 def _row(number: int, kind: int, place: tuple[int, int, int], created: int, name: str, extra: bytes = b"") -> bytes:
-    """A descriptor; `place` is offset, size and the padding before it."""
+    """A descriptor; `place` is the object's offset, its size and the padding before it. Raises ValueError."""
     offset, size, padding = place
     text = name.encode()
     if number > _SLOTS or len(text) > 128:

@@ -110,7 +110,7 @@ def _lz4() -> Any:
 
 
 def _zstd(level: int) -> Compress:
-    """Compress a whole list without the GIL, if zstandard's backend supports it."""
+    """A function that compresses a whole list, without the GIL if zstandard's backend supports it."""
     compressor = zstandard.ZstdCompressor(level=level, write_checksum=False)
     if "multi_compress_to_buffer" not in zstandard.backend_features:
         return lambda blocks: [compressor.compress(block) for block in blocks]

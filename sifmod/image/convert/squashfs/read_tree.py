@@ -114,7 +114,7 @@ class _Tree:
         return self._fragments[index]
 
     def _length(self, word: int) -> int:
-        """Bytes of a block in the file."""
+        """The bytes that a block takes in the file, by its size field. Raises ImageError for an invalid one."""
         size = word & (STORED - 1)
         most = self.written.block_size
         if word >> 25 or (word and not size):

@@ -198,7 +198,7 @@ class SquashfsReader:
         return of_squashfs(block.compression, options, block.block_size)
 
     def xattrs(self, inode: Stat) -> Xattrs:
-        """The extended attributes of `inode`, sorted by name."""
+        """The extended attributes of `inode`, sorted by name; () without any."""
         table = self.blocks.superblock.xattr_table
         if inode.xattrs == NONE or table == NOWHERE:
             return ()
