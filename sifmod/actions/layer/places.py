@@ -101,7 +101,7 @@ def layers_for(
 ) -> Layers:
     """Where to create a layer: `directory`, the module's prefix if this user owns and works on it, or the user's own.
 
-    The owner of a site's tree who has named another prefix (`site_prefix`) does not add to everybody's modules.
+    With another prefix (`site_prefix`) the owner of a site's tree does not add to everybody's modules.
     Raises OptionError for a directory that cannot be bound.
     """
     prefix = installation.prefix
