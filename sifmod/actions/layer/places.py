@@ -101,7 +101,7 @@ def layers_for(
 ) -> Layers:
     """Where to create a layer: `directory`, the module's prefix if this user owns and works on it, or the user's own.
 
-    With another prefix (`site_prefix`) the owner of a site's tree does not add to everybody's modules.
+    `site_prefix` is the prefix in force: the owner of a tree who works with another one adds to no module of all users.
     Raises OptionError for a directory that cannot be bound.
     """
     prefix = installation.prefix
