@@ -57,7 +57,11 @@ def site_umask(site: Site) -> Iterator[None]:
 
 
 def for_layers(site: Site, directory: Path) -> Site:
-    """The site for a directory of layers: unshared; inside the prefix with its umask, or as open as the prefix."""
+    """The site for a directory of layers, unshared.
+
+    Its umask is inside the prefix the site's, or without one as open as the prefix; outside the site's, or none of a
+    shared site.
+    """
     within = site.prefix in directory.parents
     mask = site.umask if within or not site.sharing else None
     if within and mask is None:

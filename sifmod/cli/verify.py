@@ -32,7 +32,7 @@ def verify_command(given: VerifyOptions) -> int:
 
     With --signature, check instead who signed the images of modules or any SIFs; the exit code is 1 if one of them has
     no valid signature over all of it by a known key. With --modes or --repair-modes, check instead the group and modes
-    of the whole tree; the exit code is 1 if one of them is wrong and not repaired.
+    of sifmod's own files in the prefix; the exit code is 1 if one of them is wrong and not repaired.
     """
     if given.modes or given.repair_modes:
         if given.names or given.signature or given.keys:

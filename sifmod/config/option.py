@@ -233,7 +233,7 @@ TABLE = (
     how("--extra-index-url URL", "text", "Use this index first.", many=True),
     how("--no-build-isolation", "flag", "Compile with the packages of the image and the layer (for flash-attn)."),
     how("--no-import", "flag", "Do not test importing the added packages."),
-    how("--forget", "flag", "Remove the record: the tree no longer keeps images for FILE's lock."),
+    how("--forget", "flag", "Write no lock; the tree no longer keeps the images of FILE's lock."),
     how("--no-wheels", "flag", "Do not include sifmod itself."),
     how("--bcast", "flag", "Copy image and layer to each node first, for many nodes."),
     how("--timeout SECONDS", ONE_OR_MORE, "Time limit for each command (default: 600)."),

@@ -79,7 +79,7 @@ def take_command(module: Module, name: str, text: str) -> None:
     if len(rest) == 1:
         module.note(f"{name} passes its arguments to the image's entrypoint; the wrapper runs {name} in the image")
     if not (rest[1:] or [name])[0] or rest[-1:] == [""] or "".join(rest[1:2]).startswith("-"):
-        module.note(f"function {name}: cannot be a wrapper: it does not start with a command")
+        module.note(f"function {name}: cannot be a wrapper: no command after the image, or an empty word at its end")
         return
     words = rest[1:] or [name]
     if "$@" in words:  # the user's arguments are not at the end

@@ -32,7 +32,7 @@ class Budget:
         """Account for a new text (or list) of `count` characters (or items)."""
         self._letters -= count
         if count > MAX_TEXT or self._letters < 0:
-            raise CannotImportError("it creates a text or a list that is too long")
+            raise CannotImportError("it creates a text or a list that is too long, or too many of them")
 
     @contextmanager
     def level(self) -> Iterator[None]:

@@ -62,7 +62,7 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
     if (there or place.is_symlink()) and _owner(place) != spec:  # or of another module with the same spelling
         raise InstallError(
             f"{place} exists already, and is not the kernelspec of {spec.display_name}",
-            "`jupyter kernelspec list` shows what it is; move or remove it",
+            "its kernel.json, if there is one, shows what it is; move or remove it",
         )
     kernel = {
         # VS Code accepts a Python kernel only as `<program> -m <module> …`

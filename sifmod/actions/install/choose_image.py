@@ -43,7 +43,7 @@ def reuse_image(
 ) -> ChosenImage | None:
     """The image of the live generation if the plan asks for the same one; None if it must be fetched.
 
-    `--module-only` keeps it unless the plan has a different expected digest; the recorded choice does not change, so
+    `--module-only` keeps it unless the plan has a different expected digest; the recorded `request` does not change, so
     that the next install fetches what the plan asks for. If the user removed the image's link (`released`),
     `--module-only` keeps the image without a link. Raises ModuleError if `--module-only` has no image to keep,
     SignatureError if the site's policy now rejects the image, UnstartableError if the site's runtime cannot start the

@@ -90,7 +90,7 @@ def bytecode_cache() -> Path:
 def linked_directory() -> Iterator[Path]:
     """A new temporary directory where uv can link its files instead of copying them.
 
-    Links work only within a mount, so it is in uv's cache. Files of a killed run are removed after a day.
+    Hard links work only within a mount, so it is in uv's cache. Files of a killed run are removed after a day.
     """
     top = uv_cache() / _LINKED
     top.mkdir(parents=True, exist_ok=True)

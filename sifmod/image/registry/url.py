@@ -70,7 +70,7 @@ class Url:
         return self.parse(location if absolute else urljoin(str(self), location), what, quoted)
 
     def asking(self, query: str) -> Self:
-        """The URL with one more query parameter, `query`."""
+        """The URL with `query`, encoded parameters joined by `&`, added to its query."""
         return replace(self, target=f"{self.target}{'&' if '?' in self.target else '?'}{query}")
 
     @property
