@@ -201,7 +201,7 @@ def test_what_a_line_adds(line: str, tmp_path: Path) -> None:
 
 OWN = "function {} is a script: not imported"
 NONE = "function {} does more than start a container: not imported"
-EMPTY = "it does not start with a command"
+EMPTY = "no command after the image, or an empty word at its end"
 UNSURE = "function {}: its command is only known at load time"
 
 # name and command of an alias: the wrapper, the keys that it adds, the notes
