@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.tree.durable import DIRECTORY, naming, opened, read, regular, sync_directory, sync_file
+from sifmod.tree.durable import DIRECTORY, naming, opened, read, regular, sync_directory
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import FileRecord, Installation, live_number
 
@@ -88,11 +88,14 @@ class Carried(NamedTuple):
     """The user's additions that were carried over to a new generation or not; paths relative to the generation."""
 
     carried: tuple[str, ...]  # now in the new generation too
-    left: tuple[str, ...]  # only in the old one: the name is taken in the new one, or it is a special file
+    left: tuple[str, ...]  # only in the old one: a name that is taken, a special file, or what this user cannot read
 
 
 def additions(installation: Installation) -> tuple[str, ...]:
-    """Files, links and special files in the generation that its receipt does not name, sorted; raises OSError."""
+    """Files, links and special files in the generation that its receipt does not name, sorted; raises OSError.
+
+    A directory that is closed to this user is one path.
+    """
     ours = installation.paths
     with opened(Path(installation.root), installation.prefix) as root:
         return tuple(sorted(path for path in _walk(root, installation.root, "") if path not in ours))
@@ -129,14 +132,18 @@ def only_in(installation: Installation, other: Installation | None) -> tuple[str
 
 
 def _walk(directory: int, place: str, inside: str, deeper: int = _DEEP) -> Iterator[str]:
-    """The paths below an open directory; a directory that is too deep is a path itself, like a special file."""
+    """The paths below an open directory; one that is too deep or closed to this user is a path itself."""
     with naming(f"{place}/{inside}"), os.scandir(directory) as entries:
         for entry in entries:
             path = inside + entry.name
             if not deeper or not entry.is_dir(follow_symlinks=False):
                 yield path
                 continue
-            below = os.open(entry.name, DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+            try:
+                below = os.open(entry.name, DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+            except PermissionError:
+                yield path
+                continue
             try:
                 yield from _walk(below, place, f"{path}/", deeper - 1)
             finally:
@@ -150,8 +157,9 @@ def _copy(installation: Installation, path: str, generation: Path) -> bool:
         regular_file = stat.S_ISREG(status.st_mode)
         if os.path.lexists(target) or not (regular_file or stat.S_ISLNK(status.st_mode)):
             return False
-        for parent in reversed(target.parents[: path.count("/")]):  # the generation itself stays away after a fence
-            parent.mkdir(exist_ok=True)
+        depth = path.count("/")  # the generation itself stays away after a fence
+        for its, new in zip(reversed(source.parents[:depth]), reversed(target.parents[:depth]), strict=True):
+            _make_directory(its, new)
         if not regular_file:
             target.symlink_to(os.readlink(source.name, dir_fd=directory))  # the exact text
             return True
@@ -162,17 +170,47 @@ def _copy(installation: Installation, path: str, generation: Path) -> bool:
     return True
 
 
+def _make_directory(source: Path, target: Path) -> None:
+    """Create a user's directory, if it is missing, closed to those to whom `source` is closed; root keeps its owner."""
+    try:
+        target.mkdir()
+    except FileExistsError:
+        return
+    status = source.lstat()
+    closed = sum(bits for bits in (stat.S_IRWXG, stat.S_IRWXO) if not status.st_mode & bits)
+    descriptor = os.open(target, DIRECTORY | os.O_NOFOLLOW)
+    try:
+        _give(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & ~closed, status)
+    finally:
+        os.close(descriptor)
+
+
+def _give(descriptor: int, mode: int, status: os.stat_result) -> None:
+    """Set the mode of what was copied; root gives it to the owner in `status`."""
+    os.fchmod(descriptor, mode)
+    if os.geteuid() == 0:
+        os.fchown(descriptor, status.st_uid, -1)
+
+
 def _copied(source: Path, top: Path, target: Path) -> bool:
-    """Copy what others may replace meanwhile; False for a file with holes that is larger than what is free."""
+    """Copy what others may replace meanwhile, as a file of this user and so without setuid and setgid.
+
+    False for a file that is closed to this user, or has holes and is larger than what is free.
+    """
     import shutil
 
-    with regular(source, top) as descriptor:
+    with suppress(PermissionError), regular(source, top) as descriptor:
         status = os.fstat(descriptor)
         if status.st_size > max(2 * 512 * status.st_blocks, shutil.disk_usage(target.parent).free):
             return False
-        shutil.copy2(f"/proc/self/fd/{descriptor}", target)
-    sync_file(target)
-    return True
+        with target.open("xb") as copy, open(descriptor, "rb", closefd=False) as file:
+            shutil.copyfileobj(file, copy, 1 << 20)
+            copy.flush()
+            os.utime(copy.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+            _give(copy.fileno(), status.st_mode & 0o777, status)
+            os.fsync(copy.fileno())
+        return True
+    return False
 
 
 def _same_content(one: Path, other: Path) -> bool:
@@ -185,4 +223,8 @@ def _same_content(one: Path, other: Path) -> bool:
         return False
     if stat.S_ISLNK(first.st_mode):
         return os.readlink(one) == os.readlink(other)  # noqa: PTH115 (compared as text)
-    return stat.S_ISREG(first.st_mode) and first.st_size == second.st_size and sha256_file(one) == sha256_file(other)
+    if not stat.S_ISREG(first.st_mode) or first.st_size != second.st_size:
+        return False
+    with suppress(PermissionError):  # what this user cannot read may differ
+        return sha256_file(one) == sha256_file(other)
+    return False

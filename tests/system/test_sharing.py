@@ -254,6 +254,50 @@ def test_a_tree_that_is_opened_to_all_is_told_and_repaired_whole(machine: Machin
 
 
 @BOTH
+def _adds(machine: Machine, path: str, mode: int, closed: int = 0) -> None:
+    """A file of bob's in the live generation; `closed`: the mode of its directory."""
+    file = machine.prefix / "software/Tiny/1.0" / path
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("mine")
+    for each, bits in ((file, mode), (file.parent, closed)):
+        if bits:
+            os.chown(each, UID + 1, -1)
+            each.chmod(bits)
+
+
+def test_what_a_member_has_added_is_nobody_elses_program(machine: Machine) -> None:
+    """A setuid file of bob's that ann copies would run as ann."""
+    machine.ok("ann", *machine.install("a"))
+    _adds(machine, "helper", 0o4755)
+    assert "your own files were carried over: helper" in machine.ok("ann", *machine.install("b"))
+    status = (machine.prefix / "software/Tiny/1.0/helper").stat()
+    assert (status.st_uid, stat.S_IMODE(status.st_mode)) == (UID, 0o755)
+
+
+def test_what_a_member_has_closed_stays_closed_and_in_nobodys_way(machine: Machine) -> None:
+    machine.ok("ann", *machine.install("a"))
+    _adds(machine, "key", 0o600)
+    _adds(machine, "private/key", 0o644, 0o700)
+    said = machine.ok("ann", *machine.install("b"))
+    assert "your own files stay in the previous generation: key, private" in said
+    assert not (machine.prefix / "software/Tiny/1.0/private").exists()
+    assert (machine.prefix / "software/Tiny/.generations/1.0/1/private/key").read_text() == "mine"
+    machine.ok("ann", "gc", "--yes", "--now", "--rollbacks", "--ignore-jobs")
+    assert (machine.prefix / "software/Tiny/.generations/1.0/1/private/key").read_text() == "mine"
+    machine.ok("ann", "verify")
+
+
+@pytest.mark.parametrize("who", ["bob", "root"])
+def test_a_closed_directory_of_an_owner_stays_the_owners(machine: Machine, who: str) -> None:
+    machine.ok("ann", *machine.install("a"))
+    _adds(machine, "private/key", 0o644, 0o700)
+    words = machine.install("b")
+    assert (machine.run("bob", *words) if who == "bob" else machine.victim.run(words)).code == 0
+    directory = machine.prefix / "software/Tiny/1.0/private"
+    assert (directory / "key").read_text() == "mine"
+    assert (directory.stat().st_uid, directory.stat().st_mode & 0o777) == (UID + 1, 0o700)
+
+
 def test_the_spider_cache_is_each_members(machine: Machine) -> None:
     """Lmod's program gives its files 0644 and copies over the one before, which is another member's."""
     site = machine.place.directory

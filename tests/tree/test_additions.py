@@ -106,7 +106,7 @@ def test_without_hard_links_files_are_copied(tmp_path: Path, monkeypatch: pytest
     target.mkdir()
     source = tmp_path / "1" / "z"
     source.write_text("mine")
-    source.chmod(0o750)
+    source.chmod(0o6750)
     os.utime(source, (1, 1))
     synced: list[str] = []
 
@@ -120,7 +120,7 @@ def test_without_hard_links_files_are_copied(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "link", refused)
     assert carry_over(installation, target) == Carried(("z",), ())
     made = (target / "z").stat()
-    assert ((target / "z").read_text(), made.st_mode & 0o777, made.st_mtime, made.st_nlink) == ("mine", 0o750, 1, 1)
+    assert ((target / "z").read_text(), made.st_mode & 0o7777, made.st_mtime, made.st_nlink) == ("mine", 0o750, 1, 1)
     assert synced == ["z", "."]
 
 

@@ -21,6 +21,7 @@ from sifmod.actions.reporter import Reporter
 from sifmod.errors import FetchError
 from sifmod.module.plan import File, Plan
 from sifmod.module.render import render, render_stub
+from sifmod.system import abbreviated
 from sifmod.tree.generation import (
     HeldModule,
     module_lock,
@@ -39,6 +40,8 @@ from sifmod.tree.receipt import Installation, live_number
 from sifmod.tree.stage import Stage
 from sifmod.tree.store import Store
 from sifmod.tree.stored_image import stored_at
+
+_LONG = 200  # characters of a path in a message
 
 
 class Outcome(NamedTuple):
@@ -242,6 +245,10 @@ def check_locked(before: Installation | None, decision: Decision) -> bool:
 def _carry_over(stage: Stage, reporter: Reporter) -> None:
     taken = stage.carry_over()
     if taken.carried:
-        reporter.say(f"your own files were carried over: {', '.join(taken.carried[:10])}")
+        reporter.say(f"your own files were carried over: {_paths(taken.carried)}")
     if taken.left:
-        reporter.say(f"your own files stay in the previous generation: {', '.join(taken.left[:10])}")
+        reporter.say(f"your own files stay in the previous generation: {_paths(taken.left)}")
+
+
+def _paths(paths: tuple[str, ...]) -> str:
+    return abbreviated([path if len(path) <= _LONG else f"{path[:_LONG]}…" for path in paths], 10)
