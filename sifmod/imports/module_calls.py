@@ -151,7 +151,7 @@ def _take(module: Module, call: Made) -> None:
 
 
 def _add(module: Module, function: str, texts: tuple[str, ...]) -> None:
-    """Add an item to a list in a variable inside, or in a default on the host; a third text is the separator."""
+    """Add an item to a list inside, or to a default on the host; else a note. A third text is the separator."""
     name, value, separator = (*texts, ":")[:3]
     inside = re.match("(?:SINGULARITY|APPTAINER)(?:ENV_(.*)|_BIND)", name)
     appended = function == "append_path"
