@@ -70,7 +70,7 @@ def why_no_ranges() -> str:
     """What this user lacks to use subordinate ids for builds; "" if nothing is missing."""
     for file in ("/etc/subuid", "/etc/subgid"):
         if not subordinate_ids(file):
-            return f"{file} has no line for the user {login_name(os.geteuid())}"
+            return f"{file} is unreadable, or has no line for the user {login_name(os.geteuid())}"
     return "" if _found("newuidmap") and _found("newgidmap") else "newuidmap or newgidmap is not on PATH"
 
 

@@ -19,7 +19,7 @@ _LUSTRE = 0x0BD00BD0  # f_type of statfs(2)
 _LONGEST = 30.0  # seconds for lfs
 _HINT = (
     "free some space (`sifmod gc` shows what it could remove), or choose another location with --prefix PATH or the "
-    "variable SIFMOD_PREFIX; for a single file use -o FILE"
+    "variable SIFMOD_PREFIX; for a single file use -o FILE, for temporary files set TMPDIR"
 )
 NOTHING_WRITTEN = "nothing was written"
 KEPT = "downloaded data is kept"

@@ -89,7 +89,7 @@ def write_sqsh(path: Path, target: Path, settings: Settings, runtime: Runtime) -
 
 
 def _as_imported(root: Directory) -> None:
-    """Remove the runtimes' files and everything in /dev; set owners and modes as enroot does."""
+    """Remove the runtimes' files except the recipes, and all in /dev; set owners and modes as enroot does."""
     for name, node in tuple(root.entries.items()):
         if name == _METADATA and isinstance(node, Directory):
             node.entries = {name: below for name, below in node.entries.items() if name == b"build"}
@@ -149,7 +149,8 @@ def _configure(section: dict[str, object]) -> tuple[dict[str, str], str, tuple[s
         "rc.local": _RC_LOCAL,
     }
     named = ", ".join(lost)
-    return documents, workdir, (f"left out, because enroot's files cannot express it: {named}",) if lost else ()
+    note = f"variables or volumes left out, because enroot's files cannot express them: {named}"
+    return documents, workdir, (note,) if lost else ()
 
 
 def _words(given: object) -> str:

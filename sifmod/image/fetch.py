@@ -109,7 +109,7 @@ def _none_worked(image: ImagePlan, failures: Sequence[Failure]) -> FetchError:
     what = f"no source of the image {image.filename} worked"
     if image.build and image.build.base:
         what = f"the image {image.filename} could not be built"
-    return FetchError(f"{what}; nothing was stored\n{reasons}{where}", "\n".join(hints))
+    return FetchError(f"{what}; it was not stored\n{reasons}{where}", "\n".join(hints))
 
 
 def _promised(request: FetchRequest) -> Artifact | None:
@@ -234,7 +234,7 @@ def _check_promise(reference: Reference, image: ImagePlan, fetched: Fetched) -> 
 
 def _broken(image: ImagePlan, fetched: Fetched, likely: str) -> ImageError:
     return ImageError(
-        f"{image.filename} has a wrong SHA-256 and was discarded\n    expected {image.sha256}\n    got      "
+        f"{image.filename} has a wrong SHA-256 and was refused\n    expected {image.sha256}\n    got      "
         f"{fetched.sha256}",
         f"{likely}; correct `sha256:` in the easyconfig only if you know why it changed",
     )

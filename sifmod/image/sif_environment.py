@@ -73,7 +73,7 @@ def _agreed(
     odd = [name for name, value in found.items() if len(value) > LONGEST or _HALF.search(f"{name}{value}")]
     found = {name: value for name, value in found.items() if name not in odd}
     computed = sorted(scripted.computed & found.keys())
-    notes = (("differs from user to user or from host to host", differ), ("not UTF-8, or too long", odd))
+    notes = (("differs between two starts, as by user or host", differ), ("not UTF-8, or too long", odd))
     left = tuple(f"left out of the environment: {_named(named)} ({why})" for why, named in notes if named)
     kept = f"computed once, on this machine, by commands of the image: {_named(computed)}"
     return SifEnvironment(found, (*left, kept) if computed else left)

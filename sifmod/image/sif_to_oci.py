@@ -302,5 +302,5 @@ def _entrypoint(script: str) -> tuple[list[str] | None, tuple[str, ...]]:
     if not script.startswith("#!"):
         return ["/bin/sh", "-c", script, "runscript"], ()
     if (shell := _SHELL.match(f"{script}\n")) is None:
-        return None, ("the runscript is left out: its interpreter is not a shell",)
+        return None, ("the runscript is left out: its first line is not only `#!` and a shell in /bin or /usr/bin",)
     return [shell["shell"], "-c", script, "runscript"], ()

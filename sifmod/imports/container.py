@@ -24,6 +24,7 @@ _OWN = re.compile("(SIF|RUNSCRIPTS|EBROOT|EBVERSION|EBDEVEL)[A-Z0-9_]*|CONTAINER
 _ACTIVATES = re.compile(r"(?:source|\.) (/[A-Za-z0-9_./-]+)/bin/activate(?: ([A-Za-z0-9]+(?:[._-][A-Za-z0-9_]+)*))?")
 _EVALUATED = re.compile(r"[$`]")
 _OFF = ("", "0", "false", "False", "no")
+NOT_A_BIND = "is not imported: it has a variable, or is not `/source[:/target[:ro|rw]]` with a target below /"
 OPTIONAL = "binds: all are optional here, skipped if their source is missing"
 _CONDA = ("CONDA_DEFAULT_ENV", "CONDA_EXE", "CONDA_PREFIX")
 
@@ -81,7 +82,7 @@ def options(words: list[str], where: str, before: WithOptions | None = None) -> 
         elif name in _BIND_OPTIONS:
             good, bad = binds_of(value)
             binds |= dict.fromkeys(good)
-            notes |= dict.fromkeys(f"{where}: the bind path {one[:80]!r} depends on the user" for one in bad[:1])
+            notes |= dict.fromkeys(f"{where}: the bind path {one[:80]!r} {NOT_A_BIND}" for one in bad)
         elif name == "--env" and assigned and not re.search("[$`,\ue000-\uf8ff]", text):
             env.append((key, text))
         else:
@@ -113,13 +114,13 @@ class Found:
                 self.user_software = True
             elif one not in self.binds:
                 self.binds.append(one)
-        self.notes.extend(f"bind path {one[:80]!r} depends on the user, or is not a path" for one in bad)
+        self.notes.extend(f"the bind path {one[:80]!r} {NOT_A_BIND}" for one in bad)
 
     def search(self, text: str) -> None:
         """Add directories to prepend to PATH inside; a relative one, or one with `$` or a backtick, gives a note."""
         for directory in text.split(":"):
             if not directory.startswith("/") or _EVALUATED.search(directory):
-                self.notes.append(f"PATH inside: skipped {directory[:80]!r}, which is not a valid directory")
+                self.notes.append(f"PATH inside: skipped {directory[:80]!r}, which is not absolute, or needs a shell")
             elif directory not in ("/runscripts", *self.path):
                 self.path.append(directory)
 
@@ -137,7 +138,7 @@ class Found:
             if inside[1] in ("PREPEND_PATH", "PATH", "APPEND_PATH"):
                 self.search(value)
                 if inside[1] == "APPEND_PATH":
-                    self.notes.append(f"PATH inside: {value[:80]!r} is prepended here, not appended")
+                    self.notes.append(f"APPEND_PATH {value[:80]!r}: an easyconfig can only prepend to PATH inside")
             elif _EVALUATED.search(value):
                 self.notes.append(f"variable {inside[1][:60]}: {value[:80]!r} is evaluated inside, and is not imported")
             else:
@@ -151,7 +152,7 @@ class Found:
 
     def _into(self, env: dict[str, str], name: str, value: str) -> None:
         if not _NAME.fullmatch(name) or len(name) > _LONGEST:
-            self.notes.append(f"variable {name[:60]!r}: invalid name")
+            self.notes.append(f"variable {name[:60]!r} is not imported: its name is invalid or too long")
         else:
             env[name] = value
 
@@ -182,7 +183,7 @@ class Found:
         if found and found[2]:
             return {"conda": {"prefix": found[1], "env": found[2]}}
         if not self.activate.isprintable():
-            self.notes.append("WITH_CONDA: a value of several lines is not imported")
+            self.notes.append("WITH_CONDA: a value with a line break or another control character is not imported")
             return {}
         self.notes.append(
             "activate: WITH_CONDA, unchanged; if it activates conda or a venv, prefer `conda` or `venv`, which start "

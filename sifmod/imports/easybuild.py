@@ -77,7 +77,7 @@ class _File:
 
     def needed(self, key: str) -> str:
         if not (text := self.text(key)):
-            raise CannotImportError(f"{key}: {self.constants.unknown.get(key, 'is missing, or no text')}")
+            raise CannotImportError(f"{key}: {self.constants.unknown.get(key, 'is missing, empty or not a text')}")
         return text
 
     def text(self, key: str) -> str:
@@ -107,7 +107,7 @@ class _File:
             if isinstance(name, str) and isinstance(inner, str | int | float):
                 found[name] = self.filled(str(inner).replace("%(installdir)s", INSTALLDIR).replace("//%(", "/%("))
             else:
-                self.notes.append(f"{key}.{str(name)[:60]}: its value is not a text")
+                self.notes.append(f"{key}.{str(name)[:60]} is not imported: its name or value is not a text")
         return found
 
     def image(self) -> tuple[str, Mapping[str, Value]]:
@@ -130,7 +130,7 @@ class _File:
         if isinstance(checksum, str) and re.fullmatch("[0-9a-f]{64}", checksum):
             image["sha256"] = checksum
         else:
-            self.notes.append("the SIF has no checksum; `sifmod install` prints one to add")
+            self.notes.append("the SIF has no SHA256 that can be imported; `sifmod install` prints one to add")
         return sifs[0], image
 
     def described(self) -> dict[str, Value]:
@@ -159,7 +159,7 @@ class _File:
         )
         if said in (stem, own) or not re.fullmatch("[-A-Za-z0-9._+]*", said):
             return {}
-        self.notes.append(f"versionsuffix: {said} from the file's name, because the file has {own or 'none'}")
+        self.notes.append(f"versionsuffix: {said or 'none'} from the file's name, because the file has {own or 'none'}")
         return {"versionsuffix": said}
 
     def rest(self) -> None:
@@ -204,7 +204,7 @@ def _accelerator(file: _File, filename: str, gpus: Collection[str]) -> dict[str,
         return {"accelerator": "cuda"}
     if len(gpus) == 1:
         return {"accelerator": next(iter(gpus))}
-    file.notes.append("the file does not name an accelerator: without `accelerator` the site's is used")
+    file.notes.append("the file does not name just one accelerator: without `accelerator` the site's is used")
     return {}
 
 

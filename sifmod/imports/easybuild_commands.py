@@ -49,9 +49,9 @@ def take_commands(commands: Iterable[str], notes: list[str]) -> Scripts:
             if linked[1] in scripts.wrappers:
                 scripts.wrappers.append(linked[2])
             else:
-                notes.append(f"bin/{linked[2]}: a link to {linked[1]}, which is not a wrapper")
+                notes.append(f"bin/{linked[2]} is not imported: a link to {linked[1]}, which is not a wrapper")
         elif "-m venv" in command or "user-software" in command:
-            notes.append("user-software: create its content (in EasyBuild a venv) after the installation")
+            notes.append("a command for user-software or a venv is not imported: run it after the installation")
         elif not _SILENT.match(command):
             notes.append(f"postinstallcmds: {' '.join(command.split())[:80]!r} is not imported")
     scripts.wrappers = list(dict.fromkeys(scripts.wrappers))
@@ -85,7 +85,7 @@ def read_build(commands: tuple[str, ...], notes: list[str]) -> tuple[dict[str, V
     said = dict(zip(sections[1::2], sections[2::2], strict=True))
     base = _BASE.search(sections[0])
     if base is None:
-        raise CannotImportError("builds its own image, but does not name its base")
+        raise CannotImportError("builds its own image, but from a definition without a line `From:`")
     post, used = [], {builds, definition}
     for line in said.pop("files", "").splitlines():
         words = line.split()

@@ -162,7 +162,7 @@ def _token(match: re.Match[str], line: int) -> Token:
     try:
         data = _ESCAPE.sub(_escaped, text[1:-1].encode())
     except ValueError as error:
-        raise CannotImportError(f"line {line}: not Lua: the escape {error}", line=line) from None
+        raise CannotImportError(f"line {line}: not Lua: invalid escape {error}", line=line) from None
     return Token(kind, _NO_LETTERS.sub(HOLE, data.decode(errors="surrogateescape")), line, newer)
 
 

@@ -20,6 +20,8 @@ _SILENT = (
     *("myModuleFullName", "myModuleUsrName", "tostring", "string.lower", "string.format", "string.gsub", "unpack"),
     *("help", "whatis", "add_property"),
 )
+_INVALID = f"its name is invalid for a wrapper, or its command is longer than {MOST} letters"
+_STARTS = "start a container with `run` or `exec` of singularity or apptainer"
 _TAKEN = (*_ENVIRONMENT, "set_shell_function", "set_alias", "conflict", "family")
 
 
@@ -43,7 +45,7 @@ def take_command(module: Module, name: str, text: str) -> None:
     """Convert a shell function or alias that starts a container to a wrapper; any other gives a note."""
     command = without_arguments(text)
     if len(command) > MOST or not NAME.fullmatch(name) or ".." in name:
-        module.note(f"function {name[:60].replace(HOLE, '?')!r}: cannot be a wrapper")
+        module.note(f"command {name[:60].replace(HOLE, '?')!r} is not imported: {_INVALID}")
         return
     try:
         before, words = _start(shlex.split(command))
@@ -53,10 +55,10 @@ def take_command(module: Module, name: str, text: str) -> None:
         module.wrappers[name] = (*before, *module.wrappers[words[0]], *words[1:])
         return
     if len(words) < 3 or not _RUNTIME.fullmatch(words[0]) or words[1] not in ("run", "exec"):
-        module.note(f"function {name} does more than start a container: not imported")
+        module.note(f"command {name} is not imported: it does not just {_STARTS}")
         return
     if is_for_a_shell(re.sub(r"\$\w+(?=[/:])", "", command.replace('"$@"', ""))):
-        module.note(f"function {name} is a script: not imported")
+        module.note(f"command {name} is not imported: its command line needs a shell")
         return
     tested = options([word.lstrip(MAYBE) for word in words[2:] if word.startswith(MAYBE)], name)
     words = [word.lstrip(MAYBE).partition(MAYBE)[0] for word in words]
@@ -72,12 +74,12 @@ def take_command(module: Module, name: str, text: str) -> None:
     for note in given.notes:
         module.note(note.replace(f"{name}: ", "", 1).replace(HOLE, "?"))
     if not rest or HOLE in "".join(rest[1:]):
-        module.note(f"function {name}: its command is only known at load time")
+        module.note(f"command {name} is not imported: it names no image, or is only known at load time")
         return
     if SOURCE.fullmatch(rest[0]):
         module.sources[rest[0]] = None
     if len(rest) == 1:
-        module.note(f"{name} passes its arguments to the image's entrypoint; the wrapper runs {name} in the image")
+        module.note(f"{name} starts the image without a command; the wrapper runs {name} in the image")
     if not (rest[1:] or [name])[0] or rest[-1:] == [""] or "".join(rest[1:2]).startswith("-"):
         module.note(f"function {name}: cannot be a wrapper: no command after the image, or an empty word at its end")
         return
@@ -134,7 +136,7 @@ def _take(module: Module, call: Made) -> None:
         case "setenv" | "pushenv" if len(texts) >= 2:
             if HOLE in "".join(texts[:2]):
                 what = f"{call.function} {texts[0].replace(HOLE, '?')}"
-                module.note(f"{what}: its value is only known at load time")
+                module.note(f"{what} is not imported: it is only known at load time")
                 return
             because += _set(module, texts[0], texts[1], unset)
         case "prepend_path" | "append_path" if len(texts) >= 2:
@@ -143,13 +145,13 @@ def _take(module: Module, call: Made) -> None:
             module.note(f"line {call.line}: {function[:60]} is not imported")
     if call.function in _TAKEN:
         if not call.sure:
-            module.note(f"line {call.line}: {call.function} depends on a condition, and is imported without it")
+            module.note(f"line {call.line}: {call.function} depends on a condition, and is read as if it held")
         elif because:
-            module.note(f"line {call.line}: {call.function} is imported without its condition: {' and '.join(because)}")
+            module.note(f"line {call.line}: {call.function} is read without its condition: {' and '.join(because)}")
 
 
 def _add(module: Module, function: str, texts: tuple[str, ...]) -> None:
-    """Add an item to a list in a variable inside, or in a default on the host; a third text is the separator."""
+    """Add an item to a list inside, or to a default on the host; else a note. A third text is the separator."""
     name, value, separator = (*texts, ":")[:3]
     inside = re.match("(?:SINGULARITY|APPTAINER)(?:ENV_(.*)|_BIND)", name)
     appended = function == "append_path"
@@ -163,7 +165,8 @@ def _add(module: Module, function: str, texts: tuple[str, ...]) -> None:
         module.found.default(name, value)
         module.note(f"append_path {name}: only set if you have not set it, not appended to yours")
     else:
-        module.note(f"{function} {name.replace(HOLE, '?')}: lists of the host are not changed")
+        why = "it is only known at load time" if HOLE in "".join(texts) else "lists of the host are not changed"
+        module.note(f"{function} {name.replace(HOLE, '?')} is not imported: {why}")
 
 
 def _set(module: Module, name: str, value: str, unset: set[str]) -> list[str]:

@@ -18,7 +18,7 @@ _NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _IMAGE_FILE = re.compile(r"[A-Za-z0-9_][^\s/\x00-\x1f\x7f-\x9f\ue000-\uf8ff]*\.(?:sif|simg)")
 _FETCHED = re.compile(r"(?:docker|oras|library|https)://(?!\w+://).+|(?:oci|file):.+|/.+|[^:]+")
 _NO_IMAGE = "starts no container, or its image cannot be determined without running it"
-NO_COMMAND = "its commands are unknown: `wrappers: auto` finds those in the image"
+NO_COMMAND = "no command was imported: `wrappers: auto` finds those in the image"
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
     if module.verbs == {"run", "exec"}:
         module.note("some commands use the image's entrypoint (run), others do not (exec): here none does")
     if sources[-1].startswith(("docker:", "oras:")) and "@sha256:" not in sources[-1]:
-        module.note("the image has no digest here; install prints one to add")
+        module.note("the image has no digest here; `sifmod install` prints one to add")
     return Imported(keys, tuple(dict.fromkeys(notes)), publisher=sources[-1].rpartition("/")[0].rpartition("/")[2])
 
 
@@ -201,5 +201,5 @@ def _gpus(module: Module, sources: tuple[str, ...]) -> dict[str, Value]:
     if not certain and (said := vendor(sources[-1])):
         return {"accelerator": said}
     whose = " and ".join({"cuda": "NVIDIA's", "rocm": "AMD's"}[one] for one in tested)
-    module.note(f"the module looks for {whose} GPUs: without `accelerator` the site's is used")
+    module.note(f"the module has options for {whose} GPUs: without `accelerator` the site's is used")
     return {}

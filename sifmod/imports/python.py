@@ -109,7 +109,7 @@ class Constants:
             return (self.value(node),)
         many = self.value(node.value)
         if not isinstance(many, tuple):
-            raise UnknownError("* of anything but a list")
+            raise UnknownError("* of anything but a list is not evaluated")
         self.budget.letters(len(many))
         return many
 
@@ -279,7 +279,7 @@ class Constants:
         elif how != "update" and isinstance(old, tuple):
             self._bind(name, self.add(old, (by,) if how == "append" else by))
         else:
-            raise UnknownError(f"{name}.{how} is not evaluated")
+            raise UnknownError(f"this change of {name} is not evaluated")
 
 
 def _no(what: str) -> NoReturn:

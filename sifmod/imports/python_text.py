@@ -32,7 +32,7 @@ def scalar(value: "Python") -> Scalar:
 def formatted(value: Scalar, spec: str, conversion: str) -> str:
     """The text of `{value!conversion:spec}`; raises UnknownError for a format that is not supported."""
     if not _SPEC.fullmatch(spec) or conversion not in ("", "s", "r"):
-        raise UnknownError(f"the format {spec[:40]!r} is not evaluated")
+        raise UnknownError(f"the format '{conversion and f'!{conversion}'}:{spec[:40]}' is not evaluated")
     return format(repr(value) if conversion == "r" else str(value) if conversion == "s" else value, spec)
 
 

@@ -38,7 +38,7 @@ class Budget:
     def level(self) -> Iterator[None]:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise CannotImportError(f"its expressions are nested more than {MAX_DEPTH} deep")
+            raise CannotImportError(f"its expressions or blocks are nested more than {MAX_DEPTH} deep")
         try:
             yield
         finally:

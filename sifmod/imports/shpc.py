@@ -28,6 +28,8 @@ _PLACES = ("docker", "oras", "gh", "path")
 _CARRIED = (
     *("docker", "oras", "path", "url", "maintainer", "description", "latest", "tags", "aliases", "env", "features"),
 )
+_NO_WRAPPER = f"a wrapper needs a valid name, and a command of at most {MOST} letters with its options"
+_NO_TEXT = "only texts without $ and ` are, and of PATH the directories before :$PATH"
 # what an override's file may replace
 _OVERRIDABLE = ("aliases", "env", "features", "description", "docker_scripts", "singularity_scripts")
 _WHY_NOT = {
@@ -48,8 +50,8 @@ def read_shpc(path: Path) -> Imported:
     if override := _entries(recipe, "overrides").get(tag):
         beside = override.text
         if beside.startswith("/") or ".." in beside.split("/") or not beside:
-            raise CannotImportError(f"there is no file {beside!r} beside it, which is named as an override")
-        replaced = _document(path.parent / beside)
+            raise CannotImportError(f"overrides.{tag}: {beside!r} does not name a file beside the container.yaml")
+        replaced = _document(path.parent / beside, f"{beside}: ")
         recipe |= {key: replaced[key] for key in _OVERRIDABLE if key in replaced}
     keys: dict[str, Value] = {"name": name, "version": tag, "description": _text(recipe, "description")}
     if (url := _text(recipe, "url")).startswith(("http://", "https://")):
@@ -65,24 +67,28 @@ def read_shpc(path: Path) -> Imported:
         keys["binds"] = tuple(map(optional, binds))
         notes.append(OPTIONAL)
     if not made:
-        notes.append("no aliases, so start-shell is the only wrapper: `wrappers: auto` finds the commands in the image")
+        notes.append(
+            "no alias was imported, so start-shell is the only wrapper: `wrappers: auto` finds the image's commands"
+        )
     for key in recipe:
         if key not in (*_CARRIED, "overrides", *(("gh",) if source.startswith("https:") else ())):
-            notes.append(_WHY_NOT.get(key, f"{key[:60]} is an unknown key"))
+            notes.append(_WHY_NOT.get(key, f"{key[:60]} is not imported"))
     place = next((_text(recipe, kind) for kind in _PLACES if _text(recipe, kind)), "")
     publisher = place.rpartition("/")[0].rpartition("/")[2]  # `autamus` of ghcr.io/autamus/samtools
     return Imported(keys, tuple(dict.fromkeys(notes)), publisher=publisher)
 
 
-def _document(path: Path) -> dict[str, Node]:
+def _document(path: Path, override: str = "") -> dict[str, Node]:
+    """The keys of a file. `override` begins the message about another file than the container.yaml."""
     try:
         document = load_yaml(path)
     except ConfigError as error:
         message = "; ".join(f"line {found.line}: {found.message}" for found in error.problems)
-        raise CannotImportError(message, line=error.problems[0].line) from error
+        raise CannotImportError(f"{override}{message}", line=None if override else error.problems[0].line) from error
     if document.problems:
         problem = document.problems[0]
-        raise CannotImportError(f"line {problem.line}: {problem.key}: {problem.message}", line=problem.line)
+        message = f"{override}line {problem.line}: {problem.key}: {problem.message}"
+        raise CannotImportError(message, line=None if override else problem.line)
     return dict(document.node.entries)
 
 
@@ -127,7 +133,7 @@ def _local(place: str, tag: str, digest: str, path: Path) -> tuple[str, str, str
         *_, above, name = path.absolute().parent.parts
         if tag == "latest" and name[:1].isdigit():
             name, tag = above, name
-    note = "path: a SIF beside the container.yaml; put the easyconfig there, or write the SIF's path in image.sources"
+    note = "path: a local SIF; put the easyconfig beside the container.yaml, or an absolute path into image.sources"
     if _SHA256.fullmatch(digest):
         note += f" (its digest there: {digest})"
     return name, tag, place if "/" in place else f"./{place}", [note]
@@ -158,7 +164,7 @@ def _env(recipe: dict[str, Node], notes: list[str]) -> dict[str, Value]:
         if name == "PATH" and value.endswith((":$PATH", ":${PATH}")):
             path = tuple(directory for directory in value.split(":")[:-1] if directory.startswith("/"))
         elif name == "PATH" or "$" in value or "`" in value or node.items or node.entries:
-            notes.append(f"env.{name[:60]}: {shlex.quote(value[:80])} needs a shell to expand it; write the value")
+            notes.append(f"env.{name[:60]}: {shlex.quote(value[:80])} is not imported: {_NO_TEXT}")
         else:
             env[name] = value
     keys: dict[str, Value] = {"env": env} if env else {}
@@ -171,13 +177,15 @@ def wrappers(aliases: Node | None, notes: list[str]) -> tuple[tuple[Value, ...],
     found = WithOptions()
     for name, command, more in _listed(aliases, notes):
         if not NAME.fullmatch(name) or ".." in name or not command.split() or len(command) + len(more) > MOST:
-            notes.append(f"alias {name[:60]!r}: cannot be a wrapper's name")
+            notes.append(f"alias {name[:60]!r} is not imported: {_NO_WRAPPER}")
             continue
+        text = command
         try:
             made[name] = wrapper(name, _for_sh(name, command, notes))
+            text = more
             found = options(shlex.split(more), f"alias {name}", found)
         except ValueError as error:
-            notes.append(f"alias {name}: {command[:80]!r} is not a valid command line: {error}")
+            notes.append(f"alias {name}: {text[:80]!r} is not a valid command line: {error}")
     notes.extend(found.notes)
     return tuple(made.values()), found.binds
 
@@ -201,6 +209,6 @@ def _for_sh(name: str, command: str, notes: list[str]) -> str:
     command = without_arguments(command)
     if not is_for_a_shell(command):
         return command
-    notes.append(f"alias {name}: its command line needs a shell; sh expands it inside the container")
+    notes.append(f"alias {name}: its command line needs a shell; sh runs it inside the container")
     script = f'{command} "$@"'
     return f"sh -c {shlex.quote(script)} {name}"

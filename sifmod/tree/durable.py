@@ -37,7 +37,7 @@ def explain(error: OSError, doing: str) -> SifmodError:
         case "full":
             return FullError(
                 f"{message}; what was installed before is unchanged",
-                "free some space or quota there (`sifmod gc` shows what it can remove), then repeat the command",
+                "free some space or quota there (`sifmod gc` shows what it can remove in a prefix), then repeat it",
                 short=message,
             )
         case "denied":
@@ -136,7 +136,7 @@ def _descend(top: Path, names: Sequence[str], existing: int) -> int:
         except OSError as error:
             place = top.joinpath(*names[:number])
             if error.errno in (errno.ENOTDIR, errno.ELOOP) and place.is_symlink():
-                raise LinkInPrefixError(f"{place} is a symlink, which is not followed there") from error
+                raise LinkInPrefixError(f"{place} is a symlink, which sifmod does not follow") from error
             error.filename = str(place)
             raise
         finally:

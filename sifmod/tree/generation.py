@@ -138,7 +138,7 @@ def _publication(mine: HeldModule, installation: Installation, same_content: boo
             if sha256_bytes(data := read(copy, top=layout.prefix)) != stub.sha256:
                 raise InstallError(
                     f"{copy} was changed since it was installed, so it is not published",
-                    "install it again with --rebuild",
+                    f"install {module} again with --rebuild",
                 )
             steps.file(layout.modules / stub.path, data.decode())
     events = read_history(layout, module)
@@ -246,7 +246,8 @@ def _check_switch(layout: Layout, module: ModuleName) -> None:
     switch = layout.switch(module)
     if is_there(switch) and live_number(layout, module) is None:
         raise InstallError(
-            f"{switch} is not a link made by sifmod, so it is not replaced", "move it away, then repeat the command"
+            f"{switch} is not a link made by sifmod, so it is neither replaced nor removed",
+            "move it away, then repeat the command",
         )
 
 

@@ -103,7 +103,10 @@ def _reported(doing: str) -> Iterator[None]:
     except OSError as error:
         explained = explain(error, doing)
         if meaning(error) in ("denied", "other"):
-            explained.hint = "set JUPYTER_DATA_DIR to a writable directory, also when you start Jupyter"
+            explained.hint = (
+                "make it writable, or for a new kernelspec set JUPYTER_DATA_DIR to another directory, also when you "
+                "start Jupyter"
+            )
         raise explained from error
 
 

@@ -49,7 +49,7 @@ RECEIPT = "layer.json"
 _FORMAT = 1
 _KEY = re.compile("[0-9a-f]{16}")
 _STALE = (
-    "for a different image than the installed one; `sifmod add --onto` builds it again, `sifmod layer remove {} "
+    "for an image that the module does not have now; `sifmod add --onto` builds it again, `sifmod layer remove {} "
     "--stale` removes it"
 )
 

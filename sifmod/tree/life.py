@@ -16,6 +16,7 @@ from sifmod.tree.durable import is_refused, names, read
 from sifmod.tree.layout import Layout
 
 _LONGEST = 500  # characters in a message
+_UNREAD = "make it a regular file that you can read, or move it away"
 
 
 def today() -> date:
@@ -98,7 +99,7 @@ def read_life(layout: Layout, name: str) -> NameLife:
         return NameLife()
     except OSError as error:
         if is_refused(error):  # a link, a pipe
-            raise InstallError(f"{path} cannot be read: {error.strerror or error}", "move it away") from error
+            raise InstallError(f"{path} cannot be read: {error.strerror or error}", _UNREAD) from error
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InstallError(
@@ -226,7 +227,7 @@ def _retired(*, since: str, successor: str, message: str) -> Retired:
 def checked_text(text: str) -> str:
     """The text, unchanged. Raises ValueError unless it is one printable line of at most 500 characters."""
     if not isinstance(text, str) or not text.isprintable() or len(text) > _LONGEST:
-        raise ValueError(f"a text must be one line of at most {_LONGEST} characters, got {str(text)[:60]!r}")
+        raise ValueError(f"a text must be one line of at most {_LONGEST} printable characters, got {str(text)[:60]!r}")
     return text
 
 

@@ -84,7 +84,8 @@ class HeldLock:
             taker = leases.newest(self._chain).holder
         by = f" by {taker}" if taker and taker.token != self._holder.token else ""
         why = f"because this process did not respond for {self._holder.seconds:g} seconds"
-        lost = f"{self.name} was taken over{by}, {why}"
+        why += "" if by else ", or its files were removed"
+        lost = f"the lock {self.name} was taken over{by}, {why}"
         raise LockError(f"{lost}; this run has changed nothing since", "run the same command again", short=lost)
 
     @contextmanager

@@ -156,7 +156,7 @@ class Stage:
     def _claim(self, path: str) -> None:
         parts = path.split("/")
         if {"", ".", ".."}.intersection(parts) or path == RECEIPT:
-            raise InstallError(f"{path!r} is not a path inside a generation")
+            raise InstallError(f"{path!r} cannot be the path of a file in a generation")
         self._directories.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
         if path in self._claimed:
             raise InstallError(f"two files of {self.module} have the path {path}")

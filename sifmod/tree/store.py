@@ -202,7 +202,7 @@ class Store:
                 return path
             if is_there(path) and known is None and not (path.is_file() and sha256_file(path) == sha256):
                 raise InstallError(
-                    f"{path} was not written by sifmod and does not match its digest, so it is not replaced",
+                    f"{path} has no valid receipt of sifmod and does not match its digest, so it is not replaced",
                     "move it away, then repeat the command",
                 )
             there = known or self._from_other_store(sha256)

@@ -75,7 +75,7 @@ def _own_directory(target: Path) -> Path:
             place.mkdir(0o700)
         if not (why := _of_others(place)):
             return place
-    raise PermissionsError(why, "choose another directory with -o, or ask the owner to remove that one")
+    raise PermissionsError(why, "choose another directory with -o, or have that one removed")
 
 
 def _of_others(place: Path) -> str:

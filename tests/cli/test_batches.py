@@ -46,7 +46,7 @@ def test_an_install_of_several_goes_on_and_says_what_became_of_each(
     assert out == f"module use {here}/prefix/modules\nmodule load Good/1\n"
     assert err.splitlines()[-5:] == [
         "== 1 of 4 done, exit code 10",
-        "==   Gone-1.yaml: failed (10): no source of the image Gone-1.sif worked; nothing was stored",
+        "==   Gone-1.yaml: failed (10): no source of the image Gone-1.sif worked; it was not stored",
         "==   Bad-1.yaml: failed (5): Bad-1.yaml:2:10: version: expected text, got the number 1; write version: '1'",
         "==   Good-1.yaml: Good/1 installed, generation 1",
         "==   nope: failed (4): no easyconfig is called 'nope'",
@@ -160,7 +160,7 @@ def test_several_references_are_fetched(here: Path, images: Images, capfd: pytes
     assert out == f"{stored}\n"
     assert err.splitlines()[-3:] == [
         "== 1 of 2 done, exit code 10",
-        "==   /no/such.sif: failed (10): no source of the image such.sif worked; nothing was stored",
+        "==   /no/such.sif: failed (10): no source of the image such.sif worked; it was not stored",
         f"==   {images.tiny_sif}: fetched",
     ]
     assert run([*words, "--json", "--fail-fast", "-q"]) == 10

@@ -167,7 +167,7 @@ def test_what_a_user_lacks_is_found_out_beforehand(
             return error.message
 
     before = call_as(ordinary_user.user, said)
-    assert f"/etc/subuid has no line for the user {NAME}" in before
+    assert f"/etc/subuid is unreadable, or has no line for the user {NAME}" in before
     assert lacks in before
     write(shared_tmp / "bin/proot", "#!/bin/sh\n").chmod(0o755)
     write(shared_tmp / "bin/unshare", "#!/bin/sh\n").chmod(0o755)
@@ -194,7 +194,7 @@ def test_arguments_of_a_definition_are_a_part_of_what_it_is(tmp_path: Path, pref
     artifact = made(prefix, image)
     assert contents(artifact.path, "/note") == {"/note": b"mine\n"}
     assert contents(artifact.path, "/who") == {"/who": b"me\n"}
-    assert made(prefix, image).notes[0].startswith("an earlier build of the same definition and files is used")
+    assert made(prefix, image).notes[0].startswith("an earlier build of the same files is used")
     assert "exit code" in refused(prefix, replace(image, build=BuildPlan(definition=str(definition)))).message
 
 
@@ -254,7 +254,7 @@ def test_a_dockerfile_of_two_stages_is_built_once(tmp_path: Path, prefix: Prefix
     assert image_key(dockerfile) == request
     again = made(prefix, replace(dockerfile, filename="other.sif"))
     assert again.sha256 == artifact.sha256
-    assert again.notes == ("an earlier build of the same definition and files is used",)
+    assert again.notes == ("an earlier build of the same files is used",)
 
     write(context / "deep/kept.log", "new")
     assert image_key(dockerfile) != request
@@ -294,7 +294,7 @@ def test_a_user_without_ids_cannot_build_a_dockerfile(ordinary_user: OrdinaryUse
         return caught.value.message
 
     found = call_as(ordinary_user.user, said)
-    assert found == f"buildah cannot build here: /etc/subuid has no line for the user {NAME}"
+    assert found == f"buildah cannot build here: /etc/subuid is unreadable, or has no line for the user {NAME}"
 
 
 def _lines_of(name: str, file: str) -> list[str]:

@@ -209,7 +209,7 @@ def test_a_helper_is_a_name_and_no_path(put: Put) -> None:
 @pytest.mark.parametrize(
     ("content", "note"),
     [
-        ("{", "{} could not be read: it is not JSON"),
+        ("{", "{} could not be read: it is not a JSON object, or too large"),
         ({"auths": [1]}, "{} is not in the format of `docker login`"),
         ({"auths": {"ghcr.io": {"auth": "%%%"}}}, "{} is not in the format of `docker login`"),
         ({"auths": {"ghcr.io": 1}}, "{} is not in the format of `docker login`"),
@@ -279,7 +279,7 @@ def test_what_is_in_the_way_of_a_file_is_noted_where_it_is_one(own_home: Path) -
     assert logins.find(Place("ghcr.io", "group/name")) is None
     assert logins.notes == [
         f"{own_home}/.apptainer/docker-config.json could not be read: Is a directory",
-        f"{large} could not be read: it is not JSON",
+        f"{large} could not be read: it is not a JSON object, or too large",
     ]
 
 

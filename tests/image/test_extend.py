@@ -206,9 +206,9 @@ def refuse(base: Path, addition: Addition, to: Path, kind: type[SifmodError] = I
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("usr", "/usr cannot be added: the base has a directory there"),
-        ("lib", "/lib cannot be added: the base has a directory there"),
-        ("many/1", "/many/1 cannot be added: the base has a directory there"),
+        ("usr", "/usr cannot be added: the base has a directory, or a link to one, there"),
+        ("lib", "/lib cannot be added: the base has a directory, or a link to one, there"),
+        ("many/1", "/many/1 cannot be added: the base has a directory, or a link to one, there"),
         ("noise1/x", "/noise1/x cannot be added: a parent in the base is not a directory"),
         ("dangling/x", "/dangling/x cannot be added: a parent in the base is not a directory"),
         ("../x", "'../x' is not a path inside an image"),

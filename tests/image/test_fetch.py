@@ -65,14 +65,14 @@ def test_when_all_fail_each_source_is_named_with_its_reason(
     error = refused(prefix, plan(*sources, sha256="0" * 64), mine, page)
     server.stop()
     lines = error.message.split("\n")
-    assert lines[0] == "no source of the image tiny.sif worked; nothing was stored"
+    assert lines[0] == "no source of the image tiny.sif worked; it was not stored"
     reasons = [
         "nowhere.sif: no file with this name",
         f"{page}: {page} is not a SIF: it is an HTML page",
         "expected amd64, its header says arm64",
         f"{server.url('/x.sif')}: localhost:{server.server_address[1]} answered 404 Not Found",
         f"oci:{tmp_path}: {tmp_path} is not an OCI layout",
-        f"{mine}: tiny.sif has a wrong SHA-256 and was discarded",
+        f"{mine}: tiny.sif has a wrong SHA-256 and was refused",
     ]
     told = [line for line in lines[1:] if not line.startswith("    ")]
     assert len(told) == len(reasons)

@@ -210,7 +210,7 @@ def read_rpms(data: bytes) -> Inventory:
 
 
 def test_a_database_that_is_none_or_runs_for_ever(tmp_path: Path) -> None:
-    cannot = "the rpm packages cannot be read: "
+    cannot = "not all rpm packages can be read: "
     assert read_rpms(b"x" * 600).notes == (f"{cannot}their database has an unknown format",)
     path = tmp_path / "view"
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS blob FROM n"

@@ -418,7 +418,7 @@ def test_warnings_are_counted_in_their_order() -> None:
     assert warnings.texts() == ("2 entries skipped: sockets", "something", "it of 1 file dropped")
     for each in range(98):
         warnings.count("dropped", str(each))
-    assert warnings.texts()[-2:] == ("96 of 1 file dropped", "and 1 more of other kinds")
+    assert warnings.texts()[-2:] == ("96 of 1 file dropped", "and 1 more warnings of other kinds")
     warnings.count("dropped", "0")
     assert warnings.texts()[3] == "0 of 2 files dropped"
 

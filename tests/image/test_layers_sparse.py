@@ -89,7 +89,7 @@ def test_sparse_files_cannot_claim_any_size_together(tmp_path: Path) -> None:
     layer = Stored(b"".join(one + header(name=b"%d" % each) for each in range(5)))
     with (
         (tmp_path / "x").open("wb") as file,
-        pytest.raises(ImageError, match="more than 4 TiB in total, including holes"),
+        pytest.raises(ImageError, match=r"more than [0-9]+ blocks of 131072 bytes in total, including holes"),
         SquashfsWriter(file, 0, parse("gzip"), 1, EPOCH) as writer,
     ):
         merge_layers([layer], writer, epoch=EPOCH, progress=lambda _read, _total: None)

@@ -193,7 +193,7 @@ def test_what_a_docker_archive_does_not_have_is_told(saved: Path) -> None:
     have = "docker.io/some/name:1.0, docker.io/some/name:2.0, docker.io/else/where:latest"
     with pytest.raises(FetchError) as caught:
         docker(saved, ":name:3.0")
-    assert caught.value.message == f"{saved} has no image name:3.0; it has: {have}"
+    assert caught.value.message == f"{saved} has 0 images called name:3.0; it has: {have}"
     with pytest.raises(FetchError) as caught:
         docker(saved)
     assert caught.value.message == f"{saved} contains 2 images ({have}), and the source does not select one"
@@ -239,7 +239,7 @@ def test_a_compressed_layer_in_a_docker_archive_has_no_digest(tmp_path: Path) ->
         ([{"Config": ["c"]}], "Config is not a string"),
         ([{"Config": "none.json"}], "is not complete: it has no none.json"),
         ([{"Config": "../../etc/passwd"}], "is not complete: it has no ../../etc/passwd"),
-        ([{"Config": "c.json"}], "has 0 layers, but its config has 1"),
+        ([{"Config": "c.json"}], "has 0 layers, but its config names 1"),
         ([{"Config": "c.json", "Layers": ["none"]}], "is not complete: the layer none is missing"),
         ([{"Config": f"{ZEROS}.json", "Layers": []}], "has a wrong digest"),
     ],

@@ -145,7 +145,9 @@ def test_what_could_not_be_read_is_told(make: Make, own_home: Path) -> None:
     authority = make(password="only")
     (own_home / ".docker" / "config.json").write_text("{")
     authority.renew(refused("Basic"), "")
-    expected = f"{own_home}/.docker/config.json could not be read: it is not JSON; correct the name"
+    expected = (
+        f"{own_home}/.docker/config.json could not be read: it is not a JSON object, or too large; correct the name"
+    )
     assert authority.refused(refused("Basic")).hint.startswith(expected)
 
 

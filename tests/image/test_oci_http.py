@@ -294,7 +294,7 @@ def test_a_manifest_without_an_end_is_refused(web: Misbehaving) -> None:
             written[0] += 1 << 20
 
     web.put("manifests/1.0", endless)
-    assert "sends more than 4 million bytes for" in refused(web).message
+    assert "sends too many bytes for" in refused(web).message
     assert written[0] < 64 << 20
 
 

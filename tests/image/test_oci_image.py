@@ -117,7 +117,7 @@ def test_a_config_that_speaks_of_other_layers_is_refused(tmp_path: Path) -> None
     manifest["layers"] *= 2
     made = put_blob(layout, json.dumps(manifest).encode(), str(entry(layout)["mediaType"]))
     (layout / "index.json").write_text(json.dumps({"manifests": [made]}))
-    assert "has 2 layers, but its config has 1" in refused(f"oci:{layout}").message
+    assert "has 2 layers, but its config names 1" in refused(f"oci:{layout}").message
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:

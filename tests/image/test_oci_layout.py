@@ -66,7 +66,7 @@ def test_what_the_layout_does_not_have_is_told_with_what_it_has(layout: Path) ->
     error = refused(f"oci:{layout}:three", layout)
     assert error.message == f"{layout}: asked for the tag three, which 0 of its 2 images have"
     assert error.hint == "it has: one, two"
-    assert "asked for no tag, which 2 of its 2 images have" in refused(f"oci:{layout}", layout).message
+    assert "no tag was given, and it has 2 images" in refused(f"oci:{layout}", layout).message
     missing = "sha256:" + "0" * 64
     assert f"asked for {missing}" in refused(f"oci:{layout}@{missing}", layout).message
 
@@ -84,8 +84,8 @@ def test_an_index_that_is_none_is_refused(tmp_path: Path, index: str) -> None:
 
 
 def test_what_is_no_layout_is_refused(tmp_path: Path) -> None:
-    assert "it has no oci-layout and index.json" in refused("oci:x", tmp_path).message
-    assert "it has no oci-layout and index.json" in refused("oci:x", tmp_path / "none").message
+    assert "it lacks oci-layout or index.json" in refused("oci:x", tmp_path).message
+    assert "it lacks oci-layout or index.json" in refused("oci:x", tmp_path / "none").message
 
 
 def test_the_blobs_lie_in_the_layout(images: Images) -> None:
@@ -120,7 +120,7 @@ def test_a_flat_list_of_architectures_is_one_image(tmp_path: Path) -> None:
     inner = json.loads((layout / "blobs/sha256" / str(entry(layout)["digest"])[7:]).read_text())
     (layout / "index.json").write_text(json.dumps(inner))
     assert read_layout(parse(f"oci:{layout}"), files_below(layout), "arm64").config.arch == "arm64"
-    assert "which 2 of its 2 images have" in refused(f"oci:{layout}", layout, "s390x").message
+    assert "no tag was given, and it has 2 images" in refused(f"oci:{layout}", layout, "s390x").message
 
 
 def test_too_many_indexes_inside_indexes_are_refused(tmp_path: Path) -> None:

@@ -475,7 +475,10 @@ def test_files_that_are_not_there_and_requirements_that_are_none(tmp_path: Path,
         ({"requirements": str(write(tmp_path / "me.toml", _WITH_LOGIN))}, "https://host/a.whl contains a login"),
         ({"requirements": str(write(tmp_path / "here.toml", _BY_DIRECTORY))}, "or one with a directory"),
         ({"files": ((str(_pipe(tmp_path)), "/a"),)}, "is not a file, directory or link"),
-        ({"files": ((str(wanted), "/opt"),)}, "/opt cannot be added: the base has a directory there"),
+        (
+            {"files": ((str(wanted), "/opt"),)},
+            "/opt cannot be added: the base has a directory, or a link to one, there",
+        ),
     )
     there = prefix.state()
     for build, message in cases:

@@ -123,7 +123,7 @@ def test_the_same_definition_is_built_once_and_a_changed_file_is_noticed(one_pre
     again = one_prefix.fetch(plan(build=second))
     assert (again.sha256, again.notes) == (
         built.sha256,
-        ("an earlier build of the same definition and files is used",),
+        ("an earlier build of the same files is used",),
     )
     assert log.read_text() == "built\n"
     (first.parent / "note.txt").write_text("something else")

@@ -329,8 +329,8 @@ def test_a_signature_of_the_root_file_system_alone(sif: Path, ann: Signer, eve: 
 @pytest.mark.parametrize(
     ("link", "why"),
     (
-        (1, "has an unknown format"),  # of object 1, as Singularity 3.5 links them
-        (0, "has an unknown format"),
+        (1, "is not for a group of objects"),  # of object 1, as Singularity 3.5 links them
+        (0, "is not for a group of objects"),
         (0xF0000002, "object 0 is missing"),  # of a group that has no objects
     ),
 )

@@ -363,7 +363,10 @@ def test_as_many_blocks_as_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None
     written.reserve(2)
     written.reserve(3)
     assert list(written.sizes) == [0] * 5
-    assert refusal(written.reserve, 1) == "the image's files have more than 4 TiB in total, including holes"
+    assert (
+        refusal(written.reserve, 1)
+        == "the image's files have more than 5 blocks of 131072 bytes in total, including holes"
+    )
     written.reserve(0)
     written.note(2, 700, 30)
     written.note(-1, 800, 40)

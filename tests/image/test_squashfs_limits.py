@@ -124,7 +124,7 @@ def test_more_blocks_than_memory_holds_are_refused(tmp_path: Path) -> None:
         writer.hole(1 << 60)
         return Directory(*FOLDER, {b"x": File(*PLAIN, writer.finish())})
 
-    with pytest.raises(ImageError, match="more than 4 TiB"):
+    with pytest.raises(ImageError, match=r"more than [0-9]+ blocks of [0-9]+ bytes"):
         build(tmp_path / "image", make)
 
 

@@ -155,7 +155,7 @@ def test_a_pair_that_is_none_is_told(start: Start, certificate: Path, personal: 
     directory = own_home / ".config" / "containers" / "certs.d" / host(server)
     authority(certificate, directory / "client.cert")
     shutil.copy(personal.with_name("key.pem"), directory / "client.key")
-    assert f"{directory}/client.cert and client.key do not match: " in refused(server).message
+    assert f"{directory}/client.cert cannot be used with client.key: " in refused(server).message
     (directory / "client.cert").unlink()
     (directory / "ca.crt").write_text("no certificate")
     assert f"{directory}/ca.crt contains no certificates: " in refused(server).message

@@ -48,7 +48,7 @@ def test_a_damaged_layer_is_refused(tmp_path: Path) -> None:
     packed = tmp_path / "layer.gz"
     packed.write_bytes(gzip.compress(os.urandom(5000)))
     said = run((sys.executable, "-c", WITHOUT + code, packed)).ok().stdout
-    assert said.count("refused: is truncated or damaged: ") == 2
+    assert said.count("refused: is truncated, damaged or not supported: ") == 2
     assert said.endswith("\n5000\n")
 
 

@@ -8,12 +8,12 @@ from sifmod.imports.easybuild import read_easybuild
 from sifmod.imports.result import CannotImportError, Imported, Value
 
 HEAD = "name = 'Tool'\nversion = '1.2.3'\nsources = ['tool-1.sif']\n"
-NO_SUM = "the SIF has no checksum; `sifmod install` prints one to add"
-NO_GPUS = "the file does not name an accelerator: without `accelerator` the site's is used"
+NO_SUM = "the SIF has no SHA256 that can be imported; `sifmod install` prints one to add"
+NO_GPUS = "the file does not name just one accelerator: without `accelerator` the site's is used"
 OPTIONAL = "binds: all are optional here, skipped if their source is missing"
 GUESSED = "conda: guessed /opt/miniconda3 and {}, as in LUMI's images; the file only has WITH_CONDA"
 ITS_OWN = "the image activates conda with its own WITH_CONDA: write `conda: {prefix: …, env: …}`"
-USERS = "user-software: create its content (in EasyBuild a venv) after the installation"
+USERS = "a command for user-software or a venv is not imported: run it after the installation"
 PLAIN: dict[str, Value] = {
     "name": "Tool",
     "version": "1.2.3",
@@ -63,7 +63,7 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     ),
     "description = '%(version_major_minor)s%(versionsuffix)s 100%% %(other)s %s'\nversionsuffix = '-x%(name)s'": (
         {"description": "1.2-xTool 100% %(other)s %s", "versionsuffix": ""},
-        ("versionsuffix:  from the file's name, because the file has -xTool",),
+        ("versionsuffix: none from the file's name, because the file has -xTool",),
     ),
     "homepage = 3": ({}, ()),
     "whatis = ['a  b', 'c\\nd']\ndocurls = 'https://x.example/%(name)s'": (
@@ -99,10 +99,10 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     "modextravars = {'A': ['b'], 1: 'c', 'D': {'other': 'e'}, '" + "F" * 80 + "': None}": (
         {},
         (
-            "modextravars.A: its value is not a text",
-            "modextravars.1: its value is not a text",
-            "modextravars.D: its value is not a text",
-            f"modextravars.{'F' * 60}: its value is not a text",
+            "modextravars.A is not imported: its name or value is not a text",
+            "modextravars.1 is not imported: its name or value is not a text",
+            "modextravars.D is not imported: its name or value is not a text",
+            f"modextravars.{'F' * 60} is not imported: its name or value is not a text",
         ),
     ),
     "modextravars = ['A']": ({}, ()),
@@ -182,7 +182,7 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     "postinstallcmds = ['ln -s x %(installdir)s/bin/b', 'ln -s x y', 'mkdir -p x', 'chmod a+x y', 'rm z', 'rmdir z']": (
         {},
         (
-            "bin/b: a link to x, which is not a wrapper",
+            "bin/b is not imported: a link to x, which is not a wrapper",
             "postinstallcmds: 'ln -s x y' is not imported",
             "postinstallcmds: 'rmdir z' is not imported",
         ),
@@ -295,7 +295,7 @@ def test_the_checksum_is_that_of_the_sif(sources: list[str], sums: object, sha25
         ("Tool-1.2.3-a", "-a", "-a", ""),
         ("Tool-1.2.3-b", "-a", "-b", "versionsuffix: -b from the file's name, because the file has -a"),
         ("Tool-1.2.3-b", "", "-b", "versionsuffix: -b from the file's name, because the file has none"),
-        ("Tool-1.2.3", "-a", "", "versionsuffix:  from the file's name, because the file has -a"),
+        ("Tool-1.2.3", "-a", "", "versionsuffix: none from the file's name, because the file has -a"),
         ("Tool-1.2.3 b", "-a", "-a", ""),
         ("Other-1.2.3-b", "-a", "-a", ""),
     ],
@@ -311,8 +311,8 @@ def test_the_files_name_says_the_versionsuffix(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("version = '1'", "name: is missing, or no text"),
-        ("name = 3\nversion = '1'", "name: is missing, or no text"),
+        ("version = '1'", "name: is missing, empty or not a text"),
+        ("name = 3\nversion = '1'", "name: is missing, empty or not a text"),
         ("name = 'x'\nversion = y", "version: line 2: y is not defined in this file"),
         ("name = 'x'\nversion = '1'", "sources: expected one SIF, got 0"),
         ("name = 'x'\nversion = '1'\nsources = 'x.sif'", "sources: expected one SIF, got 0"),

@@ -233,7 +233,7 @@ REFUSED = {
     "\nx = 'open\n'": "line 2: not Lua: \"'open\\n'\"",
     "f(1) --[[ open": "line 1: not Lua: unclosed text or comment in brackets",
     "f(1)\nx = [==[ open ]]": "line 2: not Lua: unclosed text or comment in brackets",
-    "\nx = '\\300'": "line 2: not Lua: the escape \\300",
+    "\nx = '\\300'": "line 2: not Lua: invalid escape \\300",
 }
 
 

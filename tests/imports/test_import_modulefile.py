@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.imports.container import NOT_A_BIND
 from sifmod.imports.modulefile import NO_COMMAND, Naming, read_modulefile
 from sifmod.imports.result import CannotImportError, Imported, Value
 
 URI = "oras://registry.example/bio/tool:2.0"
 START = f'set_alias("tool", "singularity exec {URI} tool")\n'
-NO_DIGEST = "the image has no digest here; install prints one to add"
+NO_DIGEST = "the image has no digest here; `sifmod install` prints one to add"
 OPTIONAL = "binds: all are optional here, skipped if their source is missing"
 PLAIN: dict[str, Value] = {
     "name": "tool",
@@ -85,8 +86,8 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     'setenv("A", capture("x")) pushenv(capture("x"), "b")': (
         {},
         (
-            "setenv A: its value is only known at load time",
-            "pushenv ?: its value is only known at load time",
+            "setenv A is not imported: it is only known at load time",
+            "pushenv ? is not imported: it is only known at load time",
         ),
     ),
     'setenv("SIF", "x") setenv("EBROOTTOOL", "/x")': ({}, ()),
@@ -102,9 +103,9 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     'append_path("PATH", "/a") prepend_path("APPTAINERENV_PATH", capture("x")) prepend_path("XSINGULARITYENV_A", "")': (
         {},
         (
-            "append_path PATH: lists of the host are not changed",
-            "prepend_path APPTAINERENV_PATH: lists of the host are not changed",
-            "prepend_path XSINGULARITYENV_A: lists of the host are not changed",
+            "append_path PATH is not imported: lists of the host are not changed",
+            "prepend_path APPTAINERENV_PATH is not imported: it is only known at load time",
+            "prepend_path XSINGULARITYENV_A is not imported: lists of the host are not changed",
         ),
     ),
     'prepend_path("A")': ({}, ()),
@@ -113,10 +114,10 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     'if capture("x") then setenv("A", "b") prepend_path("P", "x") family("c") end': (
         {"host_env": {"A": "b"}, "family": "c"},
         (
-            "line 1: setenv depends on a condition, and is imported without it",
-            "prepend_path P: lists of the host are not changed",
-            "line 1: prepend_path depends on a condition, and is imported without it",
-            "line 1: family depends on a condition, and is imported without it",
+            "line 1: setenv depends on a condition, and is read as if it held",
+            "prepend_path P is not imported: lists of the host are not changed",
+            "line 1: prepend_path depends on a condition, and is read as if it held",
+            "line 1: family depends on a condition, and is read as if it held",
         ),
     ),
     # conditions on the user's own variables: a default where the variable is just unset
@@ -130,19 +131,19 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     'setenv("A", os.getenv("A") or "b")': ({"default_env": {"A": "b"}}, ()),
     'setenv("A", pathJoin(os.getenv("A") or "/b", "c"))': (
         {"host_env": {"A": "/b/c"}},
-        ("line 1: setenv is imported without its condition: A counts as unset",),
+        ("line 1: setenv is read without its condition: A counts as unset",),
     ),
     'if os.getenv("A") ~= "x" then setenv("A", "b") end': (
         {"host_env": {"A": "b"}},
-        ("line 1: setenv is imported without its condition: A counts as unset",),
+        ("line 1: setenv is read without its condition: A counts as unset",),
     ),
     'if not os.getenv("B") then setenv("A", "b") end': (
         {"host_env": {"A": "b"}},
-        ("line 1: setenv is imported without its condition: B counts as unset",),
+        ("line 1: setenv is read without its condition: B counts as unset",),
     ),
     'if not os.getenv("APPTAINER_BIND") then setenv("APPTAINER_BIND", "/a") end': (
         {"binds": ({"source": "/a", "optional": True},)},
-        (OPTIONAL, "line 1: setenv is imported without its condition: APPTAINER_BIND counts as unset"),
+        (OPTIONAL, "line 1: setenv is read without its condition: APPTAINER_BIND counts as unset"),
     ),
     'append_path("R_LIBS_USER", "/a") append_path("R_LIBS_USER", "/b")': (
         {"default_env": {"R_LIBS_USER": "/a:/b"}},
@@ -159,7 +160,7 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
         {"host_env": {"A": "b"}},
         (
             "line 2: prepend_path is not imported: isDir counts as false",
-            "line 2: setenv is imported without its condition: isDir counts as false",
+            "line 2: setenv is read without its condition: isDir counts as false",
         ),
     ),
     'if isloaded("x") then unload("x") LmodMessage("y") elseif os.getenv("B") then x = "y" end': (
@@ -174,7 +175,7 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     # one odd variable
     'setenv("LD_PRELOAD", "/y") setenv("APPTAINERENV_APPEND_PATH", "/z")': (
         {"host_env": {"LD_PRELOAD": "/y"}, "path+": ("/z",)},
-        ("PATH inside: '/z' is prepended here, not appended",),
+        ("APPEND_PATH '/z': an easyconfig can only prepend to PATH inside",),
     ),
     # what is not known
     "something(1)\nsomething_" + "x" * 80 + "()": (
@@ -199,10 +200,11 @@ def test_what_a_line_adds(line: str, tmp_path: Path) -> None:
     assert made.publisher == "bio"
 
 
-OWN = "function {} is a script: not imported"
-NONE = "function {} does more than start a container: not imported"
+OWN = "command {} is not imported: its command line needs a shell"
+NONE = "command {} is not imported: it does not just start a container with `run` or `exec` of singularity or apptainer"
+INVALID = "is not imported: its name is invalid for a wrapper, or its command is longer than 4096 letters"
 EMPTY = "no command after the image, or an empty word at its end"
-UNSURE = "function {}: its command is only known at load time"
+UNSURE = "command {} is not imported: it names no image, or is only known at load time"
 
 # name and command of an alias: the wrapper, the keys that it adds, the notes
 COMMANDS: dict[tuple[str, str], tuple[tuple[Value, ...], dict[str, Value | None], tuple[str, ...]]] = {
@@ -213,7 +215,7 @@ COMMANDS: dict[tuple[str, str], tuple[tuple[Value, ...], dict[str, Value | None]
     ("a", "singularity run x.sif"): (
         ("a",),
         {"verb": "run"},
-        ("a passes its arguments to the image's entrypoint; the wrapper runs a in the image",),
+        ("a starts the image without a command; the wrapper runs a in the image",),
     ),
     ("a", "singularity exec --nv -B /d,/e:/f:ro --env K=v x.sif a"): (
         ("a",),
@@ -231,14 +233,14 @@ COMMANDS: dict[tuple[str, str], tuple[tuple[Value, ...], dict[str, Value | None]
     ("a", "singularity exec --nv --rocm x.sif a"): (
         ("a",),
         {"accelerator": None},
-        ("the module looks for NVIDIA's and AMD's GPUs: without `accelerator` the site's is used",),
+        ("the module has options for NVIDIA's and AMD's GPUs: without `accelerator` the site's is used",),
     ),
     ("a", "singularity exec --contain --bind=$HOME/x:/y x.sif a"): (
         ("a",),
         {},
         (
             "the option --contain is not imported",
-            "the bind path '$HOME/x:/y' depends on the user",
+            "the bind path '$HOME/x:/y' " + NOT_A_BIND,
         ),
     ),
     ("a ", "env -u PYTHONPATH SINGULARITYENV_K=v singularity exec x.sif a"): (
@@ -253,10 +255,10 @@ COMMANDS: dict[tuple[str, str], tuple[tuple[Value, ...], dict[str, Value | None]
     ("a", "singularity exec x.sif a $HOME"): ((), {}, (OWN.format("a"),)),
     ("a", "singularity exec --nv"): ((), {"accelerator": "cuda"}, (UNSURE.format("a"),)),
     ("a", "singularity exec x.sif -a"): ((), {}, (f"function a: cannot be a wrapper: {EMPTY}",)),
-    ("a b", "singularity exec x.sif a"): ((), {}, ("function 'a b': cannot be a wrapper",)),
-    ("a..b", "singularity exec x.sif a"): ((), {}, ("function 'a..b': cannot be a wrapper",)),
-    ("a" * 101, "singularity exec x.sif a"): ((), {}, (f"function '{'a' * 60}': cannot be a wrapper",)),
-    ("a", "singularity exec x.sif " + "b" * 4096): ((), {}, ("function 'a': cannot be a wrapper",)),
+    ("a b", "singularity exec x.sif a"): ((), {}, (f"command 'a b' {INVALID}",)),
+    ("a..b", "singularity exec x.sif a"): ((), {}, (f"command 'a..b' {INVALID}",)),
+    ("a" * 101, "singularity exec x.sif a"): ((), {}, (f"command '{'a' * 60}' {INVALID}",)),
+    ("a", "singularity exec x.sif " + "b" * 4096): ((), {}, (f"command 'a' {INVALID}",)),
 }  # fmt: skip
 
 
@@ -280,8 +282,8 @@ def test_what_only_a_run_could_tell_of_a_command(tmp_path: Path) -> None:
     made = read(tmp_path, text)
     assert made.keys["wrappers"] == ("tool", "a", "d")
     assert made.keys["image"] == {"sources": (URI,)}
-    assert made.notes == ("function b: its command is only known at load time",
-                          "function '?': cannot be a wrapper",
+    assert made.notes == (UNSURE.format("b"),
+                          f"command '?' {INVALID}",
                           f"the commands are in 2 images; all are assigned to {URI}", NO_DIGEST)  # fmt: skip
 
 
@@ -347,7 +349,7 @@ local launch = capture("which singularity") .. " run {env}" .. table.concat(args
 for _, one in pairs({{"tool", "other "}}) do set_shell_function(one, launch .. one .. " \\"$@\\"", "csh") end
 """
 ROCM = 'if capture("rocm-smi") ~= "" then table.insert(args, "--rocm") end'
-LOOKS = "the module looks for {} GPUs: without `accelerator` the site's is used"
+LOOKS = "the module has options for {} GPUs: without `accelerator` the site's is used"
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,12 @@ DIGEST = f"sha256:{'a' * 64}"
 HEAD = f"docker: quay.io/example/tool\nlatest: {{'1.0': '{DIGEST}'}}\n"
 SOURCE = f"docker://quay.io/example/tool:1.0@{DIGEST}"
 OPTIONAL = "binds: all are optional here, skipped if their source is missing"
-NONE_MADE = "no aliases, so start-shell is the only wrapper: `wrappers: auto` finds the commands in the image"
+NO_TEXT = "only texts without $ and ` are, and of PATH the directories before :$PATH"
+NO_WRAPPER = "a wrapper needs a valid name, and a command of at most 4096 letters with its options"
+NONE_MADE = "no alias was imported, so start-shell is the only wrapper: `wrappers: auto` finds the image's commands"
 NOBODYS = "features.gpu does not name an accelerator: without `accelerator` the site's is used"
 FEATURE = "features.{}: a directory from singularity-hpc's settings; the runtime binds home and /tmp"
-FOR_SH = "alias {}: its command line needs a shell; sh expands it inside the container"
+FOR_SH = "alias {}: its command line needs a shell; sh runs it inside the container"
 PLAIN: dict[str, Value] = {
     "name": "tool",
     "version": "1.0",
@@ -54,17 +56,17 @@ LINES: dict[str, tuple[dict[str, Value | None], tuple[str, ...]]] = {
     "env: {PATH: '/a:/b', B: 'x$Y', C: 'a`b`', E: '" + "$" * 100 + "'}": (
         {},
         (
-            "env.PATH: /a:/b needs a shell to expand it; write the value",
-            "env.B: 'x$Y' needs a shell to expand it; write the value",
-            "env.C: 'a`b`' needs a shell to expand it; write the value",
-            f"env.E: '{'$' * 80}' needs a shell to expand it; write the value",
+            f"env.PATH: /a:/b is not imported: {NO_TEXT}",
+            f"env.B: 'x$Y' is not imported: {NO_TEXT}",
+            f"env.C: 'a`b`' is not imported: {NO_TEXT}",
+            f"env.E: '{'$' * 80}' is not imported: {NO_TEXT}",
         ),
     ),
     "env: {A: [1], B: {c: d}}": (
         {},
         (
-            "env.A: '' needs a shell to expand it; write the value",
-            "env.B: '' needs a shell to expand it; write the value",
+            f"env.A: '' is not imported: {NO_TEXT}",
+            f"env.B: '' is not imported: {NO_TEXT}",
         ),
     ),
     "tags: {'1.0': x}": ({}, ()),
@@ -84,12 +86,12 @@ LINES: dict[str, tuple[dict[str, Value | None], tuple[str, ...]]] = {
             "test is a script for singularity-hpc; write its commands under sanity_check",
             "docker_scripts are only for docker",
             "singularity_scripts are programs in separate files",
-            "other is an unknown key",
-            f"{'z' * 60} is an unknown key",
+            "other is not imported",
+            f"{'z' * 60} is not imported",
         ),
     ),
     "oras: ''\npath: ''": ({}, ()),
-    "gh: ''": ({}, ("gh is an unknown key",)),
+    "gh: ''": ({}, ("gh is not imported",)),
 }  # fmt: skip
 
 
@@ -125,17 +127,17 @@ ALIASES_OF: dict[str, tuple[Wrappers, tuple[str, ...]]] = {
     "{a b: c, a..b: c, '': c, d: '', e: ' '}": (
         (),
         (
-            "alias 'a b': cannot be a wrapper's name",
-            "alias 'a..b': cannot be a wrapper's name",
-            "alias '': cannot be a wrapper's name",
-            "alias 'd': cannot be a wrapper's name",
-            "alias 'e': cannot be a wrapper's name",
+            f"alias 'a b' is not imported: {NO_WRAPPER}",
+            f"alias 'a..b' is not imported: {NO_WRAPPER}",
+            f"alias '' is not imported: {NO_WRAPPER}",
+            f"alias 'd' is not imported: {NO_WRAPPER}",
+            f"alias 'e' is not imported: {NO_WRAPPER}",
             NONE_MADE,
         ),
     ),
     "{a: '" + "b" * 4096 + "', c: '" + "d" * 4097 + "'}": (
         ({"a": "b" * 4096},),
-        ("alias 'c': cannot be a wrapper's name",),
+        (f"alias 'c' is not imported: {NO_WRAPPER}",),
     ),
     "{a: \"b 'c\", d: -e, f: \"''\"}": (
         (),
@@ -151,14 +153,14 @@ ALIASES_OF: dict[str, tuple[Wrappers, tuple[str, ...]]] = {
         (
             "alias c: other is not imported",
             f"alias c: {'y' * 60} is not imported",
-            "alias '': cannot be a wrapper's name",
+            f"alias '' is not imported: {NO_WRAPPER}",
         ),
     ),
     "[{name: a, command: b, singularity_options: '--pid'}, {name: c, command: d, singularity_options: \"'\"}]": (
         ({"a": "b"}, {"c": "d"}),
         (
             "alias a: the option --pid is not imported",
-            "alias c: 'd' is not a valid command line: No closing quotation",
+            "alias c: \"'\" is not a valid command line: No closing quotation",
         ),
     ),
 }  # fmt: skip
@@ -185,7 +187,7 @@ def test_options_of_several_aliases_are_those_of_the_module(tmp_path: Path) -> N
 
 
 GH = "gh: the SIF of a release has no digest here; `sifmod install` prints one to add"
-BESIDE = "path: a SIF beside the container.yaml; put the easyconfig there, or write the SIF's path in image.sources"
+BESIDE = "path: a local SIF; put the easyconfig beside the container.yaml, or an absolute path into image.sources"
 ITS_DIGEST = f"{BESIDE} (its digest there: {DIGEST})"
 
 
@@ -292,12 +294,15 @@ NO_DIGEST = "latest.v: expected sha256: and 64 hexadecimal digits, got "
         ("docker: a/b\nlatest: {'" + "a" * 101 + "': x}", f"latest: '{'a' * 60}' is not valid as a tag and a version"),
         ("docker: 'a b'\nlatest: {v: x}", "docker: 'a b' is not a valid repository"),
         ("gh: -" + "b" * 80 + "\nlatest: {v: x}", f"gh: '-{'b' * 59}' is not a valid repository"),
-        (f"{HEAD}overrides: {{'1.0': /x.yaml}}", "there is no file '/x.yaml' beside it, which is named as an override"),
+        (
+            f"{HEAD}overrides: {{'1.0': /x.yaml}}",
+            "overrides.1.0: '/x.yaml' does not name a file beside the container.yaml",
+        ),
         (
             f"{HEAD}overrides: {{'1.0': ../x.yaml}}",
-            "there is no file '../x.yaml' beside it, which is named as an override",
+            "overrides.1.0: '../x.yaml' does not name a file beside the container.yaml",
         ),
-        (f"{HEAD}overrides: {{'1.0': ''}}", "there is no file '' beside it, which is named as an override"),
+        (f"{HEAD}overrides: {{'1.0': ''}}", "overrides.1.0: '' does not name a file beside the container.yaml"),
     ],
 )
 def test_what_cannot_be_imported(text: str, message: str, tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ def refused(tmp_path: Path, script: str) -> FetchError:
 @pytest.mark.parametrize(
     ("said", "advice"),
     [
-        ("No Space left on device", "free some space in the prefix"),
-        ("disk quota exceeded", "free some space in the prefix"),
+        ("No Space left on device", "free some space where"),
+        ("disk quota exceeded", "free some space where"),
         ("toomanyrequests: slow down", "the registry limits anonymous pulls"),
         ("Too Many Requests", "the registry limits anonymous pulls"),
         ("status 429", "the registry limits anonymous pulls"),

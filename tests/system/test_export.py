@@ -182,7 +182,7 @@ def test_the_index_of_an_archive_says_for_which_machine_it_is(variant: str, tmp_
 
 def test_the_squashfs_is_what_enroot_imports(rich: Path, tmp_path: Path, export: Export) -> None:
     told = export(rich, "sqsh", tmp_path / "image.sqsh")
-    assert told["notes"] == ["left out, because enroot's files cannot express it: LINES"]
+    assert told["notes"] == ["variables or volumes left out, because enroot's files cannot express them: LINES"]
     found, before = snapshot(unpacked(tmp_path / "image.sqsh", tmp_path / "found")), contents(rich, tmp_path / "before")
     etc = tmp_path / "found" / "etc"
     assert (etc / "rc").read_text() == RC

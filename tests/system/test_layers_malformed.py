@@ -124,7 +124,7 @@ def test_warnings_are_bounded_lines_whatever_the_names() -> None:
     warnings = merged([Stored(records({f"{STAR}{name}": "x" for name in names}) + header())]).warnings
     assert set(warnings) >= {f"xattr {name} of 1 file dropped" for name in ("{", "}{0}", r"a\nb")}
     assert len(warnings) == 101
-    assert warnings[-1] == "and 203 more of other kinds"
+    assert warnings[-1] == "and 203 more warnings of other kinds"
     assert not [text for text in warnings if not text.isprintable()]
 
 

@@ -329,7 +329,7 @@ def test_what_the_image_has_stays() -> None:
         )
     )
     warnings = insert_metadata(tree.root, our_metadata({}).entries, tree.add, EPOCH)
-    assert warnings == ("/home was not created: a parent in the image is not a directory",)
+    assert warnings == ("/home was not created: a file or broken link of the image is in the way",)
     assert tree.read("etc/hosts") == b"127.0.0.1 me\n"
     assert tree.read("environment") == b"mine"
     assert isinstance(tree.root.entries[b"tmp"], Symlink)

@@ -198,7 +198,7 @@ def test_a_definitions_runscript_and_environment(
     run((RUNTIME.path, "build", sif, definition), env={**os.environ, **RUNTIME.userns}).ok()
     source = f"docker://{registry.address}/push/script:1"
     pushed = push(sif, source)
-    assert pushed["notes"] == ["left out of the environment: WHERE (differs from user to user or from host to host)"]
+    assert pushed["notes"] == ["left out of the environment: WHERE (differs between two starts, as by user or host)"]
     said = run((RUNTIME.path, "run", fetched(source), "you"), env={**os.environ, **RUNTIME.userns}).ok().stdout
     assert said == "hello there: you\n"
 
@@ -210,7 +210,9 @@ def test_a_runscript_of_another_program(images: Images, registry: Registry, push
     )
     run((RUNTIME.path, "build", sif, definition), env={**os.environ, **RUNTIME.userns}).ok()
     pushed = push(sif, f"docker://{registry.address}/push/python:1")
-    assert pushed["notes"] == ["the runscript is left out: its interpreter is not a shell"]
+    assert pushed["notes"] == [
+        "the runscript is left out: its first line is not only `#!` and a shell in /bin or /usr/bin"
+    ]
     config = skopeo("inspect", "--config", "--tls-verify=false", f"docker://{registry.address}/push/python:1")
     assert not {"Entrypoint", "Cmd"} & set(config["config"])  # type: ignore[call-overload]
 

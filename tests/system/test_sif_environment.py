@@ -37,7 +37,7 @@ export WHO=$(id -u)
 """
 KNOWN = {"A": "1", "B": "2", "C": "3", "CUDA": "/usr/local/cuda", "CUDA_HOME": "/usr/local/cuda", "D": "4", "E": "5"}
 PATH = {"PATH": f"/opt/x/bin:{DEFAULT}"}
-DIFFERS = "left out of the environment: HOST, OWN, PROCESS, WHERE, WHO (differs from user to user or from host to host)"
+DIFFERS = "left out of the environment: HOST, OWN, PROCESS, WHERE, WHO (differs between two starts, as by user or host)"
 COMPUTED = "computed once, on this machine, by commands of the image: SAME"
 LEFT_OUT = "left out of the environment, because only a shell can compute them: G, HOST, OWN, PROCESS, SAME, WHERE, WHO"
 Export = Callable[[Path], tuple[dict[str, str], list[str]]]

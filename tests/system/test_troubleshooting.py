@@ -56,7 +56,7 @@ def test_a_message_is_in_the_code(message: str) -> None:
 
 
 def test_another_message_is_not() -> None:
-    assert not is_printed("… has a good SHA-256 and was discarded")
+    assert not is_printed("… has a good SHA-256 and was refused")
     assert not is_printed("waiting for …, which … is sleeping on")
 
 

@@ -202,7 +202,7 @@ def test_a_number_never_comes_back(layout: Layout) -> None:
 @pytest.mark.parametrize("path", ["/etc/x", "../x", "a/../../x", "", ".", "a//b", "./a", "receipt.json", "a/"])
 def test_a_path_that_leads_out_is_refused(layout: Layout, held: HeldModule, path: str) -> None:
     before = names(layout)
-    with pytest.raises(InstallError, match="not a path inside"), staged_generation(held) as stage:
+    with pytest.raises(InstallError, match="cannot be the path of a file"), staged_generation(held) as stage:
         stage.write((File(path, "x"),))
     assert names(layout) - staging(layout) == before - staging(layout)
 

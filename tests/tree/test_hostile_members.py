@@ -378,7 +378,7 @@ def test_a_link_in_the_place_of_a_directory_that_is_just_made(tmp_path: Path, mo
         mkdir(name, mode, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "mkdir", late)
-    with pytest.raises(OSError, match="a/b is a symlink, which is not followed there"):
+    with pytest.raises(OSError, match="a/b is a symlink, which sifmod does not follow"):
         make_directory(top / "a/b/c", top)
     assert os.listdir(outside) == []
 
@@ -431,7 +431,7 @@ def test_a_directory_that_is_a_link_is_named(tmp_path: Path) -> None:
     layout.images.rename(tmp_path / "elsewhere")
     layout.images.symlink_to(tmp_path / "elsewhere")
     before = disk_state(tmp_path / "elsewhere")
-    with pytest.raises(InstallError, match=f"{layout.images} is a symlink, which is not followed there"):
+    with pytest.raises(InstallError, match=f"{layout.images} is a symlink, which sifmod does not follow"):
         install(layout, "b")
     assert disk_state(tmp_path / "elsewhere") == before
 
@@ -453,5 +453,5 @@ def test_a_link_that_a_member_has_planted_is_no_bug_of_ours(
     for words in (["list"], ["verify"], ["deprecate", name], ["hide", name], ["default", name], ["uninstall", name]):
         code, said = sifmod(words), "".join(capfd.readouterr())
         assert code in (0, 1, 2, 4, 18, 24), said
-        assert code != 18 or f"{link} is a symlink, which is not followed there" in said
+        assert code != 18 or f"{link} is a symlink, which sifmod does not follow" in said
     assert list((tmp_path / "elsewhere").iterdir()) == []

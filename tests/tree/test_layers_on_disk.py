@@ -90,7 +90,7 @@ def test_what_was_replaced_goes_and_what_is_live_stays(tmp_path: Path) -> None:
     rows = {old.root.name: old for old in old_layers(layout, lambda _: "")}
     assert not rows["1"].keep
     assert rows["1"].size >= 5
-    assert "a different image than the installed one" in rows["2"].keep  # and its lock is what `--onto` needs
+    assert "an image that the module does not have now" in rows["2"].keep  # and its lock is what `--onto` needs
     assert all(old.keep for old in old_layers(layout, lambda since: "young" if since > time.time() - 60 else ""))
     going = [old for old in rows.values() if not old.keep]
     assert remove_layers(tree_of(layout), going) == going

@@ -72,7 +72,7 @@ def test_what_is_not_sifmods_is_not_withdrawn(tmp_path: Path) -> None:
     place.write_text("stub lua\n")
     layout.switch(MODULE).unlink()
     layout.switch(MODULE).symlink_to("elsewhere")
-    with pytest.raises(InstallError, match="is not a link made by sifmod, so it is not replaced"):
+    with pytest.raises(InstallError, match="is not a link made by sifmod, so it is neither replaced nor removed"):
         withdraw(layout)
     assert os.readlink(layout.switch(MODULE)) == "elsewhere"
 

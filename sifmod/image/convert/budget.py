@@ -43,10 +43,10 @@ class CpuWatch:
             self._members += _RUN
             if self._limit is not None and (taken := _own_memory()) > self._limit // 4 * 3:
                 raise ImageError(
-                    "the image has more files than fit in the memory limit of a conversion, "
-                    f"{size_text(self._limit)}: after {self._members} of its entries {size_text(taken)} are "
-                    "used, and a quarter is reserved for file system tables; nothing was converted",
-                    "raise `memory` (SIFMOD_MEMORY) if this machine has more free memory, or convert the image on a "
+                    "the image has more files than fit in the memory limit, "
+                    f"{size_text(self._limit)}: after about {self._members} of its entries {size_text(taken)} are "
+                    "used, and a quarter is reserved for file system tables; no image was written",
+                    "raise `memory` (SIFMOD_MEMORY) if this machine has more free memory, or repeat the command on a "
                     "larger one",
                 )
 

@@ -174,7 +174,7 @@ def _add(root: Directory, path: str, node: Node, epoch: int) -> None:
     elif directory := directory_at(root, above, False, epoch):
         there = directory.entries.get(name)
         if isinstance(there, Directory) or (isinstance(there, Symlink) and _way(root, (*above, name))):
-            raise ImageError(f"/{path} cannot be added: the base has a directory there")
+            raise ImageError(f"/{path} cannot be added: the base has a directory, or a link to one, there")
         directory.entries[name] = node
     if directory is None:
         raise ImageError(f"/{path} cannot be added: a parent in the base is not a directory")

@@ -122,7 +122,7 @@ class ArrivingFile:
     def _reject(self, sha256: str) -> ImageError | Replaced:
         """The error for wrong content. Called with the lock held."""
         return ImageError(
-            f"{self.name} has a wrong SHA-256 and was discarded\n    expected "
+            f"{self.name} has a wrong SHA-256 and was refused\n    expected "
             f"{self.digest.removeprefix('sha256:')}\n    got      {sha256}",
             "the file was replaced at its source or damaged in transit; correct the expected digest (`sha256:` or "
             "the digest in the source) only if you know why it changed",

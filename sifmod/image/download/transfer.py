@@ -181,7 +181,8 @@ class Transfer(ArrivingFile):
         self._restarts += 1
         if self._restarts > _MOST_RESTARTS:
             raise FetchError(
-                f"the server gives inconsistent responses for {self.name}: {why}", "try again, or ask its owner"
+                f"the server gives inconsistent responses for {self.name}: {why}",
+                "try again, or ask the owner of the server",
             )
         return SupersededError()
 

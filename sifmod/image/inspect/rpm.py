@@ -32,7 +32,7 @@ def add_rpms(pieces: Iterable[bytes | int], size: int, found: Found) -> None:
     Raises TooMuchError.
     """
     if size > _LARGEST:
-        found.notes.append(f"the rpm packages cannot be read: their database has {size} bytes")
+        found.notes.append(f"the rpm packages cannot be read: their database has {size} bytes, more than {_LARGEST}")
         return
     try:
         with NamedTemporaryFile(prefix="sifmod-rpm-") as file:
@@ -46,9 +46,9 @@ def add_rpms(pieces: Iterable[bytes | int], size: int, found: Found) -> None:
                 if package := _package(header):
                     found.add(package)
     except (OSError, ValueError) as error:
-        found.notes.append(f"the rpm packages cannot be read: {error}")
+        found.notes.append(f"not all rpm packages can be read: {error}")
     except (struct.error, IndexError):
-        found.notes.append("the rpm packages cannot be read: their database is damaged")
+        found.notes.append("not all rpm packages can be read: their database is damaged")
 
 
 def _headers(file: IO[bytes], found: Found) -> Iterator[bytes]:

@@ -179,7 +179,7 @@ def open_image(reference: Reference, arch: str, settings: Settings, workspace: P
     check_platform(image.config, arch, name)
     layers, diff_ids = len(image.sources), len(image.config.diff_ids)
     if layers != diff_ids:
-        raise ImageError(f"{name} has {layers} layers, but its config has {diff_ids}")
+        raise ImageError(f"{name} has {layers} layers, but its config names {diff_ids}")
     stated = zip(image.sources, image.config.diff_ids, strict=True)
     return replace(image, sources=tuple(replace(source, diff_id=diff_id) for source, diff_id in stated))
 
@@ -191,7 +191,7 @@ def read_layout(reference: Reference, files: Files, arch: str) -> OciImage:
     or no such image in it, ImageError if it is damaged or not for `arch`.
     """
     if files.find("index.json") is None or files.find("oci-layout") is None:
-        raise FetchError(f"{files.name} is not an OCI layout: it has no oci-layout and index.json")
+        raise FetchError(f"{files.name} is not an OCI layout: it lacks oci-layout or index.json")
     name = f"{files.name}/index.json"
     entries = parse_entries(read_content(read_json(files, "index.json"), name))
     manifest = manifest_behind(
@@ -238,9 +238,12 @@ def _chosen(reference: Reference, files: Files, entries: tuple[Entry, ...], arch
         wanted = lowest(wanted, arch) or wanted  # one tag, an image for each architecture
     if len({entry.digest for entry in wanted}) == 1:
         return wanted[0].descriptor.digest
-    asked = reference.digest or (f"the tag {reference.tag}" if reference.tag else "no tag")
+    asked = reference.digest or f"the tag {reference.tag}"
+    what = f"asked for {asked}, which {len(wanted)} of its {len(entries)} images have"
+    if not (reference.digest or reference.tag):
+        what = f"no tag was given, and it has {len(entries)} images"
     have = ", ".join(sorted({plain(tag) for tag in tags if tag})) or ", ".join(plain(entry.digest) for entry in entries)
     raise FetchError(
-        f"{files.name}: asked for {asked}, which {len(wanted)} of its {len(entries)} images have",
+        f"{files.name}: {what}",
         f"it has: {have}" if have else "",
     )

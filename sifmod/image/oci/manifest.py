@@ -147,7 +147,9 @@ def check_platform(config: ImageConfig, arch: str, name: str) -> None:
 def check_digest(raw: bytes, name: str, digest: str) -> None:
     """Raise ImageError unless `raw` has the expected `digest`; "" accepts any."""
     if digest and digest != (found := f"sha256:{sha256_bytes(raw)}"):
-        raise ImageError(f"{name} has a wrong digest: expected {digest}, got {found}", "it was damaged in transit")
+        raise ImageError(
+            f"{name} has a wrong digest: expected {digest}, got {found}", "it was damaged in transit or on disk"
+        )
 
 
 def parse_descriptor(content: Content) -> Descriptor:

@@ -72,7 +72,9 @@ def read_base_python(
     """
     chosen = _chosen(rootfs, environment, path, names)
     if not chosen.library or not chosen.version:
-        raise ImageError(f"the Python in {chosen.directory} of the base has no directory for packages")
+        raise ImageError(
+            f"the Python in {chosen.directory} of the base has an unknown version, or no directory for packages"
+        )
     later = frozenset(chosen.libraries[chosen.libraries.index(chosen.library) + 1 :])
     found: dict[str, Distribution] = {}
     fixed: dict[str, str] = {}  # place → name
@@ -165,7 +167,7 @@ def _platform(rootfs: Rootfs, arch: str, program: str) -> str:
         return f"{machine}-manylinux_2_{fitting[-1]}"
     if rootfs.is_file(loader):
         return musl
-    raise ImageError("the C library of the base is unknown, so no wheels can be chosen for it")
+    raise ImageError("the C library of the base is unknown, or a glibc before 2.17, so no wheels can be chosen for it")
 
 
 def glibc(rootfs: Rootfs, arch: str) -> int:

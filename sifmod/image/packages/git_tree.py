@@ -118,7 +118,7 @@ class Checkouts:
             said = "\n".join(ended.lines[-4:])
             raise FetchError(
                 f"git cannot fetch {what}:\n{said}",
-                "keep a login in git's own credential helper or ~/.netrc, a key in ssh-agent",
+                "if it needs a login: git takes it from its credential helper or ~/.netrc, a key from ssh-agent",
             )
 
 

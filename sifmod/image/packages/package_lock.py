@@ -193,7 +193,7 @@ def check_digests(lock: str) -> None:
         files = _files(one)
         if not (files or "vcs" in one) or not all(map(_has_digest, files)):
             raise OptionError(
-                f"the lock has no SHA-256 for a file of {one['name']}, so it could be replaced",
+                f"the lock has no file of {one['name']}, or one without SHA-256, -384 or -512, so it could be replaced",
                 LOCK_AGAIN,
             )
 

@@ -169,7 +169,7 @@ def _taken_apart(path: Path, number: int, text: str, constrains: bool) -> Line:
     words = text.split(" ")
     count = next((index for index, word in enumerate(words) if word.startswith("-")), len(words))
     requirement, said = " ".join(words[:count]).strip(), " ".join(words[count:])
-    problem = f"the variable {missing[0]} is not set; export it, or write its value" if missing else ""
+    problem = f"the variable {missing[0]} is not set, or empty; export it, or write its value" if missing else ""
     if secret:
         problem = f"the value of the variable {secret} would be stored where other users can read it; {_KEEP}"
     if not said:
@@ -181,7 +181,7 @@ def _taken_apart(path: Path, number: int, text: str, constrains: bool) -> Line:
         options = tuple(_options(values))
     except (_RefusedError, OptionValueError, ValueError) as error:
         options = ()
-        problem = problem or f"{said.split()[0]} is not an option of a requirements.txt ({error}); remove it"
+        problem = problem or f"the options from {said.split()[0]} on cannot be used ({error}); correct or remove them"
     return Line(path, number, requirement, options, constrains, problem)
 
 

@@ -100,7 +100,7 @@ def resolve(
         loud = uv.run(*(word for word in words if word != "--quiet"), "--verbose", "--format", LOCK)
         chosen = [found.groups() for found in map(_CHOSEN.search, loud.lines) if found]
         last = f"; the last package that it chose was {' '.join(chosen[-1])}" if chosen else ""
-        raise FetchError(f"uv crashed{last}", "do not use this package, or use another version of it")
+        raise FetchError(f"uv crashed{last}", "use another version of this package, or leave it out" if last else "")
     if ended.code != 0:
         raise _explained(ended.lines, python, wanted)
     # uv writes the URLs of its variables into the lock, with their logins

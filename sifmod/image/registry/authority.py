@@ -156,7 +156,7 @@ class RegistryAuthority(Authority):
         except ImageError as error:
             raise FetchError(error.message) from None
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise FetchError(f"{host} sent no token")
+            raise FetchError(f"{host} sent no valid token")
         return token
 
 

@@ -92,5 +92,5 @@ def _load_client(context: ssl.SSLContext, directories: tuple[Path, ...]) -> None
             context.load_cert_chain(certificate, key, password=lambda: "")  # a key with a password is refused
         except (ssl.SSLError, OSError) as error:
             reason = error.strerror if not isinstance(error, ssl.SSLError) else error.reason
-            raise FetchError(f"{certificate} and {key.name} do not match: {plain(reason or str(error))}") from error
+            raise FetchError(f"{certificate} cannot be used with {key.name}: {plain(reason or str(error))}") from error
         return

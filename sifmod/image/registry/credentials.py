@@ -90,7 +90,7 @@ class Logins:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ImageError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
+            reason = error.strerror if isinstance(error, OSError) else "it is not a JSON object, or too large"
             self.notes.append(f"{path} could not be read: {reason}")
             return None
 

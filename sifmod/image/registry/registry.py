@@ -62,7 +62,9 @@ class Repository:
                     check_answer(raw, response, name)
                     return bytes(raw), response.headers
                 raw += chunk
-            raise ImageError(f"{self.place.server} sends {announced or 'more than 4 million'} bytes for {name}")
+            raise ImageError(
+                f"{self.place.server} sends {announced or 'too many'} bytes for {name}, more than {LARGEST}"
+            )
 
     @contextmanager
     def _opened(self, path: str | Url, headers: Mapping[str, str], asked: RequestSpec) -> Iterator[requests.Response]:

@@ -30,6 +30,7 @@ _FETCH_AGAIN = "do not use it: fetch it again, or ask the signer"
 _ALGORITHMS = ("sha224", "sha256", "sha384", "sha512")
 _CHUNK = 1 << 20  # bytes
 _FORMS: dict[str, str] = {
+    "pgp": "is not for a group of objects, unlike those of Singularity 3.6 and later",
     "legacy": "was made by Singularity 3.5 or older, whose signatures do not cover the descriptors",
     "dsse": "is not an OpenPGP one, but was made with a PEM key or certificate",
     "unknown": "has an unknown format",
@@ -199,7 +200,7 @@ def _refusal(what: str, entry: SifObject, verdict: Verdict, keys: Sequence[Path]
             return _RefusedError(4, message, "if you trust this key, add its public part to `signatures: keys:`")
         case outcome:
             who = f"{verdict.name} ({verdict.fingerprint})"
-            hint = "get the renewed public key of the signer, or sign the image again"
+            hint = "sign the image again, or for an expired key get the signer's renewed public key"
             return _RefusedError(2, f"{what} by {who} is {_OUTCOMES[outcome]}", hint)
 
 

@@ -190,8 +190,8 @@ def remote_digests(request: FetchRequest, sources: tuple[str, ...]) -> str:
 def built_before(request: FetchRequest, files: str, bases: str) -> Fetched | None:
     """An earlier image built from the same `files` and `bases`, two digests (bases: "" for any); None without one."""
     made = stored(request, key_of(files, bases).manifest if bases else files)
-    unasked = () if bases else ("its base is unavailable, and may have changed",)
-    return made and replace(made, notes=("an earlier build of the same definition and files is used", *unasked))
+    unasked = () if bases else ("its bases could not be looked up, and may have changed",)
+    return made and replace(made, notes=("an earlier build of the same files is used", *unasked))
 
 
 def key_of(files: str, bases: str) -> ImageOrigin:

@@ -45,7 +45,7 @@ def read_docker_archive(reference: Reference, files: Files) -> OciImage:
     config = parse_config(raw, f"{files.name}: {plain(name)}")
     blobs = tuple(files.get(layer, f"the layer {plain(layer)} is missing") for layer in image.texts("Layers"))
     if len(blobs) != len(config.diff_ids):
-        raise ImageError(f"{files.name} has {len(blobs)} layers, but its config has {len(config.diff_ids)}")
+        raise ImageError(f"{files.name} has {len(blobs)} layers, but its config names {len(config.diff_ids)}")
     layers = tuple(
         _descriptor(path, stored, diff_id)
         for path, stored, diff_id in zip(image.texts("Layers"), blobs, config.diff_ids, strict=True)
@@ -76,9 +76,9 @@ def _chosen(reference: Reference, files: Files, images: tuple[Content, ...]) -> 
         wanted = list(images)
     if len({image.text("Config") for image in wanted}) == 1:
         return wanted[0]
-    have = ", ".join(plain(tag) for image in images for tag in image.texts("RepoTags")) or "one without a tag"
+    have = ", ".join(plain(tag) for image in images for tag in image.texts("RepoTags")) or "none with a tag"
     if asked:
-        raise FetchError(f"{files.name} has no image {asked}; it has: {have}")
+        raise FetchError(f"{files.name} has {len(wanted)} images called {asked}; it has: {have}")
     raise FetchError(
         f"{files.name} contains {len(images)} images ({have}), and the source does not select one",
         f"add its name: docker-archive:{files.name}:NAME:TAG",

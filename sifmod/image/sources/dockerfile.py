@@ -103,7 +103,7 @@ def _dockerfile(build: BuildPlan) -> Path:
     place = Path(build.dockerfile)
     found = next((place / name for name in _NAMES if (place / name).is_file()), place)
     if not found.is_file():
-        raise FetchError(f"there is no Dockerfile {found}")
+        raise FetchError(f"there is no Dockerfile {found}, nor one in that directory")
     return found
 
 
@@ -180,7 +180,9 @@ def _run(request: FetchRequest, program: str, workspace: Path) -> None:
         ended = run_child(command, cwd=workspace, env=_environment(workspace))
         if ended.code != 0:
             said = "\n".join(f"    {line}" for line in ended.lines[-SHOWN:])
-            raise FetchError(f"`{name} build {dockerfile}` failed with exit code {ended.code}:\n{said}")
+            raise FetchError(
+                f"`{name} {command[len(store)]}` for {dockerfile} failed with exit code {ended.code}:\n{said}"
+            )
 
 
 def _environment(workspace: Path) -> dict[str, str]:

@@ -68,7 +68,7 @@ def _files(build: BuildPlan) -> Iterator[tuple[str, Path]]:
             if one_line(place) != place:  # each path is a line of the definition in the SIF
                 raise FetchError(f"{one_line(str(path))} has a control character in its name", "rename it")
             if len(found) > limits().build_files:
-                raise FetchError(f"{source} has more files than {bound('build_files')}")
+                raise FetchError(f"with {source}, `files` has more files than {bound('build_files')}")
             if other is not path and not (other.is_dir() and path.is_dir()):
                 raise FetchError(
                     f"{other} and {path} would both become /{place} in the image", "give each file its own path"

@@ -17,7 +17,7 @@ _KEPT = ("DOCKER_USERNAME", "DOCKER_PASSWORD", "DOCKER_HOST", "AUTH_FILE", "AUTH
 _ADVICE = (
     (
         "no space left on device|quota exceeded",
-        "free some space in the prefix, or choose another prefix with --prefix PATH",
+        "free some space where the image is written, or choose another place: --prefix PATH, or -o FILE for a file",
     ),
     (
         "toomanyrequests|too many requests|429",

@@ -105,7 +105,7 @@ def uncompressed(file: BinaryIO, count: Callable[[int], None]) -> Iterator[bytes
         raise
     except _DAMAGED as error:  # some of isal's errors outlive this, and their traceback would keep all buffers
         compressed.skip()
-        raise Malformed(f"is truncated or damaged: {error}") from error.with_traceback(None)
+        raise Malformed(f"is truncated, damaged or not supported: {error}") from error.with_traceback(None)
     compressed.skip()
 
 

@@ -53,7 +53,7 @@ def _text(kind: str, what: str, count: int) -> str:
         case "skipped":
             return f"{count} {'entry' if count == 1 else 'entries'} skipped: {what}"
         case "more":
-            return f"and {count} more of other kinds"
+            return f"and {count} more warnings of other kinds"
     return what
 
 

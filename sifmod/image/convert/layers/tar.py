@@ -208,7 +208,7 @@ class TarReader:
         if len(block) == 512 and block != _ZERO:
             signed = sum(byte - 256 if byte > 127 else byte for byte in block[:148] + block[156:])
             if number(block[148:156]) != signed + 256:  # some old tars add signed bytes
-                raise Malformed(f"is damaged: there is no tar header at its byte {self._next}")
+                raise Malformed(f"is damaged, or no tar: there is no tar header at its byte {self._next}")
             return True
         if self._stream.end < end or any(block):
             raise Malformed(

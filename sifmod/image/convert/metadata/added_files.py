@@ -165,7 +165,7 @@ def insert_metadata(
     `bootstrap_history`, as with Apptainer.
     """
     return tuple(
-        f"/{entry.path} was not created: a parent in the image is not a directory"
+        f"/{entry.path} was not created: a file or broken link of the image is in the way"
         for entry in entries
         if not _put(root, entry, add, epoch)
     )

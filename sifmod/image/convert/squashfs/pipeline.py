@@ -32,7 +32,8 @@ class Written:
     def reserve(self, count: int) -> None:
         """Add `count` blocks, which are holes until `note`. Raises ImageError if there are too many."""
         if len(self.sizes) + count > MOST_BLOCKS:
-            raise ImageError("the image's files have more than 4 TiB in total, including holes")
+            most = f"{MOST_BLOCKS} blocks of {self.block_size} bytes"
+            raise ImageError(f"the image's files have more than {most} in total, including holes")
         self.sizes.frombytes(bytes(4 * count))
 
     def note(self, place: int, position: int, word: int) -> None:

@@ -152,7 +152,9 @@ class SquashfsReader:
                 yield path, found, reference
                 if found.kind == "d" and enter(path):
                     if reference in seen or len(path) > _MOST_PATH:
-                        raise ImageError(f"damaged squashfs: directories form a loop at {path[:200]!r}")
+                        raise ImageError(
+                            f"damaged squashfs: directories form a loop, or are too deep, at {path[:200]!r}"
+                        )
                     seen.add(reference)
                     stack.append((path + b"/", self.entries(found)))
                     break
