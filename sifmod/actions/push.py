@@ -134,7 +134,7 @@ def _as_apptainer(descriptor: Descriptor) -> dict[str, object]:
 
 
 def _oci(path: Path, repository: Repository, site: Site, progress: Progress) -> _Image:
-    """The original image that the SIF was converted from, plus one layer if needed; else one layer with all files."""
+    """The image that the SIF was converted from, plus one layer if needed; without one, one layer with all files."""
     lineage, runtime = _lineage(path), Runtime(site.runtime_kind, site.runtime_path)
     if lineage.source is None:
         return _converted(path, None, (), (lineage.note,) if lineage.note else (), runtime, progress)

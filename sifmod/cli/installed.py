@@ -131,8 +131,8 @@ class RollbackOptions(TreeOptions):
 def rollback_command(given: RollbackOptions) -> None:
     """Switch a module back to its previous generation; also restores an uninstalled module.
 
-    The content of a newer generation is held from then on: `stack apply` skips it and `install` asks, until --release,
-    a rollback to it, or an install of different content; an uninstall does not end it.
+    If the generation that was live is the newer one, its content is held from then on: `stack apply` skips it and
+    `install` asks, until --release, a rollback to it, or an install of different content; an uninstall does not end it.
     """
     from sifmod.actions.installed import installed_data
     from sifmod.actions.rollback import RollbackRequest, change_live
@@ -228,10 +228,10 @@ class GcOptions(TreeOptions):
 def gc_command(given: GcOptions) -> None:
     """Show, and with --yes remove, old generations, unused images, unfinished downloads and replaced layers.
 
-    Kept are live generations unless retired, what `rollback` would restore, what a Slurm job may still use, images that
-    a stack's lock names, and files that you added or changed. Your caches and temporary files outside the prefix are
-    listed with the command that frees them. A line for each kept generation, image and download gives the reason. --yes
-    also cleans up after commands that died, on other nodes too.
+    Kept are live generations except those of retired modules, what `rollback` would restore, what a Slurm job may still
+    use, images that a stack's lock names, and files that you added or changed. Your caches and temporary files outside
+    the prefix are listed with the command that frees them. A line for each kept generation, image and download gives
+    the reason. --yes also cleans up after commands that died, on other nodes too.
     """
     from sifmod.actions.gc import GcRequest, collect_garbage
 
