@@ -232,7 +232,7 @@ def explained(error: OSError) -> SifmodError | None:
     place = f"{one_line(str(error.filename))}: " if error.filename else ""
     match meaning(error):
         case "denied":
-            hint = "choose a place of your own with --prefix or SIFMOD_PREFIX"
+            hint = "ask its owner for access, or choose a place of your own; --prefix or SIFMOD_PREFIX names the tree"
             return PermissionsError(f"{place}{reason(error)}", hint)
         case "full":
             hint = (

@@ -96,7 +96,8 @@ def _give(made: Path, group: str, prefix: Path) -> None:
         made.chmod(made.stat().st_mode | 0o2000)
     except (LookupError, PermissionError) as error:
         raise PermissionsError(
-            f"{prefix} cannot be given to the group {group}: {error}", "correct `group` in the site file"
+            f"{prefix} cannot be given to the group {group}: {error}",
+            "correct `group` in the settings, or be a member of it",
         ) from error
 
 

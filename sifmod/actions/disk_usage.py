@@ -73,7 +73,8 @@ def _temporary(site: Site, end: float) -> Iterator[DiskUsage]:
                 size, newest, whole = _counted(path, end)
                 why = f"not changed for {DAYS:g} days"
                 if not whole or time.time() - newest < DAYS * _DAY:
-                    why = f"changed within {DAYS:g} days; remove it when no job or command of yours uses it"
+                    age = f"changed within {DAYS:g} days" if whole else "perhaps still in use"
+                    why = f"{age}; remove it when no job or command of yours uses it"
                 yield DiskUsage("temporary files", path.name, path, size, whole, why, f"rm -r {shell(str(path))}")
 
 

@@ -69,7 +69,9 @@ def _space(site: Site) -> Iterator[Finding]:
     prefix = Path(site.prefix)
     place = next(folder for folder in (prefix, *prefix.parents) if folder.exists())
     free = shutil.disk_usage(place).free
-    chosen = "default; sifmod asks before it fetches images over 2 GB" if site.prefix_is_default else "configured"
+    in_home = prefix.is_relative_to(os.path.expanduser("~"))  # noqa: PTH111 (without a home it stays as it is)
+    asks = "; sifmod asks before it fetches images over 2 GB" if in_home else ""
+    chosen = f"default{asks}" if site.prefix_is_default else "configured"
     text = f"{prefix} ({chosen}), {free / GB:.1f} GB free"
     if not os.access(place, os.W_OK):
         yield Finding("prefix", "missing", f"{text}, not writable", "choose your own: export SIFMOD_PREFIX=DIR")
@@ -140,7 +142,7 @@ def _sharing(site: Site) -> Iterator[Finding]:
 
 def diagnose_settings(environ: Mapping[str, str]) -> tuple[Finding, ...]:
     """A finding for each invalid site, quirk and MPI profile beside the shipped ones; one `ok` if all are valid."""
-    hint = "`install`, `show` and `check` of an easyconfig stop at it: correct it, or move it away"
+    hint = "`install`, `show` and `check` of an easyconfig may stop at it: correct it, or move it away"
     found, looked_at = list[Finding](), 0
     for directory in settings_directories(environ):
         for name, kind in DIRECTORIES.items():

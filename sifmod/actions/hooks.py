@@ -25,7 +25,7 @@ _STATE = {
     "before_fetch": "nothing was fetched",
     "after_install": "the module is as it was",
     "before_publish": "the module is as it was",
-    "after_fetch": "the image stays in the store",
+    "after_fetch": "the image was fetched anyway",
     "after_publish": "the module was published anyway",
     "after_retire": "the module was retired anyway",
 }
@@ -137,8 +137,8 @@ def _run(hook: Hook, data: Mapping[str, object], say: Callable[[str], None] | No
     name = f"the hook {hook.program} ({hook.moment})"
     if why := distrusted(hook):
         hint = (
-            f"root or you must own the program, its interpreter, {hook.said_in}, and the directories above, and others "
-            "must not write there: chmod go-w"
+            f"the program, its interpreter, {hook.said_in}, and the directories above must exist and belong to root or "
+            "you, and others must not write there: chmod go-w"
         )
         raise HookError(f"{name} was not run: {why}; {after}", hint)
     with scratch_directory() as directory:

@@ -39,7 +39,7 @@ def referring(layout: Layout, module: ModuleName, image: Path | None, reporter: 
         reporter.say(f"{module} uses {image} without a copy; a mark there keeps the image")
     try:
         if not image.is_file():
-            raise FetchError(f"{image} was removed by gc meanwhile", "repeat the command")
+            raise FetchError(f"{image} was removed meanwhile, as by gc", "repeat the command")
         yield mark
     except BaseException:
         if new:

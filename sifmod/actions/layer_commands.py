@@ -50,7 +50,7 @@ def commands_of(layer: Layer) -> list[str]:
     if wrong := [name for name in found if not is_command(name)]:
         raise InstallError(
             f"{wrong[0]!r} is not a valid command name in the layer {layer.name} of {layer.module}",
-            f"`sifmod layer sync {layer.module}` rebuilds the layer",
+            f"`sifmod layer sync {layer.module} {shell(f'{layer.root}/{LOCK}')} --layer {layer.name}` rebuilds it",
         )
     return found
 

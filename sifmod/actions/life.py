@@ -269,9 +269,10 @@ def _check(layout: Layout, name: str, life: NameLife) -> None:
             f"{module} is not installed, so it cannot be the default", "`sifmod list` shows the installed modules"
         )
     if one.hidden or one.retired:
+        state, verb = ("retired", "retire") if one.retired else ("hidden", "hide")
         raise OptionError(
-            f"{module} cannot be the default and {'retired' if one.retired else 'hidden'}",
-            f"make another module of {name} the default first, or use `sifmod default --none {name}`",
+            f"{module} cannot be the default and {state}",
+            f"run `sifmod {verb} --undo {module}` first, or change the default: `sifmod default --none {name}`",
         )
 
 

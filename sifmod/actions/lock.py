@@ -162,7 +162,9 @@ def files_of(lock: Lock, robot_paths: tuple[Path, ...]) -> dict[str, Path]:
         places = {_SETTINGS: settings_directories(os.environ), _ROBOT: robot_paths}.get(f"{root}:", (lock.path.parent,))
         path = next((place / rest for place in places if (place / rest).is_file()), None)
         if path is None or sha256_file(path) != sha256:
-            raise InstallError(f"{name} changed after {lock.path} was written", "write the lock again")
+            raise InstallError(
+                f"{name} was changed or removed after {lock.path} was written", "restore it, or write the lock again"
+            )
         if rest.startswith("/"):
             raise InstallError(f"{rest} is neither beside the stack nor in `robot_paths`", "move it beside the stack")
         found[name] = path
@@ -186,7 +188,7 @@ def check_files(locked: LockedModule, plan: Plan, own: Iterable[File], differing
         inputs = f"; changed since the lock was written: {differing}" if differing else ""
         raise InstallError(
             f"{locked.module}: does not match the lock: {abbreviated(names, _SHOWN)} would differ{by}{inputs}",
-            "this machine or its settings differ from those of the lock",
+            "the machine, its settings, the input files or sifmod are not those of the lock",
         )
 
 

@@ -56,9 +56,9 @@ def _runtime(site: Site) -> Iterator[Finding]:
         missing = (
             f"{site.runtime_path} is not a program"
             if site.runtime_path
-            else "neither apptainer nor singularity is on PATH"
+            else "the site's runtime, apptainer or singularity, is not on PATH"
         )
-        hint = "modules can be installed from a SIF but not run; install Apptainer, or load the site's module for it"
+        hint = "modules can be installed but not run; install Apptainer, or load the site's module for it"
         yield Finding("runtime", "missing", missing, hint)
         return
     what = f"{program.said}, {program.installed} ({site.runtime_path})"

@@ -10,9 +10,9 @@ from typing import Annotated, NamedTuple
 
 import sifmod
 from sifmod import __version__
-from sifmod.actions.author.new_file import check_not_of_others, check_target, write_below
+from sifmod.actions.author.new_file import check_not_of_others, write_below
 from sifmod.config.kinds import Syntax
-from sifmod.errors import InstallError
+from sifmod.errors import InstallError, OptionError
 from sifmod.module.own import Own, modulefile
 from sifmod.result import Described
 from sifmod.tree.durable import content
@@ -88,8 +88,10 @@ def write_modules(
     with decided_umask(directory):
         (directory / "sifmod").mkdir(parents=True, exist_ok=True)
     for path, text in texts.items():
-        if not force and content(path) != text.encode():
-            check_target(path)
+        if not force and content(path) != text.encode() and os.path.lexists(path):
+            raise OptionError(
+                f"{path} exists already and was not changed", "--force replaces it, or name another directory"
+            )
     for path, text in texts.items():
         write_below(text, path, directory)
     return WrittenModule(f"sifmod/{__version__}", tuple(texts), Path(own.bin), own.alone, own.man)

@@ -134,7 +134,7 @@ def _as_apptainer(descriptor: Descriptor) -> dict[str, object]:
 
 
 def _oci(path: Path, repository: Repository, site: Site, progress: Progress) -> _Image:
-    """The original image that the SIF was converted from, plus one layer if needed; else one layer with all files."""
+    """The image that the SIF was converted from, plus one layer if needed; without one, one layer with all files."""
     lineage, runtime = _lineage(path), Runtime(site.runtime_kind, site.runtime_path)
     if lineage.source is None:
         return _converted(path, None, (), (lineage.note,) if lineage.note else (), runtime, progress)
@@ -144,8 +144,12 @@ def _oci(path: Path, repository: Repository, site: Site, progress: Progress) -> 
         manifest = registry.manifest()
         config = registry.config(manifest)
     except FetchError as error:
-        error.message = f"the image was made from {lineage.source.shown}, whose layers are missing: {error.message}"
-        error.hint = f"{error.hint}; to push it as one layer, give a copy of the SIF by its path"
+        error.message = (
+            f"the layers of {lineage.source.shown}, which the image was made from, are needed: {error.message}"
+        )
+        error.hint = "; ".join(
+            filter(None, (error.hint, "to push it as one layer, give a copy of the SIF by its path"))
+        )
         raise
     mount = place.repository if place.host == repository.place.host and place != repository.place else ""
     wanted = {one.digest: one for one in (*manifest.layers, manifest.config)}

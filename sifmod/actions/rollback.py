@@ -132,5 +132,5 @@ def _check_complete(installation: Installation) -> None:
         raise InstallError(
             f"generation {installation.generation} of {installation.module} is no longer complete"
             f" (missing: {', '.join(lacking)}); nothing was changed",
-            f"`sifmod install {installation.provenance.easyconfig}` creates a new generation",
+            f"`sifmod install --rebuild {installation.provenance.easyconfig}` makes one from the present easyconfig",
         )

@@ -40,7 +40,8 @@ def rights(site: Site) -> Rights | None:
         return Rights(site.umask, None if site.group is None else grp.getgrnam(site.group).gr_gid)
     except KeyError as error:
         raise PermissionsError(
-            f"there is no group {site.group} on this machine", "correct `group` in the site file"
+            f"there is no group {site.group} on this machine",
+            "correct `group`: `sifmod config show` says where it is set",
         ) from error
 
 
@@ -52,7 +53,7 @@ def sharing_warnings(site: Site) -> Iterator[str]:
         expected = _shown(wanted.mode(status.st_mode) | stat.S_IFDIR, wanted.gid)
         yield (
             f"{site.prefix} is {_shown(status.st_mode, status.st_gid)}, and `sharing: {site.sharing}` needs "
-            f"{expected}: `sifmod verify --repair-modes` corrects it"
+            f"{expected}: `sifmod verify --repair-modes` by its owner corrects it"
         )
     readers = f"the group {site.group}" if site.sharing == "group" else "other users"
     for directory, change in _closed(site.prefix, None if site.sharing == "site" else wanted.gid):

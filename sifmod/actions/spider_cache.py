@@ -29,7 +29,9 @@ def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool
         return False
     program = _program()
     if program is None:
-        reporter.say(f"warning: the spider cache was not refreshed: Lmod's {PROGRAM} was not found through LMOD_DIR")
+        reporter.say(
+            f"warning: the spider cache was not refreshed: Lmod's {PROGRAM} was not found through LMOD_DIR or LMOD_PKG"
+        )
         return False
     modulepath = ":".join(cache.modulepath or (str(layout.modules),))
     directory, stamp = Path(cache.directory), Path(cache.timestamp)

@@ -70,7 +70,10 @@ def unreadable(trees: Iterable[Layout]) -> dict[Layout, str]:
         try:
             check_readable(one.prefix)
             if not is_readable(one):
-                found[one] = f"the tree {one.prefix} of the settings (`trees`) is not there, or closed to this user"
+                found[one] = (
+                    f"the tree {one.prefix} of the settings (`trees`) is not there, has no modules, or is closed to "
+                    "this user"
+                )
         except PermissionsError as error:
             found[one] = error.message
     return found

@@ -155,7 +155,7 @@ def _purge(
         collected = apply_gc(tree, plan, reporter)
     except InstallError as error:  # a second purge does not know a module that only has an image left
         raise type(error)(
-            error.message, f"`sifmod gc --now` frees the rest{error.hint and f'; {error.hint}'}"
+            error.message, f"`sifmod gc --now --yes` frees the rest{error.hint and f'; {error.hint}'}"
         ) from error
     with suppress(SifmodError, OSError):  # files that could not be removed; a second purge would not reach this
         tidy(tree)

@@ -92,7 +92,7 @@ def _image(root: str, image: ImageRecord) -> list[Finding]:
             return [Finding("changed", image.path, f"{image.size} bytes", f"{size} bytes")]
         found = f"sha256:{sha256_file(link)}"
     except FileNotFoundError:
-        gone = "nothing: its store removed it; `install` of the easyconfig fetches it again"
+        gone = "nothing: it was removed there; `sifmod install` of the easyconfig fetches it again"
         return [Finding("missing", image.path, expected, gone if image.link == "reference" else "nothing")]
     except OSError as error:
         return [Finding("unreadable", image.path, expected, os.strerror(error.errno or 0))]

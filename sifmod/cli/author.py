@@ -79,7 +79,7 @@ def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
     path = Path(word)
     try:
         if os.path.isdir(word):  # noqa: PTH112 (a name may be of any length)
-            hint = "presets are checked where they are used: check an easyconfig that uses one"
+            hint = "a .yaml file is needed that is not hidden; presets are checked by an easyconfig that uses one"
             raise EasyconfigNotFoundError(f"no easyconfig, site or quirk was found in {word}", hint)
         path = resolve_easyconfig(word, context.site)
         if (kind := settings_kind(path)) == "stack":
@@ -231,9 +231,9 @@ def import_command(given: ImportOptions) -> int:
         if not given.as_json:
             echo(path)
     if repeated:
-        say(f"{counted(repeated, 'file')} with the same content as another: imported once")
+        say(f"{counted(repeated, 'file')} that give the same easyconfig as another: imported once")
     if left:
-        say(f"{counted(left, 'file')} with the same content as one that was not written: not imported either")
+        say(f"{counted(left, 'file')} that give the same easyconfig as one that was not written: not imported either")
     if given.as_json:
         print_json(results)
     return worst

@@ -169,7 +169,7 @@ _TYPES: dict[Word, Any] = {
     "flag": click.BOOL,
     "whole": click.INT,
     "file": _PATH,
-    "amount": _read(r"[0-9]+(\.[0-9]*)?", "0 or more", float),
+    "amount": _read(r"[0-9]+(\.[0-9]*)?", "a number such as 14 or 2.5", float),
     "day": _read("[0-9]{4}-[0-9]{2}-[0-9]{2}", "a day such as 2027-03-31", _day),
     "walltime": _read(_WALLTIME, "a time such as 02:00:00"),
     "name": _read(r"[A-Za-z0-9][A-Za-z0-9._,+@-]*", "a name such as project_1"),

@@ -165,7 +165,7 @@ def _search(given: InstallCommand) -> int:
 def _check(installer: "Installer", target: "Target", given: InstallCommand) -> Reported:
     """Run the sanity check of an installed module again."""
     installation = installer.check_again(target, reporter(quiet if given.quiet else say))
-    reported = f"{installation.module}: generation {installation.generation} passed the sanity check"
+    reported = f"{installation.module}: the sanity check found nothing wrong in generation {installation.generation}"
     if given.as_json:
         return Reported(reported, _done(installation, changed=False))
     if not given.quiet:
@@ -199,7 +199,7 @@ def _fetch(installer: "Installer", target: "Target", given: InstallCommand) -> R
     speak = quiet if given.quiet else say
     with progress(not given.quiet) as update:
         module, artifact = installer.fetch(target, reporter(speak, update))
-    state = "is in the store" if update.used else "is already in the store"
+    state = "was fetched" if update.used else "was there already"
     if not given.as_json:
         speak(f"{module}: the image {state}; its source is {artifact.source}")
         if given.keep_blobs and not update.used:

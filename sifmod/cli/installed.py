@@ -131,8 +131,8 @@ class RollbackOptions(TreeOptions):
 def rollback_command(given: RollbackOptions) -> None:
     """Switch a module back to its previous generation; also restores an uninstalled module.
 
-    The content that was live is held from then on: `stack apply` skips it and `install` asks, until --release, a
-    rollback to it, or an install of different content; an uninstall does not end it.
+    If the generation that was live is the newer one, its content is held from then on: `stack apply` skips it and
+    `install` asks, until --release, a rollback to it, or an install of different content; an uninstall does not end it.
     """
     from sifmod.actions.installed import installed_data
     from sifmod.actions.rollback import RollbackRequest, change_live
@@ -210,7 +210,7 @@ def _report(done: "Uninstalled", *, purge: bool) -> None:
     if done.user_software:
         say(f"{module}: your own files stay in {done.user_software}")
     if done.user_layers:
-        say(f"{module}: its layers stay in {done.user_layers}; `sifmod layer remove {module} --stale` removes them")
+        say(f"{module}: its layers stay in {done.user_layers}; `sifmod layer list {module}` says what removes them")
     for removal in done.kernels:
         say(f"{module}: Jupyter still lists its kernel; `{removal}` removes it")
 
@@ -228,10 +228,10 @@ class GcOptions(TreeOptions):
 def gc_command(given: GcOptions) -> None:
     """Show, and with --yes remove, old generations, unused images, unfinished downloads and replaced layers.
 
-    Kept are live generations, what `rollback` would restore, what a Slurm job may still use, images that a stack's lock
-    names, and files that you added or changed. Your caches and temporary files outside the prefix are listed with the
-    command that frees them. A line for each kept generation, image and download gives the reason. --yes also cleans up
-    after commands that died, on other nodes too.
+    Kept are live generations except those of retired modules, what `rollback` would restore, what a Slurm job may still
+    use, images that a stack's lock names, and files that you added or changed. Your caches and temporary files outside
+    the prefix are listed with the command that frees them. A line for each kept generation, image and download gives
+    the reason. --yes also cleans up after commands that died, on other nodes too.
     """
     from sifmod.actions.gc import GcRequest, collect_garbage
 

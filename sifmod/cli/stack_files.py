@@ -174,7 +174,7 @@ def catalogue(given: CatalogueOptions) -> None:
     if not output and not given.as_json:
         raise click.UsageError("missing option: -o DIR, or --json")
     if given.everything and given.easyconfigs:
-        raise click.UsageError("--all cannot be combined with easyconfigs")
+        raise click.UsageError("--all cannot be combined with a stack or easyconfigs")
     site, title = in_full(given.settings), given.title or ""
     made = make_catalogue(CatalogueRequest(site, given.easyconfigs, given.everything, title, output), say)
     if output:

@@ -136,7 +136,9 @@ def summary(outcome: "StackOutcome") -> Iterable[str]:
     held = {number for number, step in enumerate(made.steps) if step.mark == "H"} | outcome.held.keys()
     ended = [step for step in made.steps if step.mark == "E"]
     good = len(made.steps) - len(failed) - len(held) - len(ended)
-    yield f"{good} of {len(made.steps)} modules match {made.stack.path}{f', exit code {code}' if code else ''}"
+    jobs = outcome.submitted if outcome.submitted and outcome.submitted.jobs else None
+    match = "match, or are left to jobs for," if jobs and not jobs.waits else "match"
+    yield f"{good} of {len(made.steps)} modules {match} {made.stack.path}{f', exit code {code}' if code else ''}"
     for number in sorted(held):
         yield f"  {made.steps[number]}: held; release it with `sifmod rollback --release {made.steps[number]}`"
     for step in ended:

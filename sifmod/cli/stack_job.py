@@ -30,7 +30,7 @@ class SlurmOptions(Options):
 
 
 def asked_of_jobs(given: "ApplyOptions") -> "JobOptions | None":
-    """The job options; None without --job. Raises OptionError for options that do not fit, or a missing directory."""
+    """The job options; None without --job. Raises OptionError for options that do not fit, or an unusable directory."""
     if not given.job:
         if alone := next((name for name in fields(SlurmOptions) if getattr(given, name)), None):
             spelled = option_of("stack apply", alone).spellings[-1]

@@ -59,7 +59,7 @@ OTHER_TOOLS = {
     "kernel": "`sifmod jupyter MODULE` makes a module a Jupyter kernel",
     "notebook": "`sifmod jupyter MODULE --lab` starts JupyterLab",
     "version": "`sifmod --version`",
-    "arch": "`sifmod doctor` says what this machine is",
+    "arch": "`sifmod config show` shows the architecture of images for this machine: `arch`",
     "status": "`sifmod doctor` looks at the machine, `sifmod list` at the modules",
 }
 _OF_GROUPS = {

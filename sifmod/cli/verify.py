@@ -37,7 +37,7 @@ def verify_command(given: VerifyOptions) -> int:
     if given.modes or given.repair_modes:
         if given.names or given.signature or given.keys:
             raise click.UsageError(
-                "--modes and --repair-modes apply to the whole prefix and cannot be combined with other options"
+                "--modes and --repair-modes apply to the whole prefix: leave out names, --signature and --keys"
             )
         return _verify_modes(given)
     layout = layout_for(given.prefix)
@@ -80,7 +80,7 @@ def _say_what_helps(found: "VerifiedTree") -> None:
         words = f"--layer {layer.name}{'' if top.name == 'layers' else f' --dir {shell(str(top))}'}"
         say(f"`sifmod layer sync {layer.module} {shell(f'{layer.root}/pylock.toml')} {words}` rebuilds the layer")
     if found.own:
-        say("`sifmod install --rebuild` with the module's easyconfig (see `sifmod show`) repairs it")
+        say("`sifmod install --rebuild` of its easyconfig (see `sifmod show`) repairs a module, --force its image too")
 
 
 def _verify_sharing(settings: dict[str, str], layout: "Layout") -> int:

@@ -187,8 +187,8 @@ def _missing(item: Node, source: str, found: tuple[str, ...] | None) -> str:
     if item.at("optional").value is True or found or (found is None and Path(source).exists()):
         return ""
     if found is None:
-        return f"{source} does not exist on this machine and is not optional: no module can be loaded"
-    return f"nothing on this machine matches {source}, and it is not optional: no module can be loaded"
+        return f"{source} does not exist on this machine and is not optional: no module with it can be loaded"
+    return f"nothing on this machine matches {source}, and it is not optional: no module with it can be loaded"
 
 
 def _hiding(source: str, target: str, found: tuple[str, ...] | None) -> str:

@@ -60,7 +60,9 @@ def _target(text: str) -> str:
         raise ValueError(f"{printable_text(text)} cannot be used: write the path without '..'")
     place = "/" + normpath(text).strip("/")
     if any(place == each or (each != "/" and place.startswith(f"{each}/")) for each in _NOT_FILES):
-        raise ValueError(f"{printable_text(text)} cannot be used: the runtime has its own files there")
+        raise ValueError(
+            f"{printable_text(text)} cannot be used: it is the root, or the runtime mounts or reads files there"
+        )
     return text
 
 

@@ -33,7 +33,9 @@ def resolve_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> tupl
             settled.append(replace(node, value=_settled(source, _directory(node))))
         elif unset:
             how = f"`export {unset[0]}=…` sets it"
-            notes.append(f"sifmod skips the source {shown(node.raw)}, as the variable {unset[0]} is not set: {how}")
+            notes.append(
+                f"the source {shown(node.raw)} cannot be used, as the variable {unset[0]} is empty or not set: {how}"
+            )
         else:
             settled.append(node)
     return tuple(settled), tuple(notes)

@@ -73,23 +73,25 @@ def distrusted(hook: Hook) -> str:
 def _deciding(hook: Hook) -> Iterator[str]:
     """The file that names the hook, the program, and the interpreters of scripts."""
     yield hook.said_in
-    path = hook.program
+    left = [hook.program]
     for _ in range(_SCRIPTS):
-        yield path
-        if not (path := _interpreter(path)):
-            return
+        if left:
+            yield (path := left.pop(0))
+            left += _interpreters(path)
 
 
-def _interpreter(script: str) -> str:
-    """The path of a script's interpreter; "" for another file."""
+def _interpreters(script: str) -> tuple[str, ...]:
+    """The path of a script's interpreter, and the one behind `env`; () for another file."""
     try:
         if not Path(script).is_file():
-            return ""
+            return ()
         with Path(script).open("rb") as file:
-            found = re.match(rb"#![ \t]*([^ \t\n\0]+)", file.readline(256))
+            found = re.match(rb"#!([^\n\0]+)", file.readline(256))
     except OSError:
-        return ""
-    return str(Path("/", os.fsdecode(found[1]))) if found else ""  # hooks run in /
+        return ()
+    first, *others = (os.fsdecode(found[1]).split() if found else []) or [""]
+    behind = [word for word in others if "/" in word and "=" not in word] if Path(first).name == "env" else []
+    return tuple(str(Path("/", word)) for word in (first, *behind[:1]) if word)  # hooks run in /
 
 
 def _writers(path: str) -> Iterator[str]:

@@ -37,6 +37,8 @@ class Limits(Model):
     """Bytes of a lock (modules or packages)."""
     lock_values: Count = 200_000
     """Texts in a lock of packages: names, versions, addresses, digests."""
+    uv_memory: Size = 2 << 30
+    """Bytes of memory that uv takes, which holds the pages of a package index."""
     requirements_size: Size = 4 << 20
     """Bytes of a requirements.txt with the files that it names."""
     requirement_size: Size = 64 << 10

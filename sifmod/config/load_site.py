@@ -211,7 +211,7 @@ def _refuse_unset(merged: Node, robot_paths: tuple[Node, ...]) -> None:
     places = [(key, text) for key in in_force for text in texts(entries[key])]
     places += [("robot_paths", text) for text in robot_paths]
     problems = {
-        problem_at(text.mark, key, f"the variable {name} is not set: {text.raw}")
+        problem_at(text.mark, key, f"the variable {name} is empty or not set: {text.raw}")
         for key, text in places
         for name in names_in(str(text.value))
     }

@@ -36,7 +36,7 @@ def home(environ: Mapping[str, str]) -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError as error:
-        raise OptionError("this user has no home directory: HOME is not set", "set HOME or SIFMOD_PREFIX") from error
+        raise OptionError("this user has no home directory: HOME is no absolute path", "set HOME") from error
 
 
 def config_home(environ: Mapping[str, str]) -> Path:

@@ -159,7 +159,7 @@ def load_stack(path: Path, *, whole: bool = False) -> Stack:
     name = read.name or path.stem
     if is_reserved(name):
         raise SifmodError(
-            f"{path}: a stack cannot be named {name!r}: a tree keeps other files under that name",
+            f"{path}: a stack cannot be named {name!r}: the name is not printable, or a tree uses it for other files",
             "give it another `name:`",
         )
     return Stack(path, name, _named_first(read.members), inputs)
@@ -253,7 +253,7 @@ def _members(directory: Path, entry: Entry, item: Node, inputs: list[Input], rea
     """The easyconfigs of an entry; adds to `inputs`. Raises ValueError for an entry that cannot be used."""
     word = entry.easyconfig
     if isinstance(entry.default, str) and entry.variants != "all" and entry.default not in entry.variants:
-        raise ValueError(f"the default {entry.default} is not among the variants")
+        raise ValueError(f"the default {entry.default} is not among this entry's `variants`")
     for name in (word, entry.site if entry.site and _is_file(entry.site) else word):
         if wrong := reading.outside(directory / name, name):
             raise ValueError(wrong)

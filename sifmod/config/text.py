@@ -181,16 +181,21 @@ VersionSuffix = Annotated[
 SifName = Annotated[
     str,
     Field(max_length=200),
-    _matching(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\.sif", "use letters, digits and . _ + - @ =, with .sif at the end"),
+    _matching(
+        r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\.sif",
+        "use letters, digits and . _ + - @ =, with a letter, digit or _ first, .sif at the end and no '..'",
+    ),
 ]
 ModuleSpec = Annotated[
     str,
     _matching(
         r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)*",
-        "use a module's name: letters, digits and . _ + -, a / between parts",
+        "use a module's name: letters, digits and . _ + -, a / between parts, without '..'",
     ),
 ]
-Family = Annotated[str, _matching(r"[A-Za-z0-9][A-Za-z0-9_]*", "use letters, digits and _")]
+Family = Annotated[
+    str, _matching(r"[A-Za-z0-9][A-Za-z0-9_]*", "use letters, digits and _, starting with a letter or digit")
+]
 Sha256 = Annotated[str, _matching("[0-9a-f]{64}", "expected 64 lower-case hexadecimal digits, as sha256sum prints")]
 Absolute = Annotated[str, AfterValidator(_absolute)]
 BindPath = Annotated[str, AfterValidator(_bind_path)]

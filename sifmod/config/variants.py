@@ -50,7 +50,7 @@ def choose_variant(path: Path, layers: Inherited, site: Site, wanted: str | None
     variants, each with its command.
     """
     if wanted is not None and not layers.variants:
-        raise VariantError(f"{path.name} has no variants, so there is no variant {wanted!r}", "remove --variant")
+        raise VariantError(f"{path.name} has no variants, so there is no variant {wanted!r}", "leave the variant out")
     if wanted is not None:
         if wanted in layers.variants:
             return wanted

@@ -25,15 +25,32 @@ exec 3<&1 >&2
 exec "$@" 3<&-
 """
 # The child's side of `serving`: each line of its input is a command in JSON; the answer, by the same socket, is the
-# exit code. Commands share the child's output. An empty program name stands for the Python that runs this.
+# exit code. Commands share the child's output. The number in front of a command is the most memory of its own process,
+# in bytes; an empty program name stands for the Python that runs this.
 SERVER = """
 import json, os, subprocess, sys
 for line in sys.stdin.buffer:
-    program, *words = (word.encode("latin-1") for word in json.loads(line))
-    code = subprocess.call([program or os.fsencode(sys.executable), *words], stdin=subprocess.DEVNULL)
+    most, *words = json.loads(line)
+    program, *words = (word.encode("latin-1") for word in words)
+    child = subprocess.Popen([program or os.fsencode(sys.executable), *words], stdin=subprocess.DEVNULL)
+    code = None
+    while code is None:
+        try:
+            code = child.wait(0.2 if most else None)
+        except subprocess.TimeoutExpired:
+            try:
+                with open("/proc/%d/statm" % child.pid) as file:
+                    used = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            except OSError:
+                used = 0
+            if used > most:
+                child.kill()
+                child.wait()
+                code = 256
     os.write(0, b"%d\\n" % code)
 """
 LATE = 124  # the exit code of a child that exceeded its time limit, like timeout(1)
+HEAVY = 256  # the exit code, in no other use, of a child that took too much memory
 _KEPT = 1 << 16  # bytes of output
 _MOST = 1 << 25  # bytes of output in memory, about; more than any caller keeps
 _OFTEN = 0.1  # seconds between two looks at it
@@ -67,20 +84,24 @@ def run_child(
     limit: float | None = None,
     kept: int = _KEPT,
     whole: bool = False,
+    memory: int = 0,
 ) -> Ended:
     """Run `args` to the end, with empty input; after `limit` seconds it is ended, with exit code LATE.
+
+    `memory`: the most resident bytes of the child, not of its children, beyond which it is ended with exit code HEAVY;
+    0 for no limit.
 
     `whole`: also end other processes in its group afterwards.
 
     The result has the last `kept` bytes of the output, at most 32 MiB. The output is in memory, so that a full disk
     cannot lose it. On any exception here (^C, a handler of SIGTERM that raises) the whole process group is ended before
-    the exception propagates. Raises FileNotFoundError if this user cannot execute
-    the path `args[0]`.
+    the exception propagates. Raises FileNotFoundError if this user cannot execute the path `args[0]`.
     """
-    with _group(args, cwd, env) as (process, log):
+    with _group(args, cwd, env, memory=memory) as (process, log, heavy):
         late = False
         try:
             code = process.wait(limit)
+            code = HEAVY if heavy.is_set() else code
         except subprocess.TimeoutExpired:
             _end(process)
             code, late = LATE, True
@@ -93,20 +114,21 @@ def run_child(
 def serving(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Iterator[Callable[..., Ended]]:
     """A function that runs a command in `args`, a child that is started once, because its start is expensive.
 
-    The child must run SERVER with Python. On exit the whole process group is ended, as in `run_child`. If the child
-    ends early, the function returns the child's exit code (1 for 0) and output. Raises FileNotFoundError as `run_child`
-    does.
+    `memory` of the function is that of `run_child`. The child must run SERVER with Python. On exit the whole process
+    group is ended, as in `run_child`. If the child ends early, the function returns the child's exit code (1 for 0) and
+    output. Raises FileNotFoundError as `run_child` does.
     """
     ours, theirs = socket.socketpair()
-    with ours, theirs, _group(args, cwd, env, theirs.fileno()) as (process, log), ours.makefile("rb") as answers:
+    with ours, theirs, _group(args, cwd, env, theirs.fileno()) as (process, log, _), ours.makefile("rb") as answers:
         theirs.close()
         begin = 0  # where the output of the next command starts, in that of the child
 
-        def run(*words: str) -> Ended:
+        def run(*words: str, memory: int = 0) -> Ended:
             nonlocal begin
             answer = b""
             with suppress(BrokenPipeError, ConnectionResetError):
-                ours.sendall(json.dumps([os.fsencode(word).decode("latin-1") for word in words]).encode() + b"\n")
+                command = [memory, *(os.fsencode(word).decode("latin-1") for word in words)]
+                ours.sendall(json.dumps(command).encode() + b"\n")
                 answer = answers.readline()
             code = int(answer) if answer else process.wait() or 1
             ended = Ended(code, _output(log, begin, _KEPT))
@@ -122,9 +144,12 @@ def serving(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Iterat
 
 @contextmanager
 def _group(
-    args: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: int = subprocess.DEVNULL
-) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
-    """A child in its own process group, with a watchdog, and the descriptor of its output. Raises as `run_child`."""
+    args: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: int = subprocess.DEVNULL, memory: int = 0
+) -> Iterator[tuple["subprocess.Popen[bytes]", int, threading.Event]]:
+    """A child in its own process group, with a watchdog, the descriptor of its output, and whether it took too much.
+
+    Raises as `run_child`.
+    """
     if not os.access(args[0], os.X_OK):
         raise FileNotFoundError(args[0])
     theirs, ours = os.pipe()
@@ -137,8 +162,8 @@ def _group(
                 command, cwd=cwd, env=env, stdin=stdin, stdout=theirs, stderr=log, process_group=0
             )
             try:
-                with _bounded(log):
-                    yield process, log
+                with _bounded(log, process.pid, memory) as heavy:
+                    yield process, log, heavy
             except BaseException:
                 _end(process)
                 raise
@@ -149,26 +174,41 @@ def _group(
 
 
 @contextmanager
-def _bounded(log: int) -> Iterator[None]:
-    """Keep about the last _MOST bytes of the output `log` in memory: a child may write gigabytes."""
-    over = threading.Event()
+def _bounded(log: int, child: int, memory: int) -> Iterator[threading.Event]:
+    """Keep about the last _MOST bytes of the output `log` in memory: a child may write gigabytes.
 
-    def forget() -> None:
+    Also end a child that takes more than `memory`, if that is not 0, and set the event then.
+    """
+    over, heavy = threading.Event(), threading.Event()
+
+    def watch() -> None:
         begin = 0
         while not over.wait(_OFTEN):
+            if memory and _resident(child) > memory:
+                heavy.set()
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
             end = (os.fstat(log).st_size - _MOST) // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
             if end - begin >= _MOST:
                 with suppress(OSError), mmap.mmap(log, end - begin, offset=begin) as old:
                     old.madvise(mmap.MADV_REMOVE)
                 begin = end
 
-    thread = threading.Thread(target=forget, daemon=True)
+    thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
-        yield
+        yield heavy
     finally:
         over.set()
         thread.join()
+
+
+def _resident(process: int) -> int:
+    """The resident bytes of a process; 0 if it has ended."""
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0
 
 
 def _output(log: int, begin: int, kept: int) -> bytes:

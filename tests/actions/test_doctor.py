@@ -124,7 +124,7 @@ def test_a_machine_on_which_all_is_well(machine: Machine) -> None:
         Finding(
             "prefix",
             "ok",
-            f"{machine.site.prefix} (default; sifmod asks before it fetches images over 2 GB), 100.0 GB free",
+            f"{machine.site.prefix} (default), 100.0 GB free",
         ),
     )
     assert machine.asked == [machine.site.prefix.parent]
@@ -136,8 +136,8 @@ def test_a_machine_on_which_nothing_is(machine: Machine) -> None:
         Finding(
             "runtime",
             "missing",
-            "neither apptainer nor singularity is on PATH",
-            "modules can be installed from a SIF but not run; install Apptainer, or load the site's module for it",
+            "the site's runtime, apptainer or singularity, is not on PATH",
+            "modules can be installed but not run; install Apptainer, or load the site's module for it",
         ),
         Finding("user namespaces", "ok", "available to ordinary users"),
         Finding(
@@ -382,7 +382,7 @@ def test_site_files_and_quirks_that_cannot_be_used(tmp_path: Path) -> None:
         (
             "settings",
             "missing",
-            "`install`, `show` and `check` of an easyconfig stop at it: correct it, or move it away",
+            "`install`, `show` and `check` of an easyconfig may stop at it: correct it, or move it away",
         )
     }
     assert first.text.startswith(f"{of_the_machine}:1:1: acelerator: unknown key")

@@ -159,14 +159,15 @@ def test_what_others_may_write_is_not_run(
     assert not (tmp_path / "told").exists()
 
 
-@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("way", ["direct", "deep", "env"])
 def test_an_interpreter_that_others_may_write_is_not_run(
-    deep: bool, tmp_path: Path, easyconfig: str, capsys: pytest.CaptureFixture[str]
+    way: str, tmp_path: Path, easyconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran = tmp_path / "ran"
     interpreter = write(tmp_path / "python", f"#!/bin/sh\ntouch '{ran}'\n")
     script = write(tmp_path / "script", f"#! {interpreter} -u\n")
-    program = write(tmp_path / "program", f"#!{script if deep else interpreter}\n")
+    line = {"direct": interpreter, "deep": script, "env": f"/usr/bin/env -S {interpreter} -u"}[way]
+    program = write(tmp_path / "program", f"#!{line}\n")
     write(tmp_path / "etc-sifmod.d/hooks.yaml", f"hooks: {{before_install: [{program}]}}\n")
     for file in (program, script, interpreter):
         file.chmod(0o755)

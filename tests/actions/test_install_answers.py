@@ -131,8 +131,8 @@ def test_no_runtime_is_told_before_anything_is_fetched(
     assert run(["install", str(easyconfig)]) == 0
     lines = capfd.readouterr().err.splitlines()
     told = (
-        "== neither apptainer nor singularity was found: Other/1.0 can be installed and loaded, but not run on this "
-        "machine"
+        "== the site's runtime (apptainer or singularity) was not found: Other/1.0 can be installed and loaded, but "
+        "not run on this machine"
     )
     assert lines.index(told) == 1
     assert lines[0].startswith("== Other/1.0: installing from ")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -23,8 +23,9 @@ from sifmod.actions.layer.bytecode import Bytecode
 from sifmod.actions.layer.inside import Inside
 from sifmod.actions.layer.make import start_file
 from sifmod.actions.layer.places import layers_for
+from sifmod.config.limits import Limits, use_limits
 from sifmod.config.site import PROTECTED
-from sifmod.errors import ImageError, InstallError, OptionError
+from sifmod.errors import FetchError, ImageError, InstallError, OptionError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.convert.packed import Read, pack
 from sifmod.image.packages.added import format_added
@@ -33,7 +34,7 @@ from sifmod.image.packages.package_lock import as_before, block_of, pinned, vers
 from sifmod.image.packages.request import name_of, read_lock
 from sifmod.image.packages.requirements import parse_requests
 from sifmod.image.packages.resolve import Resolved, followed, torch_index
-from sifmod.image.packages.uv import bytecode_cache
+from sifmod.image.packages.uv import bytecode_cache, uv_here
 from sifmod.module.render import render
 from sifmod.module.scripts import PROTECTED as PROTECTED_FILE
 from sifmod.tree.layout import Layout
@@ -41,6 +42,7 @@ from sifmod.tree.receipt import live
 from support.command import run
 from support.config import write
 from support.tree import MODULE, install
+from support.web import Handler, Web
 
 QUOTED = "\"a\".'b'."
 HELD = json.dumps(
@@ -420,6 +422,17 @@ def test_a_huge_module_is_not_compiled(here: Here) -> None:
     assert list(here.bytecode()) == [f"lib/__pycache__/small.{sys.implementation.cache_tag}.pyc"]
 
 
+def test_bytecode_that_is_far_larger_than_its_module_is_left_out(here: Here) -> None:
+    """Each level of `finally` copies what is in it; some levels more take all memory."""
+    lines = ["def f(x):"]
+    for level in range(1, 12):
+        indent = " " * level
+        lines += [f"{indent}try:", f"{indent} if x: return x", f"{indent}finally:"]
+    write(here.directory / "lib" / "nested.py", "\n".join((*lines, " " * 12 + "g(1, 2, 3, 4)", "")))
+    write(here.directory / "lib" / "small.py", "A = 1")
+    assert list(here.bytecode()) == [f"lib/__pycache__/small.{sys.implementation.cache_tag}.pyc"]
+
+
 def test_bytecode_is_cached_for_each_kind_of_python(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     write(here.directory / "lib" / "one.py", "A = 1")
     for number, kind in enumerate(("cpython-311 a70d0d0a 0", "cpython-311 a70d0d0a 1", "cpython-312 a70d0d0a 0"), 1):
@@ -520,3 +533,26 @@ def test_the_owner_of_a_sites_tree_adds_to_the_prefix_that_is_named(tmp_path: Pa
     ):
         environ = {"SIFMOD_PREFIX": named, "XDG_DATA_HOME": str(tmp_path / "data")}
         assert layers_for(module, None, prefix, environ).prefix == place / "layers"
+
+
+def test_an_index_whose_page_has_no_end_takes_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+
+    def page(handler: Handler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n")
+        with suppress(OSError):
+            for _ in range(1 << 11):  # of 1 MiB
+                handler.wfile.write(b"<a href='x'>x</a>\n" * 58254)
+
+    (tmp_path / "in.txt").write_text("zzz")
+    web = Web()
+    web.answers["/simple/zzz/"] = page
+    web.start()
+    use_limits(Limits(uv_memory=200 << 20))
+    words = ("pip", "compile", "in.txt", "--index-url", web.url("/simple", "127.0.0.1"))
+    try:
+        with pytest.raises(FetchError, match=r"more bytes of memory than 209715200 \(`limits: \{uv_memory: N\}`"):
+            uv_here(tmp_path).run(*words)
+    finally:
+        use_limits(Limits())
+        web.stop()

@@ -211,3 +211,15 @@ def test_the_spider_cache_is_made_again_where_any_of_several_has_changed(
     write(tmp_path / "etc-sifmod.d/a.yaml", f"spider_cache: {{{cache}, modulepath: [/a, /b]}}\n")
     assert run(["hide", "--undo", "Tiny/1.0"]) == 0
     assert (tmp_path / "calls").read_text().splitlines()[2:] == [call.replace(str(layout.modules), "/a:/b")]
+
+
+@pytest.mark.parametrize("verb", ["hide", "retire --since 2099-01-01"])
+def test_what_is_hidden_or_will_be_retired_is_not_made_the_default(
+    verb: str, layout: Layout, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*verb.split(), "Tiny/1.0"]) == 0
+    assert run(["default", "Tiny/1.0"]) == 2
+    assert f"hint: run `sifmod {verb.split()[0]} --undo Tiny/1.0` first" in capfd.readouterr().err
+    assert run([verb.split()[0], "--undo", "Tiny/1.0"]) == 0
+    assert run(["default", "Tiny/1.0"]) == 0
+    assert layout.prefix.is_dir()

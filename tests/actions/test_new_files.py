@@ -202,7 +202,7 @@ def test_a_group_that_cannot_be_given(site: Site, error: Exception, monkeypatch:
     with pytest.raises(PermissionsError) as caught, changing_prefix(replace(site, group="staff", umask=0o077)):
         raise AssertionError("the block does not begin")
     assert caught.value.message == f"{site.prefix} cannot be given to the group staff: {error}"
-    assert caught.value.hint == "correct `group` in the site file"
+    assert caught.value.hint == "correct `group` in the settings, or be a member of it"
     assert not site.prefix.exists()
     assert umask() == before
 

@@ -112,9 +112,10 @@ def test_two_paths_in_one_text_are_refused() -> None:
 def test_a_missing_source() -> None:
     not_needed = ", ".join(f"{{source: '{path}', optional: true}}" for path in ("/no/way", "/no/w*"))
     assert lint(f"binds: {{a: [/no/such, '/no/s*', {not_needed}, '/op?']}}") == [
-        "s.yaml:1:13: binds.a[0]: /no/such does not exist on this machine and is not optional: no module can be loaded",
-        "s.yaml:1:23: binds.a[1]: nothing on this machine matches /no/s*, and it is not optional: no module can be "
-        "loaded",
+        "s.yaml:1:13: binds.a[0]: /no/such does not exist on this machine and is not optional: no module with it can "
+        "be loaded",
+        "s.yaml:1:23: binds.a[1]: nothing on this machine matches /no/s*, and it is not optional: no module with it "
+        "can be loaded",
     ]
 
 
@@ -197,8 +198,8 @@ def test_check_takes_sites_and_quirks(tmp_path: Path, capfd: pytest.CaptureFixtu
     wrong = write(tmp_path / "sites/wrong.yaml", "acelerator: rocm\n")
     assert run(["check", str(site), str(quirk)]) == 0
     assert capfd.readouterr().out.splitlines() == [
-        f"{site}:2:13: binds.a[0]: /no/such does not exist on this machine and is not optional: no module can be "
-        "loaded (warning)",
+        f"{site}:2:13: binds.a[0]: /no/such does not exist on this machine and is not optional: no module with it "
+        "can be loaded (warning)",
         f"{site}: ok: a site",
         f"{quirk}: ok: a quirk",
     ]
@@ -237,7 +238,7 @@ def test_check_takes_directories_and_tells_a_fault_once(tmp_path: Path, capfd: p
     (told,) = [line for line in capfd.readouterr().out.splitlines() if str(quirk) in line]
     assert told.endswith(" (2 files)")
     assert run(["check", str(tmp_path / "ec/presets")]) == 4
-    assert "hint: presets are checked where they are used" in capfd.readouterr().out
+    assert "hint: a .yaml file is needed that is not hidden; presets are checked by" in capfd.readouterr().out
 
 
 def test_check_of_some_variants(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -258,7 +259,7 @@ def test_install_and_show_warn(
     own = write(tmp_path / "etc-sifmod.d" / "own.yaml", "binds: {a: [/no/such]}\n")
     warning = (
         f"== warning: {own}:1:13: binds.a[0]: /no/such does not exist on this machine and is not optional: no module "
-        "can be loaded\n"
+        "with it can be loaded\n"
     )
     assert run(["site", "show"]) == 0
     assert capfd.readouterr().err == warning

@@ -57,7 +57,7 @@ def test_what_is_said(layout: Layout, purge: bool, capfd: pytest.CaptureFixture[
             "== Tiny/1.0: One/1 loads it and can no longer be loaded",
             f"== Tiny/1.0: your own files stay in {software}",
             f"== Tiny/1.0: its layers stay in {prefix}/layers/Tiny/1.0; "
-            "`sifmod layer remove Tiny/1.0 --stale` removes them",
+            "`sifmod layer list Tiny/1.0` says what removes them",
             f"== {kernel} `sifmod jupyter Tiny/1.0 --remove` removes it",
             f"== {kernel} `sifmod jupyter Tiny/1.0 --layer mine --remove` removes it",
         ]

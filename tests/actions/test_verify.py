@@ -249,7 +249,7 @@ def test_the_verb_goes_on_where_a_receipt_is_lost(
         f"  added: {other.root}/notes: expected nothing, found a file\n"
         "Tiny/1.0: 1 fault\n"
         f"  unreadable: {layout.switch(MODULE)}: expected a receipt, found {lost}\n",
-        "== `sifmod install --rebuild` with the module's easyconfig (see `sifmod show`) repairs it\n",
+        "== `sifmod install --rebuild` of its easyconfig (see `sifmod show`) repairs a module, --force its image too\n",
     )
     found = answer(capfd, (*words, "Tiny", "Other/2.0"), 1)
     added = {"kind": "added", "path": f"{other.root}/notes", "expected": "nothing", "found": "a file"}

@@ -165,7 +165,10 @@ def test_verify_says_what_to_do_about_a_changed_file(
     assert run(["verify"]) == 1
     out, err = capfd.readouterr()
     assert out.startswith("Tiny/1.0: 1 fault\n")
-    assert err == "== `sifmod install --rebuild` with the module's easyconfig (see `sifmod show`) repairs it\n"
+    repaired = (
+        "`sifmod install --rebuild` of its easyconfig (see `sifmod show`) repairs a module, --force its image too"
+    )
+    assert err == f"== {repaired}\n"
 
 
 def test_a_bar_has_no_less_than_ten_cells_and_no_more_than_sixty() -> None:
@@ -271,7 +274,11 @@ def test_an_error_of_the_system_names_its_file_to_people_and_to_programs(
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     for number, code, hint in (
-        (errno.EACCES, 25, "choose a place of your own with --prefix or SIFMOD_PREFIX"),
+        (
+            errno.EACCES,
+            25,
+            "ask its owner for access, or choose a place of your own; --prefix or SIFMOD_PREFIX names the tree",
+        ),
         (errno.ENOSPC, 18, "free some space, or choose another disk with --prefix or SIFMOD_PREFIX"),
         (errno.EIO, 18, "fix this, then run the command again"),
     ):

@@ -17,7 +17,7 @@ from sifmod.errors import BUG_REPORT, ModuleError
 from support.answer import held
 from support.config import write
 
-ELSEWHERE = "choose a place of your own with --prefix or SIFMOD_PREFIX"
+ELSEWHERE = "ask its owner for access, or choose a place of your own; --prefix or SIFMOD_PREFIX names the tree"
 ROOM = "free some space, or choose another disk with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what it can remove"
 AGAIN = "fix this, then run the command again"
 

@@ -100,7 +100,7 @@ def test_only_fetching(easyconfig: Path, prefix: Path, images: Images, capfd: py
     assert run(words) == 0
     out, err = capfd.readouterr()
     assert out == f"{stored}\n"
-    assert err.endswith(f"== Tiny/1.0: the image is in the store; its source is {images.tiny_sif}\n")
+    assert err.endswith(f"== Tiny/1.0: the image was fetched; its source is {images.tiny_sif}\n")
     assert run([*words, "--json", "-q"]) == 0
     out, err = capfd.readouterr()
     asked = {"easyconfig": str(easyconfig), "variant": None}
@@ -112,7 +112,7 @@ def test_only_fetching(easyconfig: Path, prefix: Path, images: Images, capfd: py
     assert run([*words, "--keep-blobs"]) == 0
     assert capfd.readouterr() == (
         f"{stored}\n",
-        f"== Tiny/1.0: the image is already in the store; its source is {images.tiny_sif}\n== {NOTHING_KEPT}\n",
+        f"== Tiny/1.0: the image was there already; its source is {images.tiny_sif}\n== {NOTHING_KEPT}\n",
     )
 
 

@@ -299,7 +299,7 @@ def test_a_check_alone_changes_nothing(robot: Path, capfd: pytest.CaptureFixture
     before = disk_state(robot.parent / "tree")
     capfd.readouterr()
     assert run(words) == 0
-    assert capfd.readouterr() == ("", "== Tool/1.9-cpu: generation 1 passed the sanity check\n")
+    assert capfd.readouterr() == ("", "== Tool/1.9-cpu: the sanity check found nothing wrong in generation 1\n")
     assert answer(capfd, (*words[:1], "--json", *words[1:]))[0]["changed"] is False
     easyconfig = robot / "Tool-1.9.yaml"
     easyconfig.write_text(easyconfig.read_text().replace("[sh]", "[sh, no-such-command]"))

@@ -21,11 +21,11 @@ WORDS = {
 }  # fmt: skip
 BAD = (
     ("--runtime", "nonsense", "--runtime: expected auto, apptainer, singularity or an absolute path, got 'nonsense'"),
-    ("--image-dirs", "/a:/${NOWHERE}/x", "--image-dirs: the variable NOWHERE is not set: /${NOWHERE}/x"),
+    ("--image-dirs", "/a:/${NOWHERE}/x", "--image-dirs: the variable NOWHERE is empty or not set: /${NOWHERE}/x"),
     ("--site", "nowhere", "nowhere"),
     ("--accelerator", "mill", "'mill' is not one of 'auto', 'rocm', 'cuda', 'none'"),
     ("--module-syntax", "perl", "'perl' is not one of 'auto', 'lua', 'tcl', 'both'"),
-    ("--robot-paths", "/${NOWHERE}/x", "--robot-paths: the variable NOWHERE is not set: /${NOWHERE}/x"),
+    ("--robot-paths", "/${NOWHERE}/x", "--robot-paths: the variable NOWHERE is empty or not set: /${NOWHERE}/x"),
     ("--processors", "none", "--processors: "),
 )
 

@@ -313,7 +313,7 @@ def test_a_bundle_is_written_into_no_file_of_a_neighbour(
     capfd.readouterr()
     before = disk_state(here)
     assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "a b.tar"]) == 2
-    assert f"{part.name} was not created by you" in capfd.readouterr().err
+    assert f"{part.name} is not a plain file of yours alone" in capfd.readouterr().err
     assert disk_state(here) == before
     assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", str(folder)]) == 0
     (folder / "stack.yaml").write_text("")  # is written once more
@@ -553,6 +553,20 @@ def test_a_stack_of_what_is_installed(here: Path, capfd: pytest.CaptureFixture[s
     assert [line[:4] for line in capfd.readouterr().out.splitlines()] == [" [x]"] * 5
     assert run(["stack", "init", "again.yaml"]) == 2
     assert disk_state(here) == there
+
+
+def test_an_option_that_apply_has_only_as_a_variable(
+    here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["install", "--link", "hardlink", SKIP, str(here / "own" / "Own-1.yaml")]) == 0
+    assert run(["stack", "init", "linked.yaml"]) == 0
+    set_it = "SIFMOD_LINK=hardlink"
+    assert f"it was installed with --link; for `sifmod stack apply` set {set_it}\n" in capfd.readouterr().err
+    monkeypatch.setenv(*set_it.split("="))
+    assert run(["stack", "apply", "linked.yaml", SKIP]) == 0
+    capfd.readouterr()
+    assert run(["show", "Own/1"]) == 0
+    assert ", hardlink)" in capfd.readouterr().out
 
 
 def test_killed_it_goes_on_where_it_was(here: Path) -> None:

@@ -178,7 +178,7 @@ def test_each_step_fails_by_itself(node: Node, capfd: pytest.CaptureFixture[str]
         "run it elsewhere",
     )
     assert data["steps"][3]["text"] == "exit code 1: [rank1]: torch.DistError:  <broken>"
-    assert data["steps"][4]["text"] == "no collective was run, and --minimum requires 1 GB/s"
+    assert data["steps"][4]["text"] == "no collective succeeded, and --minimum requires 1 GB/s"
     failure = ElementTree.parse(report).getroot().findall(".//failure")[1]
     assert failure.get("message") == "exit code 1: [rank1]: torch.DistError:  <broken>"
 
@@ -266,7 +266,7 @@ def test_what_takes_too_long_is_ended_with_its_children(node: Node, capfd: pytes
         ("Gpu --nodes 2", "1", "job 7 has 1 node(s), and --nodes asks for 2"),
         ("Gpu --account mine", "", "hint: add --job to submit the test as a job"),
         ("Gpu --junit no/report.xml", "", "there is no directory no to write report.xml in"),
-        ("Gpu --minimum nan", "", "expected 0 or more, got 'nan'"),
+        ("Gpu --minimum nan", "", "expected a number such as 14 or 2.5, got 'nan'"),
         ("Gpu --junit .", "", ". is a directory"),
         ("Gpu --nodes 0", "", "0 is not in the range x>=1"),
     ],

@@ -102,7 +102,7 @@ def test_an_image_that_its_own_store_or_another_has_lost(layout: Layout, capfd: 
     receipt.chmod(0o644)
     (image,) = (path for path in layout.images.glob("*.sif") if path.read_bytes().startswith(b"image c"))
     image.unlink()
-    for link, found in (("copy", "nothing"), ("reference", "nothing: its store removed it; `install` of")):
+    for link, found in (("copy", "nothing"), ("reference", "nothing: it was removed there; `sifmod install` of")):
         data = json.loads(receipt.read_text())
         receipt.write_text(json.dumps(data | {"image": data["image"] | {"link": link}}))
         (row,) = (one for one in answer(capfd, ("verify", "Third"), 1)[0]["findings"])

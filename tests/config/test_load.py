@@ -298,7 +298,8 @@ def test_a_definition_file_is_an_input(configuration: Configuration) -> None:
 
 
 def skips(source: str, variable: str) -> str:
-    return f"sifmod skips the source {source}, as the variable {variable} is not set: `export {variable}=…` sets it"
+    how = f"`export {variable}=…` sets it"
+    return f"the source {source} cannot be used, as the variable {variable} is empty or not set: {how}"
 
 
 def test_a_source_with_a_variable_that_is_not_set_is_left_out_and_told(configuration: Configuration) -> None:
@@ -527,7 +528,9 @@ def test_every_source_that_was_left_out_is_told(configuration: Configuration) ->
 def test_a_view_has_modules_and_no_image(configuration: Configuration) -> None:
     text = "name: App\nversion: '1.0'\nmodules: [A/1, B, A/2, App]\nimage: {sources: [a.sif]}\nverb: run\nfamily: f g\n"
     without = "a view has no image of its own: remove this key, or `modules`"
-    assert refused(configuration, text) == ["App-1.0.yaml:6:9: family: 'f g' cannot be used: use letters, digits and _"]
+    assert refused(configuration, text) == [
+        "App-1.0.yaml:6:9: family: 'f g' cannot be used: use letters, digits and _, starting with a letter or digit"
+    ]
     assert refused(configuration, text.replace("f g", "f")) == [
         "App-1.0.yaml:3:19: modules[2]: A/2 cannot be loaded together with A/1, which has the same name",
         "App-1.0.yaml:3:24: modules[3]: App cannot be loaded together with the view itself, which has the same name",

@@ -109,9 +109,9 @@ def test_variables_in_paths_are_replaced_and_those_not_set_are_refused(configura
     with pytest.raises(ConfigError) as caught:
         configuration.site()
     assert lines(caught.value) == [
-        "config.yaml:1:9: prefix: the variable PROJECT is not set: ${PROJECT}/sifmod",
-        "config.yaml:2:24: image_dirs: the variable PROJECT is not set: ${PROJECT}/images",
-        "config.yaml:3:17: binds: the variable PROJECT is not set: ${PROJECT}/data:/data",
+        "config.yaml:1:9: prefix: the variable PROJECT is empty or not set: ${PROJECT}/sifmod",
+        "config.yaml:2:24: image_dirs: the variable PROJECT is empty or not set: ${PROJECT}/images",
+        "config.yaml:3:17: binds: the variable PROJECT is empty or not set: ${PROJECT}/data:/data",
     ]
     configuration.variables["PROJECT"] = "/project/p1"
     loaded = configuration.site()
@@ -496,5 +496,5 @@ def test_a_user_prefix_is_for_users_who_do_not_publish(shared_tmp: Path, ordinar
     machine_file(configuration, "a.yaml", "user_prefix: /everyone/${USER}")
     assert seen(user=True)[0] == Path("/everyone/uma")
     machine_file(configuration, "a.yaml", "prefix: '${NOWHERE}/x'\nuser_prefix: /everyone/${USER}")
-    with pytest.raises(ConfigError, match="the variable NOWHERE is not set"):
+    with pytest.raises(ConfigError, match="the variable NOWHERE is empty or not set"):
         configuration.site()

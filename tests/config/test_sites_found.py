@@ -229,7 +229,8 @@ def test_variables_that_are_not_set_are_all_told_by_their_options(configuration:
     with pytest.raises(OptionError) as caught:
         configuration.site(site="generic")
     assert caught.value.message == (
-        "SIFMOD_IMAGE_DIRS: the variable TWO is not set: ${TWO}/x\nSIFMOD_PREFIX: the variable ONE is not set: ${ONE}/x"
+        "SIFMOD_IMAGE_DIRS: the variable TWO is empty or not set: ${TWO}/x\n"
+        "SIFMOD_PREFIX: the variable ONE is empty or not set: ${ONE}/x"
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.image import child
-from sifmod.image.child import LATE, SERVER, Ended, run_child, serving
+from sifmod.image.child import HEAVY, LATE, SERVER, Ended, run_child, serving
 from support.processes import marked, wait_until
 
 DRIVER = """
@@ -59,6 +59,24 @@ def test_a_flood_of_output_takes_little_memory(tmp_path: Path, way: str) -> None
         with serving((sys.executable, "-I", "-c", SERVER), cwd=tmp_path, env=env) as begin:
             ended = begin(sys.executable, "-c", code)
     assert (ended.code, ended.said[-10:]) == (0, b"\0end True\n")
+
+
+@pytest.mark.parametrize("way", ["run_child", "serving"])
+def test_one_that_takes_too_much_memory_is_ended(tmp_path: Path, way: str) -> None:
+    codes = []
+    for size in (1 << 20, 200 << 20):
+        words = (
+            sys.executable,
+            "-c",
+            f"import time; held = b'x' * {size}; time.sleep(0.5 if {size} < 2 << 20 else 99)",
+        )
+        if way == "run_child":
+            ended = run_child(words, cwd=tmp_path, env={}, memory=100 << 20)
+        else:
+            with serving((sys.executable, "-I", "-c", SERVER), cwd=tmp_path, env={}) as begin:
+                ended = begin(*words, memory=100 << 20)
+        codes.append(ended.code)
+    assert codes == [0, HEAVY]
 
 
 def test_one_whose_time_is_over_is_ended_with_its_children(tmp_path: Path) -> None:

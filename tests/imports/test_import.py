@@ -321,7 +321,7 @@ def test_two_trees_with_modules_of_the_same_names(here: Path, capsys: pytest.Cap
     made = {one["source"]: one for one in json.loads(out)}
     assert sorted(os.listdir(here / "new" / "place")) == ["gatk4-4.2.0.yaml", "other-1.yaml"]
     assert err.count("same") == 1
-    assert "5 files with the same content as another: imported once" in err
+    assert "5 files that give the same easyconfig as another: imported once" in err
     assert Path(made["c/gatk4/4.2.0.lua"]["path"]) == Path(made["a/gatk4/4.2.0.lua"]["path"])
     assert made["c/gatk4/4.2.0.lua"]["notes"] == ["the same as a/gatk4/4.2.0.lua, imported once"]
     another = "a/gatk4/4.2.0.lua gives a different module gatk4/4.2.0: import each into its own directory"
@@ -357,7 +357,7 @@ def test_what_repeats_a_file_that_was_not_written_was_not_either(
     for number, one in enumerate(others):
         assert one == {**first, "source": f"{'bc'[number]}/tool/1.lua", "notes": ["the same as a/tool/1.lua"]}
     assert err.count("exists already") == 1
-    assert "2 files with the same content as one that was not written: not imported either" in err
+    assert "2 files that give the same easyconfig as one that was not written: not imported either" in err
     assert "imported once" not in err
 
 

@@ -99,7 +99,7 @@ def test_a_gc_of_the_site_that_was_faster_than_the_mark(
 
         monkeypatch.setattr(image_marks, "leave", late)
     assert tree.install("a") == 10
-    assert "was removed by gc meanwhile\n\nhint: repeat the command" in capfd.readouterr().err
+    assert "was removed meanwhile, as by gc\n\nhint: repeat the command" in capfd.readouterr().err
     assert list(tree.site.glob("images/sha256/*.sif")) == []
     assert tree.marks() == ""
     assert list(tree.own.glob("modules/*/*")) == list(tree.own.glob("software/*/*")) == []

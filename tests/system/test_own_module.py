@@ -66,7 +66,7 @@ def test_what_is_there_is_kept(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     lua.unlink()
     before = disk_state(tmp_path)
     assert run(["self", "module", str(tmp_path)]) == 2
-    assert f"{tcl} exists already" in capfd.readouterr().err
+    assert f"{tcl} exists already and was not changed\n\nhint: --force replaces it" in capfd.readouterr().err
     assert disk_state(tmp_path) == before
     assert run(["self", "module", str(tmp_path), "--force"]) == 0
     assert (lua.read_text(), tcl.read_text()) == texts

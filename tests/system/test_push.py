@@ -309,7 +309,7 @@ def test_layers_that_are_not_there_any_more(
     finally:
         other.stop()
     told = push(stored, f"docker://{registry.address}/push/gone:1", code=10)
-    assert "whose layers are missing: " in str(told["error"])
+    assert "which the image was made from, are needed: " in str(told["error"])
     assert "a copy of the SIF by its path" in str(told["hint"])
 
 

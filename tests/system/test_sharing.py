@@ -168,7 +168,7 @@ def test_a_tree_that_was_made_otherwise_is_told_and_repaired(machine: Machine) -
     settings.write_text(text)
     said = machine.ok("ann", *machine.install("b"))
     assert f"{machine.prefix} is drwx------ of the group users" in said
-    assert "`sifmod verify --repair-modes` corrects it" in said
+    assert "`sifmod verify --repair-modes` by its owner corrects it" in said
     assert machine.run("ann", "verify", "--modes").code == 1
     assert machine.run("bob", "verify", "--repair-modes").code == 25
     root = machine.victim.run(("verify", "--repair-modes"), who=(0, 0, 0o077))

@@ -188,7 +188,7 @@ def test_a_command_that_changes_a_tree_names_the_other_one(trees: Trees, words: 
 
 
 def test_a_tree_that_is_gone_or_closed_is_said(trees: Trees) -> None:
-    for what, said in (("gone", "is not there, or closed to this user"), ("site", "cannot be read")):
+    for what, said in (("gone", "is not there, has no modules, or is closed to this user"), ("site", "cannot be read")):
         tree = trees.top / what
         if what == "site":
             (trees.site / "software").chmod(0o700)

@@ -110,7 +110,7 @@ def _source_of(base: str, site: LoadedSite) -> str:
     image = load_easyconfig(resolve_easyconfig(base, site.site), site, None, {}, os.environ).easyconfig.required_image
     if not image.sources:
         raise OptionError(
-            f"--from: the image of {base} is itself built on another one", "name the image that it is built on"
+            f"--from: the image of {base} is itself built, so it has no source", "name an image that has a source"
         )
     return image.sources[0]
 

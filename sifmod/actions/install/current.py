@@ -96,8 +96,8 @@ def plan_warnings(before: Installation | None, decision: Decision) -> Iterator[s
         yield f"warning: {plan.module} has {why}: expect it to fail on a GPU"
     if not plan.runtime.path:
         yield (
-            f"neither apptainer nor singularity was found: {plan.module} can be installed and loaded, but not run on "
-            "this machine"
+            f"the site's runtime (apptainer or singularity) was not found: {plan.module} can be installed and loaded, "
+            "but not run on this machine"
         )
     elif plan.image and (program := probe_runtime(plan.runtime.path)) and program.unbound:
         yield f"warning: {plan.runtime.path}: {program.unbound}"

@@ -141,7 +141,7 @@ def _new_generation(mine: HeldModule, before: Installation | None, decision: Dec
     if decision.locked:
         check_files(decision.locked, plan, own, decision.differing)
     if path and not path.is_file():
-        raise FetchError(f"{path} was removed by gc meanwhile", "repeat the command")
+        raise FetchError(f"{path} was removed meanwhile, as by gc", "repeat the command")
     with referring(layout, plan.module, path, reporter) as mark:
         with staged_generation(mine) as stage:
             installation = _write(stage, chosen, own, mark, reporter)

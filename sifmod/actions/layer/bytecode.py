@@ -20,11 +20,13 @@ _DIGEST = 64  # characters
 # cache, number of processes. An entry is the digest of the rest, a list of paths and sizes, and the contents. The
 # bytecode is unchecked (PEP 552). JSON has the bytes of a name, since the encoding here may be another.
 COMPILE = r"""
-import hashlib, importlib.util, json, marshal, multiprocessing, os, sys, tempfile
+import hashlib, importlib.util, json, marshal, multiprocessing, os, resource, sys, tempfile
 from functools import partial
 
 FORM = b"\1\0\0\0"
 LARGEST = 32 << 20  # bytes of a module; compiling takes some hundred times its size in memory
+MEMORY = 4 << 30  # bytes of address space of a process; a module of a kilobyte may have gigabytes of code
+RATIO = 64  # bytes of code for one of source, beyond a megabyte
 VERSION = 4 if sys.version_info >= (3, 11) else 2  # with references, older ones write what they happen to share
 
 def compiled(top, name):
@@ -35,9 +37,16 @@ def compiled(top, name):
         source = file.read()
     try:
         code = compile(source, path, "exec", dont_inherit=True)
+        data = marshal.dumps(code, VERSION)  # a code object without a name gets other bytes
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # left to who imports it
         return b""
-    return importlib.util.MAGIC_NUMBER + FORM + importlib.util.source_hash(source) + marshal.dumps(code, VERSION)
+    if len(data) > RATIO * len(source) + (1 << 20):
+        return b""
+    return importlib.util.MAGIC_NUMBER + FORM + importlib.util.source_hash(source) + data
+
+def bound():
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY if hard < 0 else min(MEMORY, hard), hard))
 
 def keep(place, names, contents):
     found = [(importlib.util.cache_from_source(name), content) for name, content in zip(names, contents) if content]
@@ -55,7 +64,7 @@ def keep(place, names, contents):
 def main(top, cache, wanted, jobs):
     with open(wanted) as file:
         entries = json.load(file)
-    with multiprocessing.get_context("fork").Pool(int(jobs)) as pool:
+    with multiprocessing.get_context("fork").Pool(int(jobs), bound) as pool:
         for key, names in entries.items():
             names = [os.fsdecode(name.encode("latin-1")) for name in names]
             keep(os.path.join(cache, key), names, pool.imap(partial(compiled, top), names, chunksize=16))

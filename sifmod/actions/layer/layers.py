@@ -92,7 +92,7 @@ def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOu
         return _remove_stale(replace(change, module=str(module)), site, reporter)
     retired = retired_notice(module, trees)[0]
     if module in left:
-        hint = f"install it again, or remove its layers: `sifmod layer remove {module} --all`"
+        hint = f"install it again, or remove its layers: `sifmod layer list {module}` says how"
         raise ModuleError(f"{module} is not installed", retired or hint)
     if retired:
         reporter.say(f"warning: {retired}")

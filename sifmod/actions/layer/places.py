@@ -246,7 +246,8 @@ def bring_layers(
             if source is None:
                 raise InstallError(
                     f"the layer {name} of {module} does not match the lock, and no tree has the locked one",
-                    "`--from PREFIX` names the tree where it was made; `sifmod layer sync` makes it from its own lock",
+                    "`sifmod stack apply --from PREFIX` copies it from the tree where it was made; `sifmod layer sync` "
+                    "makes it from its own lock",
                 )
             made = publish_layer(layers, source, directory, held)
             record_layer(layers, made, before, tree, reporter)

@@ -105,7 +105,10 @@ def _has(target: Path, bundle: Path, item: Item) -> bool:
 
 
 def _write_tar(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
-    """Write a tar file, named when complete, continuing a partial one. Raises OptionError if the file exists."""
+    """Write a tar file, named when complete, continuing a partial one.
+
+    Raises OptionError if the file exists, or the partial one is not this user's.
+    """
     if bundle.exists():
         raise OptionError(f"{bundle} exists already and was not changed", "give another name with -o")
     unfinished = bundle.with_name(f".{bundle.name}.part")
@@ -146,7 +149,7 @@ def _begun(path: Path) -> IO[bytes]:
         if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == os.geteuid():
             return file
         file.close()
-    raise OptionError(f"{path} was not created by you", "remove it, or give another name with -o")
+    raise OptionError(f"{path} is not a plain file of yours alone", "remove it, or give another name with -o")
 
 
 def _agrees(file: IO[bytes], source: IO[bytes]) -> bool:
@@ -166,7 +169,10 @@ def copy_checked(source: IO[bytes], target: IO[bytes], item: Item, progress: Pro
             digest.update(chunk)
             progress(f"{item.name[:5]} {item.sha256[:12]}", done, item.size)
     if item.sha256 and digest.hexdigest() != item.sha256:
-        raise ImageError(f"{item.name} is damaged: its SHA-256 is {digest.hexdigest()}", "create the bundle again")
+        raise ImageError(
+            f"{item.name} is damaged: its SHA-256 is {digest.hexdigest()}",
+            "create or copy the bundle again; where it is created, `sifmod verify` finds what is damaged",
+        )
     if done != item.size or source.read(1):
         raise ImageError(f"{item.name} has changed while it was read", "repeat the command")
 

@@ -29,6 +29,12 @@ def stack_text(layout: Layout, name: str, directory: Path) -> tuple[str, tuple[s
     for installation in installations(layout):
         lines += _entry(installation, directory)
         others = [option for option, _ in _options(installation) if option not in (*_KEYS, "variant")]
+        if "link" in others:
+            others.remove("link")
+            value = dict(_options(installation))["link"]
+            notes.append(
+                f"{installation.module}: it was installed with --link; for `sifmod stack apply` set SIFMOD_LINK={value}"
+            )
         if others:
             words = shlex.join(f"--{option}" for option in others)
             notes.append(f"{installation.module}: it was installed with {words}; pass that to `sifmod stack apply` too")

@@ -51,6 +51,7 @@ def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
         if step.mark != "x" or installation is None:
             why = f": {'; '.join(step.why)}" if step.why else ""
             hint = f"`sifmod stack apply` or `sifmod install {step.member.easyconfig}` installs it"
+            hint = f"once it is released, {hint}" if step.mark == "H" else hint
             hint = "or remove it from the stack" if step.mark == "E" else hint
             raise InstallError(f"{step} is not installed as described in {step.member.easyconfig}{why}", hint)
         decision = plan.decide(step)

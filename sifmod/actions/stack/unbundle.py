@@ -140,7 +140,7 @@ def _leads(link: Path, text: str) -> bool:
 
 
 def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
-    """The head of a bundle, and its files except images and wheels. Raises OptionError if it is not one."""
+    """The head of a bundle, and its files but for images, layers and wheels. Raises OptionError if it is none."""
     content: dict[str, bytes] = {}
     room = limits().bundle_size
     for name, size, opened in _members(path):

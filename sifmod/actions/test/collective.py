@@ -54,6 +54,8 @@ def nodes_of(wanted: int | None) -> int | None:
         return None
     job, held = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_JOB_NUM_NODES", "1")
     if not job or which("srun") is None:
+        if job:
+            raise OptionError(f"--nodes {wanted} needs srun, which is not on PATH", "put Slurm's commands on PATH")
         raise OptionError(
             f"--nodes {wanted} needs an allocation of Slurm, and this is not one",
             f"add --job to submit the test as a job, or run it in an allocation: salloc --nodes={wanted} …",

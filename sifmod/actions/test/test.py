@@ -129,7 +129,7 @@ class _Run:
             plan, self.site = planned(self.installation)
         except (SifmodError, OSError) as error:
             why = error.short if isinstance(error, SifmodError) else error
-            raise _SkippedError(f"its easyconfig cannot be read: {why}") from error
+            raise _SkippedError(f"its checks are not known: {why}") from error
         if not Path(self.installation.root, self.installation.required_image.filename).exists():
             raise _SkippedError("the module has no image of its own")  # `start` checks the site's copy
         said: list[str] = []
@@ -182,7 +182,7 @@ class _Run:
 
     def _measured(self) -> str:
         if self.found is None or self.bandwidth is None:
-            raise _SkippedError("no collective was run")
+            raise _SkippedError("no collective succeeded")
         if self.bandwidth.ranks == 1:
             self.bandwidth = None
             raise _SkippedError("there is only one rank")
