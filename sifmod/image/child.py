@@ -180,6 +180,7 @@ def _bounded(log: int, child: int, memory: int) -> Iterator[threading.Event]:
     Also end a child that takes more than `memory`, if that is not 0, and set the event then.
     """
     over, heavy = threading.Event(), threading.Event()
+    own = os.dup(log)  # a signal may end the wait for the thread, and then `log` is closed before the thread ends
 
     def watch() -> None:
         begin = 0
@@ -188,11 +189,12 @@ def _bounded(log: int, child: int, memory: int) -> Iterator[threading.Event]:
                 heavy.set()
                 with suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
-            end = (os.fstat(log).st_size - _MOST) // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+            end = (os.fstat(own).st_size - _MOST) // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
             if end - begin >= _MOST:
-                with suppress(OSError), mmap.mmap(log, end - begin, offset=begin) as old:
+                with suppress(OSError), mmap.mmap(own, end - begin, offset=begin) as old:
                     old.madvise(mmap.MADV_REMOVE)
                 begin = end
+        os.close(own)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
