@@ -154,7 +154,7 @@ class NoPageError(FetchError):
 
 
 class SignatureError(ImageError):
-    """A SIF's signature is missing, broken, or made by a different key."""
+    """A SIF, or a part of it, has no valid signature by a trusted key, or no usable key is there to verify it."""
 
 
 class UnstartableError(ImageError):

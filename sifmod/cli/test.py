@@ -34,10 +34,11 @@ class TestOptions(TreeOptions):
 
 @command("test", TestOptions)
 def test_command(given: TestOptions) -> int:
-    """Show whether installed modules work here: their checks, GPUs, a collective over the ranks, their network.
+    """Show whether installed modules work here: their checks, GPUs, a collective over the ranks.
 
-    FILE is a stack: all of its modules are tested. Of a view, the modules that it loads are tested. With several
-    modules each is tested, whatever the others do, and a summary ends the output. The exit code is 22 if a step fails.
+    With --network, also show what carries the collective. FILE is a stack: all of its modules are tested. Of a view,
+    the modules that it loads are tested. With several modules each is tested, even if others fail, and a summary ends
+    the output. The exit code is 22 if a step fails.
     """
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""All paths under a prefix; nothing here reads the disk."""
+"""Paths under a prefix, but for those of layers and of the records of stacks; nothing here reads the disk."""
 
 from dataclasses import dataclass
 from pathlib import Path

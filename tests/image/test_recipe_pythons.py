@@ -207,7 +207,7 @@ def test_a_name_that_would_be_a_section_of_the_definition_is_refused(
     write(tmp_path / "files" / name, "")
     base = sif(top)
     there = prefix.state(top)
-    with pytest.raises(FetchError, match="has a control character in its name") as caught:
+    with pytest.raises(FetchError, match="has an unprintable character in its name") as caught:
         upon(prefix, base, files=((f"{tmp_path}/files", "/opt"),))
     assert name not in caught.value.message
     assert prefix.state(top) == there

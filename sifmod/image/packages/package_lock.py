@@ -173,7 +173,7 @@ def without_others(lock: str, meets: Callable[[Marker], bool]) -> str:
 
 
 def check_python(lock: str, short: str) -> None:
-    """Raise OptionError if the lock is for other Pythons than `short`, as 3.11, in any release of it."""
+    """Raise OptionError if the lock's `requires-python` is invalid or allows no release of `short`, such as 3.11."""
     try:
         asked = SpecifierSet(tomllib.loads(lock).get("requires-python", ""))
     except (InvalidSpecifier, TypeError, AttributeError) as error:

@@ -191,7 +191,7 @@ def _refusal(what: str, entry: SifObject, verdict: Verdict, keys: Sequence[Path]
         case "bad":
             return _RefusedError(0, f"{what} does not match its list of digests: one of them was changed", _FETCH_AGAIN)
         case "damaged":
-            return _RefusedError(1, f"{what} is damaged: gpgv cannot read it", _FETCH_AGAIN)
+            return _RefusedError(1, f"{what} is damaged, or of a kind that gpgv does not know", _FETCH_AGAIN)
         case "unknown-key":
             by = _fingerprint(entry)
             key = by if by.endswith(verdict.fingerprint) else verdict.fingerprint

@@ -66,7 +66,7 @@ def _files(build: BuildPlan) -> Iterator[tuple[str, Path]]:
             place = normpath(join(inside, path.relative_to(here))).lstrip("/")
             other = found.setdefault(place, path)
             if one_line(place) != place:  # each path is a line of the definition in the SIF
-                raise FetchError(f"{one_line(str(path))} has a control character in its name", "rename it")
+                raise FetchError(f"{one_line(str(path))} has an unprintable character in its name", "rename it")
             if len(found) > limits().build_files:
                 raise FetchError(f"with {source}, `files` has more files than {bound('build_files')}")
             if other is not path and not (other.is_dir() and path.is_dir()):
