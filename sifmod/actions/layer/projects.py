@@ -25,7 +25,7 @@ class Projects:
     checkouts: Checkouts
 
     def named(self, wanted: PackageRequest) -> PackageRequest:
-        """The request with all projects' names. Raises OptionError if a build gives none, and the errors of `tree`."""
+        """The request with all projects' names. Raises OptionError if a build gives none, FetchError if git fails."""
         found = tuple(f"{self._name(rest, wanted.words)}{rest}" for rest in wanted.unnamed)
         return replace(wanted, requirements=(*wanted.requirements, *found), unnamed=())
 
