@@ -39,8 +39,8 @@ def export(image: Path, form: Form, target: Path, site: Site, reporter: Reporter
     """Write the SIF `image` in this form to `target`, completely or not at all.
 
     An existing file is only replaced with `force`, a directory never. A killed run leaves a hidden directory beside the
-    target, which the next run removes. Raises FetchError if the target stays, NoSpaceError, PermissionsError, and
-    ImageError for an unreadable SIF.
+    target, which the next run removes. Raises FetchError if an existing target stays, NoSpaceError, PermissionsError,
+    and ImageError for an unreadable SIF.
     """
     if form == "sandbox" and os.path.lexists(target):
         raise FetchError(

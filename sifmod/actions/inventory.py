@@ -28,8 +28,8 @@ _LEASE = 30.0  # seconds
 def inventory_of(layout: Layout, sha256: str) -> Inventory:
     """The packages of the stored image of this digest.
 
-    Raises ModuleError if the store does not have it, ImageError for an unreadable image, FetchError or PermissionsError
-    if it cannot be read.
+    Raises ModuleError if the store does not have it, ImageError if its file system cannot be read, FetchError or
+    PermissionsError if the file cannot be read.
     """
     if kept := kept_inventory(layout, sha256):
         return kept

@@ -46,7 +46,8 @@ class JobScript:
 def jobscript(installation: Installation, options: JobOptions, slurm: SlurmKeys, trees: tuple[Layout, ...]) -> str:
     """The text of a script in the requested style for a partition of the site; a layer of `trees` may add lightning.
 
-    Raises OptionError if module, image or partition lack what is needed, ModuleError if module or image is damaged.
+    Raises OptionError if module, image or partition lack what is needed, ModuleError if the module is damaged or its
+    image gone, ImageError for a damaged image.
     """
     job = _job(installation)
     given = None if options.partition == JobOptions.partition else options.partition

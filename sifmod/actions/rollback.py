@@ -58,7 +58,7 @@ def rollback(tree: Tree, module: ModuleName, to: int | None, reporter: Reporter)
     """Make generation `to` live, by default the previous one; returns the new live installation.
 
     Also restores an uninstalled module. A second rollback undoes the first. Idempotent with `to`. Raises ModuleError if
-    there is no such generation, InstallError if it is incomplete, OSError on read errors.
+    there is no such generation, InstallError if it is incomplete, PermissionsError, OSError on read errors.
     """
     layout = tree.layout
     tidy(tree)
@@ -78,7 +78,7 @@ def rollback(tree: Tree, module: ModuleName, to: int | None, reporter: Reporter)
 def release_held(tree: Tree, module: ModuleName, reporter: Reporter) -> tuple[int, ...]:
     """Allow held content to be installed again; returns the released generations.
 
-    Raises ModuleError if nothing is held.
+    Raises ModuleError if nothing is held, PermissionsError.
     """
     tidy(tree)
     _held(tree.layout, module)

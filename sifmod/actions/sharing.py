@@ -84,7 +84,7 @@ def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[WrongMode, .
     """The files and directories of sifmod that violate the prefix's `sharing`; corrected with `repair` where permitted.
 
     Other files are left alone: users' additions, hard links to their images, directories above. Raises OptionError if
-    the site has no `sharing`, InstallError on read errors.
+    the site has no `sharing`, InstallError or PermissionsError on read errors.
     """
     layout, wanted = Layout(site.prefix), rights(site)
     if wanted is None:

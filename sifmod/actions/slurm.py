@@ -109,7 +109,7 @@ def states(jobs: Sequence[str]) -> dict[str, State] | None:
     """The states of these jobs from the controller and the accounting, if any; arrays by element (`12_3`).
 
     A job that neither knows has no entry; callers treat it as finished. None if the controller does not answer, which
-    does not end jobs.
+    does not end jobs. Raises OptionError without Slurm.
     """
     words = ("--noheader", "--all", "--array", "--states=all", f"--jobs={','.join(jobs)}", "--format=%i|%T|%r")
     ended = _slurm("squeue", *words)

@@ -31,7 +31,7 @@ def site_in_force(given: Mapping[str, str]) -> "LoadedSite":
 
 
 def layout_at(prefix: Path, *, named: bool = False) -> Layout:
-    """The tree of a prefix. Raises OptionError if a file is in its place or in its way.
+    """The tree of a prefix. Raises OptionError as `Layout` does, or if a file is in its place or in its way.
 
     Raises PermissionsError if this user may not read it, unless the caller only names it (`named`).
     """

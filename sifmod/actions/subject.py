@@ -65,7 +65,7 @@ def of_installation(installation: Installation) -> Subject:
 
 
 def of_generation(layout: Layout, module: ModuleName, number: int | None) -> Subject:
-    """The subject for the generation with this number, None: the live one; raises ModuleError if it cannot be read."""
+    """The subject for the generation with this number, None: the live one; raises ModuleError if none can be read."""
     there = numbers(layout, module)
     wanted = live_number(layout, module) if number is None else number
     known = read_receipt(layout.generation(module, wanted)) if wanted in there and wanted else None

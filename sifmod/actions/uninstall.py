@@ -111,7 +111,7 @@ def uninstall(tree: Tree, module: ModuleName, reporter: Reporter) -> Uninstalled
 
     The generations stay for `rollback` and `gc`. After a kill the module is there or not, and the next run completes
     it. Idempotent until `gc` has removed the last generation; after that, and for an unknown module, raises
-    ModuleError. Raises InstallError if the modulefile was edited.
+    ModuleError. Raises InstallError if the modulefile was edited, PermissionsError.
     """
     layout = tree.layout
     tidy(tree)

@@ -166,7 +166,7 @@ def load_stack(path: Path, *, whole: bool = False) -> Stack:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether `stacks/NAME` is reserved for other files of a tree (tree/stack_record.py)."""
+    """Whether no stack may have this name: it is unprintable, or `stacks/NAME` is for other files of a tree."""
     return name in ("jobs", ".", "..") or name.endswith(".json") or not name.isprintable()
 
 

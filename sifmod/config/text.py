@@ -38,7 +38,7 @@ def _no_url(text: str) -> str:
 
 def _text(text: str) -> str:
     if bad := _CONTROL_BUT_LINES.search(text):
-        raise ValueError(f"the control character {bad.group()!r} is not allowed here")
+        raise ValueError(f"the character {bad.group()!r} is not allowed here")
     return text
 
 

@@ -104,7 +104,7 @@ def publish(mine: HeldModule, installation: Installation, *, same_content: bool 
 
     In this order: obsolete stubs are removed, the switch moves, its stubs are written, the history gets the event.
     Idempotent. If it is killed, the module is the old one, missing, or the new one. On an error nothing has changed.
-    Raises InstallError if a foreign file is in the way, LockError if the lock was lost.
+    Raises InstallError if a foreign file is in the way, PermissionsError, LockError if the lock was lost.
     """
     layout, module, held = mine.layout, mine.module, mine.held
     place = layout.user_software(module) / USER_SOFTWARE[0]

@@ -34,8 +34,8 @@ class LockRoot:
 class Layout(LockRoot):
     """The paths of one tree, as docs/tree.svg draws it.
 
-    Raises OptionError for a prefix that is `/`, is relative, or contains `,`, `:` or a control character, which bind
-    paths and PATH cannot quote.
+    Raises OptionError for a prefix that is `/`, is relative, or contains `,`, `:` or an unprintable character, which
+    bind paths and PATH cannot quote.
     """
 
     def __post_init__(self) -> None:

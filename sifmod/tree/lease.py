@@ -122,7 +122,7 @@ def is_here(holder: Holder) -> bool:
 
 
 def dead(holder: Holder) -> bool:
-    """Whether the holder is known to be dead; False for a holder on another host."""
+    """Whether the holder is known to be dead; False unless it `is_here`."""
     if not is_here(holder):
         return False
     try:

@@ -91,7 +91,7 @@ class NameLife(NamedTuple):
 
 
 def read_life(layout: Layout, name: str) -> NameLife:
-    """The decisions about the modules of this name. Raises InstallError for an invalid or unreadable file."""
+    """The decisions about a name. Raises InstallError if the file is closed or invalid, OSError if the disk fails."""
     path = layout.life(name)
     try:
         return from_json(read(path, top=layout.prefix))

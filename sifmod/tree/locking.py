@@ -77,7 +77,7 @@ class HeldLock:
         return self._holder.seconds
 
     def check(self) -> None:
-        """Raise LockError if another process has taken the lock over."""
+        """Raise LockError if another process has taken the lock over, or its files were removed."""
         with reported(f"cannot read the lock {self.name}"):
             if leases.holds(self._chain, self._number) and self.directory.is_dir():
                 return

@@ -211,7 +211,7 @@ def known_receipt(generation: Path) -> Installation | None:
 
 
 def live_number(layout: Layout, module: ModuleName) -> int | None:
-    """The number of the live generation; None if the module's switch is missing, or not a link of sifmod.
+    """The number of the live generation; None if the module's switch is missing, closed or not a link of sifmod.
 
     Raises OSError if the disk fails: treating that as missing would remove a live generation.
     """

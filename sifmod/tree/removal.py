@@ -40,7 +40,7 @@ def detachable(path: Path) -> bool:
 def states_below(path: Path) -> Iterator[os.stat_result]:
     """The status of all that is below a directory; links are not followed.
 
-    Others may have made it: what is too deep for a path or is removed meanwhile is left out. Raises other OSErrors.
+    Others may have made it: what is closed, too deep for a path or removed meanwhile is omitted. Raises other OSErrors.
     """
     waiting = [str(path)]
     while waiting:

@@ -88,7 +88,7 @@ def give(layout: Layout, rights: Rights, other: WrongRights) -> None:
 def own_paths(layout: Layout) -> set[Path]:
     """Every file and directory that sifmod made in a tree, except marks, which belong to users.
 
-    For a closed directory, only the directory itself. Raises OSError for the prefix.
+    For a closed directory, only the directory itself. Raises OSError if the prefix cannot be read.
     """
     names(layout.prefix)
     found = {layout.prefix, layout.staging, layout.images.parent, layout.images}

@@ -52,7 +52,7 @@ class Submissions(NamedTuple):
 
 
 def read_applied(layout: Layout, name: str) -> Applied | None:
-    """Read the record of a stack; None if it is missing or invalid. Other users may have written it."""
+    """Read the record of a stack; None if it is missing, closed or invalid. Other users may have written it."""
     return _read(Applied, _path(layout, name), layout.prefix, name=name)
 
 
@@ -77,7 +77,7 @@ def locked_images(layout: Layout) -> dict[str, list[str]]:
 
 
 def read_submissions(layout: Layout, stack: str) -> tuple[Submission, ...]:
-    """The last submissions; none if the record is missing, or invalid: other users may have written it."""
+    """The last submissions; none if the record is missing, closed or invalid: other users may have written it."""
     found = _read(Submissions, _path(layout, f"jobs/{stack}"), layout.prefix)
     return found.jobs if found else ()
 

@@ -94,7 +94,7 @@ class Carried(NamedTuple):
 def additions(installation: Installation) -> tuple[str, ...]:
     """Files, links and special files in the generation that its receipt does not name, sorted; raises OSError.
 
-    A directory that is closed to this user is one path.
+    A directory that is closed to this user, or too deep, is one path.
     """
     ours = installation.paths
     with opened(Path(installation.root), installation.prefix) as root:

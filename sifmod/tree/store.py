@@ -93,7 +93,7 @@ class Store:
         return store
 
     def damaged(self, sha256: str) -> bool:
-        """Whether the image of this digest, here or in another store, is damaged; then ignore it. Reads all of it."""
+        """Whether the image of this digest, here or elsewhere, is damaged; if so, it is ignored. Reads all of it."""
         known = read_stored(self._layout, sha256) or self._from_other_store(sha256)
         if known is None or not os.path.lexists(known.path) or is_whole(known):
             return False
@@ -189,7 +189,7 @@ class Store:
 
         `source` is its source, as for `find_made`. Idempotent: an existing image stays, and `incoming` is removed; but
         a damaged one is replaced, so it is read. `incoming` is not hashed: the caller guarantees its digest. Raises
-        InstallError if a foreign file is in the way.
+        InstallError if a foreign file is in the way, PermissionsError.
         """
         path = self._layout.image(sha256)
         with self._held.changing("cannot put the image into the store"):

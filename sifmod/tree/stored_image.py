@@ -35,7 +35,7 @@ class StoredImage(NamedTuple):
 
 
 def read_stored(layout: Layout, sha256: str) -> StoredImage | None:
-    """The store's receipt of the image with this digest; None if it is missing or damaged.
+    """The store's receipt of the image with this digest; None if it is missing, closed or damaged.
 
     Raises OSError if the disk fails.
     """

@@ -154,8 +154,8 @@ def test_what_a_sifmod_lacks_is_told_and_no_bundle_is_left(tmp_path: Path, image
         kept.rename(gone)
 
     easyconfig = packages / "sifmod/easyconfigs/PyTorch/PyTorch-2.13.0.yaml"
-    refused(easyconfig, f"sifmod is incomplete: {easyconfig} is gone")
-    refused(packages / "idna/py.typed", f"idna is incomplete: {packages}/idna/py.typed is gone")
+    refused(easyconfig, f"sifmod is incomplete: {easyconfig} cannot be read")
+    refused(packages / "idna/py.typed", f"idna is incomplete: {packages}/idna/py.typed cannot be read")
     refused(next(packages.glob("zstandard-*.dist-info")), "zstandard, which sifmod needs, is not installed")
 
     clone.mkdir()

@@ -71,7 +71,8 @@ def visible_files(directory: Path, *left_out: str) -> Iterator[str]:
 def check(path: Path, site: LoadedSite, variants: tuple[str, ...] = ()) -> tuple[Checked, ...]:
     """Validate and render every variant of an easyconfig, or only the named ones (`all` includes every variant).
 
-    Raises ConfigError with every problem of the file, VariantError for an unknown variant.
+    Raises ConfigError with every problem of the file, or of the first wrong one of named variants; VariantError for an
+    unknown variant.
     """
     named = tuple(load_easyconfig(path, site, variant, {}, os.environ) for variant in variants if variant != "all")
     loaded = all_variants(path, site, os.environ) if "all" in variants or not variants else named

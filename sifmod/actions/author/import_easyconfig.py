@@ -213,7 +213,7 @@ def write(converted: Converted, directory: Path, force: bool) -> Path:
 
     The file is written completely or not at all.
 
-    Raises OptionError if the file exists and not `force`, PermissionsError or NoSpaceError if it cannot be written.
+    Raises OptionError if the file exists and not `force`, PermissionsError or FetchError if it cannot be written.
     """
     target = directory / converted.filename
     with writing(directory):

@@ -22,7 +22,7 @@ _NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 def write_text(text: str, target: Path, *, force: bool = False) -> None:
     """Write a text to `target`, completely or not at all.
 
-    Raises OptionError if `target` exists and not `force`, PermissionsError or NoSpaceError if it cannot be written.
+    Raises what `check_target` does, unless `force`; PermissionsError or FetchError if it cannot be written.
     """
     if not force:
         check_target(target)

@@ -203,7 +203,7 @@ def show(loaded: LoadedSite) -> ShownSite:
 def write_site(name: str, target: Path | None, environ: Mapping[str, str]) -> tuple[str, Path]:
     """Write a first file for the site `name`, by default where `--site NAME` finds it; returns its text and path.
 
-    Raises OptionError if the file exists, its directory does not, or the name is invalid; PermissionsError.
+    Raises OptionError if the file exists, its directory does not, or the name is invalid; PermissionsError, FetchError.
     """
     text = site_text(name, environ)
     path = settings_directories(environ)[1] / "sites" / f"{name}.yaml" if target is None else target

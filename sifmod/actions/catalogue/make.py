@@ -45,8 +45,8 @@ class MadeCatalogue(NamedTuple):
 def make_catalogue(request: CatalogueRequest, say: Callable[[str], None]) -> MadeCatalogue:
     """Collect the entries and write the pages. What cannot be read is reported and left out. Idempotent.
 
-    Raises ConfigError for an easyconfig that was named, EasyconfigNotFoundError, OptionError for a directory that is
-    no catalogue's, InstallError, PermissionsError.
+    Raises ConfigError for an invalid easyconfig that was named, EasyconfigNotFoundError, OptionError for a directory
+    that is no catalogue's, InstallError, PermissionsError, FetchError.
     """
     site = site_in_force(request.site)
     name = "" if site.site.name == "generic" else site.site.name

@@ -59,8 +59,8 @@ class Outcome(NamedTuple):
 def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
     """Make the disk match the decision. Idempotent.
 
-    Raises LockError, InstallError, PermissionsError, SanityCheckError, and the errors of a fetch; HeldError for content
-    that was rolled back. Except by a hook `after_publish`, an error leaves the live generation unchanged.
+    Raises LockError, InstallError, PermissionsError, ModuleError, SanityCheckError, errors of a fetch; HeldError for
+    content that was rolled back. Except by a hook `after_publish`, an error leaves the live generation unchanged.
     """
     module, site, layout = decision.plan.module, decision.site.site, tree.layout
     with changing_prefix(site):
@@ -225,7 +225,7 @@ def own_files(plan: Plan, decision: Decision, sha256: str) -> tuple[File, ...]:
 def check_locked(before: Installation | None, decision: Decision) -> bool:
     """Raise InstallError unless the decided install gives the files of its lock.
 
-    False if only the image itself can tell, because its commands and MPI are unknown here.
+    False if only the image itself can tell, because its commands or MPI are unknown here.
     """
     locked, plan = decision.locked, decision.plan
     if locked is None:

@@ -90,9 +90,9 @@ def rerender(
     """Decide what a module would be now, and install it if it changed.
 
     Returns what would change, None if `decided` shows that the user saw it, and the outcome: the generation and whether
-    it is new, or the error, or None if there was nothing to do. `decided` is the digest of the decision that was shown,
-    "" if none was. The module is decided again, because thousands of decisions would not fit into memory. With
-    `decided`, raises the errors of `decide`, and InstallError if the digest differs.
+    it is new, or the error, or None if nothing was to do or deciding failed. `decided` is the digest of the decision
+    that was shown, "" if none was. The module is decided again, because thousands of decisions would not fit into
+    memory. With `decided`, raises the errors of `planned`, and InstallError if the digest differs.
     """
     one: Rerendered | None = None
     try:
@@ -117,7 +117,8 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
     """The plan and site that the easyconfig of an installation gives now, with its own options; changes nothing.
 
     If the easyconfig is gone or unreadable, the copy in the module is used, which may lack the files that it extends.
-    Raises OSError, and the errors of `decide`.
+    Raises OSError, ModuleError if the image is gone or the easyconfig is now another module's, and the errors of
+    `decide` and `find_in_image`.
     """
     made = installation.provenance
     if not os.access(made.easyconfig, os.R_OK):

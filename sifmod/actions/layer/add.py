@@ -57,8 +57,9 @@ def make_layer(
     """Make the layer match the change; returns the layer and the outcome. An empty layer is removed.
 
     The layer is None if there was none, and the image has all that is to be added. A layer changes completely or not at
-    all. Raises ModuleError if there is no layer to remove, OptionError for packages that do not fit the image,
-    FetchError if an index cannot be reached, InstallError, PermissionsError or LockError if it cannot be written.
+    all. Raises ModuleError if there is no layer to remove, OptionError for a package to remove that the layer lacks,
+    and for packages that do not fit the image, FetchError if an index cannot be reached, InstallError, PermissionsError
+    or LockError if it cannot be written.
     """
     module, image = installation.module, installation.required_image.sha256
     tree = reporter.tree(site)

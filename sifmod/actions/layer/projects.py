@@ -25,7 +25,7 @@ class Projects:
     checkouts: Checkouts
 
     def named(self, wanted: PackageRequest) -> PackageRequest:
-        """The request with every project's name filled in. Raises OptionError if a build does not give its name."""
+        """The request with all projects' names. Raises OptionError if a build gives none, FetchError if git fails."""
         found = tuple(f"{self._name(rest, wanted.words)}{rest}" for rest in wanted.unnamed)
         return replace(wanted, requirements=(*wanted.requirements, *found), unnamed=())
 

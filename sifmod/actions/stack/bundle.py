@@ -42,8 +42,8 @@ class WrittenBundle(NamedTuple):
 def bundle_stack(planned: Planned, output: Path, without: str, progress: Progress, *, wheels: bool) -> int:
     """Write the bundle of an installed and locked stack; returns its bytes. Continues an interrupted run.
 
-    The images whose digests are in the text `without` stay out. Raises what `items`, `deciding_settings` and
-    `write_bundle` raise.
+    The images whose digests are in the text `without` stay out. Raises what `items`, `deciding_settings`, `own_wheels`
+    and `write_bundle` raise.
     """
     stack, site = planned.stack, planned.site
     decided = deciding_settings(site, read_lock(lock_beside(stack.path)), stack.path.parent, os.environ)
@@ -56,7 +56,7 @@ def bundle_stack(planned: Planned, output: Path, without: str, progress: Progres
 def write_bundle(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
     """Write a directory, or a tar file if `bundle` ends in .tar; continues the output of an interrupted run.
 
-    Raises OptionError if something else is there, ImageError for a damaged source, NoSpaceError, PermissionsError.
+    Raises OptionError if something else is there, ImageError for a damaged source, FetchError, PermissionsError.
     """
     with writing(bundle):
         if bundle.suffix == ".tar":

@@ -77,7 +77,7 @@ def submit_stack(
 ) -> tuple[tuple[Submission, ...], tuple[Submission, ...]]:
     """Submit pending modules that no job covers yet; returns the unfinished earlier jobs and the new ones.
 
-    Raises OptionError if Slurm rejects them or does not answer, LockError, InstallError.
+    Raises OptionError if Slurm rejects them or does not answer, LockError, InstallError, PermissionsError.
     """
     name = plan.stack.name
     if "\\" in f"{options.directory}{name}":
@@ -105,7 +105,7 @@ def end_of_element(plan: StackPlan, site: Site, tree: Tree) -> ElementEnd | None
     """What is left to this process, if it is an element of the stack's install jobs; None if it is none.
 
     Removes its modules from the record, so that of two elements that end together one sees the other. If Slurm does not
-    answer, each may be the last. Raises LockError, InstallError.
+    answer, each may be the last. Raises LockError, InstallError, PermissionsError.
     """
     if (mine := os.environ.get("SLURM_ARRAY_JOB_ID")) is None:
         return None

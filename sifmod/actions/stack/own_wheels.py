@@ -140,7 +140,7 @@ def _files(found: Distribution, stem: str) -> Iterator[tuple[str, bytes]]:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise InstallError(f"{found.name} is incomplete: {path} is gone", _HINT) from error
+            raise InstallError(f"{found.name} is incomplete: {path} cannot be read", _HINT) from error
         if ".data/scripts/" in name and data.startswith(b"#!") and b"python" in data.partition(b"\n")[0]:
             data = b"#!python\n" + data.partition(b"\n")[2]
         yield name, data

@@ -27,7 +27,7 @@ from sifmod.tree.stack_record import Applied, read_applied, stack_lock, write_ap
 def change_record(
     layout: Layout, name: str, change: Callable[[Applied | None], Applied], site: Site, reporter: Reporter
 ) -> None:
-    """Update the record with `change`; an empty record is not created. Raises LockError, InstallError."""
+    """Update the record with `change`; no empty one is created. Raises LockError, InstallError, PermissionsError."""
     before = read_applied(layout, name)
     wanted = change(before)
     if wanted == before or (before is None and not wanted.modules and not wanted.images):
@@ -82,7 +82,7 @@ def write_lock(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
 def lock_stack(file: Path, path: Path, options: StackOptions, reporter: Reporter, *, forget: bool = False) -> StackLock:
     """Write the lock of a stack, or none to `forget` it; its tree, if writable, then keeps exactly its images.
 
-    Raises the errors of `read_stack` and `write_lock`, LockError, InstallError.
+    Raises the errors of `read_stack` and `write_lock`, LockError, InstallError, PermissionsError.
     """
     planned = read_stack(file, options)
     modules = () if forget else write_lock(planned, path)
@@ -93,7 +93,7 @@ def lock_stack(file: Path, path: Path, options: StackOptions, reporter: Reporter
 
 
 def keep_images(stack: Stack, images: tuple[str, ...], site: Site, reporter: Reporter) -> None:
-    """Keep exactly these images for the stack's lock. Raises LockError, InstallError."""
+    """Keep exactly these images for the stack's lock. Raises LockError, InstallError, PermissionsError."""
 
     def applied(before: Applied | None) -> Applied:
         return (before or Applied(stack.name, str(stack.path), ()))._replace(images=images)

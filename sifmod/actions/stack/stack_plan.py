@@ -80,7 +80,7 @@ class StackPlan(NamedTuple):
 
 
 def only(plan: StackPlan, names: tuple[str, ...]) -> StackPlan:
-    """The steps for the modules of these names, or for all without names. Raises ModuleError for another name."""
+    """The steps for these modules, for all if none is named. Raises ModuleError for a name of none or several."""
     if not names:
         return plan
     known = [step.module for step in plan.steps if step.module]
@@ -91,7 +91,8 @@ def only(plan: StackPlan, names: tuple[str, ...]) -> StackPlan:
 def plan_stack(planned: Planned) -> StackPlan:
     """Plan a stack; changes nothing. An easyconfig that cannot be installed becomes a step with its error.
 
-    Raises ConfigError if two members give the same module, InstallError if only the lock names a module.
+    Raises ConfigError if two members give the same module; if only the lock names a module, InstallError or the error
+    of a member whose module is unknown.
     """
     around, sites, members = HostFacts(os.environ), Sites(), planned.stack.members
     found = in_order(lambda number: _of_member(members[number], planned, around, sites), len(members), planned.jobs)

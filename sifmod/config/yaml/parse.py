@@ -245,7 +245,7 @@ def parse_yaml(data: bytes, file: str, most: Bounds = OF_A_FILE) -> tuple[Node, 
         raise _failure(Mark(file, *_place(before, len(before))), "not UTF-8 text: save the file as UTF-8") from error
     if bad := _NOT_YAML.search(text):
         mark = Mark(file, *_place(text, bad.start()))
-        raise _failure(mark, f"the control character {bad.group()!r} is not allowed in YAML")
+        raise _failure(mark, f"the character {bad.group()!r} is not allowed in YAML")
     composer = Composer(file, most)
     try:
         for event in yaml.parse(text, Loader=_LOADER):

@@ -163,7 +163,7 @@ class _ScriptState:
         self.values.pop(name, None)
 
     def value(self, parts: tuple[Part, ...]) -> str | None:
-        """The value of `parts` in a shell; None if it is unknown."""
+        """The value of `parts` in a shell; None if it is unknown or too long."""
         texts = []
         for part in parts:
             text = part if isinstance(part, str) else None if isinstance(part, Unknown) else self.expanded(part)

@@ -172,7 +172,7 @@ def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def remote_digests(request: FetchRequest, sources: tuple[str, ...]) -> str:
-    """A digest of what registries have for `sources` without a digest; "" if one is unavailable, or with --offline."""
+    """A digest of what registries have for `sources` without a digest; "" if one is unavailable, as with --offline."""
     found = []
     for source in sources:
         kind = ORAS if source.startswith("oras:") else DOCKER
