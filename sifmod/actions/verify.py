@@ -1,4 +1,4 @@
-"""verify: check that an installation matches its receipt byte for byte."""
+"""verify: check that an installation matches its receipt byte for byte, and the signatures of its image."""
 
 import os
 from collections.abc import Collection, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""A running apply: workers install its modules; if one fails, the others are still installed."""
+"""A running apply: workers install its modules; if one fails, the others go on, except those that need its image."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
