@@ -43,13 +43,13 @@ class SifmodError(Exception):
 
 
 class OptionError(SifmodError):
-    """An option, argument or environment variable has an invalid value, or a needed one is missing."""
+    """The command cannot be done as given: an option, argument, variable or file is missing, invalid or unsuitable."""
 
     exit_code = 2
 
 
 class EasyconfigNotFoundError(SifmodError):
-    """There is no easyconfig of this name or path: there is nothing, or something else."""
+    """No easyconfig, or file to import, has this name or path, or it is something else, such as an image."""
 
     exit_code = 4
 
@@ -111,13 +111,13 @@ class PatternError(SifmodError):
 
 
 class VariantError(SifmodError):
-    """The easyconfig does not have the requested variant, or has none that fits this machine."""
+    """There is no such variant, or none that fits this machine and has an image that is available here."""
 
     exit_code = 5
 
 
 class FetchError(SifmodError):
-    """An image or a page could not be fetched, or an image could not be pushed or exported.
+    """Something could not be fetched, or an image could not be built, converted, read, pushed or exported.
 
     `status` is the HTTP status of a server's response; None without one.
     """
@@ -130,7 +130,7 @@ class FetchError(SifmodError):
 
 
 class ImageError(FetchError):
-    """A SIF is damaged, cannot be read, or is not the expected one."""
+    """An image, a bundle or a package is damaged, unsuitable or not the expected one, or cannot be read."""
 
 
 class NoWheelError(FetchError):
@@ -146,7 +146,7 @@ class NoPackageError(OptionError):
 
 
 class NoPageError(FetchError):
-    """The page at `url`, where packages were searched, does not exist."""
+    """The page at `url`, where packages were searched, does not exist or was refused (HTTP 403, 404, 410)."""
 
     def __init__(self, message: str, url: str) -> None:
         super().__init__(message)
@@ -154,21 +154,21 @@ class NoPageError(FetchError):
 
 
 class SignatureError(ImageError):
-    """A SIF, or a part of it, has no valid signature by a trusted key, or no usable key is there to verify it."""
+    """A SIF, or a part of it, has no accepted signature by a trusted key, or there is no usable key to verify it."""
 
 
 class UnstartableError(ImageError):
-    """A SIF that the site's runtime cannot start."""
+    """The site's runtime cannot start the SIF, or could not start one with the requested compression."""
 
 
 class RuntimeMissingError(SifmodError):
-    """A program that this step needs (Apptainer, Singularity, gpgv) is missing or failed."""
+    """A program that this step needs (Apptainer, Singularity, gpgv) is missing."""
 
     exit_code = 10
 
 
 class InstallError(SifmodError):
-    """The installed tree could not be changed as planned."""
+    """A tree could not be read or changed as planned, does not match its lock, or cannot be put into a bundle."""
 
     exit_code = 18
 
@@ -182,15 +182,15 @@ class HeldError(InstallError):
 
 
 class LockError(InstallError):
-    """A lock could not be taken, or another process has taken it over."""
+    """A lock was lost: another process has taken it over, or its files were removed."""
 
 
 class HookError(InstallError):
-    """A hook of the site failed, took too long, or is one that others could have written."""
+    """A hook of the site failed, took too long, or was not run: it is missing, or others could have written it."""
 
 
 class SanityCheckError(SifmodError):
-    """The module does not do what its easyconfig promises; an install does not publish it.
+    """The sanity check of a module, or a step of its test, failed; an install does not publish the module.
 
     `output`: the last lines that the failed command printed.
     """
@@ -203,7 +203,7 @@ class SanityCheckError(SifmodError):
 
 
 class ModuleError(SifmodError):
-    """A name means no module or stored image, or several; or a module lacks what is needed of it."""
+    """A name means no module or stored image, or several; or a module lacks what is needed, or cannot be rendered."""
 
     exit_code = 24
 
@@ -218,7 +218,7 @@ class ViewError(ModuleError):
 
 
 class PermissionsError(SifmodError):
-    """The user may not read or change a path, or give it to a group."""
+    """The user may not read or change a path, or give it to a group, or other users could change it."""
 
     exit_code = 25
 

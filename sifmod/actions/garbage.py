@@ -64,7 +64,7 @@ class OldPartial(NamedTuple):
 
 
 class GcPlan(NamedTuple):
-    """The plan of a gc: everything except live generations, each with the reason to keep it, if any."""
+    """The plan of a gc: old generations and layers, downloads and images, each with the reason to keep it, if any."""
 
     generations: tuple[OldGeneration, ...]
     images: tuple[OldImage, ...]
@@ -97,13 +97,13 @@ def plan_gc(
 ) -> GcPlan:
     """Decide what can be removed; changes nothing.
 
-    A generation stays while it is live, held or the rollback target (unless `rollbacks`), for `days` after it was
-    replaced or uninstalled, while Slurm has a job from before that time or cannot be asked, and while it has added
-    or changed files that the live generation lacks. For a retired module the days count from the day on which it
-    stopped loading. An image stays while a remaining generation links to it or a run works with it; if no generation's
-    receipt names it, for `days`; if a module in a user's own tree refers to it, for `mark_days`; if a stack's lock
-    names it, until the lock is forgotten. Without `ask_jobs` no job counts. `only`: keep the generations of all other
-    modules.
+    A generation stays while it is live, held or the rollback target (unless `rollbacks`, or the module is retired),
+    for `days` after it was replaced or uninstalled, while Slurm has a job from before that time or cannot be asked,
+    and while it has added or changed files that the live generation lacks. For a retired module the days count from
+    the day on which it stopped loading. An image stays while a remaining generation links to it or a run works with
+    it; if no generation's receipt names it, for `days`; if a module in a user's own tree refers to it, for `mark_days`;
+    if a stack's lock names it, until the lock is forgotten. Without `ask_jobs` no job counts. `only`: keep the
+    generations of all other modules.
     """
     jobs = ask_slurm(layout.prefix) if ask_jobs else NO_JOBS
     generations: list[OldGeneration] = []

@@ -108,8 +108,8 @@ def run_hooks(
 ) -> None:
     """Run the site's hooks of this moment, one after the other, each with `data` as JSON on its standard input.
 
-    `say` gets the last lines of a hook that succeeds. Raises HookError for the first one that fails, takes too long, or
-    that other users could have written.
+    `say` gets the last lines of a hook that succeeds. Raises HookError for the first one that fails, takes too long, is
+    missing, or that other users could have written.
     """
     head: _Head = {"sifmod": __version__, "prefix": str(site.prefix), "site": site.name}
     for hook in site.hooks:

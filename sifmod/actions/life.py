@@ -77,7 +77,7 @@ class Deprecate:
 
 @dataclass(frozen=True)
 class Retire:
-    """The modules can no longer be loaded; `undo`: they can be again."""
+    """From `since` on (by default today, or as before) the modules cannot be loaded; `undo`: they can be again."""
 
     names: tuple[str, ...]
     undo: bool = False

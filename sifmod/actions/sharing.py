@@ -46,7 +46,7 @@ def rights(site: Site) -> Rights | None:
 
 
 def sharing_warnings(site: Site) -> Iterator[str]:
-    """Violations of `sharing` by the prefix and by the directories above it, which are never changed."""
+    """Violations of `sharing` by the prefix, and by the directories above it, which sifmod never changes."""
     if (wanted := rights(site)) is None:
         return
     if site.prefix.is_dir() and not wanted.fits(status := site.prefix.stat()):

@@ -64,7 +64,7 @@ def trees_for(prefix: str | None, *, named: bool = False) -> tuple[Layout, ...]:
 
 
 def unreadable(trees: Iterable[Layout]) -> dict[Layout, str]:
-    """The trees that are missing or closed to this user, whose modules no command finds, and why."""
+    """The trees in which no command finds a module: missing, without modules or closed to this user; and why."""
     found = {}
     for one in trees:
         try:

@@ -1,4 +1,4 @@
-"""verify: check that an installation matches its receipt byte for byte."""
+"""verify: check that an installation matches its receipt byte for byte, and the signatures of its image."""
 
 import os
 from collections.abc import Collection, Iterable, Iterator
@@ -101,7 +101,7 @@ def _image(root: str, image: ImageRecord) -> list[Finding]:
 
 @dataclass(frozen=True)
 class SignedImage:
-    """An image that owners of known keys have signed, or one without a good signature over all of it."""
+    """A checked image: owners of known keys have signed all of it, or `error` says what is not so or cannot be read."""
 
     module: Annotated[ModuleText | None, Described("the module of the image; null for a file")]
     path: Path

@@ -1,1 +1,1 @@
-"""The command line: the only place that prints or exits."""
+"""The command line: no other code prints or exits, except __main__.py for a lone `--version`."""

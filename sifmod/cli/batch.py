@@ -36,7 +36,7 @@ class FailureReporter:
 def reported_batch(
     things: Sequence[Thing], do: Callable[[Thing], Reported], *, fail_fast: bool = False
 ) -> list[tuple[Thing, Ended[Reported]]]:
-    """Process each item with `run_batch`, and report each failure; returns the items with their outcomes."""
+    """Process each item with `run_batch`, and report failures, each message once; returns the items with outcomes."""
     tell, found = FailureReporter(), []
     for thing, ended in run_batch(things, do, fail_fast=fail_fast):
         tell(ended)

@@ -1,4 +1,4 @@
-"""Every command in one table, so that `sifmod --help` and TAB import none of them."""
+"""Every command in one table, so that `sifmod --help` and TAB for a command's name import none of them."""
 
 from typing import NamedTuple
 

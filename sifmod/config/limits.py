@@ -21,7 +21,7 @@ Size = Annotated[int, Field(ge=1 << 10, le=1 << 50), BeforeValidator(size_in_byt
 
 
 class Limits(Model):
-    """Maximum sizes and counts when reading files that another user may have made."""
+    """Maximum sizes, counts and times for work on files that another user may have made."""
 
     stack_size: Size = 1 << 20
     """Bytes of a stack file."""

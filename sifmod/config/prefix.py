@@ -1,4 +1,4 @@
-"""The prefix, and whether it can be known without reading any file. Imports neither pydantic nor a YAML parser."""
+"""Prefix, home and settings directories, found without reading a file. Imports neither pydantic nor a YAML parser."""
 
 import grp
 import json

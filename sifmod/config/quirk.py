@@ -1,4 +1,4 @@
-"""A quirk: variables that one image or one site needs set or unset, with the reason."""
+"""A quirk: variables that some modules, images or sites need set or unset, with the reason."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Child processes that never outlive sifmod."""
+"""Child processes that are ended when sifmod ends, for any reason."""
 
 import fcntl
 import json

@@ -68,7 +68,7 @@ class Sink:
 
 
 class NoSpaceError(FetchError):
-    """The file system of a write is full, or the user's quota is used up; another source would not help."""
+    """The file system of a write, or the user's quota, has too little space; another source would not help."""
 
     exit_code = InstallError.exit_code
 

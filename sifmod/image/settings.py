@@ -1,4 +1,4 @@
-"""Settings: how to fetch and convert images. None of them decides a module's content."""
+"""Settings: how to fetch and convert images. None of them decides which files an image contains."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -77,7 +77,7 @@ class Imported:
 
 
 class CannotImportError(SifmodError):
-    """A file, or the part of it that matters, cannot be read reliably without running it."""
+    """A file cannot be converted: invalid, too large, without a usable image, or only a run could tell its values."""
 
     exit_code = 5
 

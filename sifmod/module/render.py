@@ -30,7 +30,7 @@ class Literal(str):
 
 
 def render(plan: Plan, number: int) -> tuple[File, ...]:
-    """Every file of generation `number`: modulefiles and what they share, the scripts, and the data for job scripts.
+    """The rendered files of generation `number`: modulefiles and their shared parts, scripts, and data for job scripts.
 
     The files do not contain the prefix, but find it by their own path. Raises ModuleError for an invalid name or value.
     """

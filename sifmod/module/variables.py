@@ -1,4 +1,4 @@
-"""Variables that a module sets on the host."""
+"""Variables that a module sets on the host, and the parts of variables' names that stand for a module."""
 
 import re
 

@@ -1,8 +1,8 @@
 """A lock that works on one node and across nodes, and the fence for changes by its holder.
 
 The lease decides who holds it: flock does not work across nodes, nor everywhere. Taking over from a silent holder is
-safe because of the fence: a holder changes the tree only by renames into or out of its own directory in `.staging/`,
-and a new holder first moves that directory away. A holder that wakes up late can then change nothing.
+safe because of the fence: a holder changes what is installed only by renames into or out of its own directory in
+`.staging/`, and a new holder first moves that directory away. A holder that wakes up late can then change nothing.
 """
 
 import os
@@ -55,7 +55,7 @@ class HeldLock:
     """A held lock; a context manager that sends beats and releases it at the end.
 
     `directory` is the holder's own, inside `.staging/`, on the file system of the tree, whose `top` is the prefix.
-    Every change to the tree is a rename into or out of it. `remains` are the directories of dead or too slow former
+    What is installed changes by renames into or out of it. `remains` are the directories of dead or too slow former
     holders, already out of their reach; they are removed at the end.
     """
 

@@ -142,7 +142,7 @@ def written(layout: Layout, name: str, change: Callable[[NameLife], NameLife]) -
 
 
 def write_life(layout: Layout, name: str, change: Callable[[NameLife], NameLife], held: HeldLock) -> Written:
-    """Change the lifecycle of this name with `change`, and update each derived file. Idempotent.
+    """Change the lifecycle of this name with `change`, and update the derived files, except edited ones. Idempotent.
 
     If it is killed, the first file has the change, and the next run writes the others. On an error nothing has changed.
     Raises InstallError, PermissionsError or LockError, and the errors of `change`.

@@ -43,7 +43,7 @@ class MadeCatalogue(NamedTuple):
 
 
 def make_catalogue(request: CatalogueRequest, say: Callable[[str], None]) -> MadeCatalogue:
-    """Collect the entries and write the pages. What cannot be read is reported and left out. Idempotent.
+    """Collect the entries, and write the pages into the `directory`, if given. Reports what it cannot read. Idempotent.
 
     Raises ConfigError for an invalid easyconfig that was named, EasyconfigNotFoundError, OptionError for a directory
     that is no catalogue's, InstallError, PermissionsError, FetchError.

@@ -1,4 +1,4 @@
-"""A cache of sanity check results in the user's cache directory, so that each image is checked once."""
+"""A cache of sanity check results in the user's cache directory, so that a check need not be repeated."""
 
 import json
 import os

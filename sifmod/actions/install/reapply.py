@@ -51,8 +51,8 @@ class Rerendered(NamedTuple):
 class RerenderContext:
     """The context that all modules of a tree share.
 
-    `given` are options of this command line by key of the site (option.KEYS). A module keeps its site and the
-    properties of the machine of its install, unless an option, variable or settings file names a site.
+    `given` are options of this command line by key of the site (option.KEYS). A module keeps the properties of
+    the machine of its install, and its site, unless an option, variable or settings file names one.
     """
 
     layout: Layout

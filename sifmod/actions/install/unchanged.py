@@ -1,4 +1,4 @@
-"""Recognise an up-to-date installation from its receipt alone, without parsing YAML or planning."""
+"""Recognise an up-to-date installation by comparing its receipt with the disk, without parsing YAML or planning."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Layers that an install leaves without their image, reported before it starts."""
+"""Layers that an install leaves, or may leave, without their image, reported before it starts."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, NamedTuple
@@ -13,7 +13,7 @@ from sifmod.tree.receipt import Installation
 
 
 class OutgoingLayer(NamedTuple):
-    """A layer of this user's, made for an image that is replaced."""
+    """A layer of this user's, made for an image that an install replaces, or may replace."""
 
     module: ModuleName
     layer: Annotated[str, Described("name of the layer")]

@@ -99,9 +99,9 @@ def preview_stack(file: Path, options: StackOptions) -> Preview:
 def apply_stack(run: StackRun, reporter: Reporter, tell: Tell) -> StackOutcome:
     """Install the missing or different modules of a stack; then decide about the lives of all its modules.
 
-    The failure of a module is in the outcome, and the others are installed; with a lock nothing is begun if a module
-    cannot match it. Idempotent. Raises ConfigError, OptionError, ModuleError, LockError, InstallError,
-    PermissionsError, and for a bundle the errors of `opened_bundle`.
+    The failure of a module is in the outcome, and the others go on, except those that need an image that it did not
+    fetch; with a lock nothing is begun if a module cannot match it. Idempotent. Raises ConfigError, OptionError,
+    ModuleError, LockError, InstallError, PermissionsError, and for a bundle the errors of `opened_bundle`.
     """
     if run.bundle is None:
         return _Apply(read_stack(run.file or Path(), run.options), run, reporter, tell).outcome()

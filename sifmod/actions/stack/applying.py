@@ -1,4 +1,4 @@
-"""A running apply: workers install its modules; if one fails, the others are still installed."""
+"""A running apply: workers install its modules; a failure stops only those whose image could not be fetched."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,8 @@
 """stack apply --job: a Slurm array that installs a stack, where each element runs an ordinary `stack apply`.
 
-An element fetches one image and installs all its modules, so that none waits for another. If an element dies, its
-finished modules stay, and the rest is submitted again. Modules that keep their image are grouped, so that an element
-takes minutes.
+An element fetches one image, or several that share layers or exceed the number of elements, and installs all their
+modules, so that none waits for another. If an element dies, its finished modules stay, and the next apply submits the
+rest. Modules that keep their image are grouped, so that an element takes minutes.
 """
 
 import os
@@ -128,7 +128,7 @@ def _others(job: Submission, number: str | None) -> tuple[tuple[ModuleName, ...]
 
 
 def elements_of(steps: Iterable[Step], most: int, together: Iterable[frozenset[str]] = ()) -> tuple[Element, ...]:
-    """Distribute the steps over at most `most` elements: one for each missing image, few for modules that keep theirs.
+    """Distribute the steps over at most `most` elements: one for each missing image if they suffice, few for the rest.
 
     Images to fetch together share an element.
     """

@@ -27,7 +27,7 @@ class LifecycleChanges(NamedTuple):
 
 
 def lifecycle_changes(plan: StackPlan) -> LifecycleChanges:
-    """Merge the stack's decisions over manual ones; decisions that it no longer has are undone.
+    """Merge the stack's decisions over manual ones; decisions about its modules that it no longer has are undone.
 
     Raises ConfigError for two defaults of one name, InstallError for an unreadable life-cycle file.
     """

@@ -1,4 +1,4 @@
-"""Convert an OCI image to a SIF: merge its layers from the top down, directly into the squashfs."""
+"""Convert an OCI image to a SIF: merge its layers directly into the squashfs."""
 
 import gc
 import os

@@ -83,7 +83,7 @@ def activated_environment(command: str) -> str:
 
 
 def find_environments(rootfs: Rootfs, environment: Mapping[str, str]) -> tuple[PythonEnvironment, ...]:
-    """Every environment: first those in the image's variables and PATH, then the usual locations, the system's last.
+    """The environments in the image's variables and PATH, then those in the usual locations; the system's last.
 
     `environment` is the image's. Raises ImageError for a damaged image.
     """

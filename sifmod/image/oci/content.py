@@ -9,7 +9,7 @@ LARGEST = 4 << 20  # bytes of a manifest, an index or a config; registries refus
 
 
 class Content:
-    """A JSON object called `name` in messages. Every method raises ImageError for a value of another type."""
+    """A JSON object called `name` in messages. A value of another type than the requested one raises ImageError."""
 
     def __init__(self, name: str, content: Mapping[str, object]) -> None:
         self.name = name

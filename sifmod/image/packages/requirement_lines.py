@@ -36,11 +36,11 @@ _FLAGS = ("--no-index", "--prefer-binary", "--require-hashes", "--pre")
 
 
 class _RefusedError(Exception):
-    """The line has options that a requirements.txt cannot have."""
+    """The line has options that a requirements.txt cannot have, or one without its value."""
 
 
 class _TooMuchError(OptionError):
-    """The files exceed a limit: of bytes, or of included files."""
+    """The files exceed a limit, of bytes or of included files, or one is not a regular file."""
 
 
 class _Parser(OptionParser):

@@ -1,4 +1,4 @@
-"""Credentials: read from the users' existing files, when a server requires them.
+"""Credentials: read from the user's existing files, when a server requires them.
 
 They are never stored, logged or shown.
 

@@ -52,7 +52,7 @@ class Authority(Protocol):
 
 
 class RequestSpec(NamedTuple):
-    """A request. `good` are the accepted status codes; any other one is an error.
+    """A request. `good` are the accepted status codes; any other is an error, unless a redirect or a login helps.
 
     A body with a `secret` is never sent unencrypted to another machine, or to the target of a redirect.
     """
