@@ -37,8 +37,8 @@ def secret_parts(words: Iterable[str]) -> Mapping[str, str]:
 
 
 def without_secrets(text: str) -> str:
-    """A message, which may quote a file, without the secrets in its words."""
-    return re.sub(r"\S+", _without, text) if {"@", "?", "#"}.intersection(text) else text
+    """A message, which may quote a file, without the secrets in its words and quoted URLs."""
+    return re.sub(r"'[^'\n]*://[^'\n]*'|\S+", _without, text) if {"@", "?", "#"}.intersection(text) else text
 
 
 def _without(word: re.Match[str]) -> str:

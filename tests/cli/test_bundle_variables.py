@@ -63,14 +63,20 @@ def test_a_bundle_sets_no_variable_that_programs_know(
     assert not (tmp_path / "p").exists()
 
 
+@pytest.mark.parametrize("what", ["HF_TOKEN: hunter2", "https_proxy: 'http://me:hunter2@proxy:3128'"])
 @pytest.mark.parametrize("key", ["env", "host_env", "runscript_env"])
 def test_a_secret_in_settings_is_refused(
-    key: str, tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    key: str,
+    what: str,
+    tmp_path: Path,
+    images: Images,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "a prefix"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "conf"))
-    write(tmp_path / "conf/sifmod/config.yaml", f"{key}: {{PLAIN: x, HF_TOKEN: hunter2}}\n")
+    write(tmp_path / "conf/sifmod/config.yaml", f"{key}: {{PLAIN: x, {what}}}\n")
     image = f"image: {{sources: ['{images.tiny_sif}'], filename: tiny.sif}}"
     write(tmp_path / "Good-1.yaml", f"name: Good\nversion: '1'\n{image}\n")
     write(tmp_path / "stack.yaml", "name: ours\neasyconfigs: [Good-1.yaml]\n")
@@ -79,7 +85,7 @@ def test_a_secret_in_settings_is_refused(
     capfd.readouterr()
     assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "it.tar"]) == 18
     said = capfd.readouterr().err
-    assert f"{key} of the site or the settings sets HF_TOKEN, which a bundle must not contain" in said
+    assert f"{key} of the site or the settings sets {what.partition(':')[0]}, which a bundle must not contain" in said
     assert "hunter2" not in said
     assert not [path for path in tmp_path.iterdir() if ".tar" in path.name]
 

@@ -153,6 +153,7 @@ def test_no_command_repeats_a_wrong_value(key: str, told: Told, images: Images) 
     [
         ("got 'me:S3CRET@h/x': no", "got 'h/x': no"),
         ("key.//me:S3CRET@h/x: unknown", "key.//h/x: unknown"),
+        ("got 'http://me:S3 CRET@h/x': no", "got 'http://h/x': no"),
         ("git+ssh://git@host/x.git is no repository", "git+ssh://git@host/x.git is no repository"),
         (
             "alpine:3.20@sha256:00 (docker://h:5000/x:1@sha256:00)",

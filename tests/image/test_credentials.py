@@ -386,3 +386,17 @@ def test_the_default_of_a_netrc_is_not_for_the_target_of_a_redirect(own_home: Pa
     assert authority.authorization(Url.parse("https://evil.host/x")) == ""
     assert authority.authorization(Url.parse("https://named.host/x")) == "Basic bWU6c2VjcmV0"
     assert authority.authorization(Url.parse("https://some.host/y")) == "Basic YW55Om90aGVy"  # the next piece
+
+
+@pytest.mark.parametrize("kind", ["variable", "registrytoken"])
+def test_a_login_that_is_no_text_is_told(own_home: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    if kind == "variable":
+        monkeypatch.setenv("APPTAINER_DOCKER_USERNAME", "me")
+        monkeypatch.setenv("APPTAINER_DOCKER_PASSWORD", "p\udcff")
+    else:
+        (own_home / ".docker").mkdir()
+        entry = {"username": "me", "password": "x", kind: "\ud800"}
+        (own_home / ".docker/config.json").write_text(json.dumps({"auths": {"registry.test": entry}}))
+    logins = Logins(os.environ)
+    assert logins.find(Place("registry.test", "", named=True)) is None
+    assert "is not UTF-8, or its token is not printable ASCII" in logins.notes[0]

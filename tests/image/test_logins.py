@@ -20,7 +20,7 @@ from sifmod.image.registry.registry import Registry
 from sifmod.image.registry.url import Url
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.sources.source_kinds import parse
-from support.misbehaving import MANIFEST, Misbehaving, challenge, client, guarded, log_in
+from support.misbehaving import BLOB, LAYER, MANIFEST, OCI, Misbehaving, challenge, client, digest, guarded, log_in
 from support.web import Answer, Handler, Web, answer
 
 LOGIN = "Basic " + base64.b64encode(b"me:secret").decode()
@@ -276,6 +276,21 @@ def test_a_server_of_tokens_that_leads_to_another_port_keeps_the_login(
     web.answers["/token"] = answer(302, b"", {"Location": other.url("/token", "127.0.0.1")})
     run(["fetch", f"oras://{address(web)}/group/name:1.0", "-o", str(tmp_path / "x.sif")])
     assert (sent(web, "/token"), sent(other, "/token")) == ([LOGIN], [""])
+
+
+def test_a_cookie_that_a_login_earns_goes_nowhere(web: Misbehaving, other: Web, own_home: Path) -> None:
+    """Cookies know no ports."""
+    log_in(own_home, address(web))
+    cookie = answer(200, MANIFEST, {"Content-Type": OCI, "Set-Cookie": "session=secret; Path=/"})
+    web.put("manifests/1.0", guarded(LOGIN, cookie, challenge("Basic")))
+    web.put(f"blobs/{digest(BLOB)}", answer(307, b"", {"Location": other.url("/blob", "127.0.0.1")}))
+    other.answers["/blob"] = answer(200, BLOB)
+    registry = client(web)
+    registry.manifest()
+    with registry.blob(LAYER)({}) as response:
+        assert response.status_code == 200
+    assert other.asked
+    assert not [headers for _, headers in (*web.asked, *other.asked) if "cookie" in headers]
 
 
 def test_a_login_is_sent_to_this_machine_itself(web: Misbehaving, own_home: Path) -> None:

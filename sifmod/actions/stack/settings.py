@@ -10,7 +10,7 @@ from sifmod.config.expand import names_in
 from sifmod.config.find import shipped
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.prefix import settings_directories
-from sifmod.config.redact import is_secret
+from sifmod.config.redact import has_login, is_secret
 from sifmod.config.site import DECIDING
 from sifmod.config.yaml.node import Node, Number
 from sifmod.errors import InstallError
@@ -48,10 +48,12 @@ def deciding_settings(site: LoadedSite, lock: Lock, directory: Path, environ: Ma
     """
     settings = {key: _plain(node) for key, node in site.said.entries.items()}
     for key in ("env", "host_env", "runscript_env"):
-        if secret := next((name for name, _ in getattr(site.site, key) if is_secret(name)), None):
-            problem = f"{key} of the site or the settings sets {secret}, which a bundle must not contain"
-            hint = "set it where the module is used, because others can read bundles and modules"
-            raise InstallError(f"{problem}: its name looks like a secret", hint)
+        for name, value in getattr(site.site, key):
+            if is_secret(name) or has_login(value):
+                problem = f"{key} of the site or the settings sets {name}, which a bundle must not contain"
+                why = "its name looks like a secret" if is_secret(name) else "its value has a login"
+                hint = "set it where the module is used, because others can read bundles and modules"
+                raise InstallError(f"{problem}: {why}", hint)
     found = {"accelerator": site.site.accelerator, "arch": site.site.arch}
     syntax = "both" if len(site.site.module_syntax) > 1 else site.site.module_syntax[0]
     return DecidingSettings(

@@ -93,13 +93,13 @@ def place(text: str) -> str:
     """A place of --find-links: a URL without a login, or an existing directory. Raises OptionError for any other."""
     if "://" not in text:
         return directory(text, "--find-links")
-    check_login(text, "--find-links")
+    _check_url(text, "--find-links")
     return text
 
 
 def index_word(name: str, text: str) -> str:
     """The argument for an index. Raises OptionError if it is not a URL, or has a login."""
-    check_login(text, name)
+    _check_url(text, name)
     if not re.match(r"(https?|file)://", text):
         raise OptionError(f"{name}: {text} is not a URL", "give the URL of the index's `simple` pages")
     return f"{name}={text}"
@@ -114,6 +114,13 @@ def path_of(requirement: str) -> Path | None:
     """The local path of a requirement; None if it has none."""
     found = re.search(r"@ file://(/[^\s;#]*)", requirement)
     return Path(unquote(found[1])) if found else None
+
+
+def _check_url(text: str, what: str) -> None:
+    """As `check_login`, for one URL: white space in it would hide a login."""
+    check_login(text, what)
+    if re.search(r"\s", text):
+        raise OptionError(f"{what}: the URL has white space", "write a blank as %20")
 
 
 def check_login(text: str, what: str) -> None:

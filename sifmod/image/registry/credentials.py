@@ -57,6 +57,15 @@ class Credentials:
     registry_token: str = field(default="", repr=False)  # sent as it is
 
     @property
+    def can_be_sent(self) -> bool:
+        """Whether a request can have the login: bytes of a variable, and JSON's escapes, may be no characters."""
+        try:
+            f"{self.username}{self.password}{self.identity_token}".encode()
+        except UnicodeEncodeError:
+            return False
+        return self.registry_token.isascii() and (not self.registry_token or self.registry_token.isprintable())
+
+    @property
     def basic(self) -> str:
         return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
 
@@ -72,8 +81,16 @@ class Logins:
         """The login for a repository of a registry, or None.
 
         Variables take precedence over files; they name no host, and are only used for a host that the user named. In
-        the first file with a login a helper precedes the most specific entry; a helper that fails is skipped.
+        the first file with a login a helper precedes the most specific entry; a helper that fails is skipped. A login
+        that cannot be sent is none.
         """
+        found = self._found(place)
+        if found is None or found.can_be_sent:
+            return found
+        self.notes.append(f"the login of {found.origin} is not UTF-8, or its token is not printable ASCII")
+        return None
+
+    def _found(self, place: Place) -> Credentials | None:
         for prefix in ("APPTAINER", "SINGULARITY") if place.named else ():
             username, password = (self._environ.get(f"{prefix}_DOCKER_{what}", "") for what in ("USERNAME", "PASSWORD"))
             if username and password:

@@ -6,6 +6,7 @@ import ssl
 import threading
 from collections.abc import Mapping
 from contextvars import ContextVar
+from http.cookiejar import DefaultCookiePolicy
 from io import BytesIO
 from typing import Any
 
@@ -102,6 +103,7 @@ class Session(requests.Session):
         super().__init__()
         self._timeouts = timeouts
         self.trust_env = False  # it would add credentials of its own
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))  # one of a login would go to all ports
         self.headers["User-Agent"] = f"sifmod/{__version__}"
         self.headers["Accept-Encoding"] = "identity"
         self._lock = threading.Lock()
