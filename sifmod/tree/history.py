@@ -76,7 +76,8 @@ def _held_after(events: tuple[Event, ...], generation: int | None, *, same_conte
     if generation is None:
         return before.held
     if generation in {event.generation for event in events}:
-        return tuple(sorted(number for number in {*before.held, before.generation or 0} if number > generation))
+        left = {before.generation} if before.generation and before.generation > generation else set()
+        return tuple(sorted({*before.held, *left} - {generation}))
     return before.held if same_content else ()
 
 

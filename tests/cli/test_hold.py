@@ -339,6 +339,19 @@ def test_an_uninstall_ends_no_hold(
     assert run([*APPLY, "--fail-on-held"]) == 0
 
 
+def test_a_rollback_to_a_later_generation_ends_no_hold(here: Path, images: Images) -> None:
+    """What was rolled back from has a lower number than the good content, rendered again since."""
+    easyconfig(here, "App", images, GOOD)
+    assert run(["install", "App-1.yaml", SKIP, "--rebuild"]) == 0
+    assert generation(here) == 3
+    assert run(["uninstall", "App/1"]) == 0
+    assert run(["rollback", "App/1"]) == 0
+    assert generation(here) == 3
+    easyconfig(here, "App", images, BAD)
+    assert run([*APPLY, "--fail-on-held"]) == 1
+    assert generation(here) == 3
+
+
 def test_an_uninstalled_hold_can_be_released_and_purged(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["uninstall", "App/1"]) == 0
     assert run(["install", "App-1.yaml", SKIP]) == 18
