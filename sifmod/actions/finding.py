@@ -10,6 +10,7 @@ from sifmod.tree.durable import names
 from sifmod.tree.layer import IMAGE, TREE, Layer
 from sifmod.tree.receipt import FileRecord
 
+_LARGEST = 1 << 28  # bytes of a file that sifmod writes, except images and layers
 Kind = Literal["missing", "changed", "unreadable", "added", "released"]
 
 
@@ -33,7 +34,7 @@ def verify_layer(layer: Layer) -> tuple[Finding, ...]:
         return (Finding("unreadable", f"{layer.root}/layer.json", "a receipt", "none that can be read"),)
     root, found = Path(layer.root), _commands(layer)
     if layer.packed:
-        return (*of_file(root / IMAGE, FileRecord(IMAGE, layer.digest, 0o644)), *found)
+        return (*of_file(root / IMAGE, FileRecord(IMAGE, layer.digest, 0o644), layer.size), *found)
     if (root / TREE).exists():
         return found
     return (Finding("missing", str(root / TREE), "the packages", "nothing"), *found)
@@ -50,14 +51,16 @@ def _commands(layer: Layer) -> tuple[Finding, ...]:
     return (*found, *more)
 
 
-def of_file(path: Path, record: FileRecord) -> list[Finding]:
+def of_file(path: Path, record: FileRecord, most: int = _LARGEST) -> list[Finding]:
+    """The findings about a file; one of over `most` bytes is another file, and is not read."""
     expected = f"sha256:{record.sha256}"
     if not os.path.lexists(path):
         return [Finding("missing", str(path), expected, "nothing")]
     if path.is_symlink() or not path.is_file():
         return [Finding("changed", str(path), expected, "not a regular file")]
     try:
-        found = f"sha256:{sha256_file(path)}"
+        size = path.stat().st_size
+        found = f"{size} bytes" if size > most else f"sha256:{sha256_file(path)}"
     except OSError as error:
         return [Finding("unreadable", str(path), expected, os.strerror(error.errno or 0))]
     if found != expected:

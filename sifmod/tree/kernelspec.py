@@ -88,6 +88,8 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
 def remove_kernelspec(kernels: Path, spec: Kernelspec) -> None:
     """Remove the files of a kernelspec; others in its directory stay. Raises InstallError or PermissionsError."""
     place = kernels / spec.kernel
+    if place.is_symlink():
+        raise InstallError(f"{place} is a link, so nothing behind it was removed", f"remove it: rm {place}")
     with _reported(f"cannot remove the kernelspec {place}"):
         for name in (_SPEC, START, f".{_SPEC}.new", f".{START}.new"):
             (place / name).unlink(missing_ok=True)

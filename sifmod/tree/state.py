@@ -177,7 +177,8 @@ def _make_directory(source: Path, target: Path) -> None:
     except FileExistsError:
         return
     status = source.lstat()
-    closed = sum(bits for bits in (stat.S_IRWXG, stat.S_IRWXO) if not status.st_mode & bits)
+    closed = ~status.st_mode & 0o057  # whoever may use the directory may write to it, as the tree's umask says
+    closed |= sum(bits for bits in (stat.S_IRWXG, stat.S_IRWXO) if not status.st_mode & bits)
     descriptor = os.open(target, DIRECTORY | os.O_NOFOLLOW)
     try:
         _give(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & ~closed, status)
@@ -186,10 +187,15 @@ def _make_directory(source: Path, target: Path) -> None:
 
 
 def _give(descriptor: int, mode: int, status: os.stat_result) -> None:
-    """Set the mode of what was copied; root gives it to the owner in `status`."""
+    """Give what was copied its mode and the group in `status`, closed to a group that is not this user's.
+
+    Root gives it to the owner too.
+    """
+    try:
+        os.fchown(descriptor, status.st_uid if os.geteuid() == 0 else -1, status.st_gid)
+    except PermissionError:
+        mode &= ~stat.S_IRWXG
     os.fchmod(descriptor, mode)
-    if os.geteuid() == 0:
-        os.fchown(descriptor, status.st_uid, -1)
 
 
 def _copied(source: Path, top: Path, target: Path) -> bool:

@@ -505,6 +505,12 @@ def test_a_lock_that_takes_the_memory(text: str, why: str, tmp_path: Path) -> No
         resource.setrlimit(resource.RLIMIT_AS, limit)
 
 
+def test_a_lock_of_many_tables_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "pylock.toml").write_text("".join(f"[a{number}.b.c]\n" for number in range(200_001)))
+    with pytest.raises(OptionError, match="has more tables than 200000"):
+        read_lock(tmp_path / "pylock.toml")
+
+
 def test_the_index_with_the_most_of_torchs_local_version_is_taken() -> None:
     """In whichever order the site names them; and none for a torch without a local version."""
     for names in permutations(("cu", "cu12", "cu128", "rocm6", "cpu")):

@@ -6,14 +6,14 @@ from typing import Any, get_args
 
 import pytest
 
-from sifmod.actions.finding import Finding, Kind
+from sifmod.actions.finding import Finding, Kind, of_file
 from sifmod.actions.start import installed
 from sifmod.actions.verify import verify
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.receipt import Installation
+from sifmod.tree.receipt import FileRecord, Installation
 from support.answer import answer
 from support.disk_state import disk_state
 from support.tree import MODULE, install
@@ -283,3 +283,13 @@ def test_where_nothing_is_installed_there_is_nothing_to_verify(
 ) -> None:
     assert run(["verify", "--prefix", str(tmp_path)]) == 0
     assert capfd.readouterr() == ("", "no module is installed here\n")
+
+
+def test_a_file_that_is_mostly_a_hole_is_not_read(tmp_path: Path) -> None:
+    """Of terabytes the digest takes hours; the size is already another one."""
+    with (tmp_path / "layer.squashfs").open("wb") as file:
+        file.truncate(5 << 40)
+    record = FileRecord("layer.squashfs", "0" * 64, 0o644)
+    (found,) = of_file(tmp_path / "layer.squashfs", record, 4096)
+    assert (found.kind, found.found) == ("changed", f"{5 << 40} bytes")
+    assert [one.found for one in of_file(tmp_path / "layer.squashfs", record)] == [found.found]

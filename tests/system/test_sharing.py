@@ -287,6 +287,19 @@ def test_what_a_member_has_closed_stays_closed_and_in_nobodys_way(machine: Machi
     machine.ok("ann", "verify")
 
 
+def test_a_smaller_group_and_a_way_through_stay_so(machine: Machine) -> None:
+    machine.ok("ann", *machine.install("a"))
+    _adds(machine, "small/key", 0o640, 0o2750)
+    _adds(machine, "through/key", 0o644, 0o711)
+    live = machine.prefix / "software/Tiny/1.0"
+    users = getgrnam("users").gr_gid
+    os.chown(live / "small", -1, users)
+    machine.ok("bob", *machine.install("b"))
+    small, through = (live / "small").stat(), (live / "through").stat()
+    assert (small.st_gid, small.st_mode & 0o077) == (users, 0o070 & ~0o020 | small.st_mode & 0o020)
+    assert through.st_mode & 0o055 == 0o011
+
+
 @pytest.mark.parametrize("who", ["bob", "root"])
 def test_a_closed_directory_of_an_owner_stays_the_owners(machine: Machine, who: str) -> None:
     machine.ok("ann", *machine.install("a"))

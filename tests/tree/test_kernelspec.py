@@ -73,6 +73,17 @@ def test_one_of_somebody_else_stays(tmp_path: Path, said: str) -> None:
     assert list(our_kernelspecs(tmp_path)) == []
 
 
+def test_a_link_that_is_planted_leads_to_no_other_kernel(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/kernel.json").write_text("{}")
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / TORCH.kernel).symlink_to(tmp_path / "own")
+    before = disk_state(tmp_path)
+    with pytest.raises(InstallError, match="is a link, so nothing behind it was removed"):
+        remove_kernelspec(tmp_path / "kernels", TORCH)
+    assert disk_state(tmp_path) == before
+
+
 def test_two_modules_whose_names_are_spelled_the_same(tmp_path: Path) -> None:
     assert write_kernelspec(tmp_path, TORCH, "#!/bin/sh\n")
     before = disk_state(tmp_path)

@@ -23,6 +23,7 @@ _LASTING = (*_INDEXES, NO_INDEX, "--prerelease=", "--no-binary=", "--only-binary
 KEEP_LOGIN = (
     "put it in ~/.netrc; for an index NAME of uv.toml also in UV_INDEX_NAME_USERNAME and UV_INDEX_NAME_PASSWORD"
 )
+_TABLE = re.compile(r"^\s*\[", re.MULTILINE)
 _LONG_KEY = re.compile(r"""(?<![\w.-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}""")  # a.b.c…
 LOCK_AGAIN = "create it again: `uv pip compile --generate-hashes --format pylock.toml -o pylock.toml requirements.txt`"
 
@@ -170,6 +171,8 @@ def read_lock(path: Path) -> str:
     if text := read_text(path, "lock_size").strip():
         for line in text.splitlines() if has_login(text) or secret_parameter(text) else ():
             check_login(line.strip(), str(path))
+        if len(_TABLE.findall(text)) > limits().lock_values:
+            raise OptionError(f"{path} has more tables than {bound('lock_values')}")
         if _LONG_KEY.search(text):  # tomllib's time and memory grow with the square of its length
             raise OptionError(f"{path} is not a PEP 751 lock: nested too deep", LOCK_AGAIN)
         try:
