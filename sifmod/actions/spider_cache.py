@@ -9,6 +9,7 @@ from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.errors import SifmodError
 from sifmod.image.child import run_child
+from sifmod.system import user_name
 from sifmod.tree.durable import names
 from sifmod.tree.layout import Layout
 
@@ -38,6 +39,7 @@ def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool
     try:
         with reporter.tree(site).lock(_LOCK, "the spider cache"):
             for place in (directory, stamp.parent):
+                _check_link(place, layout.prefix)
                 _make(place, site.group)
             # the program overwrites files, which fails for other members' files; a new file can replace them
             with (
@@ -73,6 +75,12 @@ def _changed(path: Path) -> int:
         return path.stat().st_mtime_ns
     except OSError:
         return 0
+
+
+def _check_link(place: Path, prefix: Path) -> None:
+    """Raise SifmodError for a link that another member of the group may have put there; its target is somebody's."""
+    if place.is_symlink() and (owner := place.lstat().st_uid) not in (0, os.geteuid(), prefix.stat().st_uid):
+        raise SifmodError(f"{place} is a link of {user_name(owner)}")
 
 
 def _make(place: Path, group: str | None) -> None:

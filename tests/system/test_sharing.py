@@ -329,8 +329,15 @@ def test_the_spider_cache_is_each_members(machine: Machine) -> None:
             assert os.listdir(stamp.parent) == ["stamp"]
             assert stamp.stat().st_mtime_ns <= (cache / "spiderT.lua").stat().st_mtime_ns
             assert (cache / "spiderT.lua").stat().st_uid == USERS[who][0]
-    assert all(path.stat().st_gid == getgrnam(GROUP).gr_gid for path in (cache, stamp.parent))
-    assert {path.stat().st_mode & 0o777 for path in cache.iterdir()} == {0o644}
+        assert all(path.stat().st_gid == getgrnam(GROUP).gr_gid for path in (cache, stamp.parent))
+        assert {path.stat().st_mode & 0o777 for path in cache.iterdir()} == {0o644}
+        cache.rename(site / "another place")  # a link of a member's may lead to another user's files
+        cache.symlink_to(site / "another place")
+        os.chown(cache, UID + 1, -1, follow_symlinks=False)
+        before = disk_state(site / "another place")
+        done = victim.run(("hide", "Tiny/1.0"), who=USERS["ann"])
+        assert f"the spider cache was not refreshed: {cache} is a link of user {UID + 1}" in done.stderr
+        assert disk_state(site / "another place") == before
 
 
 @BOTH
