@@ -297,6 +297,6 @@ def differences(name: str, before: NameLife, after: NameLife) -> Iterator[tuple[
 
 def _tell(done: Written, reporter: Reporter) -> None:
     for kept in done.kept:
-        reporter.say(f"warning: {kept.path} was edited or not written by sifmod, so it was kept; it lacks these lines:")
+        reporter.say(f"warning: {kept.path} was edited or not written by sifmod, so it was kept; it needs these lines:")
         for line in commands(kept.text):
             reporter.say(f"  {line}")

@@ -78,7 +78,7 @@ def _changed(path: Path) -> int:
 
 
 def _check_link(place: Path, prefix: Path) -> None:
-    """Raise SifmodError for a link that another member of the group may have put there; its target is somebody's."""
+    """Raise SifmodError for a link that another member of the group may have put there; its target may be anything."""
     if place.is_symlink() and (owner := place.lstat().st_uid) not in (0, os.geteuid(), prefix.stat().st_uid):
         raise SifmodError(f"{place} is a link of {user_name(owner)}")
 

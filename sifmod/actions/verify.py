@@ -111,7 +111,7 @@ class SignedImage:
 
 
 def signed_images(layout: Layout, names: Collection[str], keys: tuple[Path, ...]) -> Iterator[SignedImage]:
-    """Whether owners of `keys` signed these SIFs and the images of these modules (of all without names), one by one.
+    """Whether owners of `keys` signed these SIFs and the images of `names`, one by one; without names, of all modules.
 
     Raises what `check_image` raises, ModuleError where a name means no module or several, ViewError.
     """

@@ -1,6 +1,6 @@
 """The kinds of modulefiles and runtimes, and how to recognise them; the words for a module's MPI and stale layers.
 
-New kinds and words are added here; the type checker then reports each place that must handle them.
+New kinds and words are added here; the type checker then reports each `match` that lacks them, but no comparison.
 """
 
 from typing import Literal, get_args

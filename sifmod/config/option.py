@@ -204,13 +204,13 @@ TABLE = (
     how(
         "-j --jobs N",
         range(1, 65),
-        "Number of modules to install at the same time (default: the site's `processors`, else all, at most 8).",
+        "Number of modules to install at once (default: the site's `processors`, else all processors, up to 8).",
     ),
     how(
         *(
             "-j --jobs N",
             range(1, 65),
-            "Number of easyconfigs to read at the same time (default: the site's `processors`, else all, at most 8).",
+            "Number of easyconfigs to read at once (default: the site's `processors`, else all processors, up to 8).",
         ),
         of="stack plan",
     ),

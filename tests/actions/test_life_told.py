@@ -123,7 +123,7 @@ def test_all_that_a_kept_file_lacks_is_told(layout: Layout, capfd: pytest.Captur
     kept.write_text("-- mine\n")
     assert run(["retire", "--since", "2030-01-01", "Tiny/1.0"]) == 0
     err = capfd.readouterr().err
-    tail = err.partition("kept; it lacks these lines:\n")[2].splitlines()
+    tail = err.partition("kept; it needs these lines:\n")[2].splitlines()
     assert tail[0] == '==   hide_version("Tiny/1.0")'
     assert tail[1].startswith("==   if os.time() >= 1893456000 then -- 2030-01-01")
     assert "forbid{name = " in tail[3]
@@ -185,7 +185,7 @@ def test_another_ones_file_is_told_of_only_where_something_is_to_be_in_it(
     for name in (".modulerc", ".modulerc.lua"):
         (layout.modules / "Tiny" / name).write_text("mine\n")
     assert run(["hide", "Tiny/1.0"]) == 0
-    assert capfd.readouterr().err.count("kept; it lacks") == 2
+    assert capfd.readouterr().err.count("kept; it needs") == 2
     assert run(["hide", "--undo", "Tiny/1.0"]) == 0
     assert "is kept" not in capfd.readouterr().err
 

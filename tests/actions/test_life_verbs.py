@@ -183,7 +183,7 @@ def test_a_file_of_others_is_kept_and_told(layout: Layout, edited: bool, capfd: 
     mine.write_text(text)
     assert verb(layout, "default", "Tiny/2.0") == 0
     said = capfd.readouterr().err
-    assert f"{mine} was edited or not written by sifmod, so it was kept; it lacks these lines:\n" in said
+    assert f"{mine} was edited or not written by sifmod, so it was kept; it needs these lines:\n" in said
     assert '  module_version("Tiny/2.0", "default")\n' in said
     assert mine.read_text() == text
     assert is_ours(mine.with_name(".modulerc").read_bytes())

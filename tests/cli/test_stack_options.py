@@ -78,7 +78,7 @@ def test_images_that_are_converted_at_once_share_the_memory(here: Path) -> None:
         command = ("stack", "apply", "stack.yaml", SKIP, "--jobs", jobs)
         done = subprocess.run((*SIFMOD, *command), capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stderr
-        assert ("memory limit of a conversion, 320.0 MB" in done.stderr) == (code != 0)
+        assert ("the memory limit, 320.0 MB" in done.stderr) == (code != 0)
 
 
 def test_a_lock_of_some_variants(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -199,7 +199,10 @@ def test_a_file_of_somebody_else_is_not_replaced(layout: Layout, store: Store) -
     layout.image(sha256).write_bytes(b"something else")
     before = disk_state(layout.images)
     assert store.find(sha256) is None
-    with pytest.raises(InstallError, match="was not written by sifmod"), store.incoming() as incoming:
+    with (
+        pytest.raises(InstallError, match="has no valid receipt of sifmod"),
+        store.incoming() as incoming,
+    ):
         incoming.write_bytes(b"x")
         store.add(incoming, sha256)
     assert disk_state(layout.images) == before

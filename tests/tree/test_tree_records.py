@@ -159,7 +159,7 @@ NO_SOURCE = "echo 'squeue: fatal: Could not establish a configuration source' >&
 def test_what_squeue_says(lines: str, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = squeue(tmp_path, monkeypatch, lines)
     assert ask_slurm(tmp_path / "none") == jobs
-    assert said.read_text() == "--noheader --format=%V\n"
+    assert said.read_text() == "--noheader --all --format=%V\n"
 
 
 @pytest.mark.parametrize("name", ["SLURM_CONF", "SLURM_CONF_SERVER"])
@@ -190,7 +190,7 @@ def test_of_a_prefix_that_is_closed_to_others_only_the_owners_jobs_count(
     (shared_tmp / "project" / "prefix").mkdir()
     (shared_tmp / "project").chmod(mode)
     ask_slurm(shared_tmp / "project" / "prefix")
-    assert said.read_text() == f"--noheader --format=%V{f' --user={os.getuid()}' if alone else ''}\n"
+    assert said.read_text() == f"--noheader --all --format=%V{f' --user={os.getuid()}' if alone else ''}\n"
 
 
 # stored images

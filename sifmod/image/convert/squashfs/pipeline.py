@@ -20,7 +20,7 @@ MOST_BLOCKS = 1 << 25  # 4 TiB of files in blocks of 128 KiB, 128 MiB of memory
 
 
 class Written:
-    """Sizes of all blocks in order (0 for holes), offsets of the stored ones, and the fragments."""
+    """Sizes of all blocks in order (0 for holes), offsets of those that are no holes, and the fragments."""
 
     def __init__(self, block_size: int = BLOCK) -> None:
         self.block_size = block_size  # bytes
