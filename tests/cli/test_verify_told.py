@@ -47,6 +47,7 @@ def add(layout: Layout, top: Path, module: ModuleName, name: str, packed: bool) 
             module=module,
             name=name,
             image=sha256,
+            size=len(PACKED) if packed else 0,
             number=1,
             python="/opt",
             version="3.11",
