@@ -177,7 +177,7 @@ def _make_directory(source: Path, target: Path) -> None:
     except FileExistsError:
         return
     status = source.lstat()
-    closed = ~status.st_mode & 0o057  # whoever may use the directory may write to it, as the tree's umask says
+    closed = ~status.st_mode & 0o057  # the tree's umask decides about the group's right to write
     closed |= sum(bits for bits in (stat.S_IRWXG, stat.S_IRWXO) if not status.st_mode & bits)
     descriptor = os.open(target, DIRECTORY | os.O_NOFOLLOW)
     try:
