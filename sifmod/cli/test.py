@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sifmod.config.site import Site
 
 
-class TestOptions(TreeOptions):
+class SelfTestOptions(TreeOptions):
     modules: tuple[str, ...] = argument("MODULE|FILE...", many=True)
     nodes: int | None = None
     network: bool = False
@@ -32,8 +32,8 @@ class TestOptions(TreeOptions):
     junit: str | None = None
 
 
-@command("test", TestOptions)
-def test_command(given: TestOptions) -> int:
+@command("test", SelfTestOptions)
+def test_command(given: SelfTestOptions) -> int:
     """Show whether installed modules work here: their checks, GPUs, a collective over the ranks.
 
     With --network, also show what carries the collective. FILE is a stack: all of its modules are tested. Of a view,
@@ -66,7 +66,7 @@ def test_command(given: TestOptions) -> int:
     return max((failed, *(error.exit_code for error in chosen.errors)))
 
 
-def _here(chosen: "Chosen", site: "Site", given: TestOptions) -> "Iterator[Tested]":
+def _here(chosen: "Chosen", site: "Site", given: SelfTestOptions) -> "Iterator[Tested]":
     from sifmod.actions.test.collective import nodes_of
     from sifmod.actions.test.test import Wanted, record_test, test
 
@@ -83,7 +83,7 @@ def _say(start: str, text: str) -> None:
     say(f"{start}{text}")
 
 
-def _in_job(chosen: "Chosen", site: "Site", given: TestOptions) -> "tuple[Tested, ...]":
+def _in_job(chosen: "Chosen", site: "Site", given: SelfTestOptions) -> "tuple[Tested, ...]":
     from sifmod.actions.slurm import Resources, at_site
     from sifmod.actions.test.test import run_job
 

@@ -12,7 +12,7 @@ import pytest
 from sifmod.cli.main import run
 from support.command import SIFMOD
 from support.config import write
-from support.disk_state import disk_state
+from support.disk_state import disk_state, is_there
 from support.images import Images
 from support.module_tool import ModuleTool
 
@@ -247,7 +247,7 @@ def test_what_workers_have_done_before_an_interruption_is_told_as_done(
     before = disk_state(prefix / "software/One"), disk_state(prefix / "software/Yet")
     command = (*SIFMOD, "install", "--module-only")
     going = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    while going.poll() is None and not list(prefix.glob(".staging/Yet@1.0.*")):
+    while going.poll() is None and not is_there(prefix, ".staging/Yet@1.0.*"):
         time.sleep(0.01)
     going.send_signal(signal.SIGINT)
     _, told = going.communicate(timeout=60)

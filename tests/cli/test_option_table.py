@@ -17,7 +17,7 @@ from sifmod.cli.command import Argument, fields, typed_again
 from sifmod.cli.installed import GcOptions, UninstallOptions
 from sifmod.cli.main import run
 from sifmod.cli.stack import ApplyOptions
-from sifmod.cli.test import TestOptions
+from sifmod.cli.test import SelfTestOptions
 from sifmod.config.option import KEYS, TABLE, VARIABLES, option_of
 from support.click_commands import commands
 
@@ -186,5 +186,5 @@ def test_the_elements_of_a_job_have_the_options_that_decide(tmp_path: Path, monk
     for name, value in of_job.items():
         assert option_of("stack apply", name).submits, name
         assert typed_again("stack apply", ApplyOptions(**{name: value})) == ()  # type: ignore[arg-type]
-    tested = TestOptions(modules=("A/1",), nodes=2, minimum=0.0, network=True, job=True, junit="x", account="p")
+    tested = SelfTestOptions(modules=("A/1",), nodes=2, minimum=0.0, network=True, job=True, junit="x", account="p")
     assert sorted(typed_again("test", tested)) == ["--minimum=0.0", "--network", "--nodes=2", "--timeout=600"]

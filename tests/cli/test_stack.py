@@ -21,7 +21,7 @@ from sifmod.tree.receipt import Installation, installations
 from support.answer import answer
 from support.command import SIFMOD
 from support.config import write
-from support.disk_state import disk_state
+from support.disk_state import disk_state, is_there
 from support.images import Images
 from support.oci import Entry, layer, write_layout
 from support.registry import Registry
@@ -595,7 +595,7 @@ def test_terminated_it_leaves_no_process_and_whole_modules(here: Path) -> None:
     victim = subprocess.Popen(
         [*SIFMOD, "stack", "apply", "stack.yaml", SKIP], stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    while victim.poll() is None and not list((here / "prefix/software").glob("*/[0-9]*")):
+    while victim.poll() is None and not is_there(here / "prefix/software", "*/[0-9]*"):
         time.sleep(0.005)
     victim.send_signal(signal.SIGTERM)
     _, err = victim.communicate(timeout=60)

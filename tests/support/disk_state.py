@@ -1,5 +1,6 @@
 """What is on a disk, so that a test can say: as before."""
 
+import glob
 import hashlib
 import os
 import stat
@@ -16,6 +17,11 @@ def disk_state(*roots: Path) -> State:
 def file_state(path: Path) -> tuple[object, ...]:
     """One file's identity, mode, owner, times, number of names and content."""
     return _describe(path)
+
+
+def is_there(top: Path, pattern: str) -> bool:
+    """Whether a path below `top` matches, while another process adds and removes files: `Path.glob` would raise."""
+    return bool(glob.glob(pattern, root_dir=top, recursive=True, include_hidden=True))
 
 
 def _describe(path: Path) -> tuple[object, ...]:

@@ -20,7 +20,7 @@ from sifmod.image.convert.sif.write import DataObject
 from sifmod.system import size_text
 from support.command import SIFMOD, run
 from support.conversion import content
-from support.disk_state import disk_state
+from support.disk_state import disk_state, is_there
 from support.extending import base_of, contents, rich_tree, sif_of, taken_out
 from support.identity import call_as, call_on_small_disk
 from support.images import Images
@@ -339,7 +339,7 @@ def test_a_run_that_is_killed_leaves_no_result(form: str, rich: Path, tmp_path: 
     killed = 0
     for _ in range(3):
         with subprocess.Popen(words, env=env) as started:
-            while started.poll() is None and not any(target.parent.glob(".image.fetching/.staging/*/*.incoming")):
+            while started.poll() is None and not is_there(target.parent, ".image.fetching/.staging/*/*.incoming"):
                 time.sleep(0.001)
             started.kill()
         if started.returncode == -signal.SIGKILL and not target.exists():

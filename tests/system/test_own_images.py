@@ -14,6 +14,7 @@ import pytest
 from sifmod.digest import sha256_file
 from support.command import SIFMOD, Result, run
 from support.config import write
+from support.disk_state import is_there
 from support.images import Images
 from support.layered import Machine
 from support.recipes import base, contents
@@ -255,7 +256,7 @@ def test_a_killed_build_leaves_nothing_that_is_used(tmp_path: Path, part: int) -
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     seen = ("**/wanted.in", "**/pinned.txt", "**/*.extending", "images/sha256/*.sif")[part]
-    while process.poll() is None and not any(machine.prefix.glob(seen)):
+    while process.poll() is None and not is_there(machine.prefix, seen):
         time.sleep(0.002)
     if process.poll() is None:
         os.killpg(process.pid, 9)
