@@ -6,6 +6,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from glob import iglob
 from pathlib import Path
 from typing import NamedTuple
 
@@ -102,14 +103,20 @@ def own_paths(layout: Layout) -> set[Path]:
         found |= {image, image.with_suffix(".json"), layout.inventory(sha256)}
     for place in (layout.modules, layout.software, layout.prefix / "user-software"):
         found |= {place, *(path for path in place.glob("*") if is_directory(path))}
-    found.update(file for name in (LUA, TCL) for file in layout.modules.glob(f"*/{name}") if _holds(file, is_ours))
-    for place in layout.software.glob("*/.generations/*"):
+    for name in (LUA, TCL):
+        found.update(file for file in _matching(layout.modules, f"*/{name}") if _holds(file, is_ours))
+    for place in _matching(layout.software, "*/.generations/*"):
         if is_part(place.name):
             module = ModuleName(place.parents[1].name, place.name)
             software = layout.user_software(module)
             found |= {place.parent, place, software, software / USER_SOFTWARE[0], layout.history(module)}
             found.update(_of_module(layout, module))
     return {path for path in found if os.path.lexists(path)}
+
+
+def _matching(top: Path, pattern: str) -> Iterator[Path]:
+    # Unlike Path.glob, iglob continues when another command removes a directory.
+    return map(top.joinpath, iglob(pattern, root_dir=top))  # noqa: PTH207
 
 
 def _of_module(layout: Layout, module: ModuleName) -> Iterator[Path]:

@@ -2,6 +2,7 @@ import hashlib
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from multiprocessing import get_context
 from pathlib import Path
@@ -238,6 +239,27 @@ def test_an_image_in_use_is_not_discarded(layout: Layout, store: Store) -> None:
         assert not discard(layout, entries(layout)[0], other)
     assert disk_state(layout.images) == before
     assert path.stat().st_ctime_ns == changed
+
+
+def test_pins_are_read_while_other_commands_end(layout: Layout, store: Store) -> None:
+    """Their directories go away between the look at `.staging` and the look into them."""
+    sha256, _ = put_image(store, "a")
+    done = threading.Event()
+
+    def others() -> None:
+        while not done.is_set():
+            for number in range(40):
+                (layout.staging / f"image-{number}.1.2").mkdir()
+            for number in range(40):
+                (layout.staging / f"image-{number}.1.2").rmdir()
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    try:
+        assert {pinned(layout) for _ in range(400)} == {frozenset({sha256})}
+    finally:
+        done.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("bring", ["find", "add"])
