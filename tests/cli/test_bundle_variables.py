@@ -1,6 +1,7 @@
 """The values of variables in sources: a bundle has those of paths, hosts and repositories, and never a secret."""
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -88,6 +89,44 @@ def test_a_secret_in_settings_is_refused(
     assert f"{key} of the site or the settings sets {what.partition(':')[0]}, which a bundle must not contain" in said
     assert "hunter2" not in said
     assert not [path for path in tmp_path.iterdir() if ".tar" in path.name]
+
+
+@pytest.mark.parametrize(
+    ("file", "what"),
+    [
+        ("Good-1.yaml", "host_env: {HF_TOKEN: hunter2}"),
+        ("Good-1.yaml", "variants: {one: {host_env: {https_proxy: 'http://me:hunter2@proxy:3128'}}}"),
+        ("robot/presets/ours.yaml", "default_env: {HF_TOKEN: hunter2}"),
+    ],
+)
+def test_a_secret_in_an_easyconfig_or_preset_is_refused(
+    file: str,
+    what: str,
+    tmp_path: Path,
+    images: Images,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """`true`, a number or a path under such a name is none."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "a prefix"))
+    monkeypatch.setenv("SIFMOD_ROBOT_PATHS", str(tmp_path / "robot"))
+    plain = "env: {TOKENIZERS_PARALLELISM: 'false', NCCL_IB_PKEY: '0x7fff', SSL_KEY_FILE: /etc/key.pem}\n"
+    image = f"image: {{sources: ['{images.tiny_sif}'], filename: tiny.sif}}"
+    write(tmp_path / "Good-1.yaml", f"name: Good\nversion: '1'\npreset: ours\n{image}\n")
+    write(tmp_path / "robot/presets/ours.yaml", plain)
+    write(tmp_path / "stack.yaml", "name: ours\neasyconfigs: [Good-1.yaml]\n")
+    for added, code, bundle in (("", 0, "plain.tar"), (what, 18, "secret.tar")):
+        with (tmp_path / file).open("a") as text:
+            text.write(added)
+        assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+        assert run(["stack", "lock", "stack.yaml"]) == 0
+        capfd.readouterr()
+        assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", bundle]) == code
+    said = capfd.readouterr().err
+    assert re.search(f"{Path(file).name} sets (HF_TOKEN|https_proxy), which a bundle must not contain", said)
+    assert "hunter2" not in said
+    assert not (tmp_path / "secret.tar").exists()
 
 
 def _here(tmp_path: Path, source: str) -> None:

@@ -7,15 +7,19 @@ from typing import Any, NamedTuple
 
 from sifmod.actions.lock import Lock, files_of
 from sifmod.config.expand import names_in
-from sifmod.config.find import shipped
+from sifmod.config.find import SUFFIXES, shipped
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.prefix import settings_directories
 from sifmod.config.redact import has_login, is_secret
 from sifmod.config.site import DECIDING
+from sifmod.config.stack import bounds
 from sifmod.config.yaml.node import Node, Number
+from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import InstallError
 
 _VALUE = re.compile(r"[A-Za-z0-9._~+,:/@ -]*")
+_ENVIRONMENTS = ("env", "host_env", "default_env", "runscript_env")
+_PLAIN = re.compile("(?i)|true|false|yes|no|on|off|[0-9]+|0x[0-9a-f]+|/.*")  # TOKENIZERS_PARALLELISM and the like
 _OF_THE_USER = (
     "HOME",
     "USER",
@@ -49,11 +53,11 @@ def deciding_settings(site: LoadedSite, lock: Lock, directory: Path, environ: Ma
     settings = {key: _plain(node) for key, node in site.said.entries.items()}
     for key in ("env", "host_env", "runscript_env"):
         for name, value in getattr(site.site, key):
-            if is_secret(name) or has_login(value):
-                problem = f"{key} of the site or the settings sets {name}, which a bundle must not contain"
-                why = "its name looks like a secret" if is_secret(name) else "its value has a login"
-                hint = "set it where the module is used, because others can read bundles and modules"
-                raise InstallError(f"{problem}: {why}", hint)
+            _refuse_secret(f"{key} of the site or the settings", name, value)
+    for word, path in files_of(lock, site.site.robot_paths).items():
+        if path.suffix in SUFFIXES:
+            for name, value in _values(load_yaml(path, bounds()).node):
+                _refuse_secret(word, name, value)
     found = {"accelerator": site.site.accelerator, "arch": site.site.arch}
     syntax = "both" if len(site.site.module_syntax) > 1 else site.site.module_syntax[0]
     return DecidingSettings(
@@ -66,6 +70,26 @@ def is_taken(name: str) -> bool:
     """Whether a bundle may set this variable: not one that programs use, and not a secret."""
     known = ("XDG_", "SLURM_", "SIFMOD_", "LD_", "PYTHON", "APPTAINER", "SINGULARITY", "LC_", "GIT_", "SSL_")
     return not (name in _OF_THE_USER or name.startswith(known) or is_secret(name))
+
+
+def _values(node: Node) -> Iterator[tuple[str, str]]:
+    """The variables that a file of the lock sets, in each variant and recipe, with their values."""
+    for key, inner in node.entries.items():
+        if key in _ENVIRONMENTS:
+            yield from ((name, value.text) for name, value in inner.entries.items())
+        else:
+            yield from _values(inner)
+    for inner in node.items:
+        yield from _values(inner)
+
+
+def _refuse_secret(where: str, name: str, value: str) -> None:
+    secret = is_secret(name) and not _PLAIN.fullmatch(value)
+    if secret or has_login(value):
+        problem = f"{where} sets {name}, which a bundle must not contain"
+        why = "its name looks like a secret" if secret else "its value has a login"
+        hint = "set it where the module is used, because others can read bundles and modules"
+        raise InstallError(f"{problem}: {why}", hint)
 
 
 def _site(file: Path, directory: Path, environ: Mapping[str, str]) -> str:
