@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import which
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sifmod.config.partition import Nodes, SlurmKeys, partition_for
 from sifmod.errors import OptionError
 from sifmod.image.child import Ended, run_child
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
 
 # as the installed command starts: modules in the current directory are ignored, those on PYTHONPATH come last
 SIFMOD = (sys.executable, "-P", "-c", "import sys, sifmod_command; sys.exit(sifmod_command.main())")
@@ -159,28 +162,43 @@ NO_JOBS = Jobs(None)
 
 def ask_slurm(prefix: Path) -> Jobs:
     """The jobs of all users, or of the owner if nobody else reads `prefix`; none without Slurm. Raises nothing."""
-    import subprocess
+    from subprocess import TimeoutExpired
 
-    squeue = which("squeue")
+    squeue, scontrol = which("squeue"), which("scontrol")
     if squeue is None:
-        return Jobs(None)
+        return NO_JOBS
     command = [squeue, "--noheader", "--all", "--format=%V"]
     if (owner := _only_reader(prefix)) is not None:
         command.append(f"--user={owner}")
     try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT, check=False, env=_environment()
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        answer = _answer(command)
+        if answer.returncode != 0:
+            # commands without a cluster: no configuration file, no server, no DNS record
+            named = any(name in os.environ for name in ("SLURM_CONF", "SLURM_CONF_SERVER"))
+            if not named and all(text in answer.stderr for text in (_NOT_SET_UP, "Unknown host")):
+                return NO_JOBS
+            why = answer.stderr.strip().partition("\n")[0] or f"exit code {answer.returncode}"
+            return Jobs(None, f"squeue failed: {why}")
+        if owner is None and scontrol and _hides_jobs(_answer([scontrol, "show", "config"]).stdout):
+            return Jobs(None, "Slurm hides the jobs of other users (PrivateData)")
+    except (OSError, TimeoutExpired) as error:
         return Jobs(None, f"squeue did not answer: {error}")
-    if answer.returncode != 0:
-        # commands without a cluster: no configuration file, no server, no DNS record
-        named = any(name in os.environ for name in ("SLURM_CONF", "SLURM_CONF_SERVER"))
-        if not named and all(text in answer.stderr for text in (_NOT_SET_UP, "Unknown host")):
-            return NO_JOBS
-        why = answer.stderr.strip().partition("\n")[0] or f"exit code {answer.returncode}"
-        return Jobs(None, f"squeue failed: {why}")
     return _read(answer.stdout)
+
+
+def _answer(command: Sequence[str]) -> "CompletedProcess[str]":
+    import subprocess
+
+    return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False, env=_environment())
+
+
+def _hides_jobs(configuration: str) -> bool:
+    """Whether squeue leaves out other users' jobs without a word; root and SlurmUser see them."""
+    import re
+
+    user = os.geteuid()
+    sees_all = user == 0 or re.search(rf"(?m)^SlurmUser\s*=.*\({user}\)", configuration)
+    return not sees_all and re.search(r"(?m)^PrivateData\s*=.*\bjobs\b", configuration) is not None
 
 
 def _read(output: str) -> Jobs:

@@ -421,6 +421,26 @@ def test_a_job_submitted_before_a_module_retired_keeps_it(
     assert (live_number(layout, MODULE), image.exists()) == (None, False)
 
 
+def test_jobs_that_slurm_hides_count_as_unknown(
+    shared_tmp: Path, slurm: Slurm, ordinary_user: OrdinaryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """squeue leaves them out without a word; root and SlurmUser see all."""
+    monkeypatch.setenv("SLURM_CONF", slurm.env["SLURM_CONF"])
+    hidden = "Slurm hides the jobs of other users (PrivateData)" if os.geteuid() == 0 else ""
+    text = slurm.configuration.read_text()
+    job = slurm.sbatch(("--hold", "--wrap", "true"))
+    try:
+        slurm.configuration.write_text(f"{text}PrivateData=usage,jobs\n")
+        slurm.run(("scontrol", "reconfigure")).ok()
+        assert call_as(ordinary_user.user, lambda: ask_slurm(shared_tmp)).unknown == hidden
+        assert ask_slurm(shared_tmp).earliest is not None
+    finally:
+        slurm.configuration.write_text(text)
+        slurm.run(("scontrol", "reconfigure")).ok()
+        slurm.run(("scancel", str(job))).ok()
+    assert call_as(ordinary_user.user, lambda: ask_slurm(shared_tmp)).unknown == ""
+
+
 def test_only_jobs_of_those_who_can_read_the_tree_count(
     shared_tmp: Path, slurm: Slurm, ordinary_user: OrdinaryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
