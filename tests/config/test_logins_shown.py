@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.config.redact import has_login, without_logins, without_values
+from sifmod.config.redact import has_login, secret_parameter, without_logins, without_values
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,29 @@ def test_none(text: str) -> None:
     assert (has_login(text), without_logins(text)) == (False, text)
 
 
-@pytest.mark.parametrize("part", ["a.", "a+", "https:", "http://a:", "https:@", "http://a:b@", "@https:a:b/", "a:"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x @ https://host/x.whl#sha256=00&egg=x&subdirectory=key",
+        "x @ https://host/x.whl;python_version=='3.11' ; platform_machine=='x'",
+        "https://host/key=1/token/?a=&token=&page=2",
+        "x==1.0 ; token=='a'",
+    ],
+)
+def test_no_secret_parameter(text: str) -> None:
+    assert secret_parameter(text) == ""
+
+
+@pytest.mark.parametrize(
+    "part", ["a.", "a+", "https:", "http://a:", "https:@", "http://a:b@", "@https:a:b/", "a:", "://?#a="]
+)
 def test_a_long_text_takes_no_time(part: str) -> None:
     """A minute for 64 KiB of `a.a.a.`, which any program that sifmod runs can say."""
     text = (part * (1 << 20))[: 1 << 20]
     start = time.process_time()
     has_login(text)
     without_logins(text)
+    secret_parameter(text)
     assert time.process_time() - start < 10
 
 
