@@ -27,17 +27,21 @@ _HOST = r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)"
 # The scheme's length is limited: otherwise a long text of `a.a.a.` takes minutes.
 _START = r"\b((?:[a-z][a-z0-9.-]{0,40}\+)?(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]{0,40}://)"
 _LOGIN = rf"(?i){_START}([^\s/?#]*@|[^\s/?#@:]*:(?![0-9]*(?:[/?#\s]|$))\S*@)"
+_WITH_BLANKS = rf"(?i){_START}[^\s/?#@:]*:(?![0-9]+\s)[^\s/?#@][^/?#@\n]{{0,200}}@(?=\S)"  # a long text: see above
 
 
 def has_login(text: str) -> bool:
-    """Whether a URL in the text has a user or password before its host, except the user that ssh needs."""
+    """Whether a URL in the text has a user or password before its host, except the user that ssh needs.
+
+    A password may have blanks.
+    """
     words = (_until_login(word)[0] for word in text.split())
-    return any(not re.fullmatch(OF_SSH, found[0]) for word in words for found in re.finditer(_LOGIN, word))
+    return re.search(_WITH_BLANKS, text) is not None or any(not re.fullmatch(OF_SSH, found[0]) for word in words for found in re.finditer(_LOGIN, word))
 
 
 def without_logins(text: str) -> str:
     """The text with the logins removed from its URLs."""
-    return re.sub(r"\S+", _without, text)
+    return re.sub(r"\S+", _without, re.sub(_WITH_BLANKS, r"\1", text))
 
 
 def _without(word: re.Match[str]) -> str:

@@ -27,6 +27,8 @@ from sifmod.config.redact import has_login, secret_parameter, without_logins, wi
         ("a @ https:me:secret@host/x", "a @ https:host/x"),
         ("git+https:///me:secret@host/x", "git+https:///host/x"),
         ("HTTPS:\\\\me:secret@host/x", "HTTPS:\\\\host/x"),
+        ("see https://me:se cr et@host/x for more", "see https://host/x for more"),
+        ("https://me:12a secret@host/x", "https://host/x"),
     ],
 )
 def test_a_login(text: str, left: str) -> None:
@@ -40,6 +42,9 @@ def test_a_login(text: str, left: str) -> None:
         "ssh://git@host:22/x",
         "https://host/x.git@v1",
         "https://host:8080/a@b",
+        "see https://host:8080 or mail to me@host, or https://host/x, me@host",
+        "see https://host: mail to me@host",
+        "https://a:b\nmail to me@host",
         "https://host:8080?q=a@b",
         "https://host:8080",
         "docker://host:5000/name:tag@sha256:0",
