@@ -36,7 +36,9 @@ def has_login(text: str) -> bool:
     A password may have blanks.
     """
     words = (_until_login(word)[0] for word in text.split())
-    return re.search(_WITH_BLANKS, text) is not None or any(not re.fullmatch(OF_SSH, found[0]) for word in words for found in re.finditer(_LOGIN, word))
+    return re.search(_WITH_BLANKS, text) is not None or any(
+        not re.fullmatch(OF_SSH, found[0]) for word in words for found in re.finditer(_LOGIN, word)
+    )
 
 
 def without_logins(text: str) -> str:

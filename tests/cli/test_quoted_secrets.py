@@ -190,7 +190,8 @@ def test_what_a_command_makes_is_printed_unchanged(capfd: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    "part", ["a.", "https:", "http://a:", "https:@", "http://a:b@", "@https:a:b/", "a:", "//", "?#", "a:b/a.b@", "https:a:b "]
+    "part",
+    ["a.", "https:", "http://a:", "https:@", "http://a:b@", "@https:a:b/", "a:", "//", "?#", "a:b/a.b@", "https:a:b "],
 )
 def test_a_long_word_takes_no_time(part: str) -> None:
     secret_parts(((part * (1 << 17))[: 1 << 17],))

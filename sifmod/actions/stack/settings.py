@@ -10,7 +10,7 @@ from sifmod.config.expand import names_in
 from sifmod.config.find import shipped
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.prefix import settings_directories
-from sifmod.config.redact import has_login, is_secret
+from sifmod.config.redact import has_login, is_secret, secret_parameter
 from sifmod.config.site import DECIDING
 from sifmod.config.yaml.node import Node, Number
 from sifmod.errors import InstallError
@@ -49,9 +49,9 @@ def deciding_settings(site: LoadedSite, lock: Lock, directory: Path, environ: Ma
     settings = {key: _plain(node) for key, node in site.said.entries.items()}
     for key in ("env", "host_env", "runscript_env"):
         for name, value in getattr(site.site, key):
-            if is_secret(name) or has_login(value):
+            if is_secret(name) or has_login(value) or secret_parameter(value):
                 problem = f"{key} of the site or the settings sets {name}, which a bundle must not contain"
-                why = "its name looks like a secret" if is_secret(name) else "its value has a login"
+                why = "its name looks like a secret" if is_secret(name) else "its value has a login or token"
                 hint = "set it where the module is used, because others can read bundles and modules"
                 raise InstallError(f"{problem}: {why}", hint)
     found = {"accelerator": site.site.accelerator, "arch": site.site.arch}
