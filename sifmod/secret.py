@@ -12,7 +12,9 @@ OF_SSH = r"(?i)(git\+)?ssh://[^:@/]+@"  # a name alone, which ssh needs, is no l
 # Any number of slashes either way round, as parsers of the web's URLs take them. The scheme's length is limited:
 # otherwise a long text of `a.a.a.` takes minutes.
 _START = r"(?:[a-z][a-z0-9+.-]{0,40}:[/\\]{2,}|(?:https?|wss?|ftp|docker|oras|library):[/\\]*|(?<![^\s='\".-])[/\\]{2})"
-_LOGIN = rf"(?is){_START}([^/\\?#]*@|[^/\\?#@:]*:(?![0-9]*(?:[/?#\s]|$)).*@)|(?<![^\s='\"])([^\s/:@='\"]+:[^\s/]+@)"
+_BARE = r"(?!(?:oci|oci-archive|docker-archive|file|build):)[^\s/:@='\"]+:(?![0-9]*/)\S{1,200}@"
+_LOGIN = rf"(?is){_START}([^/\\?#]*@|[^/\\?#@:]*:(?![0-9]*(?:[/?#\s]|$)).*@)|(?<![^\s='\"])({_BARE})"
+_WITH_BLANKS = rf"(?i)({_START})[^\s/?#@:]*:(?![0-9]+\s)[^\s/?#@][^/?#@\n]{{0,200}}@(?=\S)"
 _QUERY = rf"(?is){_START}[^?#]*(\?(?!QUERY\b)[^#]*)?(#(?!(?:egg|subdirectory|md5|sha[0-9]+)=).*)?"
 _NAME = r"(?i)(docker|oras|library):[/\\]*[^:]*@"  # docker://ubuntu@24.04 is a mistake, not a login
 _END = "'\"`.,;:)]}"  # what a message has behind a word
@@ -38,7 +40,9 @@ def secret_parts(words: Iterable[str]) -> Mapping[str, str]:
 
 def without_secrets(text: str) -> str:
     """A message, which may quote a file, without the secrets in its words and quoted URLs."""
-    return re.sub(r"'[^'\n]*://[^'\n]*'|\S+", _without, text) if {"@", "?", "#"}.intersection(text) else text
+    if not {"@", "?", "#"}.intersection(text):
+        return text
+    return re.sub(r"'[^'\n]*://[^'\n]*'|\S+", _without, re.sub(_WITH_BLANKS, r"\1", text))
 
 
 def _without(word: re.Match[str]) -> str:

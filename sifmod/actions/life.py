@@ -14,7 +14,7 @@ from sifmod.actions.spider_cache import refresh_spider_cache
 from sifmod.actions.start import layout_at, live_names, resolve, resolve_own
 from sifmod.config.hook import Moment
 from sifmod.config.name import ModuleName
-from sifmod.config.redact import has_login
+from sifmod.config.redact import has_login, secret_parameter
 from sifmod.config.site import Site
 from sifmod.errors import FullError, ModuleError, OptionError
 from sifmod.result import Described, Internal
@@ -251,8 +251,8 @@ def _check(layout: Layout, name: str, life: NameLife) -> None:
         try:
             for text in said:
                 checked_text(text)
-                if has_login(text):
-                    raise ValueError("the message contains a login, which all users would read")
+                if has_login(text) or secret_parameter(text):
+                    raise ValueError("the message contains a login or token, which all users would read")
         except ValueError as error:
             raise OptionError(f"{name}/{version}: {error}") from error
         if one.deprecated and one.deprecated.until and one.deprecated.until < one.deprecated.since:

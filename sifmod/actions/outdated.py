@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
@@ -60,7 +62,10 @@ def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:
         reference = parse(image.source)
         if reference.kind.location != "repository" or reference.digest or not was:
             return None
-        now = reference.kind.describe(reference, image.arch, fetch_settings(site.site))
+        own = Path(installation.root).stat().st_uid == os.geteuid()
+        now = reference.kind.describe(reference, image.arch, replace(fetch_settings(site.site), named=own))
+    except OSError:  # it was removed meanwhile
+        return None
     except SifmodError as error:
         return f"{image.source} could not be asked: {error.message}"
     if was in (now.index, now.manifest):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -139,7 +139,8 @@ def _oci(path: Path, repository: Repository, site: Site, progress: Progress) -> 
     if lineage.source is None:
         return _converted(path, None, (), (lineage.note,) if lineage.note else (), runtime, progress)
     place = own_place(lineage.source)
-    registry = Registry(lineage.source, fetch_settings(site), read_sif(path).arch)
+    settings = replace(fetch_settings(site), named=place.host == repository.place.host)
+    registry = Registry(lineage.source, settings, read_sif(path).arch)
     try:
         manifest = registry.manifest()
         config = registry.config(manifest)

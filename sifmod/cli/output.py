@@ -31,7 +31,7 @@ def hide_typed(words: Iterable[str]) -> None:
     _typed.clear()
     variables = (text for name, text in os.environ.items() if "://" in text or name.startswith("SIFMOD_"))
     for text, instead in secret_parts((*words, *variables)).items():
-        forms = (text, repr(text)[1:-1], text.replace("'", "'\"'\"'"), ascii(text)[1:-1].replace('"', '\\"'))
+        forms = (text, repr(text)[1:-1], text.replace("'", "'\"'\"'"), json_text(text)[1:-1])
         _typed.update(
             dict.fromkeys((form.lower() for each in forms for form in (each, escape_controls(each))), instead)
         )

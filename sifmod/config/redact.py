@@ -15,7 +15,8 @@ REGISTRIES = ("docker", "oras", "library")
 _NO_CREDENTIALS = r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)?@[^/:@]*)$"
 # AUTHORIZATION, but not AUTHOR; SIG is Azure's
 _SUSPICIOUS = (
-    "(?i)TOKEN|PASS|SECRET|KEY|CREDENTIAL|AUTH(?!ORS?(?![A-Z]))|LOGIN|SIGNATURE|(?<![A-Z])(SIG|TOK|PAT)(?![A-Z])"
+    "(?i)TOKEN|PASS|(?<=_)PWD|SECRET|KEY|CRED(S|ENTIAL)|AUTH(?!ORS?(?![A-Z]))|LOGIN|SIGNATURE"
+    "|(?<![A-Z])(SIG|TOK|PAT|JWT|BEARER)(?![A-Z])"
 )
 _SECRET = 6  # characters of the shortest secret
 _HEAD = r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}"  # a path has only one slash
@@ -26,17 +27,23 @@ _HOST = r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)"
 # The scheme's length is limited: otherwise a long text of `a.a.a.` takes minutes.
 _START = r"\b((?:[a-z][a-z0-9.-]{0,40}\+)?(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]{0,40}://)"
 _LOGIN = rf"(?i){_START}([^\s/?#]*@|[^\s/?#@:]*:(?![0-9]*(?:[/?#\s]|$))\S*@)"
+_WITH_BLANKS = rf"(?i){_START}[^\s/?#@:]*:(?![0-9]+\s)[^\s/?#@][^/?#@\n]{{0,200}}@(?=\S)"  # a long text: see above
 
 
 def has_login(text: str) -> bool:
-    """Whether a URL in the text has a user or password before its host, except the user that ssh needs."""
+    """Whether a URL in the text has a user or password before its host, except the user that ssh needs.
+
+    A password may have blanks.
+    """
     words = (_until_login(word)[0] for word in text.split())
-    return any(not re.fullmatch(OF_SSH, found[0]) for word in words for found in re.finditer(_LOGIN, word))
+    return re.search(_WITH_BLANKS, text) is not None or any(
+        not re.fullmatch(OF_SSH, found[0]) for word in words for found in re.finditer(_LOGIN, word)
+    )
 
 
 def without_logins(text: str) -> str:
     """The text with the logins removed from its URLs."""
-    return re.sub(r"\S+", _without, text)
+    return re.sub(r"\S+", _without, re.sub(_WITH_BLANKS, r"\1", text))
 
 
 def _without(word: re.Match[str]) -> str:
@@ -88,13 +95,15 @@ def without_values(text: str, environ: Mapping[str, str]) -> str:
 
 
 def secret_parameter(text: str) -> str:
-    """The first name of a query parameter in the text's URLs that is a secret's and has a value; "" for none."""
+    """The first name of a parameter with a value in the text's URLs that is a secret's; "" for none.
+
+    It may be in the path, the query or the fragment.
+    """
     from urllib.parse import unquote  # not above: `list` and TAB import this module
 
-    for query in re.findall(r"\?([^\s#]*)", text) if "?" in text and "://" in text else ():
-        for parameter in re.split("[?&;]", query):
-            name, _, value = parameter.partition("=")
-            if value and is_secret(unquote(name)):
+    for word in text.split() if "://" in text else ():
+        for name in re.findall(r"[?&;#]([^=?&;#]*)=[^?&;#]", word[word.find("://") :] if "://" in word else ""):
+            if is_secret(unquote(name)):
                 return unquote(name)
     return ""
 

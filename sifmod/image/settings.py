@@ -33,6 +33,7 @@ class Settings:
     mirrors: tuple[tuple[str, tuple[str, ...]], ...] = ()  # prefix of a reference, and its replacements, in order
     insecure_registries: tuple[str, ...] = ()  # host[:port] that plain http may reach
     token_servers: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a registry, and hosts that may get its login
+    named: bool = True  # the user named the registries: the login in variables, which name none, is for them
     striping: Striping | None = None
     keep_blobs: bool = False  # keep the downloaded layers after a conversion
     shared: SharedBlobs | None = None

@@ -148,6 +148,8 @@ def test_a_module_whose_last_day_is_over_is_retired(layout: Layout, capfd: pytes
         (("deprecate", "Tiny/1.0", "--until", "2026-02-30"), 2, "expected a day such as 2027-03-31, got '2026-02-30'"),
         (("deprecate", "Tiny/1.0", "--until", "20270331"), 2, "expected a day such as 2027-03-31"),
         (("deprecate", "Tiny/1.0", "--until", "2020-01-01"), 2, "which is before"),
+        (("retire", "Tiny/1.0", "--message", "https://me:a b@h/x"), 2, "the message contains a login or token"),
+        (("deprecate", "Tiny/1.0", "--message", "at https://h/x?token=a"), 2, "the message contains a login or token"),
         (("deprecate", "Tiny/1.0", "--message", "x" * 501), 2, "at most 500 printable characters"),
         (("hide", "Tiny/2.0"), 2, "cannot be the default and hidden"),
         (("retire", "Tiny/2.0"), 2, "cannot be the default and retired"),

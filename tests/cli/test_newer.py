@@ -1,5 +1,6 @@
 """`sifmod outdated` and `upgrade`: later versions, and tags that name another image now, of ordinary modules."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from support.answer import answer
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
-from support.registry import Registry
+from support.registry import PASSWORD, USER, Registry, with_password
 
 SKIP = "--skip-sanity-check"
 
@@ -145,6 +146,28 @@ def test_a_server_that_does_not_answer(here: Path, registry: Registry, capfd: py
     assert out.startswith("Plain/1-b: ")
     assert f"== warning: docker://{registry.address}/newer:1 could not be asked: " in err
     assert disk_state(here / "tree") == before
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_the_login_in_variables_is_for_no_registry_that_another_user_named(
+    here: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    closed = with_password(here / "closed", registry.storage)
+    closed.start()
+    try:
+        monkeypatch.setenv("APPTAINER_DOCKER_USERNAME", USER)
+        monkeypatch.setenv("APPTAINER_DOCKER_PASSWORD", PASSWORD)
+        source = f"docker://{closed.address}/newer:1"
+        write(here / "robot/Closed-1.yaml", f"name: Closed\nversion: '1'\nimage: {{sources: ['{source}']}}\n")
+        assert run(["install", "Closed-1", SKIP]) == 0
+        capfd.readouterr()
+        assert run(["outdated"]) == 0
+        assert "could not be asked" not in capfd.readouterr().err
+        os.chown(found(here, "Closed", "1").root, 12345, -1)
+        assert run(["outdated"]) == 0
+        assert f"{source} could not be asked: {closed.address} answered 401" in capfd.readouterr().err
+    finally:
+        closed.stop()
 
 
 def test_what_cannot_be_had_is_not_newer(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -31,6 +31,9 @@ SECRETS = (
     "//me:S3CRET@h.invalid/x",
     "git+https://S3CRET@h.invalid/x.git",
     "https://me:it's \\S3CRET@h.invalid/x",
+    "https://me:pass S3CRET@h.invalid/x",
+    "https://me:S3CRET\u00e9@h.invalid/x",
+    "me:pass/S3CRET@h.invalid/x",
 )
 USUAL = {
     "name": "Tiny",
@@ -165,6 +168,10 @@ def test_no_command_repeats_a_wrong_value(key: str, told: Told, images: Images) 
         ("https://h:80/a@b", "https://h:80/a@b"),
         ("docker://ubuntu@24.04: expected", "docker://ubuntu@24.04: expected"),
         ("docker://S3CRET@h/x: expected", "docker://h/x: expected"),
+        ("no http://me:S3 CRET@h/x here", "no http://h/x here"),
+        ("no me:a/S3CRET@h.org/x", "no h.org/x"),
+        ("git+https://h:80/a/b.git@v1.0 and oci:a/b@c", "git+https://h:80/a/b.git@v1.0 and oci:a/b@c"),
+        ("a.yaml:3:1: b/c@d, http://h:80 or me@h", "a.yaml:3:1: b/c@d, http://h:80 or me@h"),
     ],
 )
 def test_what_is_left_of_a_message(text: str, expected: str) -> None:
@@ -183,7 +190,8 @@ def test_what_a_command_makes_is_printed_unchanged(capfd: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    "part", ["a.", "https:", "http://a:", "https:@", "http://a:b@", "@https:a:b/", "a:", "//", "?#"]
+    "part",
+    ["a.", "https:", "http://a:", "https:@", "http://a:b@", "@https:a:b/", "a:", "//", "?#", "a:b/a.b@", "https:a:b "],
 )
 def test_a_long_word_takes_no_time(part: str) -> None:
     secret_parts(((part * (1 << 17))[: 1 << 17],))

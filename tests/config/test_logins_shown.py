@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.config.redact import has_login, without_logins, without_values
+from sifmod.config.redact import has_login, secret_parameter, without_logins, without_values
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,8 @@ from sifmod.config.redact import has_login, without_logins, without_values
         ("a @ https:me:secret@host/x", "a @ https:host/x"),
         ("git+https:///me:secret@host/x", "git+https:///host/x"),
         ("HTTPS:\\\\me:secret@host/x", "HTTPS:\\\\host/x"),
+        ("see https://me:se cr et@host/x for more", "see https://host/x for more"),
+        ("https://me:12a secret@host/x", "https://host/x"),
     ],
 )
 def test_a_login(text: str, left: str) -> None:
@@ -40,6 +42,9 @@ def test_a_login(text: str, left: str) -> None:
         "ssh://git@host:22/x",
         "https://host/x.git@v1",
         "https://host:8080/a@b",
+        "see https://host:8080 or mail to me@host, or https://host/x, me@host",
+        "see https://host: mail to me@host",
+        "https://a:b\nmail to me@host",
         "https://host:8080?q=a@b",
         "https://host:8080",
         "docker://host:5000/name:tag@sha256:0",
@@ -51,13 +56,29 @@ def test_none(text: str) -> None:
     assert (has_login(text), without_logins(text)) == (False, text)
 
 
-@pytest.mark.parametrize("part", ["a.", "a+", "https:", "http://a:", "https:@", "http://a:b@", "@https:a:b/", "a:"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x @ https://host/x.whl#sha256=00&egg=x&subdirectory=key",
+        "x @ https://host/x.whl;python_version=='3.11' ; platform_machine=='x'",
+        "https://host/key=1/token/?a=&token=&page=2",
+        "x==1.0 ; token=='a'",
+    ],
+)
+def test_no_secret_parameter(text: str) -> None:
+    assert secret_parameter(text) == ""
+
+
+@pytest.mark.parametrize(
+    "part", ["a.", "a+", "https:", "http://a:", "https:@", "http://a:b@", "@https:a:b/", "a:", "://?#a="]
+)
 def test_a_long_text_takes_no_time(part: str) -> None:
     """A minute for 64 KiB of `a.a.a.`, which any program that sifmod runs can say."""
     text = (part * (1 << 20))[: 1 << 20]
     start = time.process_time()
     has_login(text)
     without_logins(text)
+    secret_parameter(text)
     assert time.process_time() - start < 10
 
 

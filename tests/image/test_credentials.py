@@ -384,6 +384,7 @@ def test_the_default_of_a_netrc_is_not_for_the_target_of_a_redirect(own_home: Pa
     authority = Netrc()
     assert authority.authorization(Url.parse("https://some.host/x")) == "Basic YW55Om90aGVy"
     assert authority.authorization(Url.parse("https://evil.host/x")) == ""
+    assert authority.authorization(Url.parse("https://some.host:8443/x")) == ""  # another user's server
     assert authority.authorization(Url.parse("https://named.host/x")) == "Basic bWU6c2VjcmV0"
     assert authority.authorization(Url.parse("https://some.host/y")) == "Basic YW55Om90aGVy"  # the next piece
 

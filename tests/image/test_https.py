@@ -260,6 +260,23 @@ def test_credentials_come_from_netrc_and_stay_with_their_host(
 
 
 @pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("machine localhost login me password s3crét\n".encode("latin-1"), "it is not UTF-8"),
+        (b"machine localhost login me\n  passwrd s3cret\n", "line 2 is invalid"),
+    ],
+)
+def test_a_netrc_that_cannot_be_read_is_told(web: Web, prefix: Prefix, own_home: Path, text: bytes, why: str) -> None:
+    (own_home / ".netrc").write_bytes(text)
+    (own_home / ".netrc").chmod(0o600)
+    web.answers["/private"] = answer(401)
+    with pytest.raises(FetchError) as caught:
+        prefix.fetch(plan(web.url("/private")))
+    assert f"~/.netrc was not used: {why}" in caught.value.hint
+    assert "s3cr" not in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
     ("status", "headers", "advice"),
     [
         (401, {"WWW-Authenticate": "Basic"}, "~/.netrc"),

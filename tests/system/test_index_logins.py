@@ -18,6 +18,7 @@ from support.config import write
 from support.images import Images
 from support.layered import NAME, Machine, make_machine
 from support.web import Handler, Web, answer
+from support.wheels import wheel
 
 SECRET = "s3cret-of-index"
 LOGIN = f"me:{SECRET}"
@@ -206,3 +207,17 @@ def test_the_signature_in_a_link_of_an_index_is_in_no_built_image(machine: Machi
     assert SECRET not in lock.stdout
     assert holding(machine.prefix) == []
     run((python, "-c", "import demo"), env=machine.env()).ok()
+
+
+@pytest.mark.parametrize("url", [f"http://{LOGIN}@HOST/PATH", f"http://HOST/PATH?token={SECRET}"])
+def test_a_dependency_with_a_login_is_refused(machine: Machine, index: Web, tmp_path: Path, url: str) -> None:
+    """A layer would keep it in its lock, and in the metadata of the package that requires it."""
+    path = next(machine.wheels.glob("helper-*.whl"))
+    index.answers[f"/open/{path.name}"] = answer(200, path.read_bytes())
+    where = url.replace("HOST/PATH", index.url(f"/open/{path.name}", "127.0.0.1").removeprefix("http://"))
+    needs = wheel(tmp_path, "needs", requires=(f"helper @ {where}",))
+    done = machine.sifmod("add", NAME, str(needs), "--no-index")
+    assert holding(machine.prefix) == []
+    assert (done.code, SECRET in done.stdout + done.stderr) == (2, False), done.stderr
+    assert "the URL of a required package" in done.stderr
+    assert "stored where other users can read it" in done.stderr

@@ -551,6 +551,36 @@ def test_an_upload_elsewhere_gets_no_login(images: Images, tmp_path: Path, own_h
         registry.stop()
 
 
+def test_the_login_in_variables_is_for_the_target_alone(
+    images: Images,
+    registry: Registry,
+    tmp_path: Path,
+    push: Push,
+    fetched: Callable[..., Path],
+    own_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The registry of the base asked for it too, and got it."""
+    outside = tmp_path.parent / f"{tmp_path.name}-base"
+    outside.mkdir()
+    registry.push_layout(images.tiny_layout("of-variables"), "push/of-variables:1")
+    closed = with_password(outside / "registry", registry.storage)
+    closed.start()
+    try:
+        monkeypatch.setenv("APPTAINER_DOCKER_USERNAME", USER)
+        monkeypatch.setenv("APPTAINER_DOCKER_PASSWORD", PASSWORD)
+        stored = fetched(f"docker://{closed.address}/push/of-variables:1")
+        told = push(stored, f"docker://{registry.address}/push/variables:1", code=10)
+        assert f"{closed.address} answered 401" in str(told["error"])
+        assert push(stored, f"docker://{closed.address}/push/variables:1")["sent"] == 0
+        auths = {closed.address: {"username": USER, "password": PASSWORD}}
+        (own_home / ".docker").mkdir()
+        (own_home / ".docker/config.json").write_text(json.dumps({"auths": auths}))
+        assert push(stored, f"docker://{registry.address}/push/variables:2")["digest"]
+    finally:
+        closed.stop()
+
+
 def test_an_upload_to_what_is_no_place(images: Images, between: Between, push: Push) -> None:
     between.elsewhere = "[::none"
     told = push(images.tiny_sif, f"oras://{between.address}/push/no-place:1", code=10)

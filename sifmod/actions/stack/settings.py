@@ -10,7 +10,7 @@ from sifmod.config.expand import names_in
 from sifmod.config.find import SUFFIXES, shipped
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.prefix import settings_directories
-from sifmod.config.redact import has_login, is_secret
+from sifmod.config.redact import has_login, is_secret, secret_parameter
 from sifmod.config.site import DECIDING
 from sifmod.config.stack import bounds
 from sifmod.config.yaml.node import Node, Number
@@ -85,9 +85,9 @@ def _values(node: Node) -> Iterator[tuple[str, str]]:
 
 def _refuse_secret(where: str, name: str, value: str) -> None:
     secret = is_secret(name) and not _PLAIN.fullmatch(value)
-    if secret or has_login(value):
+    if secret or has_login(value) or secret_parameter(value):
         problem = f"{where} sets {name}, which a bundle must not contain"
-        why = "its name looks like a secret" if secret else "its value has a login"
+        why = "its name looks like a secret" if secret else "its value has a login or token"
         hint = "set it where the module is used, because others can read bundles and modules"
         raise InstallError(f"{problem}: {why}", hint)
 

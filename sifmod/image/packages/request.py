@@ -125,7 +125,7 @@ def _check_url(text: str, what: str) -> None:
 
 
 def check_login(text: str, what: str) -> None:
-    """Raise OptionError if a URL in the text has a login, or a parameter with a secret's name in its query.
+    """Raise OptionError if a URL in the text has a login, or a parameter with a secret's name.
 
     The text is stored where other users may read it.
     """
@@ -138,7 +138,7 @@ def check_login(text: str, what: str) -> None:
         )
     if name := secret_parameter(text):
         raise OptionError(
-            f"{what}: {text.partition('?')[0][:200]} has the parameter {name[:60]!r} in its query, which would be "
+            f"{what}: {re.split('[?;#]', text, maxsplit=1)[0][:200]} has the parameter {name[:60]!r}, which would be "
             "stored where other users can read it",
             f"{KEEP_LOGIN}; or download the file, and give its path",
         )

@@ -40,7 +40,7 @@ from sifmod.image.packages.package_lock import (
     without_others,
     without_queries,
 )
-from sifmod.image.packages.request import FIND_LINKS, PackageRequest, name_of, path_of
+from sifmod.image.packages.request import FIND_LINKS, PackageRequest, check_login, name_of, path_of
 from sifmod.image.packages.uv import Uv
 
 _NO_DIGEST = "0" * 64
@@ -52,6 +52,7 @@ _NO_WHEEL = re.compile(r"([\w.-]+(?:==[^\s,]+)?) has no (?:usable wheels|wheels 
 Trees = Mapping[GitSource, tuple[GitSource, str]]  # by requested source: the one with its commit, its directory for uv
 _NO_PAGE = re.compile(r"Failed to read `--find-links` URL: (\S+).*HTTP status client error \((?:403|404|410)\b")
 _CRASHED = (-signal.SIGABRT, -signal.SIGSEGV, 128 + signal.SIGABRT, 128 + signal.SIGSEGV)  # also as a shell says it
+_REQUIRED = re.compile(r'^archive = \{ url = "([^"]*)"', re.MULTILINE)
 _CHOSEN = re.compile(r"DEBUG Selecting: ([\w.-]+)==(\S+)")
 _UNKNOWN = re.compile(r"Because ([\w.-]+) was not found in the (?:package registry|provided package locations)")
 
@@ -103,8 +104,10 @@ def resolve(
         raise FetchError(f"uv crashed{last}", "use another version of this package, or leave it out" if last else "")
     if ended.code != 0:
         raise _explained(ended.lines, python, wanted)
-    # uv writes the URLs of its variables into the lock, with their logins
-    lock = without_logins((work / LOCK).read_text())
+    written = (work / LOCK).read_text()
+    for url in _REQUIRED.findall(written):  # by a package, whose metadata would have the login too
+        check_login(url, "the URL of a required package")
+    lock = without_logins(written)  # uv writes the URLs of its variables into the lock, with their logins
     sources = {name_of(text): trees[source][0] for text in wanted.requirements if (source := git_source(text))}
     resolved = _held_to(wanted, _without(python, lock, wanted, sources))
     lock = as_before(resolved.lock, earlier, named)

@@ -7,13 +7,13 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.config.limits import bound, limits
 from sifmod.errors import FetchError, ImageError, InstallError
 from sifmod.image.child import HEAVY, Ended, run_child
-from sifmod.image.packages.uv_settings import config_words, uv_environment, write_config
+from sifmod.image.packages.uv_settings import config_words, uv_environment, without_own_logins, write_config
 from sifmod.system import cache_home, not_own
 
 _UNSAFE = re.compile("Skipping unsafe file name: (.*)")
@@ -42,7 +42,7 @@ def uv_here(directory: Path) -> Uv:
         wanted = "uv_resolver=debug" if "--verbose" in words else "uv_extract=warn"
         words = (find_uv_bin(), *words, *config_words(str(directory)), "--color", "never", "--no-progress")
         memory = limits().uv_memory
-        ended = not_heavy(run_child(words, cwd=directory, env={**environment, "RUST_LOG": wanted}, memory=memory))
+        ended = checked(run_child(words, cwd=directory, env={**environment, "RUST_LOG": wanted}, memory=memory))
         with (directory / _LEFT_OUT_FILES).open("a") as file:
             file.writelines(f"{found[1]}\n" for found in map(_UNSAFE.search, ended.lines) if found)
         return ended
@@ -50,12 +50,12 @@ def uv_here(directory: Path) -> Uv:
     return Uv(run, directory, str(directory))
 
 
-def not_heavy(ended: Ended) -> Ended:
-    """How uv ended. Raises FetchError if it took too much memory."""
+def checked(ended: Ended) -> Ended:
+    """How uv ended, without logins in its output. Raises FetchError if it took too much memory."""
     if ended.code == HEAVY:
         hint = "does a package index send a page without an end?"
         raise FetchError(f"uv took more bytes of memory than {bound('uv_memory')}", hint)
-    return ended
+    return replace(ended, said=without_own_logins(ended.said))
 
 
 def refuse_unsafe(uv: Uv, names: Collection[str]) -> None:

@@ -30,6 +30,8 @@ _TOP = _KEYS | {
     "https-proxy", "native-tls", "no-cache", "no-proxy", "offline", "system-certs",
 }  # fmt: skip
 _NAME = "uv.toml"
+_LOGIN = re.compile(r"//([^/?#\n]*)@")
+_SHORTEST = 4  # characters of a part of a login that is no word of a message
 _FIND_LINKS = "UV_FIND_LINKS"
 
 
@@ -76,6 +78,16 @@ def write_config(directory: Path) -> None:
     (directory / _NAME).unlink(missing_ok=True)
     with open(os.open(directory / _NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
         file.writelines(f"{key} = {toml_value(value)}\n" for key, value in settings.items())
+
+
+def without_own_logins(output: bytes) -> bytes:
+    """Output of uv without the parts of logins in its settings: it takes one with a blank or a comma for several."""
+    given = [value for name, value in os.environ.items() if name == _FIND_LINKS or _VARIABLE.fullmatch(name)]
+    for login in _LOGIN.findall("\n".join((*given, *map(toml_value, _settings().values())))):
+        for part in re.split(r"[\s,]+", login):
+            if len(part) >= _SHORTEST:
+                output = output.replace(os.fsencode(part), b"...")
+    return output
 
 
 def config_words(place: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from netrc import NetrcParseError
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -150,22 +151,36 @@ _NOBODYS = "https://nobodys.invalid/"  # only the entry `default` is for it
 class Netrc(Authority):
     """The authority for files on web servers: each host gets its entry in `~/.netrc`, over https only.
 
-    The entry `default` is only for the host that is asked first, not for those to which it redirects.
+    The entry `default` is only for the host and port that are asked first, not for those to which they redirect.
     """
 
     def __init__(self) -> None:
         self._first = ""
+        self._note = ""
 
     def authorization(self, url: Url) -> str:
         """The Authorization header with the login for this host; "" without one."""
-        self._first = self._first or url.host
-        login = requests.utils.get_netrc_auth(str(url)) if url.scheme == "https" else None
-        if not login or (url.host != self._first and login == requests.utils.get_netrc_auth(_NOBODYS)):
+        self._first = self._first or url.place
+        login = self._login(str(url)) if url.scheme == "https" else None
+        if not login or (url.place != self._first and login == self._login(_NOBODYS)):
             return ""
         return Credentials("~/.netrc", *login).basic
 
+    def _login(self, url: str) -> tuple[str, str] | None:
+        try:
+            return requests.utils.get_netrc_auth(url, raise_errors=True)
+        except NetrcParseError as error:  # its message may have the password
+            why = f"line {error.lineno} is invalid"
+        except UnicodeDecodeError:
+            why = "it is not UTF-8"
+        except OSError as error:
+            why = error.strerror or "it cannot be read"
+        self._note = f"{plain(os.environ.get('NETRC', '~/.netrc'))} was not used: {why}"
+        return None
+
     def refused(self, response: requests.Response) -> FetchError:
-        return refusal(response, _ADVICE.get(response.status_code, ""))
+        note = self._note if response.status_code in (401, 403) else ""
+        return refusal(response, "; ".join(filter(None, (note, _ADVICE.get(response.status_code, "")))))
 
 
 def auth_files(environ: Mapping[str, str]) -> tuple[Path, ...]:

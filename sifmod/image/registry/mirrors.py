@@ -22,7 +22,7 @@ _KNOWN_TOKEN_SERVERS: TokenServers = ((DOCKER_HUB, ("auth.docker.io",)), ("regis
 class Place:
     """`repository` in the registry `host`, which is docker.io for all names of Docker Hub.
 
-    `named`: the user named this registry; the site names mirrors.
+    `named`: the user named this registry; the site names mirrors, receipts the registry of an earlier fetch.
     """
 
     host: str

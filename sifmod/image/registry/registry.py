@@ -6,6 +6,7 @@ import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import TypeVar
 
 import requests
@@ -119,7 +120,11 @@ class Registry:
         self._patience = patience
         http = Http(settings.insecure_registries)
         self._repositories = [
-            Repository(http, place, token_servers(place, settings.token_servers))
+            Repository(
+                http,
+                replace(place, named=place.named and settings.named),
+                token_servers(place, settings.token_servers),
+            )
             for place in places(reference, settings.mirrors)
         ]
 
