@@ -17,7 +17,7 @@ from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, PermissionsError
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree import lease as leases
-from sifmod.tree.durable import READ_ONLY, is_there, move, sync_directory, take, write
+from sifmod.tree.durable import READ_ONLY, is_there, move, names, sync_directory, take, write
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import FENCED, HeldLock, lock
 from sifmod.tree.mark import in_force
@@ -274,9 +274,13 @@ def _needed(layout: Layout, sha256: str, mark_days: float) -> bool:
 
 def pinned(layout: Layout, dead: Collection[str] = ()) -> frozenset[str]:
     """The digests of images that runs use now, except runs that lost their lock, or whose lock is among the `dead`."""
-    pins = (path for path in layout.staging.glob(f"*/*{_PIN}") if path.parent.suffix != FENCED)
-    alive = (path for path in pins if path.parent.name.rsplit(".", 2)[0].replace("@", "/") not in dead)
-    return frozenset(path.name.removesuffix(_PIN) for path in alive)
+    found: set[str] = set()
+    for run in names(layout.staging):
+        if run.endswith(FENCED) or run.rsplit(".", 2)[0].replace("@", "/") in dead:
+            continue
+        with suppress(PermissionError):
+            found.update(name.removesuffix(_PIN) for name in names(layout.staging / run) if name.endswith(_PIN))
+    return frozenset(found)
 
 
 def foreign_files(layout: Layout) -> tuple[Path, ...]:
