@@ -109,7 +109,9 @@ def own_paths(layout: Layout) -> set[Path]:
         if is_part(place.name):
             module = ModuleName(place.parents[1].name, place.name)
             software = layout.user_software(module)
-            found |= {place.parent, place, software, software / USER_SOFTWARE[0], layout.history(module)}
+            # the directory's content belongs to users; `make-squashfs` makes the squashfs, which all commands bind
+            found |= {place.parent, place, software, layout.history(module)}
+            found.update(software / name for name in USER_SOFTWARE)
             found.update(_of_module(layout, module))
     return {path for path in found if os.path.lexists(path)}
 
