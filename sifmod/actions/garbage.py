@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection, Container, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -178,7 +179,7 @@ def retired_since(layout: Layout, module: ModuleName) -> float | None:
 
 
 def _too_young(since: float, jobs: Jobs, days: float) -> str:
-    if time.time() - since < days * _DAY:
+    if days and time.time() - since < days * _DAY:  # without days also what a clock that is ahead has dated
         return f"out of use since {_date(since)}, kept for {days:g} days"
     if jobs.unknown:
         return f"it may be in use by a job: {jobs.unknown}"
@@ -228,7 +229,8 @@ def _used_images(layout: Layout, users: dict[str, list[str]]) -> Iterator[UsedIm
         if names := users.get(image.sha256):
             yield UsedImage(image.path, image.size, f"used by {abbreviated(names, _NAMED)}")
     for path in foreign_files(layout):
-        yield UsedImage(path, path.lstat().st_size, "sifmod did not store it")
+        with suppress(FileNotFoundError):  # another gc has removed it and its receipt
+            yield UsedImage(path, path.lstat().st_size, "sifmod did not store it")
 
 
 def _old_images(
@@ -265,7 +267,7 @@ def _used_elsewhere(layout: Layout, images: set[str], days: float) -> dict[str, 
 
 def _old_partials(layout: Layout, days: float) -> Iterator[OldPartial]:
     for partial in partials(layout):
-        young = time.time() - partial.changed < days * _DAY
+        young = days > 0 and time.time() - partial.changed < days * _DAY
         keep = f"a fetch can resume it; written {_date(partial.changed)}, kept for {days:g} days" if young else ""
         if is_held(layout, lock_name(partial.key)):
             keep = "another run is using it"

@@ -126,7 +126,7 @@ def uninstall(tree: Tree, module: ModuleName, reporter: Reporter) -> Uninstalled
                 release(layout, (known.image,), live_only=True)
     default = forget_life(tree, module, reporter)
     stays = (layout.user_software(module), layout.prefix / "layers" / str(module))
-    user_software, layers = (str(place) if place.exists() else None for place in stays)
+    user_software, layers = (str(place) if os.path.exists(place) else None for place in stays)  # noqa: PTH110 (closed)
     kernels: tuple[str, ...] = ()
     with suppress(OSError):  # the module is already gone, even if these cannot be read
         kernels = tuple(one.removal for one in our_kernelspecs(kernels_directory(os.environ)) if one.module == module)

@@ -158,7 +158,7 @@ def all_layers(top: Path, module: ModuleName | None = None) -> Iterator[Layer]:
     for place in places(top, module):
         if found := _live(place):
             yield found
-        elif (place / LIVE / LOCK).exists():  # the wrappers use a layer by the same test
+        elif os.path.exists(place / LIVE / LOCK):  # noqa: PTH110 (as the wrappers; False behind a closed directory)
             module, root = ModuleName(*place.parts[-4:-2]), place / LIVE
             none: tuple[()] = ()
             packed = (root / IMAGE).exists()
@@ -183,11 +183,15 @@ def all_layers(top: Path, module: ModuleName | None = None) -> Iterator[Layer]:
 
 
 def places(top: Path, only: ModuleName | None = None) -> Iterator[Path]:
-    """The directories of the generations of each layer; `only`: of one module."""
-    for name in (only.name,) if only else _parts(top):
-        for version in (only.version,) if only else _parts(top / name):
-            for layer in _parts(top / name / version):
-                for key in _parts(top / name / version / layer):
+    """The directories of the generations of each layer, except closed ones.
+
+    `only`: of one module; raises PermissionError for a closed one.
+    """
+    look = _parts if only else _open_parts
+    for name in (only.name,) if only else look(top):
+        for version in (only.version,) if only else look(top / name):
+            for layer in look(top / name / version):
+                for key in look(top / name / version / layer):
                     if _KEY.fullmatch(key):
                         yield top / name / version / layer / key
 
@@ -198,6 +202,12 @@ def generations(place: Path) -> list[Path]:
 
 def _numbers(place: Path) -> list[int]:
     return sorted(int(name) for name in _parts(place) if is_number(name))
+
+
+def _open_parts(directory: Path) -> list[str]:
+    with suppress(PermissionError):
+        return _parts(directory)
+    return []
 
 
 def _parts(directory: Path) -> list[str]:
@@ -286,9 +296,11 @@ def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[Ol
     """
     for place in places(layout.prefix / "layers"):
         module, now = ModuleName(*place.parts[-4:-2]), live_generation(place)
-        there, since = live(layout, module), place.stat().st_mtime
+        there, roots = live(layout, module), list[Path]()
         fits = there is not None and image_key(there.image_sha256) == place.name
-        for root in generations(place):
+        with suppress(FileNotFoundError, PermissionError):  # another gc has removed it, or it is closed to this user
+            since, roots = place.stat().st_mtime, generations(place)
+        for root in roots:
             if root.name != now or not fits:
                 keep = too_young(since) if root.name != now else _STALE.format(module)
                 size = sum(state.st_size for state in states_below(root) if not stat.S_ISDIR(state.st_mode))

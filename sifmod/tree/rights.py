@@ -6,7 +6,6 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from glob import iglob
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,26 +96,31 @@ def own_paths(layout: Layout) -> set[Path]:
         for top, below, files in walk(place):
             found.update(Path(top, name) for name in (".", *below, *files))
             below[:] = [name for name in below if name != layout.staging.name]  # other runs use it
-    closed = {path.name.partition(".")[0] for path in layout.images.glob("*.json") if not os.access(path, os.R_OK)}
+    receipts = (path for path in _inside(layout.images) if path.suffix == ".json")
+    closed = {path.name.partition(".")[0] for path in receipts if not os.access(path, os.R_OK)}
     for sha256 in closed.union(image.sha256 for image in entries(layout)):
         image = layout.image(sha256)
         found |= {image, image.with_suffix(".json"), layout.inventory(sha256)}
     for place in (layout.modules, layout.software, layout.prefix / "user-software"):
-        found |= {place, *(path for path in place.glob("*") if is_directory(path))}
-    for name in (LUA, TCL):
-        found.update(file for file in _matching(layout.modules, f"*/{name}") if _holds(file, is_ours))
-    for place in _matching(layout.software, "*/.generations/*"):
+        found |= {place, *(path for path in _inside(place) if is_directory(path))}
+    modulercs = (path / name for path in _inside(layout.modules) for name in (LUA, TCL))
+    found.update(file for file in modulercs if _holds(file, is_ours))
+    for place in (place for name in _inside(layout.software) for place in _inside(name / ".generations")):
         if is_part(place.name):
             module = ModuleName(place.parents[1].name, place.name)
             software = layout.user_software(module)
-            found |= {place.parent, place, software, software / USER_SOFTWARE[0], layout.history(module)}
+            # the directory's content belongs to users; `make-squashfs` makes the squashfs, which all commands bind
+            found |= {place.parent, place, software, layout.history(module)}
+            found.update(software / name for name in USER_SOFTWARE)
             found.update(_of_module(layout, module))
     return {path for path in found if os.path.lexists(path)}
 
 
-def _matching(top: Path, pattern: str) -> Iterator[Path]:
-    # Unlike Path.glob, iglob continues when another command removes a directory.
-    return map(top.joinpath, iglob(pattern, root_dir=top))  # noqa: PTH207
+def _inside(place: Path) -> list[Path]:
+    """What is in a directory; nothing if it is closed, or removed meanwhile."""
+    with suppress(PermissionError):
+        return [place / name for name in names(place)]
+    return []
 
 
 def _of_module(layout: Layout, module: ModuleName) -> Iterator[Path]:

@@ -5,6 +5,7 @@ would take most of the time.
 """
 # ruff: noqa: PTH110, PTH113, PTH208
 
+import errno
 import os
 import stat
 from collections.abc import Collection, Iterator
@@ -18,6 +19,8 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import FileRecord, Installation, live_number
 
 _DEEP = 100  # nested directories of users, each of which needs a descriptor
+_SPARSE = 1 << 30  # bytes from which a file with holes is not read
+_ACCESS, _DEFAULT = "system.posix_acl_access", "system.posix_acl_default"  # acl(5)
 
 
 def missing(layout: Layout, installation: Installation, left: Collection[str] | None = None) -> tuple[str, ...]:
@@ -109,11 +112,23 @@ def changes(installation: Installation) -> tuple[str, ...]:
 
 
 def carry_over(installation: Installation, target: Path) -> Carried:
-    """Give the generation at `target`, not yet in use, the additions of `installation`, durably; raises OSError."""
+    """Give the generation at `target`, not yet in use, the additions of `installation`, durably; raises OSError.
+
+    What its user removes meanwhile is neither carried nor left.
+    """
     carried: list[str] = []
     left: list[str] = []
     for path in additions(installation):
-        done = _copy(installation, path, target)
+        try:
+            done = _copy(installation, path, target)
+        except FileNotFoundError:
+            if os.path.lexists(f"{installation.root}/{path}"):
+                raise
+            continue
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            done = False
         (carried if done else left).append(path)
     for directory in {parent for path in carried for parent in PurePosixPath(path).parents}:
         sync_directory(target / directory)
@@ -141,6 +156,8 @@ def _walk(directory: int, place: str, inside: str, deeper: int = _DEEP) -> Itera
                 continue
             try:
                 below = os.open(entry.name, DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+            except FileNotFoundError:
+                continue
             except PermissionError:
                 yield path
                 continue
@@ -179,23 +196,43 @@ def _make_directory(source: Path, target: Path) -> None:
     status = source.lstat()
     closed = ~status.st_mode & 0o057  # the tree's umask decides about the group's right to write
     closed |= sum(bits for bits in (stat.S_IRWXG, stat.S_IRWXO) if not status.st_mode & bits)
+    kept = status.st_mode & (stat.S_ISVTX | stat.S_IWOTH) if status.st_mode & stat.S_ISVTX else 0
     descriptor = os.open(target, DIRECTORY | os.O_NOFOLLOW)
     try:
-        _give(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & ~closed, status)
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode) & ~closed | kept
+        _give(descriptor, mode, status, _lists(source))
     finally:
         os.close(descriptor)
 
 
-def _give(descriptor: int, mode: int, status: os.stat_result) -> None:
-    """Give what was copied its mode and the group in `status`, closed to a group that is not this user's.
+def _lists(place: int | Path) -> dict[str, bytes]:
+    """The access control lists of an open file or of a path, by attribute, both empty without one."""
+    found = dict.fromkeys((_ACCESS, _DEFAULT), b"")
+    for name in found:
+        with suppress(OSError):  # without one, or not supported
+            found[name] = os.getxattr(place, name, follow_symlinks=isinstance(place, int))
+    return found
 
-    Root gives it to the owner too.
+
+def _give(descriptor: int, mode: int, status: os.stat_result, lists: dict[str, bytes]) -> None:
+    """Give what was copied its mode, the group in `status` and its access control lists.
+
+    It is closed to a group that is not this user's, and to those whom only the lists admit then. Root gives it to the
+    owner too. With a list, the group's bits of a mode are a mask, and not what the group may do.
     """
     try:
         os.fchown(descriptor, status.st_uid if os.geteuid() == 0 else -1, status.st_gid)
     except PermissionError:
         mode &= ~stat.S_IRWXG
-    os.fchmod(descriptor, mode)
+        lists = {}
+    for name in (_ACCESS, _DEFAULT):
+        with suppress(OSError):  # none was inherited, or not supported
+            os.removexattr(descriptor, name)
+    os.fchmod(descriptor, mode & ~stat.S_IRWXG if lists.get(_ACCESS) else mode)
+    for name, value in lists.items():
+        if value:
+            with suppress(OSError):  # then it stays closed
+                os.setxattr(descriptor, name, value)
 
 
 def _copied(source: Path, top: Path, target: Path) -> bool:
@@ -213,7 +250,7 @@ def _copied(source: Path, top: Path, target: Path) -> bool:
             shutil.copyfileobj(file, copy, 1 << 20)
             copy.flush()
             os.utime(copy.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
-            _give(copy.fileno(), status.st_mode & 0o777, status)
+            _give(copy.fileno(), status.st_mode & 0o777, status, _lists(descriptor))
             os.fsync(copy.fileno())
         return True
     return False
@@ -230,6 +267,8 @@ def _same_content(one: Path, other: Path) -> bool:
     if stat.S_ISLNK(first.st_mode):
         return os.readlink(one) == os.readlink(other)  # noqa: PTH115 (compared as text)
     if not stat.S_ISREG(first.st_mode) or first.st_size != second.st_size:
+        return False
+    if first.st_size > max(_SPARSE, 2 * 512 * first.st_blocks):  # holes cost their owner nothing, and a reader hours
         return False
     with suppress(PermissionError):  # what this user cannot read may differ
         return sha256_file(one) == sha256_file(other)

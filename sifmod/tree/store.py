@@ -275,11 +275,11 @@ def _needed(layout: Layout, sha256: str, mark_days: float) -> bool:
 def pinned(layout: Layout, dead: Collection[str] = ()) -> frozenset[str]:
     """The digests of images that runs use now, except runs that lost their lock, or whose lock is among the `dead`."""
     found: set[str] = set()
-    for name in names(layout.staging):
-        if not name.endswith(FENCED) and name.rsplit(".", 2)[0].replace("@", "/") not in dead:
-            with suppress(PermissionError):
-                pins = (one for one in names(layout.staging / name) if one.endswith(_PIN))
-                found.update(one.removesuffix(_PIN) for one in pins)
+    for run in names(layout.staging):
+        if run.endswith(FENCED) or run.rsplit(".", 2)[0].replace("@", "/") in dead:
+            continue
+        with suppress(PermissionError):
+            found.update(name.removesuffix(_PIN) for name in names(layout.staging / run) if name.endswith(_PIN))
     return frozenset(found)
 
 

@@ -35,7 +35,7 @@ class StoredImage(NamedTuple):
 
 
 def read_stored(layout: Layout, sha256: str) -> StoredImage | None:
-    """The store's receipt of the image with this digest; None if it is missing, closed or damaged.
+    """The store's receipt of the image with this digest; None if it is missing, closed, damaged or removed meanwhile.
 
     Raises OSError if the disk fails.
     """
@@ -50,7 +50,9 @@ def read_stored(layout: Layout, sha256: str) -> StoredImage | None:
         given = tuple(Given(**{key: str(value) for key, value in one.items()}) for one in fields.get("given", ()))
         return StoredImage(sha256, fields["size"], record.stat().st_mtime, path, origin, given)
 
-    return parsed(record, image)
+    with suppress(FileNotFoundError):
+        return parsed(record, image)
+    return None
 
 
 def given_by(image: StoredImage, origin: ImageOrigin, source: str) -> StoredImage:

@@ -1,15 +1,17 @@
 """What `gc` says of each thing that stays, before and after it removes the others."""
 
+import json
 import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from sifmod.actions.garbage import plan_gc
+from sifmod.actions.garbage import GcPlan, plan_gc
 from sifmod.actions.gc import apply_gc
 from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run
@@ -20,7 +22,7 @@ from sifmod.tree.locking import lock
 from sifmod.tree.partial import lock_name
 from sifmod.tree.store import Store
 from support.answer import answer
-from support.command import SIFMOD
+from support.command import SIFMOD, User
 from support.config import write
 from support.hold import Other
 from support.identity import call_as
@@ -223,3 +225,53 @@ def test_what_another_run_removes_while_it_is_looked_at_is_kept(ordinary_user: O
         _, seen = call_as(ordinary_user.user, partial(look, at))
         assert seen[str(root)].startswith(("it cannot be read: ", "its receipt is missing or cannot be read"))
         gone.rename(root)
+
+
+@pytest.mark.parametrize(
+    ("path", "look"),
+    [(".staging/run", ".staging/run"), (image("f" * 64), f"images/sha256/{'f' * 64}.json")],
+)
+def test_what_another_run_removes_ends_no_gc(path: str, look: str, layout: Layout) -> None:
+    """A run that ends, and an image that another gc removes, between the listing and the look at it."""
+    install(layout, "a")
+    place, gone = layout.prefix / path, layout.prefix / "gone"
+    if look == path:
+        place.mkdir()
+        (place / f"{'0' * 64}.pin").touch()
+    else:
+        place.write_text("image")
+
+    def planned() -> tuple[GcPlan, bool]:
+        def watch(event: str, arguments: tuple[object, ...]) -> None:
+            if event in ("open", "os.listdir", "os.scandir") and str(arguments[0]) == str(layout.prefix / look):
+                with suppress(FileNotFoundError):  # the second look
+                    place.rename(gone)
+
+        sys.addaudithook(watch)
+        return plan_gc(layout, ask_jobs=False, days=0), gone.exists()
+
+    plan, was_removed = call_as(User(os.geteuid(), os.getegid()), planned)
+    assert was_removed
+    assert place not in [used.path for used in plan.used]
+
+
+def test_what_a_clock_that_is_ahead_has_dated_goes_without_days(
+    layout: Layout, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An image, a download, a generation and a layer, written by a node or a server whose clock is an hour ahead."""
+    install(layout, "a")
+    install(layout, "b")
+    ahead = time.time() + 3600
+    history = layout.history(MODULE)
+    events = [[number, since + 3600, held] for number, since, held in json.loads(history.read_text())]
+    history.write_text(json.dumps(events))
+    with lock(layout, "other", LEASE, nobody) as held:
+        sha256, stored = put_image(Store(layout, held), "c")
+    os.utime(stored.with_suffix(".json"), (ahead, ahead))
+    (layout.partials / KEY).mkdir(parents=True)
+    os.utime(layout.partials / KEY, (ahead, ahead))
+    there = {image(sha256), f"images/partial/{KEY}", str(layout.generation(MODULE, 1).relative_to(layout.prefix))}
+    kept = reasons(layout, capfd)
+    assert all("kept for 14 days" in kept[path] or "rollback" in kept[path] for path in there)
+    kept = reasons(layout, capfd, "--now", "--rollbacks")
+    assert [kept[path] for path in sorted(there)] == ["", "", ""]

@@ -22,7 +22,7 @@ from sifmod.tree.receipt import LinkRecord
 from sifmod.tree.rights import give, wrong_rights
 from sifmod.tree.write_life import LUA, TCL, modulercs
 from support.config import Configuration, write
-from support.tree import install
+from support.tree import MODULE, install
 
 
 @pytest.fixture
@@ -80,6 +80,19 @@ def test_a_modulerc_of_each_syntax_is_known(site: Site, file: str) -> None:
     closed.chmod(0o600)
     assert (wanted := rights(site)) is not None
     assert closed in [wrong.path for wrong in wrong_rights(Layout(site.prefix), wanted)]
+
+
+def test_a_packed_directory_is_opened_with_its_tree(site: Site) -> None:
+    """All commands bind what `make-squashfs` has made, such as before a change from group to site."""
+    layout, wanted = Layout(site.prefix), rights(site)
+    install(layout, "a")
+    place = layout.user_software(MODULE)
+    squashfs, own = write(place / "user-software.squashfs", "packed"), write(place / "user-software/mine", "mine")
+    for path in (squashfs, own):
+        path.chmod(0o600)
+    assert wanted
+    found = {wrong.path for wrong in wrong_rights(layout, wanted)} & {squashfs, own}
+    assert found == {squashfs}
 
 
 def test_modes_are_told_and_repaired(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Iterator
@@ -126,6 +127,62 @@ def test_what_is_made_is_as_open_as_its_place_whatever_the_umask(packer: Packer,
     packer.place.squashfs.unlink()
 
 
+@pytest.mark.parametrize(
+    ("above", "path", "mode", "refused"),
+    [
+        (0o755, "a file", 0o640, True),
+        (0o755, "bin", 0o750, True),
+        (0o2750, "a file", 0o600, True),
+        (0o2750, "bin", 0o710, True),
+        (0o2750, "a file", 0o640, False),
+        (0o700, "a file", 0o600, False),
+    ],
+)
+def test_what_is_closed_to_those_who_read_the_squashfs_is_not_packed(
+    above: int, path: str, mode: int, refused: bool, packer: Packer
+) -> None:
+    """They could read it there, whatever its mode."""
+    packer.fill()
+    place = packer.place.directory
+    place.parent.chmod(above)
+    (place / path).chmod(mode)
+    if refused:
+        packer.refused("make-squashfs", 4, f"{place / path} is closed to users who could read it in the squashfs")
+        hint = packer.run("make-squashfs").stderr.splitlines()[-1].partition("open all: ")[2]
+        run(("sh", "-c", hint)).ok()
+    packer.run("make-squashfs").ok()
+    packer.place.squashfs.unlink()
+
+
+def test_what_a_smaller_group_reads_is_not_packed(module: Path, place: Place, ordinary_user: OrdinaryUser) -> None:
+    """Only root can give a file to a group without being in it."""
+    packer = Packer(module, place, Somebody(ordinary_user, ordinary_user.home))
+    packer.fill()
+    ordinary_user.own(place.directory.parent)
+    place.directory.parent.chmod(0o2750)
+    os.chown(place.directory / "a file", -1, 71_300)
+    (place.directory / "a file").chmod(0o640)
+    packer.refused("make-squashfs", 4, f"{place.directory / 'a file'} is closed to users who could read it")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root unpacks owners, setuid bits and devices")
+def test_root_unpacks_nothing_with_rights_of_its_own(module: Path, place: Place, ordinary_user: OrdinaryUser) -> None:
+    """Every member of a group can write the squashfs, and choose owners and modes in it."""
+    content = place.directory.with_name("content")
+    (content / "below").mkdir(parents=True)
+    for name, mode in (("setuid", 0o4755), ("below/setgid", 0o2755)):
+        (content / name).write_text("#!/bin/sh\n")
+        (content / name).chmod(mode)
+    os.mknod(content / "device", 0o666 | stat.S_IFBLK, os.makedev(7, 0))
+    os.chown(content / "below", ordinary_user.user.uid, -1)
+    run(("mksquashfs", content, place.squashfs, "-no-progress", "-quiet")).ok()
+    shutil.rmtree(content)
+    place.directory.parent.chmod(0o2775)
+    run((module / "bin/unmake-squashfs",)).ok()
+    modes = {path.name: path.stat().st_mode & 0o7777 for path in place.directory.rglob("*")}
+    assert modes == {"setuid": 0o755, "below": 0o2755, "setgid": 0o755}
+
+
 def test_what_is_refused(packer: Packer) -> None:
     place = packer.place
     packer.refused("make-squashfs", 2, "there is nothing to pack in ")
@@ -246,6 +303,7 @@ def test_a_file_that_cannot_be_read_fails(module: Path, place: Place, ordinary_u
     packer.fill()
     (place.directory / "secret").write_text("mine\n")
     (place.directory / "secret").chmod(0)
+    place.directory.parent.chmod(0o700)
     ordinary_user.own(place.directory.parent)
     packer.refused("make-squashfs", 4, "mksquashfs failed with exit code 1; nothing has changed")
 

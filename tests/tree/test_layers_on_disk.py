@@ -24,9 +24,11 @@ from sifmod.tree.life import Life, NameLife, Retired, to_json
 from sifmod.tree.locking import lock
 from sifmod.tree.log import Done, append, entry, read_log
 from support.disk_state import disk_state
+from support.identity import call_as
 from support.images import Images
 from support.published import IMAGE, LEASE, MODULE, published, quiet
 from support.tree import tree_of
+from support.user import OrdinaryUser
 
 
 def test_one_whose_receipt_cannot_be_read_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -81,6 +83,44 @@ def test_a_stale_one_is_shown_as_such(tmp_path: Path, capfd: pytest.CaptureFixtu
     words = capfd.readouterr().out
     assert "default (stale)" in words
     assert f"its module is not installed; `sifmod layer remove {MODULE} --all` removes it" in words
+
+
+def test_one_that_another_gc_removes_ends_no_look(tmp_path: Path) -> None:
+    first, second = published(tmp_path), published(tmp_path, 2)
+    place = Path(first.root).parent
+    other = place.with_name("f" * 16)
+    shutil.copytree(place, other, symlinks=True)
+    (other / "live").unlink()
+
+    def removes(_: float) -> str:
+        shutil.rmtree(other)
+        return ""
+
+    rows = list(old_layers(Layout(tmp_path), removes))
+    assert [str(row.root) for row in rows] == [first.root, second.root]
+
+
+def test_a_closed_place_hides_no_other(shared_tmp: Path, ordinary_user: OrdinaryUser) -> None:
+    """A colleague's, in SIFMOD_LAYERS or a shared prefix; the lock of its module must know that it cannot be read."""
+    layer = published(shared_tmp)
+    top = shared_tmp / "layers"
+    for place in (top / "Closed", top / MODULE.name / "1.0", Path(layer.root).parents[1].with_name("closed")):
+        place.mkdir(parents=True)
+        place.chmod(0o700)
+    key = Path(layer.root).parents[1] / ("f" * 16)
+    key.mkdir(0o700)
+
+    def seen() -> tuple[list[str], list[Path], str]:
+        try:
+            list(all_layers(top, ModuleName("Closed", "1.0")))
+            refused = ""
+        except PermissionError as error:
+            refused = str(error.filename)
+        rows = list(old_layers(Layout(shared_tmp), lambda _: ""))
+        return [one.root for one in all_layers(top)], [row.root for row in rows], refused
+
+    expected = ([layer.root], [Path(layer.root)], str(top / "Closed" / "1.0"))
+    assert call_as(ordinary_user.user, seen) == expected
 
 
 def test_what_was_replaced_goes_and_what_is_live_stays(tmp_path: Path) -> None:
