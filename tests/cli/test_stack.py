@@ -677,6 +677,8 @@ easyconfigs:
         " [D] Own/1: hidden",
         " [D] Own/2: deprecated",
     ]
+    assert run(["stack", "plan", "stack.yaml", "--only", "Own/1"]) == 0
+    assert "[D]" not in capfd.readouterr().out  # `apply --only` decides nothing
     apply = ["stack", "apply", "stack.yaml", SKIP]
     assert run(apply) == 0
     assert run(["hide", "Good/1"]) == 0

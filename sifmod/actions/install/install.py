@@ -199,7 +199,7 @@ def _publish(
     run_hooks(site, "after_install", facts, reporter.say)
     run_hooks(site, "before_publish", facts, reporter.say)
     before = before or last_live(mine.layout, mine.module)
-    same = before is not None
+    same = True
     if before and not module_only:
         was, now = before.provenance, installation.provenance
         same = (was.image.request, was.plan_digest) == (now.image.request, now.plan_digest)
