@@ -158,8 +158,9 @@ def files_of(lock: Lock, robot_paths: tuple[Path, ...]) -> dict[str, Path]:
     for name, sha256 in {pair for one in lock.modules.values() for pair in one.inputs.items()}:
         if name.startswith(_SHIPPED):
             continue
-        root, _, rest = name.rpartition(":")
-        places = {_SETTINGS: settings_directories(os.environ), _ROBOT: robot_paths}.get(f"{root}:", (lock.path.parent,))
+        roots = {_SETTINGS: settings_directories(os.environ), _ROBOT: robot_paths, "": (lock.path.parent,)}
+        root = next(each for each in roots if name.startswith(each))  # a path may have a colon too
+        rest, places = name.removeprefix(root), roots[root]
         path = next((place / rest for place in places if (place / rest).is_file()), None)
         if path is None or sha256_file(path) != sha256:
             raise InstallError(
