@@ -227,7 +227,9 @@ def test_no_bundle_is_made_of_a_stack_whose_name_apply_refuses(
 ) -> None:
     """The name is that of its file, which may be any."""
     monkeypatch.chdir(tmp_path)
-    assert _bundled(tmp_path, images, {"G.yaml": "EC", f"{name}.yaml": "easyconfigs: [G.yaml]\n"}, f"./{name}.yaml") == 2
+    assert (
+        _bundled(tmp_path, images, {"G.yaml": "EC", f"{name}.yaml": "easyconfigs: [G.yaml]\n"}, f"./{name}.yaml") == 2
+    )
     err = capfd.readouterr().err
     assert f"{name!r} cannot be the name of a bundle's stack" in err
     assert "`name:`" in err
@@ -258,8 +260,8 @@ def test_no_bundle_is_made_of_a_stack_that_is_not_the_locked_one(
     write(tmp_path / "site.yaml", "name: other\nenv: {A: b}\n")
     write(tmp_path / "More.yaml", f"name: More\nversion: '1'\n{_image(images)}")
     capfd.readouterr()
-    words = ("stack", "bundle", "s.yaml", "--no-wheels", "-o", "it.tar", "--prefix", str(tmp_path / "tree"))
-    assert run(words) == 18
+    words = ["stack", "bundle", "s.yaml", "--no-wheels", "-o", "it.tar"]
+    assert run([*words, "--prefix", str(tmp_path / "tree")]) == 18
     assert said.format(tmp_path / "s.lock") in capfd.readouterr().err
     assert not Path("it.tar").exists()
 
@@ -284,7 +286,14 @@ def test_a_later_bundle_leaves_nothing_of_the_earlier_one(
     assert run(["stack", "apply", "--bundle", "it.tar", SKIP, "--prefix", other]) == 0
     assert "More/1: the stack no longer names it" in capfd.readouterr().err
     found = {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
-    assert found == {"bundle.json", "of/G.yaml", "layers/Good/1/notes", "settings/decided.yaml", "stack.lock", "stack.yaml"}
+    assert found == {
+        "bundle.json",
+        "of/G.yaml",
+        "layers/Good/1/notes",
+        "settings/decided.yaml",
+        "stack.lock",
+        "stack.yaml",
+    }
     assert run(["stack", "apply", "--bundle", "first.tar", SKIP, "--prefix", other]) == 0
     assert (place / "of/More.yaml").is_file()
 

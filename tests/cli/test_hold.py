@@ -157,6 +157,27 @@ def test_the_same_content_for_a_changed_site_ends_none(here: Path, images: Image
     assert generation(here) == 3
 
 
+@pytest.mark.parametrize("words", [["stack", "apply", "stack.yaml"], ["install", "App-1.yaml"]])
+def test_a_changed_site_ends_none_in_an_install_either(here: Path, images: Images, words: list[str]) -> None:
+    """The nightly apply after a change of the site installed the good content again, and the hold was gone."""
+    easyconfig(here, "App", images, GOOD)
+    write(here.parent / "home/.config/sifmod/config.yaml", "env: {OF_THE_SITE: x}\n")
+    assert run([*words, SKIP]) == 0
+    assert generation(here) == 3
+    easyconfig(here, "App", images, BAD)
+    assert run([*APPLY, "--fail-on-held"]) == 1
+    assert generation(here) == 3
+
+
+def test_new_content_without_its_image_ends_it(here: Path, images: Images) -> None:
+    easyconfig(here, "App", images, "{A: better}")
+    assert run(["install", "--module-only", "App-1.yaml", SKIP]) == 0
+    assert generation(here) == 3
+    easyconfig(here, "App", images, BAD)
+    assert run([*APPLY, "--fail-on-held"]) == 0
+    assert generation(here) == 4
+
+
 @pytest.mark.parametrize(
     "ends",
     [

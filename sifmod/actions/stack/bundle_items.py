@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 from sifmod import __version__
-from sifmod.actions.layer.places import check_packed
+from sifmod.actions.layer.locked_layers import check_packed
 from sifmod.actions.layer_commands import command, commands_of, contents, lock_of
 from sifmod.actions.lock import LockedModule, files_of, lock_beside, read_lock
 from sifmod.actions.stack.own_wheels import own_digest

@@ -15,8 +15,8 @@ from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.look import words_of
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.unchanged import find_unchanged, installed_by
+from sifmod.actions.layer.locked_layers import check_layers, layers_match
 from sifmod.actions.layer.outgoing import OutgoingLayer
-from sifmod.actions.layer.places import layers_match
 from sifmod.actions.stack.stack_options import Given, Planned
 from sifmod.actions.start import resolve
 from sifmod.actions.workers import in_order
@@ -189,6 +189,8 @@ def _step(member: Member, variant: str | None, planned: Planned, around: HostFac
         there = compare(layout, decision)
         before, todo = there.before, _todo(there.before, decision)
         other = [f"changed since the lock was written: {decision.differing}"] if decision.differing else []
+        if decision.locked and decision.locked.layers:
+            check_layers(layout.prefix, decision.locked, decision.options.stores)
         if not check_locked(before, decision):
             other.append("image-dependent files are compared with the lock during the install")
         if before is None:
