@@ -298,6 +298,27 @@ def test_a_later_bundle_leaves_nothing_of_the_earlier_one(
     assert (place / "of/More.yaml").is_file()
 
 
+def test_a_bundle_brings_the_site_of_an_entry(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With the site that it extends; this machine knows neither, and has its own prefix."""
+    monkeypatch.chdir(tmp_path)
+    sites = tmp_path / "home/.config/sifmod/sites"
+    write(sites / "above.yaml", "env: {ABOVE: a}\n")
+    write(sites / "ours.yaml", "extends: above\nenv: {OURS: o}\n")
+    files = {"G.yaml": "EC", "s.yaml": "easyconfigs: [{easyconfig: G.yaml, site: ours}]\n"}
+    assert _bundled(tmp_path, images, files, "s.yaml") == 0
+    shutil.rmtree(sites)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "other"))
+    assert run(["stack", "apply", "--bundle", "it.tar", SKIP]) == 0
+    text = (tmp_path / "other/software/Good/1/modulefile.lua").read_text()
+    assert "ABOVE" in text
+    assert "OURS" in text
+    capfd.readouterr()
+    assert run(["config", "show", "--site", "ours"]) == 2
+    assert "there is no site 'ours'" in capfd.readouterr().err
+
+
 def test_a_bundle_of_a_path_with_a_colon(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     files = {"my-robot:1/G.yaml": "EC", "s.yaml": "easyconfigs: ['my-robot:1/G.yaml']\n"}
