@@ -126,7 +126,8 @@ class _Ended:
         module, entry = step.module, step.member.entry
         if step.mark != " " or module is None or module.name not in self._names:
             return step
-        if str(module) in self._decided and not (entry.retired or entry.deprecated):
+        ours = {str(module), f"{module} retired", f"{module} deprecated"} & self._decided
+        if ours and not (entry.retired or entry.deprecated):
             return step  # the stack reinstates it
         day = read_life(self._layout, module.name).of(module.version).refused_from
         if day is None or day > today():
