@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -158,14 +159,15 @@ def files_of(lock: Lock, robot_paths: tuple[Path, ...]) -> dict[str, Path]:
     for name, sha256 in {pair for one in lock.modules.values() for pair in one.inputs.items()}:
         if name.startswith(_SHIPPED):
             continue
-        root, _, rest = name.rpartition(":")
-        places = {_SETTINGS: settings_directories(os.environ), _ROBOT: robot_paths}.get(f"{root}:", (lock.path.parent,))
+        roots = {_SETTINGS: settings_directories(os.environ), _ROBOT: robot_paths, "": (lock.path.parent,)}
+        root = next(each for each in roots if name.startswith(each))  # a path may have a colon too
+        rest, places = name.removeprefix(root), roots[root]
         path = next((place / rest for place in places if (place / rest).is_file()), None)
         if path is None or sha256_file(path) != sha256:
             raise InstallError(
                 f"{name} was changed or removed after {lock.path} was written", "restore it, or write the lock again"
             )
-        if rest.startswith("/"):
+        if rest.startswith("/") or ".." in Path(rest).parts:
             raise InstallError(f"{rest} is neither beside the stack nor in `robot_paths`", "move it beside the stack")
         found[name] = path
     return found
@@ -203,13 +205,17 @@ def _spelled_as(locked: LockedModule, plan: Plan) -> Plan:
     return replace(plan, help=replace(plan.help, origin=plan.help.origin.replace(here, there)))
 
 
-def check_image(locked: LockedModule, image: ImagePlan, stored: Iterable[StoredImage]) -> None:
+def check_image(locked: LockedModule, image: ImagePlan | None, stored: Iterable[StoredImage]) -> None:
     """Raise InstallError if the image's origin in the lock contradicts its easyconfig, or a record in `stored`.
 
-    The conversion tools are not compared: other versions may give the same bytes.
+    `image`: None for a view, which has none. The conversion tools are not compared: other versions may give the same
+    bytes.
     """
-    if locked.image is None:
-        return
+    if image is None or locked.image is None:
+        if image is None and locked.image is None:
+            return
+        what = "it has no image, and the lock names one" if locked.image else "it has an image, and the lock names none"
+        raise InstallError(f"{locked.module}: does not match the lock: {what}", "write the lock again")
     source, origin = locked.image.source, locked.image.origin
     known = [one for one in stored if one.origin.manifest and origin.manifest]
     given = {(one.index, one.manifest): one.source for each in known for one in each.given}
@@ -263,6 +269,8 @@ def read_lock(path: Path) -> Lock:
         raise OptionError(f"{path} is not a readable lock: {where}: {first['msg']}") from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise OptionError(f"{path} is not a readable lock: {error}") from error
+    if twice := [module for module, times in Counter(one.module for one in modules).items() if times > 1]:
+        raise OptionError(f"{path} is not a readable lock: it names {twice[0]} twice")
     if odd := [one.module for one in modules if one.layers.keys() != one.contents.keys()]:
         raise OptionError(f"{path} is not a readable lock: {odd[0]} has a layer without its contents")
     return Lock(path, {one.module: one for one in modules})

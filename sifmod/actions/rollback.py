@@ -66,12 +66,13 @@ def rollback(tree: Tree, module: ModuleName, to: int | None, reporter: Reporter)
     with module_lock(tree, module) as mine:
         installation = _target(layout, module, to)
         before, lacks = live_number(layout, module), missing(layout, installation)
+        held = held_since(read_history(layout, module))
         restore(mine, installation)
         if lacks:  # including that it is not the live one
             done = Done("rolled back", module, before, installation.generation, installation.image_sha256 or None)
             record(layout, done, mine.held, reporter)
-            if before in held_since(read_history(layout, module)):
-                record(layout, Done("held", module, before), mine.held, reporter)
+            for number in held_since(read_history(layout, module)).keys() - held.keys():
+                record(layout, Done("held", module, number), mine.held, reporter)
     return installation
 
 

@@ -101,7 +101,12 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     bundle, local = environ.get(BUNDLE), outside_bundle(environ)
     options = option_layers(overrides, local)  # of the variables, and of the command line
     files, inputs = _settings_files(local)
-    base = _base_site((*files, *options), local, kept)
+    try:
+        base = _base_site((*files, *options), local, kept)
+    except OptionError:
+        if not bundle:
+            raise
+        base = _base_site((*files, options[0]), local, kept)  # an entry names a site that only the bundle has
     if bundle:  # its settings and the command line decide about a module's files, those here only about other keys
         settings, read_settings = read_site_file(Path(bundle, DECIDED), environ)
         its_base = _base_site((settings, options[1]), environ, None)

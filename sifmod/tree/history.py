@@ -68,17 +68,18 @@ def _event(generation: object, since: object, held: object) -> Event:
 
 
 def _held_after(events: tuple[Event, ...], generation: int | None, *, same_content: bool = True) -> tuple[int, ...]:
-    """The holds once `generation` is live: a return to an earlier generation is a rollback; an uninstall keeps holds.
+    """The holds once `generation` is live: a return to an earlier one is a rollback, also after an uninstall.
 
-    A new generation ends the holds, unless it has the same content as the one before.
+    An uninstall keeps holds. A new generation ends them, unless it has the same content as the one before.
     """
-    before = events[-1] if events else Event(None, 0.0)
+    held = events[-1].held if events else ()
     if generation is None:
-        return before.held
-    if generation in {event.generation for event in events}:
-        left = {before.generation} if before.generation and before.generation > generation else set()
-        return tuple(sorted({*before.held, *left} - {generation}))
-    return before.held if same_content else ()
+        return held
+    lives = [event.generation for event in events if event.generation is not None]
+    if generation in lives:
+        left = {lives[-1]} if lives[-1] > generation else set()
+        return tuple(sorted({*held, *left} - {generation}))
+    return held if same_content else ()
 
 
 def last_live(layout: Layout, module: ModuleName) -> Installation | None:

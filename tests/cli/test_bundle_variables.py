@@ -263,6 +263,111 @@ def test_no_bundle_is_made_of_a_stack_with_a_file_that_it_would_hide(
     assert not Path("it.tar").exists()
 
 
+@pytest.mark.parametrize("name", ["our stack", "é", "-x", "a:b", "x" * 101])
+def test_no_bundle_is_made_of_a_stack_whose_name_apply_refuses(
+    name: str, tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The name is that of its file, which may be any."""
+    monkeypatch.chdir(tmp_path)
+    assert (
+        _bundled(tmp_path, images, {"G.yaml": "EC", f"{name}.yaml": "easyconfigs: [G.yaml]\n"}, f"./{name}.yaml") == 2
+    )
+    err = capfd.readouterr().err
+    assert f"{name!r} cannot be the name of a bundle's stack" in err
+    assert "`name:`" in err
+    assert not Path("it.tar").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("easyconfigs: [G.yaml, More.yaml]\n", "does not name More/1"),
+        ("easyconfigs: [More.yaml]\n", "the lock {} names Good/1, which the stack does not"),
+        ("easyconfigs: [{easyconfig: G.yaml, site: site.yaml}]\n", "Good/1: does not match the lock"),
+    ],
+)
+def test_no_bundle_is_made_of_a_stack_that_is_not_the_locked_one(
+    more: str,
+    said: str,
+    tmp_path: Path,
+    images: Images,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """One was made, with exit code 0, and could not be applied."""
+    monkeypatch.chdir(tmp_path)
+    assert _bundled(tmp_path, images, {"G.yaml": "EC", "s.yaml": "easyconfigs: [G.yaml]\n"}, "s.yaml") == 0
+    Path("it.tar").unlink()
+    write(tmp_path / "s.yaml", more)
+    write(tmp_path / "site.yaml", "name: other\nenv: {A: b}\n")
+    write(tmp_path / "More.yaml", f"name: More\nversion: '1'\n{_image(images)}")
+    capfd.readouterr()
+    words = ["stack", "bundle", "s.yaml", "--no-wheels", "-o", "it.tar"]
+    assert run([*words, "--prefix", str(tmp_path / "tree")]) == 18
+    assert said.format(tmp_path / "s.lock") in capfd.readouterr().err
+    assert not Path("it.tar").exists()
+
+
+def test_a_later_bundle_leaves_nothing_of_the_earlier_one(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A pattern found its old easyconfig, which the lock does not name; a file beside the stack hid a named one."""
+    monkeypatch.chdir(tmp_path)
+    prefix, other = tmp_path / "tree", str(tmp_path / "other")
+    more = f"name: More\nversion: '1'\n{_image(images)}"
+    files = {"s.yaml": "name: s\neasyconfigs: ['of/*.yaml']\n", "of/G.yaml": "EC", "of/More.yaml": more}
+    assert _bundled(tmp_path, images, files, "s.yaml") == 0
+    assert run(["stack", "apply", "--bundle", "it.tar", SKIP, "--prefix", other]) == 0
+    Path("it.tar").rename("first.tar")
+    Path("of/More.yaml").unlink()
+    assert run(["uninstall", "More/1", "--prefix", str(prefix)]) == 0
+    assert _bundled(tmp_path, images, {}, "s.yaml") == 0
+    place = Path(other, "stacks/s")
+    write(place / "layers/Good/1/notes", "of another")
+    capfd.readouterr()
+    assert run(["stack", "apply", "--bundle", "it.tar", SKIP, "--prefix", other]) == 0
+    assert "More/1: the stack no longer names it" in capfd.readouterr().err
+    found = {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
+    assert found == {
+        "bundle.json",
+        "of/G.yaml",
+        "layers/Good/1/notes",
+        "settings/decided.yaml",
+        "stack.lock",
+        "stack.yaml",
+    }
+    assert run(["stack", "apply", "--bundle", "first.tar", SKIP, "--prefix", other]) == 0
+    assert (place / "of/More.yaml").is_file()
+
+
+def test_a_bundle_brings_the_site_of_an_entry(
+    tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With the site that it extends; this machine knows neither, and has its own prefix."""
+    monkeypatch.chdir(tmp_path)
+    sites = tmp_path / "home/.config/sifmod/sites"
+    write(sites / "above.yaml", "env: {ABOVE: a}\n")
+    write(sites / "ours.yaml", "extends: above\nenv: {OURS: o}\n")
+    files = {"G.yaml": "EC", "s.yaml": "easyconfigs: [{easyconfig: G.yaml, site: ours}]\n"}
+    assert _bundled(tmp_path, images, files, "s.yaml") == 0
+    shutil.rmtree(sites)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "other"))
+    assert run(["stack", "apply", "--bundle", "it.tar", SKIP]) == 0
+    text = (tmp_path / "other/software/Good/1/modulefile.lua").read_text()
+    assert "ABOVE" in text
+    assert "OURS" in text
+    capfd.readouterr()
+    assert run(["config", "show", "--site", "ours"]) == 2
+    assert "there is no site 'ours'" in capfd.readouterr().err
+
+
+def test_a_bundle_of_a_path_with_a_colon(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {"my-robot:1/G.yaml": "EC", "s.yaml": "easyconfigs: ['my-robot:1/G.yaml']\n"}
+    assert _bundled(tmp_path, images, files, "s.yaml") == 0
+    assert run(["stack", "apply", "--bundle", "it.tar", SKIP, "--prefix", str(tmp_path / "other")]) == 0
+
+
 def test_a_bundle_of_paths_that_leave_a_directory_again_and_of_names(
     tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

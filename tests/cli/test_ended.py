@@ -8,6 +8,7 @@ import pytest
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import read_life
 from sifmod.tree.receipt import live_number
 from support.config import write
 from support.disk_state import disk_state
@@ -95,3 +96,68 @@ def test_no_lock_is_written_of_a_stack_with_it(here: Path, capfd: pytest.Capture
     assert why in said.replace(f"{here}/", "")
     assert "hint: or remove it from the stack" in said
     assert lock == ((here / "stack.lock").read_bytes() if (here / "stack.lock").exists() else None)
+
+
+@pytest.mark.parametrize("more", [", labels: {team: ai}", ", hidden: true", ", labels: {team: ai}, default: true"])
+def test_a_stack_that_says_something_else_of_it_leaves_it_away(
+    here: Path, more: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A label was enough: the nightly apply ended the retirement, and installed the module again."""
+    stack(here, more)
+    for _ in range(2):
+        planned = told(capfd, PLAN)
+        assert " [E] App/1: it was retired on 2020-01-01" in planned
+        assert "[D]" not in planned
+        told(capfd, APPLY)
+        assert not is_there(here)
+    assert read_life(Layout(here / "prefix"), "App").of("1").retired
+    assert run(["retire", "--undo", "App/1"]) == 0
+    assert run([*APPLY, "-q"]) == 0
+    assert is_there(here)
+
+
+def test_a_stack_ends_only_the_decisions_that_it_made(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What staff decide by hand stays, whatever else a stack says of the same module."""
+    layout = Layout(here / "prefix")
+    write(here / "stack.yaml", "easyconfigs: [{easyconfig: App-2.yaml, labels: {a: b}}, Other-1.yaml]\n")
+    assert run([*APPLY, "-q"]) == 0
+    assert run(["hide", "App/2"]) == 0
+    assert run(["deprecate", "App/2", "--message", "old"]) == 0
+    assert "[D]" not in told(capfd, PLAN)
+    assert run([*APPLY, "-q"]) == 0
+    life = read_life(layout, "App").of("2")
+    assert life.hidden
+    assert life.deprecated
+    assert life.labels == (("a", "b"),)
+    write(here / "stack.yaml", "easyconfigs: [{easyconfig: App-2.yaml, hidden: true}, Other-1.yaml]\n")
+    assert " [D] App/2: no longer labelled\n" in told(capfd, PLAN)
+    assert run([*APPLY, "-q"]) == 0
+    write(here / "stack.yaml", "easyconfigs: [App-2.yaml, Other-1.yaml]\n")
+    assert " [D] App/2: shown\n" in told(capfd, PLAN)
+    assert run([*APPLY, "-q"]) == 0
+    life = read_life(layout, "App").of("2")
+    assert life.deprecated
+    assert not life.hidden
+
+
+def test_a_default_that_stays_away_is_not_planned(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It was rolled back from, and uninstalled: what staff made the default meanwhile stays it."""
+    write(here / "stack.yaml", "easyconfigs: [App-2.yaml, {easyconfig: Other-1.yaml, default: true}]\n")
+    assert run([*APPLY, "-q"]) == 0
+    old = (here / "Other-1.yaml").read_text()
+    write(here / "Other-1.yaml", f"{old}env: {{A: bad}}\n")
+    assert run([*APPLY, "-q"]) == 0
+    assert run(["rollback", "Other/1"]) == 0
+    assert run(["uninstall", "Other/1"]) == 0
+    write(here / "Other-2.yaml", old.replace("'1'", "'2'"))
+    assert run(["install", "-q", "Other-2.yaml", "--skip-sanity-check"]) == 0
+    assert run(["default", "Other/2"]) == 0
+    for _ in range(2):
+        assert " [H] Other/1: " in (planned := told(capfd, PLAN))
+        assert "[D]" not in planned
+        assert "warning" not in told(capfd, APPLY)
+        assert read_life(Layout(here / "prefix"), "Other").default == "2"
+    assert run(["rollback", "--release", "Other/1"]) == 0
+    assert " [D] Other/1: made the default\n" in told(capfd, PLAN)
+    assert run([*APPLY, "-q"]) == 0
+    assert read_life(Layout(here / "prefix"), "Other").default == "1"

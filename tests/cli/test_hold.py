@@ -1,6 +1,7 @@
 """A rollback holds: what was rolled back from does not come back unasked."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -154,6 +155,27 @@ def test_the_same_content_for_a_changed_site_ends_none(here: Path, images: Image
     easyconfig(here, "App", images, BAD)
     assert run([*APPLY, "--fail-on-held"]) == 1
     assert generation(here) == 3
+
+
+@pytest.mark.parametrize("words", [["stack", "apply", "stack.yaml"], ["install", "App-1.yaml"]])
+def test_a_changed_site_ends_none_in_an_install_either(here: Path, images: Images, words: list[str]) -> None:
+    """The nightly apply after a change of the site installed the good content again, and the hold was gone."""
+    easyconfig(here, "App", images, GOOD)
+    write(here.parent / "home/.config/sifmod/config.yaml", "env: {OF_THE_SITE: x}\n")
+    assert run([*words, SKIP]) == 0
+    assert generation(here) == 3
+    easyconfig(here, "App", images, BAD)
+    assert run([*APPLY, "--fail-on-held"]) == 1
+    assert generation(here) == 3
+
+
+def test_new_content_without_its_image_ends_it(here: Path, images: Images) -> None:
+    easyconfig(here, "App", images, "{A: better}")
+    assert run(["install", "--module-only", "App-1.yaml", SKIP]) == 0
+    assert generation(here) == 3
+    easyconfig(here, "App", images, BAD)
+    assert run([*APPLY, "--fail-on-held"]) == 0
+    assert generation(here) == 4
 
 
 @pytest.mark.parametrize(
@@ -350,6 +372,43 @@ def test_a_rollback_to_a_later_generation_ends_no_hold(here: Path, images: Image
     easyconfig(here, "App", images, BAD)
     assert run([*APPLY, "--fail-on-held"]) == 1
     assert generation(here) == 3
+
+
+def test_a_rollback_after_an_uninstall_holds_what_was_uninstalled(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Staff remove a bad generation in a hurry, and then bring the good one back."""
+    assert run(["rollback", "--to", "2", "App/1"]) == 0
+    assert run(["uninstall", "App/1"]) == 0
+    assert run(["rollback", "--to", "1", "App/1"]) == 0
+    assert run([*APPLY, "--fail-on-held"]) == 1
+    assert generation(here) == 1
+    capfd.readouterr()
+    assert run(["log", "App"]) == 0
+    assert capfd.readouterr().out.count("held App/1, generation 2") == 2
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("uninstalled", [False, True])
+def test_a_hold_outlives_what_was_rolled_back_to(here: Path, images: Images, gone: bool, uninstalled: bool) -> None:
+    """Nothing shows any more what the rollback undid: the held content is known, and does not come back."""
+    assert not uninstalled or run(["uninstall", "App/1"]) == 0
+    root = here / "prefix/software/App/.generations/1/1"
+    if gone:
+        shutil.rmtree(root)
+    else:
+        (root / "receipt.json").chmod(0o644)
+        (root / "receipt.json").write_text("{")
+    switch = here / "prefix/software/App/1"
+    before = os.path.lexists(switch) and os.readlink(switch)
+    assert run([*APPLY, "--fail-on-held"]) == 1
+    assert run(["install", "App-1.yaml", SKIP, "--force"]) == 18
+    assert (os.path.lexists(switch) and os.readlink(switch)) == before
+    easyconfig(here, "App", images, GOOD)
+    assert run([*APPLY, "--fail-on-held"]) == 0
+    assert generation(here) == 3
+    easyconfig(here, "App", images, BAD)
+    assert run([*APPLY, "--fail-on-held"]) == 1
 
 
 def test_an_uninstalled_hold_can_be_released_and_purged(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

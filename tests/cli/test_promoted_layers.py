@@ -167,6 +167,7 @@ def test_what_is_not_what_the_lock_names_is_not_read_into_the_tree(
     err = capfd.readouterr().err
     assert "the layer site of Good/1" in err
     assert promotion.published() is None
+    assert not installations(Layout(promotion.production))
     files = (path for path in promotion.production.rglob("*") if path.is_file())
     assert not any(b"the key of P" in path.read_bytes() for path in files if path.suffix != ".sif")
     assert disk_state(promotion.here / "private") == private
@@ -180,9 +181,25 @@ def test_what_the_receipt_of_a_layer_says_is_locked_too(
     receipt = promotion.root / "layer.json"
     fields = json.loads(receipt.read_text())
     receipt.write_text(json.dumps({**fields, "places": ["/home/m/wheels"]}))
+    words = ["stack", "plan", "stack.yaml", "--locked", "--from", str(promotion.staging)]
+    assert run([*words, "--prefix", str(promotion.production)]) == 18
+    assert "[!] Good/1: the layer site of Good/1 does not match the lock" in capfd.readouterr().out
     assert promotion.apply() == 18
     assert "the layer site of Good/1 does not match the lock" in capfd.readouterr().err
-    assert promotion.published() is None
+    assert not promotion.production.exists()
+
+
+def test_without_its_layer_a_module_is_not_published(promotion: Promotion, capfd: pytest.CaptureFixture[str]) -> None:
+    """It was, and its users had no packages; the exit code said so."""
+    promotion.lock()
+    (promotion.root / "layer.squashfs").write_bytes(PACKED.replace(b"packages", b"PACKAGES"))
+    assert promotion.apply() == 18  # its size is that of the lock: only a hash shows it
+    assert "the layer site of Good/1 does not match the lock" in capfd.readouterr().err
+    assert not installations(Layout(promotion.production))
+    locked = ["install", "--locked", SKIP, "Good-1.yaml", "--prefix", str(promotion.production)]
+    (promotion.here / "stack.lock").rename(promotion.here / "Good-1.lock")
+    assert run(locked) == 18
+    assert not installations(Layout(promotion.production))
 
 
 @pytest.mark.parametrize("part", ["layer.json", "pylock.toml"])

@@ -677,6 +677,8 @@ easyconfigs:
         " [D] Own/1: hidden",
         " [D] Own/2: deprecated",
     ]
+    assert run(["stack", "plan", "stack.yaml", "--only", "Own/1"]) == 0
+    assert "[D]" not in capfd.readouterr().out  # `apply --only` decides nothing
     apply = ["stack", "apply", "stack.yaml", SKIP]
     assert run(apply) == 0
     assert run(["hide", "Good/1"]) == 0
@@ -744,6 +746,37 @@ def test_a_lock_with_a_digest_that_is_none_is_refused(
     assert run(["stack", "apply", "stack.yaml", "--locked"]) == 2
     assert "stack.lock is not a readable lock: modules.0.image.sha256: String should match" in capfd.readouterr().err
     assert not (here / "prefix").exists()
+
+
+@pytest.mark.parametrize("row", ["no image", "an image", "twice"])
+def test_a_lock_that_names_no_image_or_a_module_twice_is_refused(
+    here: Path, row: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As edited by hand or merged: without its image a module was installed with any."""
+    write(here / "View-1.yaml", "name: View\nversion: '1'\nmodules: [Good/1]\n")
+    write(here / "stack.yaml", "easyconfigs: [Good-1.yaml, View-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    lock = json.loads((here / "stack.lock").read_text())
+    good, view = lock["modules"]
+    if row == "twice":
+        lock["modules"].append(good)
+    elif row == "an image":
+        view["image"] = good["image"]
+    else:
+        good["image"] = None
+    write(here / "stack.lock", json.dumps(lock))
+    capfd.readouterr()
+    words = ["stack.yaml", "--locked", "--from", "prefix", "--prefix", str(here / "other")]
+    assert run(["stack", "plan", *words]) == (2 if row == "twice" else 18)
+    assert run(["stack", "apply", *words, SKIP]) == (2 if row == "twice" else 18)
+    said = {
+        "no image": "Good/1: does not match the lock: it has an image, and the lock names none",
+        "an image": "View/1: does not match the lock: it has no image, and the lock names one",
+        "twice": "stack.lock is not a readable lock: it names Good/1 twice",
+    }
+    assert said[row] in capfd.readouterr().err
+    assert not (here / "other").exists()
 
 
 def test_a_bundle_that_ends_too_soon_is_told(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

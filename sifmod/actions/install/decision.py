@@ -200,9 +200,8 @@ def pin_to_lock(decision: Decision, lock: Lock) -> Decision:
             "lock again",
         )
     differing = differing_inputs(locked, decision.inputs, lock.path.parent, site.robot_paths)
-    if decision.plan.image:
-        places = (site.prefix, *decision.stores)
-        check_image(locked, decision.plan.image, filter(None, (stored_at(one, locked.digest) for one in places)))
+    places = (site.prefix, *decision.stores)
+    check_image(locked, decision.plan.image, filter(None, (stored_at(one, locked.digest) for one in places)))
     return replace(decision, locked=locked, differing=differing)
 
 

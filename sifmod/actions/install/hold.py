@@ -25,12 +25,12 @@ def check_hold(
 ) -> None:
     """Raise HeldError if the install would, or may, restore the content of a held generation; fetches nothing.
 
-    `before` is the live installation, or the one before an uninstall (`last_live`). `image` is the digest of the image
-    and `plan` includes the results from it, if the image is there already.
+    `before` is the live installation, or the one before an uninstall (`last_live`); None if its receipt cannot be read.
+    `image` is the digest of the image and `plan` includes the results from it, if the image is there already.
     """
-    if before is None or decision.options.despite_hold:
+    if decision.options.despite_hold:
         return
-    module = before.module
+    module = decision.plan.module
     for number, since in held_since(read_history(layout, module)).items():
         if number not in numbers(layout, module):
             continue  # gc has removed it, after an uninstall
@@ -43,25 +43,29 @@ def check_hold(
             )
 
 
-def _brings_back(held: Installation, before: Installation, decision: Decision, plan: Plan | None, image: str) -> bool:
+def _brings_back(
+    held: Installation, before: Installation | None, decision: Decision, plan: Plan | None, image: str
+) -> bool:
     """Whether the install would restore what the rollback from `held` undid.
 
     The rollback undid the image of `held` if `before` has another one, whatever the module says about itself. Otherwise
     it undid what the module does with the image; if `before` does the same, what the module says about itself. An
     easyconfig that equals that of `held` but for comments counts too, so that a changed site or another sifmod version
-    is no new content.
+    is no new content. Without `before` nothing says what the rollback undid: what equals `held` is held.
     """
     if not _has_image(held, before, decision, image):
         return False
-    if held.image and before.image_sha256 != held.image_sha256:
+    if held.image and before and before.image_sha256 != held.image_sha256:
         return True
     plan = plan or decision.plan_with(recorded(decision.plan, held))
     # with words: a description alone may be what was undone; without: a new description makes no new content
-    if any(_has_files(held, plan, words) and not _has_files(before, plan, words) for words in (True, False)):
-        return True
+    for words in (True, False):
+        if _has_files(held, plan, words) and not (before and _has_files(before, plan, words)):
+            return True
     asked, was = _content(decision.loaded.path), _content(Path(held.root, "easyconfig.yaml"))
-    same = asked is not None and asked == was and decision.loaded.variant == held.provenance.variant
-    return same and _content(Path(before.root, "easyconfig.yaml")) != was and not _has_files(before, plan)
+    if asked is None or asked != was or decision.loaded.variant != held.provenance.variant:
+        return False
+    return not before or (_content(Path(before.root, "easyconfig.yaml")) != was and not _has_files(before, plan))
 
 
 def _has_files(installation: Installation, plan: Plan, words: bool = True) -> bool:
@@ -98,14 +102,14 @@ def _said(installation: Installation) -> Help | None:
     return parsed(Path(installation.root, "share/job.json"), about_from_json)
 
 
-def _has_image(held: Installation, before: Installation, decision: Decision, image: str) -> bool:
+def _has_image(held: Installation, before: Installation | None, decision: Decision, image: str) -> bool:
     wanted, options, locked = decision.plan.image, decision.options, decision.locked
     if wanted is None or held.image is None:
         return wanted is None and held.image is None
     if image or locked:
         return held.image_sha256 == (image or (locked.digest if locked else ""))
     if options.module_only:
-        return held.image_sha256 == before.image_sha256
+        return before is None or held.image_sha256 == before.image_sha256
     if options.force:
         return False  # known once it is fetched
     return held.image_sha256 == wanted.sha256 or held.provenance.image.request == decision.image.request

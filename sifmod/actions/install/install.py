@@ -87,11 +87,14 @@ def install(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
 
 def install_with_layers(decision: Decision, tree: Tree, reporter: Reporter) -> Outcome:
     """Like `install`, with the layers of the decision's lock. Also raises the errors of `bring_layers`."""
-    outcome = install(decision, tree, reporter)
-    if decision.locked and decision.locked.layers:
-        from sifmod.actions.layer.places import bring_layers
+    locked, stores, site = decision.locked, decision.options.stores, decision.site.site
+    if not locked or not locked.layers:
+        return install(decision, tree, reporter)
+    from sifmod.actions.layer.locked_layers import bring_layers, check_layers
 
-        bring_layers(outcome.installation, decision.locked, decision.options.stores, decision.site.site, reporter)
+    check_layers(site.prefix, locked, stores, hashed=True)  # or the module would be published without them
+    outcome = install(decision, tree, reporter)
+    bring_layers(outcome.installation, locked, stores, site, reporter)
     return outcome
 
 
@@ -191,24 +194,36 @@ def _write(stage: Stage, chosen: _Chosen, own: tuple[File, ...], mark: Path | No
 def _publish(
     mine: HeldModule, before: Installation | None, installation: Installation, decision: Decision, reporter: Reporter
 ) -> None:
-    number, module_only = live_number(mine.layout, mine.module), decision.options.module_only
+    number = live_number(mine.layout, mine.module)
     site, facts = decision.site.site, decision.hooked.copy()
     facts["generation"], facts["path"] = installation.generation, installation.root
     if decision.plan.image:
         facts["image"] = of_image(decision.plan.image, installation.image)
     run_hooks(site, "after_install", facts, reporter.say)
     run_hooks(site, "before_publish", facts, reporter.say)
-    before = before or last_live(mine.layout, mine.module)
-    same = before is not None
-    if before and not module_only:
-        was, now = before.provenance, installation.provenance
-        same = (was.image.request, was.plan_digest) == (now.image.request, now.plan_digest)
-        same &= not decision.locked or before.image_sha256 == installation.image_sha256
+    same = _has_same_content(before or last_live(mine.layout, mine.module), installation, decision)
     publish(mine, installation, same_content=same and not decision.options.despite_hold)
-    what = "rendered" if module_only else "installed"
+    what = "rendered" if decision.options.module_only else "installed"
     done = Done(what, mine.module, number, installation.generation, installation.image_sha256 or None)
     record(mine.layout, done, mine.held, reporter)
     run_hooks(site, "after_publish", facts, reporter.say)
+
+
+def _has_same_content(before: Installation | None, installation: Installation, decision: Decision) -> bool:
+    """Whether an installation keeps the holds: no new image, and no new easyconfig.
+
+    What the site or another sifmod changes does not end them, nor what is only rendered again; nor is anything known to
+    be new without `before`.
+    """
+    if before is None or decision.options.if_different is not None:
+        return True
+    was, now = before.provenance, installation.provenance
+    if decision.locked and before.image_sha256 != installation.image_sha256:
+        return False
+    if (was.image.request, was.plan_digest) == (now.image.request, now.plan_digest):
+        return True
+    asked = (was.variant, was.asked.options) == (now.variant, now.asked.options)
+    return asked and before.image_sha256 == installation.image_sha256 and {*decision.loaded.inputs} <= {*was.inputs}
 
 
 def own_files(plan: Plan, decision: Decision, sha256: str) -> tuple[File, ...]:

@@ -93,7 +93,8 @@ def preview_stack(file: Path, options: StackOptions) -> Preview:
     """A preview of an apply and its downloads. Changes nothing."""
     planned = read_stack(file, options)
     plan = only(plan_stack(planned), options.only)
-    return Preview(plan, lifecycle_changes(plan), fetches(plan, planned.jobs), planned.site.site.prefix)
+    decided = None if options.only else lifecycle_changes(plan)
+    return Preview(plan, decided, fetches(plan, planned.jobs), planned.site.site.prefix)
 
 
 def apply_stack(run: StackRun, reporter: Reporter, tell: Tell) -> StackOutcome:

@@ -18,10 +18,11 @@ from typing import IO, Annotated, NamedTuple
 
 from sifmod.actions.author.new_file import check_not_of_others
 from sifmod.actions.lock import lock_beside, read_lock
-from sifmod.actions.stack.bundle_items import HEAD, Item, items
+from sifmod.actions.stack.bundle_items import HEAD, NAME, Item, items
 from sifmod.actions.stack.own_wheels import write_own_wheels
 from sifmod.actions.stack.settings import deciding_settings
 from sifmod.actions.stack.stack_options import Planned
+from sifmod.actions.stack.stack_plan import plan_stack
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
@@ -42,11 +43,18 @@ class WrittenBundle(NamedTuple):
 def bundle_stack(planned: Planned, output: Path, without: str, progress: Progress, *, wheels: bool) -> int:
     """Write the bundle of an installed and locked stack; returns its bytes. Continues an interrupted run.
 
-    The images whose digests are in the text `without` stay out. Raises what `items`, `deciding_settings`, `own_wheels`
+    The images whose digests are in the text `without` stay out. Raises OptionError for a name that no bundle's stack
+    has, the error of a module that `apply --locked` would refuse, and what `items`, `deciding_settings`, `own_wheels`
     and `write_bundle` raise.
     """
     stack, site = planned.stack, planned.site
-    decided = deciding_settings(site, read_lock(lock_beside(stack.path)), stack.path.parent, os.environ)
+    if not NAME.fullmatch(stack.name):
+        hint = "give it a `name:` of letters, digits and . _ + -, beginning with a letter or digit"
+        raise OptionError(f"{stack.name!r} cannot be the name of a bundle's stack", hint)
+    lock = read_lock(lock_beside(stack.path))
+    decided = deciding_settings(site, lock, stack.path.parent, os.environ)
+    if wrong := next((step.error for step in plan_stack(planned._replace(lock=lock)).steps if step.error), None):
+        raise wrong
     with own_wheels(wanted=wheels) as built:
         found = tuple(items(stack, site.site, built, without, decided))
         write_bundle(output, iter(found), progress)

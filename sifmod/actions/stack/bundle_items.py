@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 from sifmod import __version__
-from sifmod.actions.layer.places import check_packed
+from sifmod.actions.layer.locked_layers import check_packed
 from sifmod.actions.layer_commands import command, commands_of, contents, lock_of
 from sifmod.actions.lock import LockedModule, files_of, lock_beside, read_lock
 from sifmod.actions.stack.own_wheels import own_digest
@@ -36,6 +36,7 @@ IMAGES = "images/sha256"
 IMAGE = re.compile(rf"{IMAGES}/([0-9a-f]{{64}})\.sif")
 _OTHERS = ("images/", "settings/", "wheels/")  # not the stack's own directories
 _DIGEST = re.compile("[0-9a-f]{64}")
+NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")  # of a bundle's stack, a directory in any tree
 
 
 class Own(NamedTuple):
@@ -125,7 +126,7 @@ def _placed(files: Mapping[str, Path], robot_paths: tuple[Path, ...]) -> dict[st
     """The files by their paths in a bundle, also where it looks for those that are found by name."""
     found: dict[str, Path] = {}
     for name, path in files.items():
-        place = name.replace("robot:", "robot/").replace("settings:", "settings/")
+        place = re.sub("^(robot|settings):", r"\1/", name)
         if place in (HEAD, STACK, LOCK) or place in found or name.startswith(_OTHERS):
             raise InstallError(
                 f"{path} cannot be {place} in a bundle, which needs that name for something else",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.life import change_life, differences
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.stack.stack_plan import StackPlan, Step, refuse_twice
+from sifmod.actions.stack.stack_plan import Mark, StackPlan, Step, refuse_twice
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.config.stack import Entry
@@ -15,7 +15,7 @@ from sifmod.tree.life import Deprecated, Life, NameLife, Retired, read_life
 from sifmod.tree.receipt import live_number
 from sifmod.tree.stack_record import read_applied
 
-_NOTHING = Life()
+_AWAY: tuple[Mark, ...] = ("H", "E", "!")  # an apply does not install these
 
 
 class LifecycleChanges(NamedTuple):
@@ -23,13 +23,14 @@ class LifecycleChanges(NamedTuple):
 
     wanted: Mapping[str, NameLife]  # by name; existing decisions where the stack has none
     changes: tuple[tuple[ModuleName, str], ...]  # the changes, for people
-    decided: tuple[str, ...]  # modules, and names for a default, that the stack decides
+    decided: tuple[str, ...]  # what the stack decides (see `Applied`)
 
 
 def lifecycle_changes(plan: StackPlan) -> LifecycleChanges:
-    """Merge the stack's decisions over manual ones; decisions about its modules that it no longer has are undone.
+    """Merge the stack's decisions over manual ones; those that it no longer has are undone, manual ones stay.
 
-    Raises ConfigError for two defaults of one name, InstallError for an unreadable life-cycle file.
+    About a module that stays uninstalled nothing is decided. Raises ConfigError for two defaults of one name,
+    InstallError for an unreadable life-cycle file.
     """
     steps = [step for step in plan.steps if step.module]
     defaults = _defaults(steps)
@@ -40,12 +41,21 @@ def lifecycle_changes(plan: StackPlan) -> LifecycleChanges:
     decided: list[str] = []
     for name, of_name in groupby(sorted(steps, key=_name), key=_name):
         now = life = read_life(plan.layout, name)
+        away = set[str]()
         for step in of_name:
-            said = _life(step.member.entry)
-            if step.module and (said != _NOTHING or str(step.module) in ours):
-                life = life.with_life(step.module.version, said)
-                decided += [str(step.module)] if said != _NOTHING else []
-        if name in defaults or name in ours:
+            module = step.module
+            assert module is not None  # noqa: S101 (for mypy: see `steps`)
+            mine = {part for part in Life._fields if {f"{module} {part}", str(module)} & ours}
+            if step.generation is None and step.mark in _AWAY:
+                away.add(module.version)
+                decided += [f"{module} {part}" for part in mine]
+                continue
+            said, one = _life(step.member.entry), life.of(module.version)
+            has = {part for part in Life._fields if getattr(said, part)}
+            if (wants := one._replace(**{part: getattr(said, part) for part in has | mine})) != one:
+                life = life.with_life(module.version, wants)
+            decided += [f"{module} {part}" for part in has]
+        if defaults.get(name) not in away and (name in defaults or name in ours):
             life = NameLife(defaults.get(name), life.versions)
             decided += [name] if name in defaults else []
         if life != now:
@@ -91,11 +101,14 @@ def apply_lifecycle(
     """
     later: list[str] = []
     for name, life in decided.wanted.items():
-        new = {step.module.version for step in plan.steps if step.module and step.module.name == name}
-        new = {version for version in new if not _is_there(plan, name, version)}
+        named = {step.module.version: step for step in plan.steps if step.module and step.module.name == name}
+        new = {version for version in named if not _is_there(plan, name, version)}
         if waits:
-            later += [f"{name}/{version}" for version in sorted(new & {*life.versions, life.default})]
+            comes = {version for version in new if named[version].mark not in _AWAY}
+            later += [f"{name}/{version}" for version in sorted(comes & {*life.versions, life.default})]
+        before = read_life(plan.layout, name).versions
         there = {version: one for version, one in life.versions.items() if version not in new}
+        there |= {version: one for version, one in before.items() if version in new}
         default = life.default if life.default and _is_there(plan, name, life.default) else None
         if default != life.default and not waits:
             reporter.say(f"warning: {name}/{life.default} is not installed, so it was not made the default")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sifmod.actions.author.new_file import write_text
 from sifmod.actions.changing_prefix import site_umask
-from sifmod.actions.layer.places import check_packed, own_layers
+from sifmod.actions.layer.locked_layers import check_packed, own_layers
 from sifmod.actions.lock import LockedModule, images_of, locked_module, spelled_inputs, to_json
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.stack_options import Planned, StackOptions, read_stack

@@ -15,8 +15,8 @@ from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.look import words_of
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.unchanged import find_unchanged, installed_by
+from sifmod.actions.layer.locked_layers import check_layers, layers_match
 from sifmod.actions.layer.outgoing import OutgoingLayer
-from sifmod.actions.layer.places import layers_match
 from sifmod.actions.stack.stack_options import Given, Planned
 from sifmod.actions.start import resolve
 from sifmod.actions.workers import in_order
@@ -126,7 +126,8 @@ class _Ended:
         module, entry = step.module, step.member.entry
         if step.mark != " " or module is None or module.name not in self._names:
             return step
-        if str(module) in self._decided and not (entry.retired or entry.deprecated):
+        ours = {str(module), f"{module} retired", f"{module} deprecated"} & self._decided
+        if ours and not (entry.retired or entry.deprecated):
             return step  # the stack reinstates it
         day = read_life(self._layout, module.name).of(module.version).refused_from
         if day is None or day > today():
@@ -189,6 +190,8 @@ def _step(member: Member, variant: str | None, planned: Planned, around: HostFac
         there = compare(layout, decision)
         before, todo = there.before, _todo(there.before, decision)
         other = [f"changed since the lock was written: {decision.differing}"] if decision.differing else []
+        if decision.locked and decision.locked.layers:
+            check_layers(layout.prefix, decision.locked, decision.options.stores)
         if not check_locked(before, decision):
             other.append("image-dependent files are compared with the lock during the install")
         if before is None:

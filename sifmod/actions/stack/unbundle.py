@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import stat
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
@@ -19,11 +18,12 @@ from sifmod.actions.lock import read_lock
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.bundle import copy_checked
-from sifmod.actions.stack.bundle_items import HEAD, IMAGE, IMAGES, LOCK, Head, Item
+from sifmod.actions.stack.bundle_items import HEAD, IMAGE, IMAGES, LOCK, NAME, Head, Item
 from sifmod.actions.stack.own_wheels import own_digest
 from sifmod.actions.stack.settings import differing, is_taken
 from sifmod.actions.stack.stack_options import StackOptions
 from sifmod.actions.start import site_in_force
+from sifmod.config.find import SUFFIXES
 from sifmod.config.limits import bound, limits
 from sifmod.config.load_site import DECIDED
 from sifmod.config.prefix import BUNDLE, bundle_variables
@@ -86,7 +86,7 @@ def opened_bundle(bundle: Path, options: StackOptions, reporter: Reporter, *, lo
 
 
 def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
-    """Copy the missing files and images of a bundle into the tree.
+    """Copy the missing files and images of a bundle into the tree, and remove what an earlier one of its stack left.
 
     Raises OptionError, ImageError for a damaged image, InstallError, NoSpaceError, PermissionsError.
     """
@@ -100,6 +100,8 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
         reporter.tree(site).lock(f"stack-{name}", f"the stack {name}") as held,
     ):
         change = Change(held)
+        for path in _stale(place, files):
+            change.remove(place / path)
         for path, text in files.items():
             if not _has(place / path, text, layout.prefix):
                 change.file(place / path, text)
@@ -114,6 +116,13 @@ def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Unbundled:
             _take_in(bundle, place, store, reporter.progress)
         record_fetched(reporter.tree(site), store, reporter)
     return Unbundled(place, head.variables, "" if head.sifmod.sha256 == own_digest() else head.sifmod.version)
+
+
+def _stale(place: Path, files: Mapping[str, str]) -> tuple[str, ...]:
+    """What an earlier bundle brought and this one lacks, which a pattern or a name would find; layers stay."""
+    there = (str(Path(top, name).relative_to(place)) for top, _, names in walk(place) for name in names)
+    kept = (path for path in there if path not in files)
+    return tuple(sorted(path for path in kept if not path.startswith("layers/") or path.endswith(SUFFIXES)))
 
 
 def _has(path: Path, text: str, top: Path) -> bool:
@@ -163,7 +172,7 @@ def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
         raise OptionError(f"{path} is not a bundle that this sifmod can read", _MAKE) from error
     if refused := [each for each in head.variables if not is_taken(each)]:
         raise OptionError(f"{path} is not a bundle: it sets the variable {refused[0]}", _MAKE)
-    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", head.stack) or is_reserved(head.stack):
+    if not NAME.fullmatch(head.stack) or is_reserved(head.stack):
         raise OptionError(f"{path} is not a bundle: {head.stack!r} is not a valid stack name", _MAKE)
     return head, files
 
