@@ -13,7 +13,7 @@ from pydantic import PlainValidator, StrictInt, TypeAdapter, ValidationError
 from sifmod import __version__
 from sifmod.config.find import SUFFIXES, shipped
 from sifmod.config.input import Input
-from sifmod.config.limits import read_bounded
+from sifmod.config.limits import check_json, read_bounded
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import settings_directories
 from sifmod.config.redact import shown, without_directory
@@ -256,7 +256,9 @@ def to_json(modules: Iterable[LockedModule]) -> str:
 def read_lock(path: Path) -> Lock:
     """The lock at `path`. Raises OptionError if the file is missing or is not a lock."""
     try:
-        fields = json.loads(read_bounded(path, "lock_size"))
+        data = read_bounded(path, "lock_size")
+        check_json(data, str(path))
+        fields = json.loads(data)
         if fields["format"] != _FORMAT:
             raise OptionError(f"{path} has format {fields['format']}, and this sifmod reads format {_FORMAT}")
         modules = TypeAdapter(tuple[LockedModule, ...]).validate_python(fields["modules"])

@@ -36,13 +36,13 @@ class Limits(Model):
     lock_size: Size = 64 << 20
     """Bytes of a lock (modules or packages)."""
     lock_values: Count = 200_000
-    """Texts in a lock of packages: names, versions, addresses, digests."""
+    """Texts in a lock of packages (names, versions, addresses, digests); objects and lists in a lock of modules."""
     uv_memory: Size = 2 << 30
     """Bytes of memory that uv takes, which holds the pages of a package index."""
     requirements_size: Size = 4 << 20
     """Bytes of a requirements.txt with the files that it names."""
     requirement_size: Size = 64 << 10
-    """Characters of one requirement in a requirements.txt, digests included."""
+    """Characters of one requirement in a requirements.txt, digests included, and of a text in a lock of packages."""
     bundle_files: Count = 50_000
     """Files in a bundle."""
     bundle_file_size: Size = 64 << 20
@@ -112,6 +112,12 @@ def read_bounded(path: Path, name: str) -> bytes:
     if len(content) > most:
         raise NotReadError(f"{path} has more bytes than {bound(name)}")
     return content
+
+
+def check_json(data: bytes, name: str) -> None:
+    """Raise NotReadError for JSON whose objects and lists are more than `lock_values`; each takes 240 bytes."""
+    if data.count(b"{") + data.count(b"[") > limits().lock_values:
+        raise NotReadError(f"{name} has more values than {bound('lock_values')}")
 
 
 def matches(pattern: str) -> tuple[str, ...]:

@@ -23,12 +23,15 @@ from sifmod.actions.layer.bytecode import Bytecode
 from sifmod.actions.layer.inside import Inside
 from sifmod.actions.layer.make import start_file
 from sifmod.actions.layer.places import layers_for
+from sifmod.config import limits
 from sifmod.config.limits import Limits, use_limits
 from sifmod.config.site import PROTECTED
 from sifmod.errors import FetchError, ImageError, InstallError, OptionError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.convert.packed import Read, pack
 from sifmod.image.packages.added import format_added
+from sifmod.image.packages.direct_requirement import static_name
+from sifmod.image.packages.foreign_toml import TooManyValuesError, read_toml
 from sifmod.image.packages.image_python import Distribution, ImagePython, image_python
 from sifmod.image.packages.package_lock import as_before, block_of, pinned, versions_of, without_queries
 from sifmod.image.packages.request import name_of, read_lock
@@ -505,10 +508,86 @@ def test_a_lock_that_takes_the_memory(text: str, why: str, tmp_path: Path) -> No
         resource.setrlimit(resource.RLIMIT_AS, limit)
 
 
-def test_a_lock_of_many_tables_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "pylock.toml").write_text("".join(f"[a{number}.b.c]\n" for number in range(200_001)))
-    with pytest.raises(OptionError, match="has more tables than 200000"):
+@pytest.mark.parametrize("text", ["[a{}.b.c]\n", "a{}.b=1\n", "a{}=[{{}},[]]\n", "a{} = [0.0, 1.0]\n"])
+def test_a_lock_of_many_values_is_not_read(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 MB of `a.b=1` took over 3 GB and 150 seconds."""
+    monkeypatch.setattr(limits, "_current", Limits(lock_values=1000))
+    (tmp_path / "pylock.toml").write_text("".join(text.format(number) for number in range(3000)))
+    with pytest.raises(OptionError, match="has more values than 1000"):
         read_lock(tmp_path / "pylock.toml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a = "\\"[[[[{{{{,,,,"\n',
+        "a = '[[[[{{{{,,,,\\'\n",
+        'a = """\n""[[[[{{{{,,,,\\""""""\n',
+        "a = '''\n''[[[[{{{{,,,,\\'''''\n",
+        "# '[[[[{{{{,,,,\na = 1\n",
+    ],
+)
+def test_signs_in_texts_and_comments_are_no_values(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_current", Limits(lock_values=1))
+    assert len(read_toml(f"{text}b = 2\nc = 3\nd = 4")) == 4
+    with pytest.raises(TooManyValuesError):
+        read_toml(f"{text}b = 2\nc = 3\nd = 4\ne = 5")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f'requires-python = ">={"9" * 5000}"\n[[packages]]\nname = "a"\nversion = "1"\n', "requires-python: Exceeds"),
+        (f'[[packages]]\nname = "a"\nversion = "{"9" * 5000}"\n', "lock: Exceeds the limit"),
+        (f'[[packages]]\nname = "a"\nversion = "1"\nmarker = "{"(" * 9000}"\n', "lock: marker: "),
+        (
+            f'[[packages]]\nname = "a"\nversion = "1"\nmarker = "python_version > \'{"9" * 5000}\'"\n',
+            "lock: marker: Exceeds",
+        ),
+        (
+            '[[packages]]\nname = "a"\nversion = "1"\nx = """\n[[packages]]\n"""\n',
+            r"has \[\[packages\]\] within a text",
+        ),
+    ],
+    ids=["python", "version", "nested", "marker", "text"],
+)
+def test_a_lock_that_uv_would_not_write(text: str, why: str) -> None:
+    """Each ended in a traceback."""
+    with pytest.raises(OptionError, match=why) as caught:
+        followed(ImagePython("/python", "/", (3, 11, 2), "cpython-311", {}, PROTECTED), text)
+    assert len(caught.value.message) < 400
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", f"a = {'[' * 9000}"),
+        ("pyproject.toml", f"{'a.' * 90_000}b = 1\n[project]\nname = 'x'\n"),
+        ("pyproject.toml", None),
+        ("setup.cfg", None),
+        ("setup.cfg", f"[metadata]\nname = x\n{'# x' * 500_000}"),
+    ],
+)
+def test_a_project_whose_files_are_no_settings(name: str, text: str | None, tmp_path: Path) -> None:
+    """A repository whose setup.cfg is a link to /dev/zero took all memory; the others ended in a traceback."""
+    if text is None:
+        (tmp_path / name).symlink_to("/dev/zero")
+    else:
+        (tmp_path / name).write_text(text)
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 30), limit[1]))
+    try:
+        assert static_name(tmp_path) == ""
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limit)
+
+
+def test_a_text_of_a_lock_that_is_too_long(tmp_path: Path) -> None:
+    """`requires-python` of 60 MB has 15 million bounds."""
+    lock = write(tmp_path / "pylock.toml", f'requires-python = "{">=3," * 20_000}>=3"\n')
+    with pytest.raises(OptionError, match=r">=3,… has more characters than 65536 .*requirement_size"):
+        read_lock(lock)
 
 
 def test_the_index_with_the_most_of_torchs_local_version_is_taken() -> None:

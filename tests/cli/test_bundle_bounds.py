@@ -59,6 +59,11 @@ def _many(path: Path) -> None:
     path.write_bytes(b"".join(members))
 
 
+def _many_values(path: Path) -> None:
+    with tarfile.open(path, "w") as archive:
+        _member(archive, "bundle.json", json.dumps({**HEAD, "settings": {"a": [[]] * 200_000}}).encode())
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -68,6 +73,7 @@ def _many(path: Path) -> None:
         ),
         (_many_headers, "its headers are nested too deeply"),
         (_many, "has more files than 50000 (`limits: {bundle_files: N}`"),
+        (_many_values, "bundle.json has more values than 200000 (`limits: {lock_values: N}`"),
         (_one("stack.yaml", times=2), "it has stack.yaml twice"),
         (_one("/etc/x"), "unexpected file '/etc/x'"),
         (_one("a/../../x"), "unexpected file 'a/../../x'"),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sifmod.config.yaml.node import Mark, Node, Number
-from sifmod.config.yaml.parse import MAX_BYTES, MAX_DEPTH, MAX_NODES, load_yaml, parse_yaml
+from sifmod.config.yaml.parse import MAX_BYTES, MAX_DEPTH, MAX_KEY, MAX_NODES, load_yaml, parse_yaml
 from sifmod.errors import ConfigError
 from sifmod.system import one_line
 
@@ -251,6 +251,12 @@ def test_an_alias_bomb_is_refused() -> None:
 def test_the_limit_counts_values_without_aliases_too() -> None:
     assert len(read(f"a: [{'x, ' * (MAX_NODES - 3)}]").entries["a"].items) == MAX_NODES - 3
     assert "more than" in refusal(f"a: [{'x, ' * (MAX_NODES - 1)}]")
+
+
+def test_a_key_that_is_too_long() -> None:
+    """Each problem below it had the key in its path: 9 000 took a minute."""
+    assert refusal(f"? {'k' * (MAX_KEY + 1)}\n: 1") == f"f.yaml:1:3: a key of more than {MAX_KEY} characters"
+    assert list(read(f"? {'k' * MAX_KEY}\n: 1").entries) == ["k" * MAX_KEY]
 
 
 def test_deep_nesting_is_refused_and_exhausts_nothing() -> None:

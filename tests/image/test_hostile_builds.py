@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
-from sifmod.image.sources.dockerfile import context_files
+from sifmod.errors import FetchError
+from sifmod.image.sources.dockerfile import base_images, context_files
 from sifmod.image.sources.ignored import UnclearError, is_ignored, rules_of
 from sifmod.module.plan import BuildPlan
 from support.config import write
@@ -66,6 +67,26 @@ def test_what_is_no_file(context: Path, kind: str, capfd: pytest.CaptureFixture[
 def test_a_line_that_fits_in_many_ways(pattern: str) -> None:
     """With one expression for all of a path this does not end."""
     assert not is_ignored("/".join(["a" * 200] * 20), tuple(rules_of(pattern)))
+
+
+@pytest.mark.parametrize("line", ["[" * 1025, "a*" * 513])
+def test_a_line_that_is_too_long_leaves_nothing_out(context: Path, line: str) -> None:
+    """One of 1 MB took most of an hour."""
+    write(context / ".dockerignore", f"*.log\n{line}\n")
+    write(context / "x.log", "")
+    assert context / "x.log" in context_files(BuildPlan(dockerfile=str(context)))
+    write(context / ".dockerignore", f"*.log\n{line[:1024]}\n")
+    assert context / "x.log" not in context_files(BuildPlan(dockerfile=str(context)))
+
+
+@pytest.mark.parametrize(
+    "text", [f"ARG A={'x' * 5000}\nFROM ${{A}}1\n", f"FROM {'${a:-' * 1000}", "COPY --from=" + "x" * 5000]
+)
+def test_a_name_of_an_image_that_is_too_long(context: Path, text: str) -> None:
+    """A Dockerfile of 1 MiB that named 40 000 images of 500 kB took 20 GB."""
+    write(context / "Dockerfile", text)
+    with pytest.raises(FetchError, match="names an image with more than 4096 characters"):
+        base_images(BuildPlan(dockerfile=str(context)))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import sqlite3
 import struct
 import tracemalloc
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -248,6 +249,15 @@ def test_a_long_description_takes_no_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert [one.name for one in found.packages] == ["a", "b"]
     assert most < 5 * len(status)
+
+
+def test_the_blanks_of_a_header_take_no_time(tmp_path: Path) -> None:
+    """The pattern of a field took the square of their number: a minute for one distribution of 64 KiB."""
+    header = f"Name:{' ' * 4000}\n x\nVersion: 2\n"
+    began = process_time()
+    found = inventory(tmp_path, {f"{SITE}/a{number}-1.dist-info/METADATA": header for number in range(200)})
+    assert process_time() - began < 20  # 200 squares take over a minute
+    assert {(one.name, one.version) for one in found.packages} == {(f"a{number}", "2") for number in range(200)}
 
 
 def test_a_damaged_image(tmp_path: Path) -> None:

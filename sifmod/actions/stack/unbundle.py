@@ -24,7 +24,7 @@ from sifmod.actions.stack.settings import differing, is_taken
 from sifmod.actions.stack.stack_options import StackOptions
 from sifmod.actions.start import site_in_force
 from sifmod.config.find import SUFFIXES
-from sifmod.config.limits import bound, limits
+from sifmod.config.limits import NotReadError, bound, check_json, limits
 from sifmod.config.load_site import DECIDED
 from sifmod.config.prefix import BUNDLE, bundle_variables
 from sifmod.config.site import Site
@@ -166,8 +166,11 @@ def _read(path: Path) -> tuple[Head, Mapping[str, str]]:
         with _readable(path), opened() as file:
             content[name] = file.read()
     try:
+        check_json(content.get(HEAD, b""), HEAD)
         files = {name: data.decode() for name, data in content.items()}
         head = TypeAdapter(Head).validate_json(files.get(HEAD, ""))
+    except NotReadError as error:
+        raise OptionError(f"{path} is not a bundle: {error}", _MAKE) from error
     except ValueError as error:
         raise OptionError(f"{path} is not a bundle that this sifmod can read", _MAKE) from error
     if refused := [each for each in head.variables if not is_taken(each)]:

@@ -21,6 +21,7 @@ from sifmod.errors import ConfigError, Problem
 MAX_NODES = 10_000  # with every alias followed
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 50
+MAX_KEY = 1024  # characters, YAML's own limit unless a key begins with `?`; each problem below it has its path
 _KEPT = 128  # parsed files: each easyconfig of a stack reads the same presets and quirks
 
 _RESOLVER = yaml.resolver.Resolver()
@@ -161,6 +162,8 @@ class Composer:
     def _key(self, node: Node, mark: Mark) -> str:
         if isinstance(node.value, dict | tuple):
             self._stop(mark, f"a key must be text, got {kind(node)}")
+        if len(node.raw) > MAX_KEY:
+            self._stop(mark, f"a key of more than {MAX_KEY} characters")
         entries = self.open[-1].entries
         if node.value == _MERGE:
             self.open[-1].merging = True

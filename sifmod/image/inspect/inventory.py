@@ -124,7 +124,7 @@ def _fields(metadata: bytes) -> Callable[[str], str]:
     header = re.split(r"\r?\n\r?\n", metadata.decode("utf-8", "replace"), maxsplit=1)[0]
 
     def field(name: str) -> str:
-        match = re.search(rf"^{name}[ \t]*(.*)$(?!\n[ \t])", header, re.MULTILINE)
+        match = re.search(rf"^{name}[ \t]*+(.*+)$(?!\n[ \t])", header, re.MULTILINE)
         return match[1].strip() if match else ""
 
     return field

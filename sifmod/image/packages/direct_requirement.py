@@ -3,13 +3,14 @@
 import configparser
 import os
 import re
-import tomllib
 from pathlib import Path
 from urllib.parse import unquote
 
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 
+from sifmod.config.limits import read_bounded
 from sifmod.errors import OptionError
+from sifmod.image.packages.foreign_toml import read_toml
 from sifmod.image.packages.git_tree import git_source
 from sifmod.image.packages.request import directory
 
@@ -88,16 +89,21 @@ def _name_of_file(name: str) -> str:
 def static_name(directory: Path) -> str:
     """The name of a project from its files; "" if only its build knows it."""
     try:
-        said = tomllib.loads((directory / "pyproject.toml").read_text("utf-8"))
+        said = read_toml(_text(directory / "pyproject.toml"))
         return str(said["project"]["name"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
     read = configparser.ConfigParser(interpolation=None)
     try:
-        read.read(directory / "setup.cfg", "utf-8")
+        read.read_string(_text(directory / "setup.cfg"))
         return read.get("metadata", "name").strip()
     except (configparser.Error, ValueError, OSError):
         return ""
+
+
+def _text(path: Path) -> str:
+    """The text of a project's file, which may come from any repository. Raises OSError and ValueError."""
+    return read_bounded(path, "build_text_size").decode("utf-8")
 
 
 def editable(text: str) -> str:

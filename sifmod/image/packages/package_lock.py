@@ -5,9 +5,9 @@ import tomllib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from packaging.markers import InvalidMarker, Marker, UndefinedComparison
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.markers import Marker
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
@@ -18,6 +18,7 @@ from sifmod.image.packages.uv_settings import toml_value
 LOCK = "pylock.toml"
 _CHOSEN = re.compile(r"^(?!archive = |vcs = ).*$", re.MULTILINE)  # the lines without URLs that a user typed
 _QUERY = re.compile(r'\b((?:url|index)"? = "[^"?#]*)\?[^"#]*')
+_SHOWN = 300  # characters of a reason, which may repeat the text
 _RELEASES = 64  # more than any X.Y of Python has had
 _STRONG = frozenset({"sha256", "sha384", "sha512"})
 
@@ -32,8 +33,8 @@ def versions_of(lock: str) -> dict[str, str]:
         if not isinstance(packages, list) or not all(isinstance(one.get("wheels", []), list) for one in packages):
             raise TypeError("its packages, or the wheels of one, are not a list")
         return {normalized(one["name"]): str(Version(one["version"])) for one in packages if "version" in one}
-    except (tomllib.TOMLDecodeError, InvalidVersion, KeyError, TypeError, AttributeError) as error:
-        raise OptionError(f"this is not a PEP 751 lock: {error}", LOCK_AGAIN) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # ValueError: also a number of 5000 digits
+        raise OptionError(f"this is not a PEP 751 lock: {str(error)[:_SHOWN]}", LOCK_AGAIN) from error
 
 
 def pinned(lock: str) -> str:
@@ -160,25 +161,31 @@ def without_others(lock: str, meets: Callable[[Marker], bool]) -> str:
     Raises OptionError for an invalid marker, and for a text that is not a lock.
     """
     versions_of(lock)
-    kept, packages = lock, blocks(lock)[1:]
+    head, *packages = blocks(lock)
+    kept = [head]
     for block in packages:
-        text, _, tail = block.partition("\n[tool.sifmod]\n")
-        marker = next((one.get("marker") for one in tomllib.loads(text).get("packages", [])), None)
+        text, begin, tail = block.partition("\n[tool.sifmod]\n")
         try:
-            if marker is not None and not meets(Marker(marker)):
-                kept = kept.replace(block, f"\n[tool.sifmod]\n{tail}" if tail else "")
-        except (InvalidMarker, UndefinedComparison, TypeError) as error:
-            raise OptionError(f"this is not a PEP 751 lock: marker: {error}", LOCK_AGAIN) from error
-    return kept
+            (package,) = tomllib.loads(text)["packages"]
+        except ValueError as error:
+            raise OptionError("the lock has [[packages]] within a text", LOCK_AGAIN) from error
+        try:
+            marker = package.get("marker")
+            fits = marker is None or meets(Marker(marker))
+        except (ValueError, TypeError, RecursionError) as error:  # InvalidMarker, and numbers of 5000 digits
+            raise OptionError(f"this is not a PEP 751 lock: marker: {str(error)[:_SHOWN]}", LOCK_AGAIN) from error
+        kept.append(block if fits else begin + tail)
+    return "".join(kept)
 
 
 def check_python(lock: str, short: str) -> None:
     """Raise OptionError if the lock's `requires-python` is invalid or allows no release of `short`, such as 3.11."""
     try:
         asked = SpecifierSet(tomllib.loads(lock).get("requires-python", ""))
-    except (InvalidSpecifier, TypeError, AttributeError) as error:
-        raise OptionError(f"this is not a PEP 751 lock: requires-python: {error}", LOCK_AGAIN) from error
-    if not any(asked.contains(f"{short}.{release}") for release in range(_RELEASES)):
+        fits = any(asked.contains(f"{short}.{release}") for release in range(_RELEASES))
+    except (ValueError, TypeError, AttributeError) as error:  # InvalidSpecifier, and numbers of 5000 digits
+        raise OptionError(f"this is not a PEP 751 lock: requires-python: {str(error)[:_SHOWN]}", LOCK_AGAIN) from error
+    if not fits:
         raise OptionError(
             f"the lock is for Python {asked}; the image has {short}", f"create it again for Python {short}"
         )

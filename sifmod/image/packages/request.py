@@ -14,6 +14,7 @@ from sifmod.config.limits import bound, limits
 from sifmod.config.redact import has_login, secret_parameter, without_logins
 from sifmod.errors import OptionError
 from sifmod.image.inspect.python_environments import normalized
+from sifmod.image.packages.foreign_toml import TooDeepTomlError, TooManyValuesError, read_toml
 from sifmod.image.packages.requirement_lines import read_text
 
 FIND_LINKS = "--find-links="
@@ -23,8 +24,6 @@ _LASTING = (*_INDEXES, NO_INDEX, "--prerelease=", "--no-binary=", "--only-binary
 KEEP_LOGIN = (
     "put it in ~/.netrc; for an index NAME of uv.toml also in UV_INDEX_NAME_USERNAME and UV_INDEX_NAME_PASSWORD"
 )
-_TABLE = re.compile(r"^\s*\[", re.MULTILINE)
-_LONG_KEY = re.compile(r"""(?<![\w.-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}""")  # a.b.c…
 LOCK_AGAIN = "create it again: `uv pip compile --generate-hashes --format pylock.toml -o pylock.toml requirements.txt`"
 
 
@@ -171,17 +170,17 @@ def read_lock(path: Path) -> str:
     if text := read_text(path, "lock_size").strip():
         for line in text.splitlines() if has_login(text) or secret_parameter(text) else ():
             check_login(line.strip(), str(path))
-        if len(_TABLE.findall(text)) > limits().lock_values:
-            raise OptionError(f"{path} has more tables than {bound('lock_values')}")
-        if _LONG_KEY.search(text):  # tomllib's time and memory grow with the square of its length
-            raise OptionError(f"{path} is not a PEP 751 lock: nested too deep", LOCK_AGAIN)
         try:
-            for number, value in enumerate(_texts(tomllib.loads(text))):
+            for number, value in enumerate(_texts(read_toml(text))):
                 if number == limits().lock_values:
                     raise OptionError(f"{path} has more texts than {bound('lock_values')}")
+                if len(value) > limits().requirement_size:
+                    raise OptionError(f"{path}: {value[:60]}… has more characters than {bound('requirement_size')}")
                 check_login(value, str(path))  # an escape may hide a login: "me\\u0040host"
-        except RecursionError as error:
-            raise OptionError(f"{path} is not a PEP 751 lock: nested too deep", LOCK_AGAIN) from error
+        except TooDeepTomlError as error:
+            raise OptionError(f"{path} is not a PEP 751 lock: {error}", LOCK_AGAIN) from error
+        except TooManyValuesError as error:
+            raise OptionError(f"{path} has {error}") from error
         except tomllib.TOMLDecodeError:
             pass  # the caller that parses the lock reports it
         except ValueError as error:  # a number with more digits than Python converts

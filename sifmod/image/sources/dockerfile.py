@@ -37,6 +37,7 @@ _LINE = re.compile(
     r"|ARG[ \t]+(?P<name>\w+)(?:=(?P<value>\S*))?|(?:COPY|ADD)[ \t][^\n]*?--from=(?P<other>\S+))",
     re.IGNORECASE | re.MULTILINE,
 )
+_LONGEST = 4096  # characters of an image's name
 _EXPANDED = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 
@@ -114,15 +115,22 @@ def base_images(build: BuildPlan) -> tuple[str, ...]:
     stages, found = {"scratch"}, []
     for line in _LINE.finditer(text):
         if name := line["name"]:
-            arguments[name] = given.get(name, (line["value"] or "").strip("\"'"))
-        elif image := _EXPANDED.sub(
-            lambda each: arguments.get(each[1] or each[3], "") or each[2] or "", line["base"] or line["other"] or ""
-        ):
+            arguments[name] = given.get(name, (line["value"] or "").strip("\"'"))[: _LONGEST + 1]
+        elif image := _expanded(line["base"] or line["other"] or "", arguments):
             if image.lower() not in stages and not (line["other"] and image.isdigit()):
                 found.append(image if image.startswith("docker://") else f"docker://{image}")
             if line["stage"]:
                 stages.add(line["stage"].lower())
     return tuple(dict.fromkeys(found))
+
+
+def _expanded(spelled: str, arguments: dict[str, str]) -> str:
+    """The name of an image with the arguments that it uses. Raises FetchError if it is too long for one."""
+    if len(spelled) <= _LONGEST:
+        image = _EXPANDED.sub(lambda each: arguments.get(each[1] or each[3], "") or each[2] or "", spelled)
+        if len(image) <= _LONGEST:
+            return image
+    raise FetchError(f"the Dockerfile names an image with more than {_LONGEST} characters: {spelled[:60]}…")
 
 
 def _known(request: FetchRequest) -> tuple[str, str]:

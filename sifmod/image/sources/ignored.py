@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from posixpath import normpath
 from typing import NamedTuple
 
+_LONGEST = 1024  # characters of a line; the time to read one grows with the square
+
 
 class Rule(NamedTuple):
     """Whether a line excludes its matches, and the parts of its pattern; None stands for any number of parts."""
@@ -18,7 +20,7 @@ class Rule(NamedTuple):
 
 
 class UnclearError(ValueError):
-    """The matches of a line depend on the builder, as for `a**b`."""
+    """The matches of a line depend on the builder, as for `a**b`, or the line is too long to be read here."""
 
 
 def rules_of(text: str) -> Iterator[Rule]:
@@ -26,6 +28,8 @@ def rules_of(text: str) -> Iterator[Rule]:
     for line in (each.strip() for each in text.splitlines()):
         if not line or line.startswith("#"):
             continue
+        if len(line) > _LONGEST:
+            raise UnclearError(line[:60])
         words = normpath(line.removeprefix("!").strip()).lstrip("/").split("/")
         try:
             parts = [None if word == "**" else _part(word) for word in words]
