@@ -1,6 +1,7 @@
 """Render a plan to the files of a generation and the stub in the module tree: the same plan gives the same text."""
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from sifmod.config.kinds import Syntax, stub_path
 from sifmod.errors import ModuleError
 from sifmod.module import quote
 from sifmod.module.jobscript import JOB, JobOptions, job_of, job_script, to_json
-from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
+from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, Bind, File, Plan
 from sifmod.module.scripts import ANY, environment, numbered, scripts
 from sifmod.module.variables import host_variables, image_variables, python_key, record_key
 
@@ -23,6 +24,7 @@ _PATHS = {  # in the syntax of the modulefiles; see plan.ROOT
 _EXTENSION = re.compile(r"[A-Za-z0-9._+-]+")
 _TEMPLATES = Path(__file__).with_name("templates")
 _PLAIN = environment()  # for text quoted by the modulefile's template
+FieldValue = str | bool | tuple[str, ...] | list[str] | list[tuple[str, str]] | list[Bind]
 
 
 class Literal(str):
@@ -76,18 +78,90 @@ def _modulefile(syntax: Syntax, plan: Plan, number: int) -> str:
             ),
             conflicts=tuple(conflict[i : i + CONFLICTS_A_CALL] for i in range(0, len(conflict), CONFLICTS_A_CALL)),
             key=record_key(plan),
-            reinstall=plan.reinstall(PREFIX),
-            image_variables=image_variables(plan.module) if plan.image else (),
-            python_key=python_key(plan),
-            images=plan.images_of(ROOT),
-            binds=plan.binds_of(ROOT),
-            user_software=plan.user_software_of(ROOT),
-            layer_target=LAYER_TARGET,
-            gpu=dict(DEVICES).get(plan.accelerator, ""),
-            flags=tuple(flag.upper() for flag in plan.gpu_flags),
-            env=host_variables(plan, ROOT),
+            fields=_spelled(_fields(plan), syntax),
         )
     )
+
+
+def _fields(plan: Plan) -> Iterator[tuple[str, FieldValue, str]]:
+    """What a load gets besides key and root: names, values, notes for people. A list has a line for each item."""
+    yield "runtime", plan.runtime.kind, ""
+    yield "reinstall", plan.reinstall(PREFIX), ""
+    yield "image", [*plan.images_of(ROOT)], "the first that exists"
+    yield "image_variables", image_variables(plan.module) if plan.image else (), ""
+    yield "python_key", python_key(plan), ""
+    yield "binds", [*plan.binds_of(ROOT)], ""
+    if plan.user_software:
+        yield "user_software", [str(bind) for bind in plan.user_software_of(ROOT)], "the first that exists"
+    if plan.scratch:
+        yield "scratch", plan.scratch, ""
+    if plan.layers:
+        yield "layers", plan.layers, "below a directory of layers, which `sifmod add` makes"
+        yield "layer_target", LAYER_TARGET, ""
+    if plan.layers and plan.stale_layer != "warn":
+        yield "stale_layer", plan.stale_layer, ""
+    if plan.warn_without_version:
+        yield "warn_without_version", True, ""
+    if plan.help.driver:
+        device = dict(DEVICES).get(plan.accelerator, "")
+        yield "driver", (device, plan.help.driver), "said at a load where this device is"
+    yield "flags", tuple(flag.upper() for flag in plan.gpu_flags), ""
+    yield "path_inside", [*plan.prepend_path], ""
+    yield "env_inside", [*plan.container_env], ""
+    if plan.default_env:
+        yield "default_env", [*plan.default_env], "where the user has none"
+    yield "env", [*host_variables(plan, ROOT)], ""
+
+
+def _spelled(fields: Iterable[tuple[str, FieldValue, str]], syntax: Syntax) -> Literal:
+    """Fields of a Lua table, or words of a Tcl command."""
+    match syntax:
+        case "lua":
+            noted = ((name, value, f" -- {note}" if note else "") for name, value, note in fields)
+            return Literal("\n".join(f"      {name} = {_in_lua(value, note)}" for name, value, note in noted))
+        case "tcl":
+            return Literal(" \\\n".join(f"        {name} {_in_tcl(value)}" for name, value, _ in fields))
+
+
+def _in_lua(value: FieldValue, note: str) -> str:
+    match value:
+        case bool():
+            return f"true,{note}"
+        case str():
+            return f"{_here(value, 'lua')},{note}"
+        case tuple():
+            return f"{{ {', '.join(map(quote.lua, value))} }},{note}" if value else f"{{}},{note}"
+    lines = [f"{{{note}"]
+    for item in value:
+        match item:
+            case Bind(optional=optional):
+                lines.append(f"   {{ {_here(str(item), 'lua')}{', optional = true' if optional else ''} }},")
+            case (name, text):  # a lower-case name might be a keyword
+                name = f'["{name}"]' if name.islower() else name
+                lines.append(f"   {name} = {_here(text, 'lua')},")
+            case str():
+                lines.append(f"   {_here(item, 'lua')},")
+    return "\n      ".join((*lines, "},"))
+
+
+def _in_tcl(value: FieldValue) -> str:
+    match value:
+        case bool():
+            return "1"
+        case str():
+            return _here(value, "tcl")
+        case tuple():
+            return f"[list {' '.join(map(quote.tcl, value))}]"
+    lines = ["[list"]
+    for item in value:
+        match item:
+            case Bind(optional=optional):
+                lines.append(f"    {_here(str(item), 'tcl')} {'optional' if optional else 'required'}")
+            case (name, text):
+                lines.append(f"    {name} {_here(text, 'tcl')}")
+            case str():
+                lines.append(f"    {_here(item, 'tcl')}")
+    return " \\\n        ".join((*lines, "]"))
 
 
 @lru_cache(maxsize=2)  # like `_help`, the same in every generation
@@ -159,19 +233,9 @@ def templates(syntax: Syntax) -> Environment:
     def quote_all(texts: tuple[str, ...]) -> Literal:
         return Literal(comma.join(map(literal, texts)))
 
-    def table(texts: tuple[str, ...]) -> Literal:
-        match syntax:
-            case "lua":
-                return Literal(f"{{ {quote_all(texts)} }}" if texts else "{}")
-            case "tcl":
-                return Literal(f"[list {quote_all(texts)}]")
-
     made.filters |= {
         "quote": lambda text: Literal(literal(text)),
         "quote_all": quote_all,
-        "table": table,
-        # a lower-case name might be a Lua keyword
-        "name": lambda name: Literal(f'["{name}"]' if syntax == "lua" and name.islower() else name),
         "comment": lambda text: Literal(re.sub(r"[^ -\[\]^-z|~]", "?", text)),
         "here": lambda text: Literal(_here(text, syntax)),
     }

@@ -1,15 +1,17 @@
 """Parse YAML text to Nodes: values with file, line and column.
 
-Uses the parser's events and not its objects, so that no tag creates an object, nesting cannot exhaust the stack,
-aliases are counted before they are followed, and a scalar keeps its spelling: `2.20` is a `Number` with the text 2.20.
+Uses the parser's events and not its objects, so that no tag creates an object, nesting has a limit, aliases are counted
+before they are followed, and a scalar keeps its spelling: `2.20` is a `Number` with the text 2.20.
 Types are those of YAML 1.1, as PyYAML's safe loader resolves them.
 """
 
 import os
 import re
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from pathlib import Path
+from typing import Any, NoReturn
 
 import yaml
 
@@ -28,6 +30,7 @@ _RESOLVER = yaml.resolver.Resolver()
 _TAG = "tag:yaml.org,2002:"
 _MERGE = Number("<<", "merge key")
 _TRUE = ("yes", "true", "on")
+Steps = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
@@ -42,76 +45,57 @@ class Bounds:
 OF_A_FILE = Bounds()
 
 
-@dataclass
-class _Open:
-    event: yaml.CollectionStartEvent
-    mark: Mark
-    is_map: bool
-    items: list[Node] = field(default_factory=list)
-    entries: dict[str, Node] = field(default_factory=dict)
-    key: tuple[str, Mark] | None = None
-    merging: bool = False  # the key is `<<`; its value is dropped
-    size: int = 1
+class _Composer:
+    """Composes the document of `file`, a name for messages; calls itself for at most MAX_DEPTH nested values."""
 
-    def step(self) -> str | int | None:
-        """The container's part of the key path for the current value; None in a map before a key."""
-        if not self.is_map:
-            return len(self.items)
-        return self.key[0] if self.key else None
-
-
-class Composer:
-    """Takes events one by one and keeps the open containers on a list, so that nesting costs no recursion."""
-
-    def __init__(self, file: str, most: "Bounds") -> None:
-        """Compose the one document of `file`, a name for messages."""
+    def __init__(self, file: str, most: Bounds, events: Iterator[Any]) -> None:
         self.file = file
         self.most = most
+        self.events = events
         self.problems: list[Problem] = []
-        self.open: list[_Open] = []
         self.anchors: dict[str, Node | None] = {}  # None while the anchored value is still open
-        self.root: Node | None = None
-        self.documents = 0
         self.nodes = 0
+        self.depth = 0
 
-    def feed(self, event: yaml.Event) -> None:
-        """Process the next event; raises ConfigError if parsing cannot continue."""
-        at = event.start_mark
-        mark = Mark(self.file, at.line + 1, at.column + 1) if at else Mark(self.file, 1, 1)
-        if isinstance(event, yaml.DocumentStartEvent):
-            self.documents += 1
-            if self.documents > 1:
-                self._stop(mark, "a second document starts here: a file must have only one")
-        elif isinstance(event, yaml.AliasEvent):
-            self._alias(event.anchor, mark)
-        elif isinstance(event, yaml.ScalarEvent):
-            self._complete(self._scalar(event, mark), event.anchor)
-        elif isinstance(event, yaml.CollectionStartEvent):
-            self._begin(event, mark)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            self._end()
-
-    def result(self) -> tuple[Node, tuple[Problem, ...]]:
-        """The document's mapping and its problems; raises ConfigError if it is not a mapping."""
-        start = Mark(self.file, 1, 1)
-        if self.root is None or (self.root.value is None and not self.root.raw):
+    def document(self) -> Node:
+        """The one document's mapping; raises ConfigError if it is none, or parsing cannot continue."""
+        root: Node | None = None
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent) and root is not None:
+                self._stop(self._mark(event), "a second document starts here: a file must have only one")
+            if isinstance(event, yaml.NodeEvent):
+                root = self._value(event, ())
+        if root is None or (root.value is None and not root.raw):
+            start = Mark(self.file, 1, 1)
             self._stop(start, "the file is empty: expected keys and values such as `name: PyTorch`")
-        elif not isinstance(self.root.value, dict):
-            self._stop(self.root.mark, f"expected keys and values such as `name: PyTorch`, got {kind(self.root)}")
-        assert self.root is not None  # noqa: S101 (for mypy: _stop raises)
-        return self.root, tuple(self.problems)
+        if not isinstance(root.value, dict):
+            self._stop(root.mark, f"expected keys and values such as `name: PyTorch`, got {kind(root)}")
+        return root
 
-    def _alias(self, name: str | None, mark: Mark) -> None:
-        target = self.anchors.get(name or "")
-        if target is not None:
+    def _mark(self, event: yaml.Event) -> Mark:
+        at = event.start_mark
+        return Mark(self.file, at.line + 1, at.column + 1) if at else Mark(self.file, 1, 1)
+
+    def _value(self, event: Any, path: Steps) -> Node:
+        """The value that starts with `event`, at this key path; its key is at the same place."""
+        mark, before = self._mark(event), self.nodes
+        if isinstance(event, yaml.AliasEvent):
+            name = event.anchor or ""
+            target = self.anchors.get(name)
+            if target is None:
+                what = "a value that contains it" if name in self.anchors else f"no earlier &{name}"
+                self._stop(mark, f"*{name} refers to {what}")
             self._count(target.size, mark)
-            self._place(target, mark)
-        elif name in self.anchors:
-            self._stop(mark, f"*{name} refers to a value that contains it")
-        else:
-            self._stop(mark, f"*{name} refers to no earlier &{name}")
+            return replace(target, key=mark)
+        is_scalar = isinstance(event, yaml.ScalarEvent)
+        value = self._scalar(event, mark, path) if is_scalar else self._collection(event, mark, path)
+        self._count(1, mark)
+        node = Node(value, mark, mark, event.value if is_scalar else "", self.nodes - before)
+        if event.anchor:
+            self.anchors[event.anchor] = node
+        return node
 
-    def _scalar(self, event: yaml.ScalarEvent, mark: Mark) -> Node:
+    def _scalar(self, event: yaml.ScalarEvent, mark: Mark, path: Steps) -> Scalar:
         if any("\ud800" <= letter <= "\udfff" for letter in event.value):
             self._stop(mark, "half of a surrogate pair is not a character")
         tag = event.tag
@@ -119,74 +103,60 @@ class Composer:
             implicit = event.implicit if tag is None else (False, True)
             tag = str(_RESOLVER.resolve(yaml.ScalarNode, event.value, implicit))  # type: ignore[no-untyped-call]
         elif tag != f"{_TAG}str":
-            self._tag_problem(tag, mark)
+            self._tag_problem(tag, mark, path)
             tag = f"{_TAG}str"
-        return Node(_scalar_value(tag.removeprefix(_TAG), event.value), mark, mark, event.value)
+        return _scalar_value(tag.removeprefix(_TAG), event.value)
 
-    def _begin(self, event: yaml.CollectionStartEvent, mark: Mark) -> None:
-        if len(self.open) >= MAX_DEPTH:
+    def _collection(self, event: yaml.CollectionStartEvent, mark: Mark, path: Steps) -> Value:
+        if self.depth >= MAX_DEPTH:
             self._stop(mark, f"nested more than {MAX_DEPTH} deep")
         if event.tag not in (None, "!", f"{_TAG}map", f"{_TAG}seq"):
-            self._tag_problem(event.tag, mark)
+            self._tag_problem(event.tag, mark, path)
         if event.anchor:
             self.anchors[event.anchor] = None
-        self.open.append(_Open(event, mark, isinstance(event, yaml.MappingStartEvent)))
+        self.depth += 1
+        value = self._map(path) if isinstance(event, yaml.MappingStartEvent) else self._list(path)
+        self.depth -= 1
+        return value
 
-    def _end(self) -> None:
-        done = self.open.pop()
-        value: Value = done.entries if done.is_map else tuple(done.items)
-        self._complete(Node(value, done.mark, done.mark, size=done.size), done.event.anchor)
+    def _list(self, path: Steps) -> tuple[Node, ...]:
+        items: list[Node] = []
+        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+            items.append(self._value(event, (*path, len(items))))
+        return tuple(items)
 
-    def _complete(self, node: Node, anchor: str | None) -> None:
-        self._count(1, node.mark)
-        if anchor:
-            self.anchors[anchor] = node
-        self._place(node, node.mark)
-
-    def _place(self, node: Node, mark: Mark) -> None:
-        if not self.open:
-            self.root = node
-            return
-        into = self.open[-1]
-        into.size += node.size
-        if not into.is_map:
-            into.items.append(replace(node, key=mark))
-        elif into.key is None:
-            into.key = (self._key(node, mark), mark)
-        else:
-            name, at = into.key
-            if not into.merging:
-                into.entries.setdefault(name, replace(node, key=at))
-            into.key, into.merging = None, False
-
-    def _key(self, node: Node, mark: Mark) -> str:
-        if isinstance(node.value, dict | tuple):
-            self._stop(mark, f"a key must be text, got {kind(node)}")
-        if len(node.raw) > MAX_KEY:
-            self._stop(mark, f"a key of more than {MAX_KEY} characters")
-        entries = self.open[-1].entries
-        if node.value == _MERGE:
-            self.open[-1].merging = True
-            self._problem(mark, "<<", "YAML merge keys are not supported: use extends, a preset or variants")
-        elif node.raw in entries:
-            self._problem(mark, node.raw, f"duplicate key, first given in line {entries[node.raw].key.line}")
-        return node.raw
+    def _map(self, path: Steps) -> dict[str, Node]:
+        entries: dict[str, Node] = {}
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            key = self._value(event, path)
+            inside = (*path, key.raw)
+            if isinstance(key.value, dict | tuple):
+                self._stop(key.key, f"a key must be text, got {kind(key)}")
+            if len(key.raw) > MAX_KEY:
+                self._stop(key.key, f"a key of more than {MAX_KEY} characters")
+            if key.value == _MERGE:
+                message = "YAML merge keys are not supported: use extends, a preset or variants"
+                self._problem(key.key, inside, message)
+                self._value(next(self.events), inside)
+                continue
+            if key.raw in entries:
+                self._problem(key.key, inside, f"duplicate key, first given in line {entries[key.raw].key.line}")
+            entries.setdefault(key.raw, replace(self._value(next(self.events), inside), key=key.key))
+        return entries
 
     def _count(self, nodes: int, mark: Mark) -> None:
         self.nodes += nodes
         if self.nodes > self.most.values:
             self._stop(mark, f"more than {self.most.values} values when every alias is followed{self.most.raised}")
 
-    def _tag_problem(self, tag: str, mark: Mark) -> None:
+    def _tag_problem(self, tag: str, mark: Mark, path: Steps) -> None:
         written = tag.replace(_TAG, "!!", 1)
-        self._problem(mark, None, f"the tag {written[:60]!r} is not allowed: only plain values are read")
+        self._problem(mark, path, f"the tag {written[:60]!r} is not allowed: only plain values are read")
 
-    def _problem(self, mark: Mark, key: str | None, message: str) -> None:
-        steps = [step for container in self.open if (step := container.step()) is not None]
-        path = reduce(join_key, steps if key is None else [*steps, key], "")
-        self.problems.append(problem_at(mark, path, message))
+    def _problem(self, mark: Mark, path: Steps, message: str) -> None:
+        self.problems.append(problem_at(mark, reduce(join_key, path, ""), message))
 
-    def _stop(self, mark: Mark, message: str) -> None:
+    def _stop(self, mark: Mark, message: str) -> NoReturn:
         raise ConfigError((*self.problems, problem_at(mark, "", message)))
 
 
@@ -249,15 +219,13 @@ def parse_yaml(data: bytes, file: str, most: Bounds = OF_A_FILE) -> tuple[Node, 
     if bad := _NOT_YAML.search(text):
         mark = Mark(file, *_place(text, bad.start()))
         raise _failure(mark, f"the character {bad.group()!r} is not allowed in YAML")
-    composer = Composer(file, most)
+    composer = _Composer(file, most, yaml.parse(text, Loader=_LOADER))
     try:
-        for event in yaml.parse(text, Loader=_LOADER):
-            composer.feed(event)
+        return composer.document(), tuple(composer.problems)
     except yaml.YAMLError as error:
         raise ConfigError((*composer.problems, _syntax_problem(error, text, file))) from error
     except (ValueError, OverflowError) as error:  # PyYAML without libyaml: an escape beyond Unicode
         raise ConfigError((*composer.problems, Problem(file, 1, 1, "", f"not YAML: {error}"))) from error
-    return composer.result()
 
 
 def _failure(mark: Mark, message: str) -> ConfigError:
