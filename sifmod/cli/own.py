@@ -6,8 +6,14 @@ from pathlib import Path
 import click
 
 from sifmod.cli.command import argument, command, group
+from sifmod.cli.later import later
 from sifmod.cli.output import echo, print_json, say
 from sifmod.cli.shared_options import JsonOption
+
+with later():
+    from sifmod.actions import own_module
+    from sifmod.config import kinds
+    from sifmod.module import own
 
 
 class ModuleOptions(JsonOption):
@@ -24,17 +30,13 @@ def module(given: ModuleOptions) -> None:
     PATH, MANPATH and the completion of bash, zsh and fish. Where a Python is in the directory of the command, as in a
     virtual environment, that directory goes to the end of PATH, so that it hides no other Python.
     """
-    from sifmod.actions.own_module import own_installation, write_modules
-    from sifmod.config.kinds import SYNTAXES
-    from sifmod.module.own import modulefile
-
-    syntaxes = tuple(syntax for syntax in SYNTAXES if given.syntax in (syntax, "both"))
+    syntaxes = tuple(syntax for syntax in kinds.SYNTAXES if given.syntax in (syntax, "both"))
     if str(given.directory) == "-":
         if given.as_json or len(syntaxes) > 1:
             raise click.UsageError("with - give --syntax lua or --syntax tcl, and no --json")
-        echo(modulefile(own_installation(os.environ), syntaxes[0]), nl=False)
+        echo(own.modulefile(own_module.own_installation(os.environ), syntaxes[0]), nl=False)
         return
-    made = write_modules(given.directory.absolute(), syntaxes, os.environ, force=given.force)
+    made = own_module.write_modules(given.directory.absolute(), syntaxes, os.environ, force=given.force)
     if given.as_json:
         print_json(made)
         return

@@ -3,12 +3,12 @@
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from sifmod.cli.command import argument, command, group
 from sifmod.cli.context import reporter
+from sifmod.cli.later import later
 from sifmod.cli.output import echo, print_json, say
 from sifmod.cli.output import quiet as silent
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
@@ -19,9 +19,12 @@ from sifmod.config.option import in_full
 from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout
 
-if TYPE_CHECKING:
-    from sifmod.actions.stack.stack_options import StackOptions
-    from sifmod.actions.stack.stack_plan import StackPlan
+with later():
+    from sifmod.actions.install import options as install_options
+    from sifmod.actions.stack import apply as applying
+    from sifmod.actions.stack import report, stack_options, stack_plan
+    from sifmod.cli import progress
+    from sifmod.tree import provenance
 
 
 class MakeOptions(SiteOptions):
@@ -47,13 +50,10 @@ def plan(given: PlanOptions) -> int:
     removed, and left out; [!] cannot be installed; [D] a lifecycle change: default, hidden, deprecated or retired; [-]
     installed by this stack, which no longer names it. Nothing is changed.
     """
-    from sifmod.actions.stack.apply import preview_stack
-    from sifmod.actions.stack.report import report
-
-    found = preview_stack(given.file, _asked(given))
+    found = applying.preview_stack(given.file, _asked(given))
     plan = found.plan
     if given.as_json:
-        print_json(report(plan, found.lives)._replace(needed=found.fetches))
+        print_json(report.report(plan, found.lives)._replace(needed=found.fetches))
     else:
         for line in lines(plan, found.lives, all_of_them=True):
             echo(line)
@@ -78,25 +78,21 @@ def apply(given: ApplyOptions) -> int:
     the stack no longer names stay installed and are listed. With --job, Slurm jobs do the work; running the command
     again submits only what is missing and not in the queue.
     """
-    from sifmod.actions.stack.apply import StackRun, apply_stack
-    from sifmod.actions.stack.report import report
-    from sifmod.cli.progress import progress
-
     jobs, wait = asked_of_jobs(given), given.wait
     file, bundled = given.file, given.bundled
     if given.local_settings and not bundled:
         raise click.UsageError("--local-settings needs --bundle")
     if (file is None) == (bundled is None):
         raise click.UsageError("give a stack FILE or --bundle")
-    asked = StackRun(file, _asked(given, into_home=given.yes), bundled, given.local_settings, jobs, wait)
+    asked = applying.StackRun(file, _asked(given, into_home=given.yes), bundled, given.local_settings, jobs, wait)
     speak = silent if given.quiet else say
-    with progress(not given.quiet) as update:
-        outcome = apply_stack(asked, reporter(speak, update), partial(tell, speak))
+    with progress.progress(not given.quiet) as update:
+        outcome = applying.apply_stack(asked, reporter(speak, update), partial(tell, speak))
     failed, plan = outcome.failed, outcome.plan
     for line in of_jobs(outcome):
         speak(line)
     if given.as_json:
-        print_json(report(plan, outcome.lives, outcome))
+        print_json(report.report(plan, outcome.lives, outcome))
     elif failed or (any(step.todo for step in plan.steps) and (wait or not jobs)):
         for line in summary(outcome):
             speak(line)
@@ -105,30 +101,26 @@ def apply(given: ApplyOptions) -> int:
     return max((*codes, *tests, fails_for_held(plan, given, len(outcome.held))))
 
 
-def fails_for_held(made: "StackPlan", given: MakeOptions, more: int = 0) -> int:
+def fails_for_held(made: "stack_plan.StackPlan", given: MakeOptions, more: int = 0) -> int:
     """The exit code for modules held after a rollback: 1 with --fail-on-held, else 0."""
     return int(given.fail_on_held and bool(more or any(step.mark == "H" for step in made.steps)))
 
 
-def _asked(given: MakeOptions, *, into_home: bool = False) -> "StackOptions":
+def _asked(given: MakeOptions, *, into_home: bool = False) -> "stack_options.StackOptions":
     """The options of the command line for a stack. Raises OptionError for a --from that is not a tree with images."""
-    from sifmod.actions.install.options import InstallOptions
-    from sifmod.actions.stack.stack_options import StackOptions
-    from sifmod.tree.provenance import CommandLine
-
     for store in given.stores:
         layout = Layout(store.absolute())
         if not (layout.images.is_dir() or layout.software.is_dir()):  # its images may all be references
             raise OptionError(f"--from: {store} is not a tree of sifmod")
-    install = InstallOptions(
+    install = install_options.InstallOptions(
         rebuild=given.rebuild,
         checked_since=time.time() if given.rebuild else 0.0,
         offline=given.offline,
         into_home=into_home,
         stores=tuple(store.absolute() for store in given.stores),
-        asked=CommandLine(checked=not given.skip_sanity_check),
+        asked=provenance.CommandLine(checked=not given.skip_sanity_check),
     )
-    return StackOptions(in_full(given.settings), install, given.locked, given.only, given.jobs)
+    return stack_options.StackOptions(in_full(given.settings), install, given.locked, given.only, given.jobs)
 
 
 stack_command = group(

@@ -2,15 +2,16 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sifmod.cli.command import Options, fields, typed_again
+from sifmod.cli.later import later
 from sifmod.config.option import option_of
 from sifmod.errors import OptionError
 
-if TYPE_CHECKING:
-    from sifmod.actions.stack.job import JobOptions
-    from sifmod.cli.stack import ApplyOptions
+with later():
+    from sifmod.actions import slurm
+    from sifmod.actions.stack import job as stack_jobs
+    from sifmod.cli import stack
 
 _CORES = 8  # most cores that a conversion uses
 _HOURS = 4
@@ -29,16 +30,13 @@ class SlurmOptions(Options):
     job_test_partition: str | None = None
 
 
-def asked_of_jobs(given: "ApplyOptions") -> "JobOptions | None":
+def asked_of_jobs(given: "stack.ApplyOptions") -> "stack_jobs.JobOptions | None":
     """The job options; None without --job. Raises OptionError for options that do not fit, or an unusable directory."""
     if not given.job:
         if alone := next((name for name in fields(SlurmOptions) if getattr(given, name)), None):
             spelled = option_of("stack apply", alone).spellings[-1]
             raise OptionError(f"{spelled} is for --job", "add --job to submit the stack to Slurm")
         return None
-    from sifmod.actions.slurm import Resources
-    from sifmod.actions.stack.job import JobOptions
-
     if given.bundled:
         raise OptionError("--job cannot be used with --bundle, which fetches nothing", "leave --job out")
     directory = Path(given.job_output_dir or ".").absolute()
@@ -51,7 +49,7 @@ def asked_of_jobs(given: "ApplyOptions") -> "JobOptions | None":
     account, partition = given.job_account, given.job_partition
     hours, own = given.job_max_walltime, "SBATCH_CPUS_PER_TASK" in os.environ
     cores = given.job_cores or (0 if own else _CORES)
-    elements = Resources(hours and 60 * hours, 60 * _HOURS, cores=cores, account=account, partition=partition)
-    tests = Resources(account=account, partition=given.job_test_partition or partition)
+    elements = slurm.Resources(hours and 60 * hours, 60 * _HOURS, cores=cores, account=account, partition=partition)
+    tests = slurm.Resources(account=account, partition=given.job_test_partition or partition)
     words, most = typed_again("stack apply", given), given.job_max_jobs or 100
-    return JobOptions(elements, words, directory, most, not given.only, tests if given.job_test else None)
+    return stack_jobs.JobOptions(elements, words, directory, most, not given.only, tests if given.job_test else None)
