@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar, dataclass_transform
 import click
 
 from sifmod.cli.command_help import Command, CommandGroup
-from sifmod.cli.words import Words
+from sifmod.cli.output import Words
 from sifmod.config.option import ONE_OR_MORE, TABLE, Option, Word, option_of
 from sifmod.secret import secret_parts
 

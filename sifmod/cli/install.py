@@ -21,7 +21,7 @@ from sifmod.errors import SifmodError
 from sifmod.system import one_line
 
 with later():
-    from sifmod.actions import installed as installed_data
+    from sifmod.actions import list as listing
     from sifmod.actions.install import current, decision, how_to_load, install_easyconfigs, newest, row
     from sifmod.actions.install import options as install_options
     from sifmod.actions.layer import outgoing, places
@@ -212,7 +212,7 @@ def install(
 def _done(
     installation: "receipt.Installation", changed: bool, layers: "tuple[outgoing.OutgoingLayer, ...]" = ()
 ) -> "row.InstallDone":
-    return row.InstallDone(**vars(installed_data.installed_data(installation)), changed=changed, outgoing_layers=layers)
+    return row.InstallDone(**vars(listing.installed_data(installation)), changed=changed, outgoing_layers=layers)
 
 
 def _installed(

@@ -12,7 +12,6 @@ from sifmod.system import one_line, size_text
 
 with later():
     from sifmod.actions import gc, log, rollback, start, uninstall
-    from sifmod.actions import installed as installed_data
     from sifmod.actions import list as listing
     from sifmod.tree import history, receipt, state
     from sifmod.tree import life as lives
@@ -132,7 +131,7 @@ def rollback_command(given: RollbackOptions) -> None:
     done = rollback.change_live(request, load_facts(given.settings).site, reporter())
     module = done.installation.module
     if given.as_json:
-        print_json(installed_data.installed_data(done.installation))
+        print_json(listing.installed_data(done.installation))
     elif given.release:
         say(f"{module}: generation {', '.join(map(str, done.released))} is no longer held")
     else:

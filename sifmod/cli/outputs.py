@@ -20,12 +20,11 @@ from sifmod.actions.fetch import FetchedImage, FetchedReference
 from sifmod.actions.gc import Candidate
 from sifmod.actions.hooks import FetchHook, InstallHook, RetireHook
 from sifmod.actions.install.row import ReappliedRow, Row
-from sifmod.actions.installed import Installed
 from sifmod.actions.jobscript import JobScript
 from sifmod.actions.jupyter import Kernel, Lab
 from sifmod.actions.layer.shown_layer import ShownLayer
 from sifmod.actions.life import DecidedModule
-from sifmod.actions.list import Listed
+from sifmod.actions.list import Installed, Listed
 from sifmod.actions.lock import WrittenLock
 from sifmod.actions.machine import Finding
 from sifmod.actions.outdated import Outdated

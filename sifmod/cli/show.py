@@ -19,7 +19,8 @@ from sifmod.system import one_line, size_text
 from sifmod.tree.layout import Layout
 
 with later():
-    from sifmod.actions import installed, start, subject
+    from sifmod.actions import list as listing
+    from sifmod.actions import start, subject
     from sifmod.actions.layer import places
     from sifmod.cli import life
     from sifmod.config import load_easyconfig, word
@@ -69,7 +70,7 @@ def show(given: ShowOptions) -> None:
             found = start.installed(modules[module], module)
             life.say_life(found)
             if given.as_json:
-                print_json(installed.installed_data(found))
+                print_json(listing.installed_data(found))
             else:
                 print_rows(_rows(modules[module], found))
             return

@@ -18,7 +18,7 @@ with later():
     from sifmod.actions import lock as locks
     from sifmod.actions import outdated as newer
     from sifmod.actions.author import new_file
-    from sifmod.actions.catalogue import make
+    from sifmod.actions.catalogue import catalogue as pages
     from sifmod.actions.install import options as install_options
     from sifmod.actions.stack import bundle as bundles
     from sifmod.actions.stack import init as stack_init
@@ -166,7 +166,7 @@ def catalogue(given: CatalogueOptions) -> None:
     if given.everything and given.easyconfigs:
         raise click.UsageError("--all cannot be combined with a stack or easyconfigs")
     site, title = in_full(given.settings), given.title or ""
-    made = make.make_catalogue(make.CatalogueRequest(site, given.easyconfigs, given.everything, title, output), say)
+    made = pages.make_catalogue(pages.CatalogueRequest(site, given.easyconfigs, given.everything, title, output), say)
     if output:
         modules = counted(len(made.catalogue.entries), "module")
         say(f"{modules} in {output}, {counted(made.written, 'file')} written")

@@ -15,7 +15,7 @@ from sifmod.system import one_line
 from sifmod.tree.layout import Layout
 
 with later():
-    from sifmod.actions import sharing, verified_tree, verify
+    from sifmod.actions import sharing, verify
     from sifmod.module import quote
 
 
@@ -56,7 +56,7 @@ def verify_command(given: VerifyOptions) -> int:
 
 
 def _verify_files(given: VerifyOptions, layout: "Layout") -> int:
-    found = verified_tree.verify_modules(layout, given.names)
+    found = verify.verify_modules(layout, given.names)
     if given.as_json:
         print_json(found.modules)
     else:
@@ -71,7 +71,7 @@ def _verify_files(given: VerifyOptions, layout: "Layout") -> int:
     return 1 if found.layers or found.own else 0
 
 
-def _say_what_helps(found: "verified_tree.VerifiedTree") -> None:
+def _say_what_helps(found: "verify.VerifiedTree") -> None:
     for layer in found.layers:
         top = layer.top
         words = f"--layer {layer.name}{'' if top.name == 'layers' else f' --dir {quote.shell(str(top))}'}"
