@@ -33,7 +33,7 @@ class CheckOptions(SiteOptions):
     variants: Words = ()
 
 
-@command("check", CheckOptions)
+@command("check", CheckOptions, lambda: list[check.CheckedFile])
 def check_command(given: CheckOptions) -> int:
     """Validate easyconfigs and render what they would install. Problems are printed as file:line:column: key: message.
 
@@ -120,7 +120,7 @@ class NewCommand(ConversionOptions):
     arch: str | None = None
 
 
-@command("new", NewCommand)
+@command("new", NewCommand, lambda: new.Drafted)
 def new_command(given: NewCommand) -> None:
     """Draft an easyconfig for an image, and print its path.
 
@@ -172,7 +172,7 @@ class ImportOptions(SiteOptions):
     force: bool = False
 
 
-@command("import", ImportOptions)
+@command("import", ImportOptions, lambda: list[import_easyconfig.ImportedFile])
 def import_command(given: ImportOptions) -> int:
     """Convert other tools' files into easyconfigs, and print their paths.
 
@@ -252,9 +252,9 @@ def schema_command(given: SchemaOptions) -> None:
     if given.hooks:
         write(json.dumps(outputs.hook_schema(), indent=2))
         return
-    if verb and verb not in outputs.OUTPUTS:
-        raise click.BadParameter(f"expected one of {', '.join(outputs.OUTPUTS)}, got {verb!r}", param_hint="--output")
-    found = outputs.output_schema(verb) if verb else {name: outputs.output_schema(name) for name in outputs.OUTPUTS}
+    if verb and verb not in outputs.outputs():
+        raise click.BadParameter(f"expected one of {', '.join(outputs.outputs())}, got {verb!r}", param_hint="--output")
+    found = outputs.output_schema(verb) if verb else {name: outputs.output_schema(name) for name in outputs.outputs()}
     write(json.dumps(found, indent=2))
 
 
@@ -264,7 +264,7 @@ class LockOptions(SiteOptions):
     output: Path | None = None
 
 
-@command("lock", LockOptions)
+@command("lock", LockOptions, lambda: locks.WrittenLock | list[locks.WrittenLock])
 def lock_command(given: LockOptions) -> None:
     """Lock installed easyconfigs: `install --locked` then installs exactly the same elsewhere, or fails.
 

@@ -31,7 +31,7 @@ class FetchCommand(ConversionOptions):
     keep_blobs: bool = False
 
 
-@command("fetch", FetchCommand)
+@command("fetch", FetchCommand, lambda: fetch.FetchedImage | list[fetch.FetchedReference])
 def fetch_command(given: FetchCommand) -> int:
     """Fetch images into the store or a file, verify them, and print the paths of their SIFs.
 

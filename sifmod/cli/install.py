@@ -64,7 +64,7 @@ class InstallCommand(ConversionOptions):
         return self.dry_run_short or self.dry_run or self.extended_dry_run or self.missing_modules
 
 
-@command("install", InstallCommand)
+@command("install", InstallCommand, lambda: list[row.Row] | list[row.ReappliedRow])
 def install_command(given: InstallCommand) -> int:
     """Install the modules of one or more easyconfigs.
 

@@ -22,7 +22,7 @@ class ListOptions(TreeOptions):
     pattern: str = argument(default="")
 
 
-@command("list", ListOptions)
+@command("list", ListOptions, lambda: list[listing.Listed])
 def list_command(given: ListOptions) -> None:
     """List installed modules whose name contains PATTERN or matches its wildcards: yours, then those in `trees`.
 
@@ -78,7 +78,7 @@ class LogOptions(TreeOptions):
     modules: tuple[str, ...] = argument("[MODULE]...", default=(), many=True)
 
 
-@command("log", LogOptions)
+@command("log", LogOptions, lambda: list[tree_log.Entry])
 def log_command(given: LogOptions) -> None:
     """Show the changes of the tree, newest last: time (UTC), user, host, change and command.
 
@@ -118,7 +118,7 @@ class RollbackOptions(TreeOptions):
     release: bool = False
 
 
-@command("rollback", RollbackOptions)
+@command("rollback", RollbackOptions, lambda: listing.Installed)
 def rollback_command(given: RollbackOptions) -> None:
     """Switch a module back to its previous generation; also restores an uninstalled module.
 
@@ -146,7 +146,7 @@ class UninstallOptions(TreeOptions):
     ignore_jobs: bool = False
 
 
-@command("uninstall", UninstallOptions)
+@command("uninstall", UninstallOptions, lambda: uninstall.Uninstalls)
 def uninstall_command(given: UninstallOptions) -> int:
     """Uninstall modules; until `gc`, their files stay for `rollback` and running jobs; your own files stay for good."""
 
@@ -211,7 +211,7 @@ class GcOptions(TreeOptions):
     ignore_jobs: bool = False
 
 
-@command("gc", GcOptions)
+@command("gc", GcOptions, lambda: list[gc.Candidate])
 def gc_command(given: GcOptions) -> None:
     """Show, and with --yes remove, old generations, unused images, unfinished downloads and replaced layers.
 

@@ -30,7 +30,7 @@ class LayersOptions(TreeOptions):
     module: str = argument(default="")
 
 
-@command("layer list", LayersOptions)
+@command("layer list", LayersOptions, lambda: list[shown_layer.ShownLayer])
 def list_command(given: LayersOptions) -> None:
     """List the layers of packages: their module, size, content, and whether their image is still in use."""
     trees, module = trees_for(given.prefix), given.module
@@ -153,7 +153,7 @@ class AddOptions(LayerOptions):
     no_import: bool = False
 
 
-@command("add", AddOptions)
+@command("add", AddOptions, lambda: shown_layer.ShownLayer | None)
 def add_command(given: AddOptions) -> None:
     """Add Python packages to a module, in a layer over its image.
 
@@ -179,7 +179,7 @@ class RemoveOptions(LayerOptions):
     stale: bool = False
 
 
-@command("layer remove", RemoveOptions)
+@command("layer remove", RemoveOptions, lambda: shown_layer.ShownLayer | list[shown_layer.ShownLayer])
 def remove_command(given: RemoveOptions) -> None:
     """Remove packages and their unused dependencies from a module's layer; the image's own packages reappear."""
     names, everything, stale = given.names, given.everything, given.stale
@@ -200,7 +200,7 @@ class SyncOptions(LayerOptions):
     no_import: bool = False
 
 
-@command("layer sync", SyncOptions)
+@command("layer sync", SyncOptions, lambda: shown_layer.ShownLayer)
 def sync_command(given: SyncOptions) -> None:
     """Create a layer from a lock (the pylock.toml that each layer has beside it): the same bytes on every machine.
 

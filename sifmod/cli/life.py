@@ -43,7 +43,7 @@ class DefaultOptions(TreeOptions):
     none: bool = False
 
 
-@command("default", DefaultOptions)
+@command("default", DefaultOptions, lambda: list[life.DecidedModule])
 def default_command(given: DefaultOptions) -> None:
     """Make MODULE the one that its name without a version loads; with --none, the module system decides again."""
     _decide(life.Default(given.module, given.none), given)
@@ -54,7 +54,7 @@ class LifeOptions(TreeOptions):
     undo: bool = False
 
 
-@command("hide", LifeOptions)
+@command("hide", LifeOptions, lambda: list[life.DecidedModule])
 def hide_command(given: LifeOptions) -> None:
     """Hide modules from `module avail` and `spider`; the full name still loads."""
     _decide(life.Hide(given.modules, given.undo), given)
@@ -66,7 +66,7 @@ class DeprecateOptions(LifeOptions):
     message: str = ""
 
 
-@command("deprecate", DeprecateOptions)
+@command("deprecate", DeprecateOptions, lambda: list[life.DecidedModule])
 def deprecate_command(given: DeprecateOptions) -> None:
     """Print a notice at each load on a terminal: that the module will go, when, and what to use instead."""
     if given.undo and (given.since or given.until or given.message):
@@ -80,7 +80,7 @@ class RetireOptions(LifeOptions):
     message: str = ""
 
 
-@command("retire", RetireOptions)
+@command("retire", RetireOptions, lambda: list[life.DecidedModule])
 def retire_command(given: RetireOptions) -> None:
     """Hide modules and refuse to load them, with a message that names the successor.
 

@@ -33,7 +33,7 @@ class SiteNewOptions(JsonOption):
     output: str | None = None
 
 
-@command("config show", SiteOptions)
+@command("config show", SiteOptions, lambda: list[origins.Origin])
 def config_show(given: SiteOptions) -> None:
     """Print every setting, its value (- if it is not set) and its origin.
 
@@ -75,7 +75,7 @@ def _shorter(origin: str) -> str:
     return f"site {path.stem}" if path.parent == find.shipped() / "sites" else origin
 
 
-@command("site detect", JsonOption)
+@command("site detect", JsonOption, lambda: sites.DetectedSite)
 def site_detect(given: JsonOption) -> None:
     """Print the site that this machine belongs to, by its paths and devices; runs no program."""
     found = sites.detect(os.environ)
@@ -88,7 +88,7 @@ def site_detect(given: JsonOption) -> None:
     echo(found.name)
 
 
-@command("site show", SiteShowOptions)
+@command("site show", SiteShowOptions, lambda: sites.ShownSite)
 def site_show(given: SiteShowOptions) -> None:
     """Print the settings of a site (default: the active one), the origin of each value, and warnings."""
     shown = sites.show(load_facts(given.settings | ({"site": given.name} if given.name else {})))
@@ -100,7 +100,7 @@ def site_show(given: SiteShowOptions) -> None:
         say(f"warning: {problem}")
 
 
-@command("site new", SiteNewOptions)
+@command("site new", SiteNewOptions, lambda: sites.NewSite)
 def site_new(given: SiteNewOptions) -> None:
     """Draft a site file from the properties of this machine, and print its path.
 
@@ -127,7 +127,7 @@ config_command = group("config", "Show the configuration and the origin of each 
 site_command = group("site", "Detect, show or draft the site of this machine.", site_detect, site_show, site_new)
 
 
-@command("doctor", SiteOptions)
+@command("doctor", SiteOptions, lambda: list[machine.Finding])
 def doctor_command(given: SiteOptions) -> int:
     """Check this machine: runtime, user namespaces, squashfs, GPUs, module tool, Slurm, disk space, prefix."""
     loaded = site_in_force(given.settings)
@@ -196,7 +196,7 @@ class ModuleOptions(JsonOption):
     force: bool = False
 
 
-@command("self module", ModuleOptions)
+@command("self module", ModuleOptions, lambda: own_module.WrittenModule)
 def module(given: ModuleOptions) -> None:
     """Write a module for this sifmod itself into DIRECTORY, which users give to `module use`, or print it (-).
 

@@ -23,7 +23,7 @@ class OutdatedOptions(SiteOptions):
     modules: tuple[str, ...] = argument("[NAME|MODULE]...", default=(), many=True)
 
 
-@command("outdated", OutdatedOptions)
+@command("outdated", OutdatedOptions, lambda: outdated.Outdated)
 def outdated_command(given: OutdatedOptions) -> None:
     """Show which installed modules have something newer: a later version, or another image under their tag.
 
@@ -58,7 +58,7 @@ class UpgradeCommand(ConversionOptions):
     dry_run_short: bool = False
 
 
-@command("upgrade", UpgradeCommand)
+@command("upgrade", UpgradeCommand, lambda: list[row.Row])
 def upgrade_command(given: UpgradeCommand) -> int:
     """Install newer versions and images of installed modules, with the site options of their last install.
 

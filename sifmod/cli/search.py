@@ -54,7 +54,7 @@ class SearchOptions(SiteOptions):
     words: tuple[str, ...] = argument(default=(), many=True)
 
 
-@command("search", SearchOptions)
+@command("search", SearchOptions, lambda: list[searching.Found])
 def search(given: SearchOptions) -> None:
     """List the modules that easyconfigs can install and that match all WORDS.
 

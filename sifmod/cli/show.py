@@ -19,14 +19,14 @@ from sifmod.system import one_line, size_text
 from sifmod.tree.layout import Layout
 
 with later():
-    from sifmod.actions import list as listing
+    from sifmod.actions import list as lists
     from sifmod.actions import start, subject
     from sifmod.actions.layer import places
     from sifmod.cli import life
-    from sifmod.config import load_easyconfig, word
+    from sifmod.config import load_easyconfig, origin, word
     from sifmod.image import printable
     from sifmod.image.convert.sif import header
-    from sifmod.image.inspect import description
+    from sifmod.image.inspect import description as images
     from sifmod.tree import history, receipt
 
 
@@ -45,7 +45,11 @@ class ShowOptions(SiteOptions):
     arch: str | None = None
 
 
-@command("show", ShowOptions)
+@command(
+    "show",
+    ShowOptions,
+    lambda: lists.Installed | ShownEasyconfig | list[origin.Origin] | images.ImageDescription,
+)
 def show(given: ShowOptions) -> None:
     """Show an installed module, an easyconfig with everything merged into it, or an image.
 
@@ -70,7 +74,7 @@ def show(given: ShowOptions) -> None:
             found = start.installed(modules[module], module)
             life.say_life(found)
             if given.as_json:
-                print_json(listing.installed_data(found))
+                print_json(lists.installed_data(found))
             else:
                 print_rows(_rows(modules[module], found))
             return
@@ -188,7 +192,7 @@ def show_image(given: ShowOptions) -> None:
                 echo(f"  {line}".rstrip())
 
 
-def _image_rows(described: "description.ImageDescription") -> "Iterator[tuple[str, str]]":
+def _image_rows(described: "images.ImageDescription") -> "Iterator[tuple[str, str]]":
     config, parts = described.config, described.parts
     of_a_sif = described.kind == "SIF"
     layers = "" if of_a_sif or not parts else f" in {len(parts)} {'layer' if len(parts) == 1 else 'layers'}"

@@ -85,7 +85,7 @@ class PlanOptions(MakeOptions):
     file: Path = argument("FILE", Path)
 
 
-@command("stack plan", PlanOptions)
+@command("stack plan", PlanOptions, lambda: report.StackReport)
 def plan(given: PlanOptions) -> int:
     """Print what `apply` would do and why: a line for each module, then what it would fetch or copy.
 
@@ -112,7 +112,7 @@ class ApplyOptions(MakeOptions, ConversionOptions, SlurmOptions):
     local_settings: bool = False
 
 
-@command("stack apply", ApplyOptions)
+@command("stack apply", ApplyOptions, lambda: report.StackReport)
 def apply(given: ApplyOptions) -> int:
     """Make the installed modules match FILE.
 

@@ -42,7 +42,7 @@ class InitOptions(TreeOptions):
     file: Path = argument("FILE", Path)
 
 
-@command("stack init", InitOptions)
+@command("stack init", InitOptions, lambda: stack_init.WrittenStack)
 def init(given: InitOptions) -> None:
     """Write a stack FILE with all installed modules.
 
@@ -65,7 +65,7 @@ def init(given: InitOptions) -> None:
         say(f"{target} is written; preview it with `sifmod stack plan {given.file}`")
 
 
-@command("stack outdated", StackFile)
+@command("stack outdated", StackFile, lambda: newer.Outdated)
 def outdated(given: StackFile) -> None:
     """Print what is newer than the stack's installed modules: other images under their tags, and later versions.
 
@@ -92,7 +92,7 @@ class LockOptions(StackFile):
     forget: bool = False
 
 
-@command("stack lock", LockOptions)
+@command("stack lock", LockOptions, lambda: locks.WrittenLock)
 def lock(given: LockOptions) -> None:
     """Lock what is installed, so that `apply --locked` installs exactly the same elsewhere, or fails.
 
@@ -129,7 +129,7 @@ class BundleOptions(StackFile):
     no_wheels: bool = False
 
 
-@command("stack bundle", BundleOptions)
+@command("stack bundle", BundleOptions, lambda: bundles.WrittenBundle)
 def bundle(given: BundleOptions) -> None:
     """Pack an installed and locked stack into one file or directory, for `apply --bundle` without a network.
 
@@ -153,7 +153,7 @@ class CatalogueOptions(SiteOptions):
     output: Path | None = None
 
 
-@command("stack catalogue", CatalogueOptions)
+@command("stack catalogue", CatalogueOptions, lambda: pages.Catalogue)
 def catalogue(given: CatalogueOptions) -> None:
     """Write pages on which users choose among the installed modules, those of a stack, or those of easyconfigs.
 

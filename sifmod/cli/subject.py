@@ -53,7 +53,7 @@ class SbomOptions(TreeOptions):
     output: str | None = None
 
 
-@command("sbom", SbomOptions)
+@command("sbom", SbomOptions, lambda: sbom.Sbom)
 def sbom_command(given: SbomOptions) -> None:
     """Print a software bill of materials (CycloneDX 1.6) of an image, read without starting it.
 
@@ -90,7 +90,7 @@ class DiffOptions(TreeOptions):
     after: str | None = argument("[MODULE|FILE|REFERENCE]", default=None)
 
 
-@command("diff", DiffOptions)
+@command("diff", DiffOptions, lambda: diff.Difference)
 def diff_command(given: DiffOptions) -> None:
     """Show the differences: packages, variables, bind paths, commands, and sources.
 
@@ -170,7 +170,7 @@ class PushCommand(SiteOptions):
     quiet: bool = False
 
 
-@command("push", PushCommand)
+@command("push", PushCommand, lambda: push.Pushed)
 def push_command(given: PushCommand) -> None:
     """Push an image to a registry, and print the reference with the digest that the tag then has.
 
@@ -216,7 +216,7 @@ class ExportOptions(SiteOptions):
     quiet: bool = False
 
 
-@command("export", ExportOptions)
+@command("export", ExportOptions, lambda: export.Exported)
 def export_command(given: ExportOptions) -> None:
     """Write an image as a file or a directory for other tools, and print its path.
 

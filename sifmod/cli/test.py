@@ -35,7 +35,7 @@ class TestOptions(TreeOptions):
     junit: str | None = None
 
 
-@command("test", TestOptions)
+@command("test", TestOptions, lambda: test.Tested | list[test.Tested])
 def test_command(given: TestOptions) -> int:
     """Show whether installed modules work here: their checks, GPUs, a collective over the ranks.
 

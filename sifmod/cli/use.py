@@ -33,7 +33,7 @@ class JobscriptOptions(TreeOptions):
     output: str | None = None
 
 
-@command("jobscript", JobscriptOptions)
+@command("jobscript", JobscriptOptions, lambda: jobscript.JobScript)
 def jobscript_command(given: JobscriptOptions) -> None:
     """Print a Slurm job script with this site's account, partition, GPUs, processors and binding (key `slurm`).
 
@@ -81,7 +81,7 @@ class JupyterOptions(TreeOptions):
     remove: bool = False
 
 
-@command("jupyter", JupyterOptions)
+@command("jupyter", JupyterOptions, lambda: jupyter.Kernel | jupyter.Lab)
 def jupyter_command(given: JupyterOptions) -> None:
     """Make a module a kernel of Jupyter, Open OnDemand and VS Code, or start JupyterLab in it.
 

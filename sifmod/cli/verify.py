@@ -27,7 +27,7 @@ class VerifyOptions(SiteOptions):
     repair_modes: bool = False
 
 
-@command("verify", VerifyOptions)
+@command("verify", VerifyOptions, lambda: list[verify.Verified] | list[verify.SignedImage] | list[sharing.WrongMode])
 def verify_command(given: VerifyOptions) -> int:
     """Hash image, files and layers of the modules again (all by default) and compare with the receipts.
 
