@@ -27,7 +27,7 @@ from sifmod.config.word import resolve_easyconfig
 from sifmod.errors import ConfigError, OptionError
 from sifmod.image.disk import writing
 from sifmod.module.plan import File
-from sifmod.result import Described, Internal, OrNull, Sha256, in_json
+from sifmod.result import Beside, Described, Sha256, in_json
 from sifmod.tree.durable import opened, read, regular
 from sifmod.tree.removal import prune
 
@@ -55,20 +55,8 @@ class Catalogue(NamedTuple):
 
     title: str
     entries: tuple[Entry, ...]
-    site: Internal[AboutSite] = AboutSite()
+    site: Beside[AboutSite] = AboutSite()
     schema_version: Annotated[Literal[1], Described("version of this format; it changes when a field changes")] = 1
-
-    @property
-    def text(self) -> Annotated[OrNull[str], Described("the site's text for its users")]:
-        return self.site.text
-
-    @property
-    def contact(self) -> Annotated[OrNull[str], Described("the site's contact: mail or web address, or words")]:
-        return self.site.contact
-
-    @property
-    def home(self) -> Annotated[OrNull[str], Described("the site's web page")]:
-        return self.site.home
 
     @property
     def inventories(self) -> Annotated[tuple[Inventory, ...], Described("images whose packages are known")]:
