@@ -27,7 +27,7 @@ _UNREADABLE = "used, but its layer.json cannot be read; `sifmod layer sync` with
 
 
 class LayersOptions(TreeOptions):
-    module: str = argument(default="")
+    module: str = argument("[MODULE]", default="")
 
 
 @command("layer list", LayersOptions, lambda: list[shown_layer.ShownLayer])
