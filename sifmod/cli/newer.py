@@ -104,9 +104,7 @@ def _upgrade(one: "upgrade.Upgrade", given: UpgradeCommand) -> "batch.Reported":
 def _installed(layout: "layout.Layout", names: tuple[str, ...]) -> "tuple[receipt.Installation, ...]":
     """The live installations of these names or modules, or all. Raises ModuleError for a name that no module has."""
     known = [module for module, _ in receipt.live_modules(layout)]
-    wanted = {module for name in names for module in _meant(name, known)} if names else set(known)
-    return tuple(one for module in known if module in wanted and (one := receipt.live(layout, module)))
-
-
-def _meant(name: str, known: "list[name.ModuleName]") -> "list[name.ModuleName]":
-    return [module for module in known if module.name.casefold() == name.casefold()] or [resolve(name, known)]
+    wanted = set[name.ModuleName]()
+    for text in names:
+        wanted |= {one for one in known if one.name.casefold() == text.casefold()} or {resolve(text, known)}
+    return tuple(one for module in known if (module in wanted or not names) and (one := receipt.live(layout, module)))
