@@ -76,11 +76,6 @@ def candidates(plan: GcPlan, rooms: Iterable["DiskUsage"] = ()) -> list[Candidat
     return rows + [Candidate(room.kind, room.path, room.way_out, room.size) for room in rooms]
 
 
-def after(rows: Iterable[Candidate]) -> list[Candidate]:
-    """The rows, marked where their files were removed."""
-    return [replace(row, removed=not row.keep and not os.path.lexists(row.path)) for row in rows]
-
-
 @dataclass(frozen=True)
 class GcRequest:
     """What gc may remove, and whether it removes anything."""
@@ -104,7 +99,9 @@ class Garbage(NamedTuple):
     def rows(self) -> list[Candidate]:
         """A row for each thing that was looked at."""
         rows = candidates(self.plan, self.rooms)
-        return after(rows) if self.removed else rows
+        if not self.removed:
+            return rows
+        return [replace(row, removed=not row.keep and not os.path.lexists(row.path)) for row in rows]
 
 
 def collect_garbage(

@@ -4,21 +4,26 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from sifmod.actions.start import site_in_force
 from sifmod.cli.command import Options, argument, command
 from sifmod.cli.context import load_facts, reporter
+from sifmod.cli.later import later
 from sifmod.cli.output import counted, echo, print_json, quiet, say, show_error, write
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Error, OptionError, Problem, SifmodError, as_result
 from sifmod.system import one_line
 
-if TYPE_CHECKING:
-    from sifmod.actions.author.check import Checked, CheckedFile
-    from sifmod.config.load_site import LoadedSite
+with later():
+    from sifmod.actions import lock as locks
+    from sifmod.actions.author import check, import_easyconfig, new, new_file
+    from sifmod.actions.stack import record, stack_options
+    from sifmod.cli import outputs, progress, stack_files
+    from sifmod.config import load_site, schema, stack
+    from sifmod.config import word as words
+    from sifmod.imports import modulefile, result
 
 Words = tuple[str, ...]
 
@@ -28,7 +33,7 @@ class CheckOptions(SiteOptions):
     variants: Words = ()
 
 
-@command("check", CheckOptions)
+@command("check", CheckOptions, lambda: list[check.CheckedFile])
 def check_command(given: CheckOptions) -> int:
     """Validate easyconfigs and render what they would install. Problems are printed as file:line:column: key: message.
 
@@ -36,15 +41,13 @@ def check_command(given: CheckOptions) -> int:
     DIRECTORY everything is checked except presets, which are checked where they are used. Problems of other files that
     the easyconfigs use are reported at the end, once each.
     """
-    from sifmod.actions.author.check import files_below
-
     context = site_in_force(given.settings)
     only = tuple(dict.fromkeys(given.variants))
-    results: list[CheckedFile] = []
+    results: list[check.CheckedFile] = []
     codes: list[int] = []
     shared: dict[str, int] = {}  # number of files that a shared problem affects
     for file in given.files:
-        for path in files_below(Path(file)) or (file,):
+        for path in check.files_below(Path(file)) or (file,):
             found = _checked(path, context, only)
             codes.append(found.exit_code)
             results.append(found.result)
@@ -66,31 +69,28 @@ def check_command(given: CheckOptions) -> int:
 class Found:
     """The output of `check` for a file: a result, lines about it, and lines about the files that it uses."""
 
-    result: "CheckedFile"
+    result: "check.CheckedFile"
     lines: Words
     elsewhere: Words = ()
     exit_code: int = 0
 
 
-def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
-    from sifmod.actions.author.check import CheckedFile, check, check_settings, check_stack, settings_kind
-    from sifmod.config.word import resolve_easyconfig
-
+def _checked(word: str, context: "load_site.LoadedSite", variants: Words) -> Found:
     path = Path(word)
     try:
         if os.path.isdir(word):  # noqa: PTH112 (a name may be of any length)
             hint = "a .yaml file is needed that is not hidden; presets are checked by an easyconfig that uses one"
             raise EasyconfigNotFoundError(f"no easyconfig, site or quirk was found in {word}", hint)
-        path = resolve_easyconfig(word, context.site)
-        if (kind := settings_kind(path)) == "stack":
-            number = check_stack(path, context)
+        path = words.resolve_easyconfig(word, context.site)
+        if (kind := check.settings_kind(path)) == "stack":
+            number = check.check_stack(path, context)
             return _fine(path, (), (), [f"{one_line(str(path))}: ok: a stack of {counted(number, 'easyconfig')}"])
         if kind:
-            warnings = check_settings(path, kind, os.environ)
+            warnings = check.check_settings(path, kind, os.environ)
             return _fine(path, warnings, (), [f"{one_line(str(path))}: ok: a {kind}"])
-        checked = check(path, context, variants)
+        checked = check.check(path, context, variants)
     except SifmodError as error:
-        result = CheckedFile(path.absolute(), error=as_result(error))
+        result = check.CheckedFile(path.absolute(), error=as_result(error))
         if isinstance(error, ConfigError):
             return Found(result, *_places(path, error.problems), error.exit_code)
         return Found(result, (str(error), *([f"hint: {error.hint}"] if error.hint else [])), (), error.exit_code)
@@ -99,11 +99,9 @@ def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
     return _fine(path, dict.fromkeys(problem for one in checked for problem in one.warnings), checked, fine)
 
 
-def _fine(path: Path, warnings: Iterable[Problem], modules: "tuple[Checked, ...]", lines: list[str]) -> Found:
-    from sifmod.actions.author.check import CheckedFile
-
+def _fine(path: Path, warnings: Iterable[Problem], modules: "tuple[check.Checked, ...]", lines: list[str]) -> Found:
     own, elsewhere = _places(path, warnings, " (warning)")
-    return Found(CheckedFile(path.absolute(), modules, tuple(warnings)), (*own, *lines), elsewhere)
+    return Found(check.CheckedFile(path.absolute(), modules, tuple(warnings)), (*own, *lines), elsewhere)
 
 
 def _places(path: Path, problems: Iterable[Problem], end: str = "") -> tuple[Words, Words]:
@@ -122,7 +120,7 @@ class NewCommand(ConversionOptions):
     arch: str | None = None
 
 
-@command("new", NewCommand)
+@command("new", NewCommand, lambda: new.Drafted)
 def new_command(given: NewCommand) -> None:
     """Draft an easyconfig for an image, and print its path.
 
@@ -131,17 +129,12 @@ def new_command(given: NewCommand) -> None:
     easyconfig builds its own image. Without -o the file is <Name>-<version><versionsuffix>.yaml in the current
     directory; existing files are never overwritten.
     """
-    from sifmod.actions.author.new import Drafted, NewOptions, make_draft
-    from sifmod.actions.author.new_file import check_target, write_text
-    from sifmod.cli.progress import progress
-    from sifmod.errors import OptionError
-
     if (given.reference is None) == (given.base is None) or bool(given.pip) != (given.base is not None):
         raise OptionError("give either an image, or --from BASE with --pip PACKAGE")
     output, show = given.output, not given.quiet
     if output not in (None, "-"):
-        check_target(Path(output))
-    options = NewOptions(
+        new_file.check_target(Path(output))
+    options = new.NewOptions(
         name=given.name,
         version=given.version,
         arch=given.arch,
@@ -150,8 +143,8 @@ def new_command(given: NewCommand) -> None:
         pip=given.pip or None,
         own_name=output is None,
     )
-    with progress(show) as update:
-        draft = make_draft(
+    with progress.progress(show) as update:
+        draft = new.make_draft(
             given.reference or str(given.base),
             load_facts(given.settings),
             options,
@@ -159,10 +152,10 @@ def new_command(given: NewCommand) -> None:
         )
     target = None if output == "-" else Path(output or draft.filename)
     if target is not None:
-        write_text(draft.text, target)
+        new_file.write_text(draft.text, target)
     if given.as_json:
         module = draft.loaded.easyconfig.module
-        print_json(Drafted(target and target.absolute(), module, draft.image.absolute(), draft.text))
+        print_json(new.Drafted(target and target.absolute(), module, draft.image.absolute(), draft.text))
     elif target is None:
         echo(draft.text, nl=False)
     else:
@@ -179,7 +172,7 @@ class ImportOptions(SiteOptions):
     force: bool = False
 
 
-@command("import", ImportOptions)
+@command("import", ImportOptions, lambda: list[import_easyconfig.ImportedFile])
 def import_command(given: ImportOptions) -> int:
     """Convert other tools' files into easyconfigs, and print their paths.
 
@@ -189,43 +182,45 @@ def import_command(given: ImportOptions) -> int:
     and on standard error. A file that does not give a valid easyconfig is rejected with the reason; the others are
     written, and the exit code is 5.
     """
-    from sifmod.actions.author.import_easyconfig import ImportedFile, NewEasyconfig, convert, find_sources, write
-    from sifmod.imports.modulefile import Naming
-    from sifmod.imports.result import CannotImportError
-
     directory, module_tree = Path(given.output), given.module_tree
     if directory.exists() and not directory.is_dir():
         raise OptionError(f"{directory} is not a directory")
     if module_tree and not Path(module_tree).is_dir():
         raise OptionError(f"--module-tree: there is no directory {module_tree}")
-    naming = Naming(given.name_from == "whatis", Path(module_tree) if module_tree else None)
-    results: list[ImportedFile] = []
+    naming = modulefile.Naming(given.name_from == "whatis", Path(module_tree) if module_tree else None)
+    results: list[import_easyconfig.ImportedFile] = []
     failed: dict[Path, Error] = {}
     worst, repeated, left = 0, 0, 0
-    for one in convert(find_sources(tuple(map(Path, given.files))), load_facts(given.settings), naming):
+    for one in import_easyconfig.convert(
+        import_easyconfig.find_sources(tuple(map(Path, given.files))), load_facts(given.settings), naming
+    ):
         source = str(one.source)
         if one.same_as in failed:
             left += 1
-            results.append(ImportedFile(source, (f"the same as {one.same_as}",), failed[one.same_as]))
+            results.append(import_easyconfig.ImportedFile(source, (f"the same as {one.same_as}",), failed[one.same_as]))
             continue
         if one.same_as:
             repeated += 1
-            same = NewEasyconfig((directory / one.filename).absolute(), one.module)
-            results.append(ImportedFile(source, (f"the same as {one.same_as}, imported once",), same))
+            same = import_easyconfig.NewEasyconfig((directory / one.filename).absolute(), one.module)
+            results.append(import_easyconfig.ImportedFile(source, (f"the same as {one.same_as}, imported once",), same))
             continue
         try:
             if one.problem:
-                raise CannotImportError(one.problem, line=one.line)
-            path = write(one, directory, given.force)
-        except (CannotImportError, OptionError) as error:
+                raise result.CannotImportError(one.problem, line=one.line)
+            path = import_easyconfig.write(one, directory, given.force)
+        except (result.CannotImportError, OptionError) as error:
             worst = max(worst, error.exit_code)
             failed[one.source] = as_result(error)
-            if isinstance(error, CannotImportError):
+            if isinstance(error, result.CannotImportError):
                 failed[one.source] = as_result(error)._replace(file=source, line=error.line or 0)
-            results.append(ImportedFile(source, one.notes, failed[one.source]))
+            results.append(import_easyconfig.ImportedFile(source, one.notes, failed[one.source]))
             show_error(f"{one_line(str(one.source))}: {error.message}{f'; {error.hint}' if error.hint else ''}")
             continue
-        results.append(ImportedFile(source, one.notes, NewEasyconfig(path.absolute(), one.module)))
+        results.append(
+            import_easyconfig.ImportedFile(
+                source, one.notes, import_easyconfig.NewEasyconfig(path.absolute(), one.module)
+            )
+        )
         for note in one.notes:
             say(f"{one.source}: {note}")
         if not given.as_json:
@@ -252,18 +247,14 @@ def schema_command(given: SchemaOptions) -> None:
 
     verb = given.verb
     if verb is None and not given.hooks:
-        from sifmod.config.schema import easyconfig_schema, stack_schema
-
-        write(json.dumps(stack_schema() if given.stack else easyconfig_schema(), indent=2))
+        write(json.dumps(schema.stack_schema() if given.stack else schema.easyconfig_schema(), indent=2))
         return
-    from sifmod.cli.outputs import OUTPUTS, hook_schema, output_schema
-
     if given.hooks:
-        write(json.dumps(hook_schema(), indent=2))
+        write(json.dumps(outputs.hook_schema(), indent=2))
         return
-    if verb and verb not in OUTPUTS:
-        raise click.BadParameter(f"expected one of {', '.join(OUTPUTS)}, got {verb!r}", param_hint="--output")
-    found = output_schema(verb) if verb else {name: output_schema(name) for name in OUTPUTS}
+    if verb and verb not in outputs.outputs():
+        raise click.BadParameter(f"expected one of {', '.join(outputs.outputs())}, got {verb!r}", param_hint="--output")
+    found = outputs.output_schema(verb) if verb else {name: outputs.output_schema(name) for name in outputs.outputs()}
     write(json.dumps(found, indent=2))
 
 
@@ -273,25 +264,21 @@ class LockOptions(SiteOptions):
     output: Path | None = None
 
 
-@command("lock", LockOptions)
+@command("lock", LockOptions, lambda: locks.WrittenLock | list[locks.WrittenLock])
 def lock_command(given: LockOptions) -> None:
     """Lock installed easyconfigs: `install --locked` then installs exactly the same elsewhere, or fails.
 
     Without -o, the lock of FILE.yaml is FILE.lock beside it, and that of a NAME is in the current directory.
     """
-    from sifmod.actions.lock import WrittenLock, lock_path
-    from sifmod.actions.stack.record import write_lock
-    from sifmod.actions.stack.stack_options import read_stack
-    from sifmod.cli.stack_files import installed_stack, say_locked
-    from sifmod.config.stack import stack_of
-
     stacks = (given.easyconfigs,) if given.output else tuple((word,) for word in given.easyconfigs)
     written = []
     for words in stacks:
-        path = lock_path(words[0], given.output)
-        modules = write_lock(read_stack(stack_of(words, given.variants), installed_stack(given)), path)
+        path = locks.lock_path(words[0], given.output)
+        modules = record.write_lock(
+            stack_options.read_stack(stack.stack_of(words, given.variants), stack_files.installed_stack(given)), path
+        )
         if not given.as_json:
-            say_locked(path, modules)
-        written.append(WrittenLock(path, tuple(one.module for one in modules)))
+            stack_files.say_locked(path, modules)
+        written.append(locks.WrittenLock(path, tuple(one.module for one in modules)))
     if given.as_json:
         print_json(written[0] if len(written) == 1 else written)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar, dataclass_transform
 import click
 
 from sifmod.cli.command_help import Command, CommandGroup
-from sifmod.cli.words import Words
+from sifmod.cli.output import Words
 from sifmod.config.option import ONE_OR_MORE, TABLE, Option, Word, option_of
 from sifmod.secret import secret_parts
 
@@ -69,8 +69,10 @@ def fields(given: type[Options]) -> dict[str, object]:
     return {name: base.get(name, MISSING) for base in bases for name in base.get("__annotations__", ())}
 
 
-def command(words: str, given: type[Given]) -> Callable[[Callable[[Given], int | None]], Command]:
-    """Make a function the command of these words.
+def command(
+    words: str, given: type[Given], prints: Callable[[], object] | None = None
+) -> Callable[[Callable[[Given], int | None]], Command]:
+    """Make a function the command of these words, which `prints` a result of this type with `--json` if it succeeds.
 
     The function takes an instance of `given`. Each field of `given` is an argument if `argument` made it, else the
     option with its name in config/option.py. A field with a default is optional.
@@ -80,7 +82,9 @@ def command(words: str, given: type[Given]) -> Callable[[Callable[[Given], int |
         def run(**typed: Any) -> int | None:
             return function(given(**typed))
 
-        return Command(words.split()[-1], callback=run, params=parameters(words, given), help=function.__doc__)
+        found = Command(words.split()[-1], callback=run, params=parameters(words, given), help=function.__doc__)
+        found.prints = prints
+        return found
 
     return made
 

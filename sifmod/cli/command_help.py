@@ -1,5 +1,7 @@
 """The `--help` of a command: its examples first, then its description, and its options by subject."""
 
+from collections.abc import Callable
+
 import click
 
 from sifmod.cli.output import echo, hanging, terminal_width
@@ -34,6 +36,8 @@ def _print_help(ctx: click.Context, _option: click.Parameter, wanted: bool) -> N
 
 class Command(Helped):
     """A command whose help has examples, and options by subject."""
+
+    prints: Callable[[], object] | None = None  # the type of its result in JSON
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write usage, examples, description, options and epilog."""

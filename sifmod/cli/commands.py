@@ -54,7 +54,7 @@ COMMANDS = {
     "retire": Entry("life", "Hide modules and refuse to load them"),
     "config": Entry("machine", "Show the settings and where each comes from"),
     "site": Entry("machine", "Name, show or write the facts of this machine"),
-    "self": Entry("own", "Write a module for sifmod itself"),
+    "self": Entry("machine", "Write a module for sifmod itself"),
 }
 """In the order of `sifmod --help`."""
 

@@ -30,7 +30,8 @@ def completing(command: click.Command, verb: str) -> click.Command:
 
 def _with_candidates(parameter: click.Parameter, verb: str) -> click.Parameter:
     made, metavar = copy(parameter), parameter.metavar or ""
-    if find := _WORDS.get(f"{verb} {parameter.name}", _WORDS.get(parameter.name or "")):
+    find = _WORDS.get(f"{verb} {parameter.name}") or _WORDS.get(parameter.name or "")
+    if find := find or (_live if "MODULE" in metavar else None):
         made.type = _Words(find, files="FILE" in metavar)
     elif "FILE" in metavar or "DIR" in metavar:
         made.type = click.Path(file_okay="FILE" in metavar)
@@ -119,8 +120,6 @@ _WORDS: dict[str, _Find] = {
     "site": _sites,
     "variant": _variants,
     "variants": _variants,
-    "module": _live,
-    "modules": _live,
     "log modules": _known,
     "easyconfigs": _easyconfigs,
     "check files": _easyconfigs,
@@ -132,13 +131,7 @@ _WORDS: dict[str, _Find] = {
     "add onto": _live,
     "layer add onto": _live,
     "help words": _explained,
-    "sbom name": _live,
-    "push name": _live,
-    "export name": _live,
-    "diff before": _live,
-    "diff after": _live,
     "rollback name": _known,
-    "retire successor": _live,
 }
 
 

@@ -2,7 +2,8 @@
 
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import click
 
@@ -11,6 +12,7 @@ from sifmod.actions.start import site_in_force
 from sifmod.cli.batch import Reported, reported_batch, result_of, summary
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import reporter
+from sifmod.cli.later import later
 from sifmod.cli.output import choose, counted, echo, print_json, quiet, say
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 from sifmod.config.find import is_bare
@@ -18,15 +20,14 @@ from sifmod.config.redact import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sifmod.actions.install.decision import Decision
-    from sifmod.actions.install.install_easyconfigs import Installer, InstallOutcome, Target
-    from sifmod.actions.install.options import InstallOptions
-    from sifmod.actions.install.row import InstallDone
-    from sifmod.actions.layer.outgoing import OutgoingLayer
-    from sifmod.tree.receipt import Installation
+with later():
+    from sifmod.actions import list as listing
+    from sifmod.actions.install import current, decision, how_to_load, install_easyconfigs, newest, row
+    from sifmod.actions.install import options as install_options
+    from sifmod.actions.layer import outgoing, places
+    from sifmod.cli import life, progress, reapply
+    from sifmod.cli import search as searching
+    from sifmod.tree import provenance, receipt
 
 _STATES = {
     "unchanged": "already installed",
@@ -63,7 +64,7 @@ class InstallCommand(ConversionOptions):
         return self.dry_run_short or self.dry_run or self.extended_dry_run or self.missing_modules
 
 
-@command("install", InstallCommand)
+@command("install", InstallCommand, lambda: list[row.Row] | list[row.ReappliedRow])
 def install_command(given: InstallCommand) -> int:
     """Install the modules of one or more easyconfigs.
 
@@ -78,14 +79,10 @@ def install_command(given: InstallCommand) -> int:
     if given.search:
         return _search(given)
     if given.module_only and not given.easyconfigs:
-        from sifmod.cli.reapply import rerender_command
-
-        return rerender_command(given)
+        return reapply.rerender_command(given)
     if not given.easyconfigs:
         raise click.UsageError("missing argument: FILE or NAME of an easyconfig")
-    from sifmod.actions.install.install_easyconfigs import Installer
-
-    installer = Installer(given.settings, _options(given), locked=given.locked)
+    installer = install_easyconfigs.Installer(given.settings, _options(given), locked=given.locked)
     do = dry_run if given.only_shows else _fetch if given.fetch else _check if given.sanity_check_only else install
     asked = [one for name in given.easyconfigs for one in _asked(installer, name, given)]
 
@@ -103,30 +100,26 @@ def install_command(given: InstallCommand) -> int:
         for line in summary(ended):
             say(line)
     if given.as_json:
-        from sifmod.actions.install.row import Row
-
-        print_json([Row(shown(one.target.easyconfig), one.target.variant, result_of(end)) for one, end in ended])
+        print_json([row.Row(shown(one.target.easyconfig), one.target.variant, result_of(end)) for one, end in ended])
     return code
 
 
 class _Asked(NamedTuple):
     """An easyconfig to install, or why the typed name is not one."""
 
-    target: "Target"
+    target: "install_easyconfigs.Target"
     problem: SifmodError | None = None
 
     def __str__(self) -> str:
         return str(self.target)
 
 
-def _asked(installer: "Installer", name: str, given: InstallCommand) -> "Iterator[_Asked]":
+def _asked(installer: "install_easyconfigs.Installer", name: str, given: InstallCommand) -> "Iterator[_Asked]":
     """The easyconfigs that a typed word means (for a program's name alone, its newest release), or one problem."""
-    from sifmod.actions.install.install_easyconfigs import Target
-
     try:
         words = _newest(name, given) if is_bare(name) else None
     except SifmodError as problem:
-        yield _Asked(Target(name), problem)
+        yield _Asked(install_easyconfigs.Target(name), problem)
         return
     easyconfig, *variant = words or (name,)
     yield from map(_Asked, installer.targets(easyconfig, given.variants or tuple(variant[1:])))
@@ -134,35 +127,33 @@ def _asked(installer: "Installer", name: str, given: InstallCommand) -> "Iterato
 
 def _newest(name: str, given: InstallCommand) -> tuple[str, ...] | None:
     """The easyconfig (and variant) of the newest release of a program; None if `name` is an easyconfig's or unknown."""
-    from sifmod.actions.install.newest import Undecided, newest, others_in_words
-
     site = site_in_force(given.settings)
-    found = newest(name, site, given.variants)
-    if isinstance(found, Undecided):
+    found = newest.newest(name, site, given.variants)
+    if isinstance(found, newest.Undecided):
         if given.as_json or not (
             chosen := choose(f"{name} is for", "Which accelerator will it use", tuple(found.newest))
         ):
             raise found.error()
-        found = newest(name, site, given.variants, chosen)
-    if found is None or isinstance(found, Undecided):
+        found = newest.newest(name, site, given.variants, chosen)
+    if found is None or isinstance(found, newest.Undecided):
         return None
     if not given.quiet:
         say(f"{name}: the newest for this machine is {found.release.offer.module}: {found.command}")
-        if others := others_in_words(found):
+        if others := newest.others_in_words(found):
             say(f"{name}: there are also {others}; `sifmod search {name}` lists all")
     return found.words
 
 
 def _search(given: InstallCommand) -> int:
     """Search, as EasyBuild's `-S` does."""
-    from sifmod.cli.search import SearchOptions, list_found
-
     shared = {name: value for name, value in vars(given).items() if name in vars(SiteOptions())}
-    list_found(SearchOptions(words=given.easyconfigs, **shared))
+    searching.list_found(searching.SearchOptions(words=given.easyconfigs, **shared))
     return 0
 
 
-def _check(installer: "Installer", target: "Target", given: InstallCommand) -> Reported:
+def _check(
+    installer: "install_easyconfigs.Installer", target: "install_easyconfigs.Target", given: InstallCommand
+) -> Reported:
     """Run the sanity check of an installed module again."""
     installation = installer.check_again(target, reporter(quiet if given.quiet else say))
     reported = f"{installation.module}: the sanity check found nothing wrong in generation {installation.generation}"
@@ -173,12 +164,9 @@ def _check(installer: "Installer", target: "Target", given: InstallCommand) -> R
     return Reported(reported)
 
 
-def _options(given: InstallCommand) -> "InstallOptions":
-    from sifmod.actions.install.options import InstallOptions
-    from sifmod.tree.provenance import CommandLine
-
+def _options(given: InstallCommand) -> "install_options.InstallOptions":
     # --compression, --processors and the options of a site travel in the site
-    return InstallOptions(
+    return install_options.InstallOptions(
         source=given.source,
         rebuild=given.rebuild or given.force or given.module_only,
         force=given.force,
@@ -187,28 +175,29 @@ def _options(given: InstallCommand) -> "InstallOptions":
         offline=given.offline,
         keep_blobs=given.keep_blobs,
         into_home=given.yes,
-        asked=CommandLine(checked=not given.skip_sanity_check),
+        asked=provenance.CommandLine(checked=not given.skip_sanity_check),
     )
 
 
-def _fetch(installer: "Installer", target: "Target", given: InstallCommand) -> Reported:
+def _fetch(
+    installer: "install_easyconfigs.Installer", target: "install_easyconfigs.Target", given: InstallCommand
+) -> Reported:
     """Fetch the image of an easyconfig into the store, and print its path."""
-    from sifmod.actions.install.row import FetchedFor
-    from sifmod.cli.progress import NOTHING_KEPT, progress
-
     speak = quiet if given.quiet else say
-    with progress(not given.quiet) as update:
+    with progress.progress(not given.quiet) as update:
         module, artifact = installer.fetch(target, reporter(speak, update))
     state = "was fetched" if update.used else "was there already"
     if not given.as_json:
         speak(f"{module}: the image {state}; its source is {artifact.source}")
         if given.keep_blobs and not update.used:
-            speak(NOTHING_KEPT)
+            speak(progress.NOTHING_KEPT)
         echo(artifact.path)
-    return Reported(f"{module}: the image {state}", FetchedFor(module, artifact.path, artifact.sha256))
+    return Reported(f"{module}: the image {state}", row.FetchedFor(module, artifact.path, artifact.sha256))
 
 
-def install(installer: "Installer", target: "Target", given: InstallCommand) -> Reported:
+def install(
+    installer: "install_easyconfigs.Installer", target: "install_easyconfigs.Target", given: InstallCommand
+) -> Reported:
     """Install an easyconfig, or find it installed and unchanged, and print the commands that load its module."""
     found = installer.unchanged(target)
     installation, state, layers = (found, "unchanged", ()) if found else _installed(installer, target, given)
@@ -220,53 +209,52 @@ def install(installer: "Installer", target: "Target", given: InstallCommand) -> 
     return Reported(reported)
 
 
-def _done(installation: "Installation", changed: bool, layers: "tuple[OutgoingLayer, ...]" = ()) -> "InstallDone":
-    from sifmod.actions.install.row import InstallDone
-    from sifmod.actions.installed import installed_data
+def _done(
+    installation: "receipt.Installation", changed: bool, layers: "tuple[outgoing.OutgoingLayer, ...]" = ()
+) -> "row.InstallDone":
+    return row.InstallDone(**vars(listing.installed_data(installation)), changed=changed, outgoing_layers=layers)
 
-    return InstallDone(**vars(installed_data(installation)), changed=changed, outgoing_layers=layers)
 
-
-def _installed(installer: "Installer", target: "Target", given: InstallCommand) -> "InstallOutcome":
-    from sifmod.actions.layer.places import also_in
-    from sifmod.cli.progress import NOTHING_KEPT, progress
-
+def _installed(
+    installer: "install_easyconfigs.Installer", target: "install_easyconfigs.Target", given: InstallCommand
+) -> "install_easyconfigs.InstallOutcome":
     speak = quiet if given.quiet else say
 
-    def begin(decision: "Decision") -> None:
+    def begin(decision: "decision.Decision") -> None:
         for note in decision.notes:
             speak(note)
         variant = f", variant {decision.loaded.variant}" if decision.loaded.variant else ""
         speak(f"{decision.plan.module}: installing from {decision.loaded.path}{variant}")
         if given.prefix is None:
-            for place in also_in(decision.plan.module, decision.site.site):
+            for place in places.also_in(decision.plan.module, decision.site.site):
                 speak(f"{decision.plan.module}: {place} has this module too; `sifmod init` puts your tree first")
 
-    with progress(not given.quiet) as update:
+    with progress.progress(not given.quiet) as update:
         outcome = installer.install(target, reporter(speak, update), begin)
     if given.keep_blobs and not update.used:
-        speak(NOTHING_KEPT)
+        speak(progress.NOTHING_KEPT)
     return outcome
 
 
-def _report(installation: "Installation", state: str, layers: "tuple[OutgoingLayer, ...]", quiet: bool) -> None:
-    from sifmod.actions.install.how_to_load import commands_to_load, stale_spider_cache, unseen_warning
-    from sifmod.cli.life import say_life
-
+def _report(
+    installation: "receipt.Installation", state: str, layers: "tuple[outgoing.OutgoingLayer, ...]", quiet: bool
+) -> None:
     if not quiet:
         say(f"{installation.module}: {state}{', nothing to do' if state == _STATES['unchanged'] else ''}")
-        if reason := stale_spider_cache(installation, os.environ):
+        if reason := how_to_load.stale_spider_cache(installation, os.environ):
             say(reason)
-        if unseen := unseen_warning(installation, os.environ):
+        if unseen := how_to_load.unseen_warning(installation, os.environ):
             say(unseen)
-        say_life(installation)
+        life.say_life(installation)
         for layer in layers:
             say(f"the layer {layer.layer} is for the earlier image: `{layer.command}` rebuilds it for the new one")
-    for line in commands_to_load(installation, os.environ):
+    for line in how_to_load.commands_to_load(installation, os.environ):
         echo(line)
 
 
-def dry_run(installer: "Installer", target: "Target", given: InstallCommand) -> Reported:
+def dry_run(
+    installer: "install_easyconfigs.Installer", target: "install_easyconfigs.Target", given: InstallCommand
+) -> Reported:
     """Show what an install would do."""
     quick = (given.dry_run_short or given.missing_modules) and not given.extended_dry_run
     found = installer.preview(target, quick=quick)
@@ -274,16 +262,12 @@ def dry_run(installer: "Installer", target: "Target", given: InstallCommand) -> 
     if given.missing_modules and not found.missing and not given.as_json:
         return reported
     if given.as_json:
-        from sifmod.actions.install.row import DryRun
-
-        return reported._replace(result=DryRun(found.easyconfig, found.module, found.mark, found.outgoing))
+        return reported._replace(result=row.DryRun(found.easyconfig, found.module, found.mark, found.outgoing))
     echo(one_line(f" * [{found.mark}] {found.easyconfig} (module: {found.module})"))
     if found.decision is None:
         return reported
-    from sifmod.actions.install.current import overview, texts
-
-    for line in () if given.dry_run_short or quick else overview(found.decision):
+    for line in () if given.dry_run_short or quick else current.overview(found.decision):
         echo(one_line(f"       {line}"))
-    for path, text in texts(found.decision) if given.extended_dry_run else ():
+    for path, text in current.texts(found.decision) if given.extended_dry_run else ():
         echo(f"\n--- {path}\n{text}")
     return reported

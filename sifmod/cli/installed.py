@@ -1,59 +1,53 @@
 """`sifmod list`, `log`, `rollback`, `uninstall` and `gc`: commands for installed modules."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from sifmod.actions.start import layout_for, trees_for
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_facts, reporter, typed
+from sifmod.cli.later import later
 from sifmod.cli.output import counted, echo, print_json, print_rows, say, show_error, terminal_width
 from sifmod.cli.shared_options import TreeOptions
 from sifmod.system import one_line, size_text
 
-if TYPE_CHECKING:
-    from sifmod.actions.gc import Garbage
-    from sifmod.actions.list import Listed
-    from sifmod.actions.uninstall import Uninstalled
-    from sifmod.tree.log import Done, Entry
-    from sifmod.tree.receipt import Installation
+with later():
+    from sifmod.actions import gc, log, rollback, start, uninstall
+    from sifmod.actions import list as listing
+    from sifmod.tree import history, receipt, state
+    from sifmod.tree import life as lives
+    from sifmod.tree import log as tree_log
 
 
 class ListOptions(TreeOptions):
     pattern: str = argument(default="")
 
 
-@command("list", ListOptions)
+@command("list", ListOptions, lambda: list[listing.Listed])
 def list_command(given: ListOptions) -> None:
     """List installed modules whose name contains PATTERN or matches its wildcards: yours, then those in `trees`.
 
     With --prefix, only those of that tree.
     """
-    from sifmod.actions.list import list_trees
-    from sifmod.actions.start import unreadable
-    from sifmod.tree.history import format_held as held
-    from sifmod.tree.life import format_life, today
-    from sifmod.tree.state import leftovers
 
-    def _size(installation: "Installation | None") -> str:
+    def _size(installation: "receipt.Installation | None") -> str:
         if installation is None:
             return "?"
         return size_text(installation.image.size) if installation.image else "view"
 
     layout, *others = (layout_for(given.prefix),) if given.prefix else trees_for(None)
-    closed = unreadable(others)
+    closed = start.unreadable(others)
     for what in closed.values():
         say(f"warning: {what}")
-    found = list_trees((layout, *(one for one in others if one not in closed)), given.pattern)
+    found = listing.list_trees((layout, *(one for one in others if one not in closed)), given.pattern)
     if given.as_json:
         print_json(found)
         return
-    day = today()
+    day = lives.today()
 
-    def _state(listed: "Listed") -> str:
+    def _state(listed: "listing.Listed") -> str:
         shadowed = f"the module of {listed.shadowed_by} is used" if listed.shadowed_by else ""
-        life = format_life(listed.module.version, listed.life, day)
-        return "; ".join(filter(None, (shadowed, life, held(listed.held), *listed.problems)))
+        life = lives.format_life(listed.module.version, listed.life, day)
+        return "; ".join(filter(None, (shadowed, life, history.format_held(listed.held), *listed.problems)))
 
     tree = ("TREE",) if others else ()
     print_rows(
@@ -75,7 +69,7 @@ def list_command(given: ListOptions) -> None:
         nothing = f"no modules are installed in {layout.prefix}{missing}"
         echo(f"no installed module matches {pattern!r}" if pattern else nothing, err=True)
     mine = {str(listed.module) for listed in found if listed.prefix == layout.prefix}
-    if left := set(leftovers(layout)) - mine:
+    if left := set(state.leftovers(layout)) - mine:
         what = f"earlier runs were killed and left files of {', '.join(sorted(left)[:3])}"
         say(f"{what}: the next install or `sifmod gc --yes` removes them")
 
@@ -84,33 +78,30 @@ class LogOptions(TreeOptions):
     modules: tuple[str, ...] = argument("[MODULE]...", default=(), many=True)
 
 
-@command("log", LogOptions)
+@command("log", LogOptions, lambda: list[tree_log.Entry])
 def log_command(given: LogOptions) -> None:
     """Show the changes of the tree, newest last: time (UTC), user, host, change and command.
 
     MODULE is a name with a version, without one, or with the start of one; uninstalled modules keep their log. Without
     MODULE, the log also has images fetched without an install or taken from a bundle, and what was removed.
     """
-    from sifmod.actions.log import changes
-
-    log = changes(layout_for(given.prefix), given.modules)
-    for problem in log.problems:
+    found = log.changes(layout_for(given.prefix), given.modules)
+    for problem in found.problems:
         say(f"warning: {problem}")
     if given.as_json:
-        print_json(log.entries)
+        print_json(found.entries)
         return
-    print_rows([_log_row(entry) for entry in log.entries])
-    if not log.entries and not given.modules:
+    print_rows([_log_row(entry) for entry in found.entries])
+    if not found.entries and not given.modules:
         echo("no changes are recorded here", err=True)
 
 
-def _log_row(entry: "Entry") -> tuple[str, ...]:
+def _log_row(entry: "tree_log.Entry") -> tuple[str, ...]:
     who = f"{entry.login} as {entry.user}" if entry.login else entry.user
     return (entry.time[:16].replace("T", " "), who, entry.host, _format_entry(entry.done), entry.command)
 
 
-def _format_entry(done: "Done") -> str:
-
+def _format_entry(done: "tree_log.Done") -> str:
     if done.module is None:
         size = size_text(done.size or 0)
         return f"{done.what} image {done.sha256[:12]}…, {size}" if done.sha256 else f"{done.what} download, {size}"
@@ -127,30 +118,26 @@ class RollbackOptions(TreeOptions):
     release: bool = False
 
 
-@command("rollback", RollbackOptions)
+@command("rollback", RollbackOptions, lambda: listing.Installed)
 def rollback_command(given: RollbackOptions) -> None:
     """Switch a module back to its previous generation; also restores an uninstalled module.
 
     If the generation that was live is the newer one, its content is held from then on: `stack apply` skips it and
     `install` asks, until --release, a rollback to it, or an install of different content; an uninstall does not end it.
     """
-    from sifmod.actions.installed import installed_data
-    from sifmod.actions.rollback import RollbackRequest, change_live
-    from sifmod.tree.history import format_held
-
     if given.release and given.to is not None:
         raise click.UsageError("--release does not switch generations: leave --to out")
-    request = RollbackRequest(given.name, given.to, given.release)
-    done = change_live(request, load_facts(given.settings).site, reporter())
+    request = rollback.RollbackRequest(given.name, given.to, given.release)
+    done = rollback.change_live(request, load_facts(given.settings).site, reporter())
     module = done.installation.module
     if given.as_json:
-        print_json(installed_data(done.installation))
+        print_json(listing.installed_data(done.installation))
     elif given.release:
         say(f"{module}: generation {', '.join(map(str, done.released))} is no longer held")
     else:
         say(f"{module}: generation {done.installation.generation} is live")
         if done.held:
-            say(f"{module}: {format_held(done.held)}; `sifmod rollback --release {module}` releases it")
+            say(f"{module}: {history.format_held(done.held)}; `sifmod rollback --release {module}` releases it")
 
 
 class UninstallOptions(TreeOptions):
@@ -159,27 +146,28 @@ class UninstallOptions(TreeOptions):
     ignore_jobs: bool = False
 
 
-@command("uninstall", UninstallOptions)
+@command("uninstall", UninstallOptions, lambda: uninstall.Uninstalls)
 def uninstall_command(given: UninstallOptions) -> int:
     """Uninstall modules; until `gc`, their files stay for `rollback` and running jobs; your own files stay for good."""
-    from sifmod.actions.uninstall import NotUninstalled, Uninstalled, UninstallRequest, uninstall_modules
 
-    def ended(row: Uninstalled | NotUninstalled) -> None:
-        if isinstance(row, NotUninstalled):
+    def ended(row: uninstall.Uninstalled | uninstall.NotUninstalled) -> None:
+        if isinstance(row, uninstall.NotUninstalled):
             show_error(row.error.error, row.error.hint)
         else:
             _report(row, purge=given.purge)
 
-    request = UninstallRequest(given.names, given.purge, not given.ignore_jobs)
-    done = uninstall_modules(request, load_facts(given.settings).site, reporter(), ended)
+    request = uninstall.UninstallRequest(given.names, given.purge, not given.ignore_jobs)
+    done = uninstall.uninstall_modules(request, load_facts(given.settings).site, reporter(), ended)
     if done.freed:
         _report_freed(done.freed)
     if given.as_json:
         print_json(done)
-    return max((row.error.exit_code for row in done.uninstalled if isinstance(row, NotUninstalled)), default=0)
+    return max(
+        (row.error.exit_code for row in done.uninstalled if isinstance(row, uninstall.NotUninstalled)), default=0
+    )
 
 
-def _report_freed(freed: "Garbage") -> None:
+def _report_freed(freed: "gc.Garbage") -> None:
     for old in freed.plan.generations:
         if old.keep:
             say(f"{old.module}: generation {old.number} stays in {old.root}: {old.keep}")
@@ -191,8 +179,7 @@ def _report_freed(freed: "Garbage") -> None:
         say(f"removed {kinds}: {size_text(gone.size)}")
 
 
-def _report(done: "Uninstalled", *, purge: bool) -> None:
-
+def _report(done: "uninstall.Uninstalled", *, purge: bool) -> None:
     module = done.module
     now = f"`sifmod uninstall --purge {module}` at once"
     frees = f"`sifmod gc --yes` frees its space after {GcOptions().days:g} days, {now}"
@@ -224,7 +211,7 @@ class GcOptions(TreeOptions):
     ignore_jobs: bool = False
 
 
-@command("gc", GcOptions)
+@command("gc", GcOptions, lambda: list[gc.Candidate])
 def gc_command(given: GcOptions) -> None:
     """Show, and with --yes remove, old generations, unused images, unfinished downloads and replaced layers.
 
@@ -233,12 +220,10 @@ def gc_command(given: GcOptions) -> None:
     the prefix are listed with the command that frees them. A line for each kept generation, image and download gives
     the reason. --yes also cleans up after commands that died, on other nodes too.
     """
-    from sifmod.actions.gc import GcRequest, collect_garbage
-
     days = 0.0 if given.now else given.days
-    request = GcRequest(days, given.rollbacks, not given.marks, not given.ignore_jobs, rooms=True, remove=given.yes)
+    request = gc.GcRequest(days, given.rollbacks, not given.marks, not given.ignore_jobs, rooms=True, remove=given.yes)
     site = load_facts(given.settings).site
-    found = collect_garbage(request, site, reporter(), lambda found: _say_garbage(found, given))
+    found = gc.collect_garbage(request, site, reporter(), lambda found: _say_garbage(found, given))
     rows = found.rows
     if done := found.removed:
         for row in rows:
@@ -258,7 +243,7 @@ def gc_command(given: GcOptions) -> None:
         print_json(rows)
 
 
-def _say_garbage(found: "Garbage", given: GcOptions) -> None:
+def _say_garbage(found: "gc.Garbage", given: GcOptions) -> None:
     plan = found.plan
     if not given.as_json:
         for row in found.rows:

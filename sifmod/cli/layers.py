@@ -1,45 +1,42 @@
 """`sifmod add`, and `sifmod layer`: list, add, remove and sync."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sifmod.actions.start import trees_for
 from sifmod.cli.command import argument, command, group
 from sifmod.cli.context import load_facts, reporter
+from sifmod.cli.later import later
 from sifmod.cli.output import echo, print_json, print_rows, say
 from sifmod.cli.shared_options import LayerOptions, TreeOptions
 from sifmod.errors import OptionError
 from sifmod.module.quote import shell
 from sifmod.system import size_text
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.layers import LayerOutcome, ListedLayer, State
-    from sifmod.config.name import ModuleName
-    from sifmod.config.site import Site
-    from sifmod.tree.layer import Layer
+with later():
+    from sifmod.actions.layer import add, layers, shown_layer
+    from sifmod.config import name
+    from sifmod.config import site as config_site
+    from sifmod.image.packages import request, requirements
+    from sifmod.module import variables
+    from sifmod.tree import layer
 
 _UNREADABLE = "used, but its layer.json cannot be read; `sifmod layer sync` with its pylock.toml rebuilds it"
 
 
 class LayersOptions(TreeOptions):
-    module: str = argument(default="")
+    module: str = argument("[MODULE]", default="")
 
 
-@command("layer list", LayersOptions)
+@command("layer list", LayersOptions, lambda: list[shown_layer.ShownLayer])
 def list_command(given: LayersOptions) -> None:
     """List the layers of packages: their module, size, content, and whether their image is still in use."""
-    from sifmod.actions.layer.layers import list_layers
-    from sifmod.actions.layer.shown_layer import shown_layer
-
     trees, module = trees_for(given.prefix), given.module
-    found = list_layers(trees, module)
+    found = layers.list_layers(trees, module)
     if given.as_json:
-        print_json([shown_layer(one.layer, one.state, (one.ended, one.successor)) for one in found])
+        print_json([shown_layer.shown_layer(one.layer, one.state, (one.ended, one.successor)) for one in found])
         return
     print_rows(
         [
@@ -60,7 +57,7 @@ def list_command(given: LayersOptions) -> None:
         )
 
 
-def _about(one: "ListedLayer") -> str:
+def _about(one: "layers.ListedLayer") -> str:
     """The requirements of a layer, or its problem and the command for it."""
     layer = one.layer
     if one.state == "unreadable":
@@ -73,20 +70,19 @@ def _about(one: "ListedLayer") -> str:
     return f"for an earlier image; `sifmod layer remove {layer.module} --stale{named}` removes it"
 
 
-def changed(change: "LayerChange", given: LayerOptions, *, no_build_isolation: bool = False, pre: bool = False) -> None:
+def changed(
+    change: "add.LayerChange", given: LayerOptions, *, no_build_isolation: bool = False, pre: bool = False
+) -> None:
     """Change a layer of a module, and report the outcome."""
-    from sifmod.actions.layer.layers import change_layer
-    from sifmod.image.packages.request import words_of
-
     flags = {"no_index": given.no_index, "no_build_isolation": no_build_isolation, "pre": pre}
-    words = words_of(given.find_links, given.index_url, given.extra_index_url, **flags)
+    words = request.words_of(given.find_links, given.index_url, given.extra_index_url, **flags)
     wanted = replace(change.add, words=(*words, *change.add.words))
     change = replace(change, name=given.layer, directory=given.directory, add=wanted)
     site = load_facts(given.settings).site
-    _report(change_layer(change, site, reporter()), site, given)
+    _report(layers.change_layer(change, site, reporter()), site, given)
 
 
-def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
+def _report(outcome: "layers.LayerOutcome", site: "config_site.Site", given: LayerOptions) -> None:
     """Report the outcome of a change of layers."""
     module, what = outcome.module, outcome.what
     if what == "withdrawn":
@@ -94,10 +90,8 @@ def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
         for one in outcome.layers:
             say(f"layer {one.name} of {module}, {why}: removed; {_freed(one, site)}")
     if given.as_json:
-        from sifmod.actions.layer.shown_layer import shown_layer
-
-        state: State = "removed" if what in ("removed", "withdrawn") else "live"
-        rows = [shown_layer(one, state) for one in outcome.layers]
+        state: layers.State = "removed" if what in ("removed", "withdrawn") else "live"
+        rows = [shown_layer.shown_layer(one, state) for one in outcome.layers]
         print_json(rows if what == "withdrawn" else rows[0] if rows else None)
         return
     if what == "withdrawn":
@@ -120,7 +114,7 @@ def _report(outcome: "LayerOutcome", site: "Site", given: LayerOptions) -> None:
         say(f"to use it, set SIFMOD_LAYERS={shell(str(layer.top))}")
 
 
-def _freed(layer: "Layer", site: "Site") -> str:
+def _freed(layer: "layer.Layer", site: "config_site.Site") -> str:
     """How to free the space of a removed layer."""
     if layer.top == site.prefix / "layers":
         prefix = ""
@@ -131,11 +125,9 @@ def _freed(layer: "Layer", site: "Site") -> str:
     return f"`sifmod gc{prefix} --yes` frees its space after 14 days, with --now at once"
 
 
-def _shells(module: "ModuleName", layer: "Layer", done: str, runtime: str) -> "Iterator[str]":
+def _shells(module: "name.ModuleName", layer: "layer.Layer", done: str, runtime: str) -> "Iterator[str]":
     """If this shell has the module loaded: what uses the changed layer at once, and what needs another load."""
-    from sifmod.module.variables import state_key
-
-    key = state_key(module)
+    key = variables.state_key(module)
     bound = f"_SIFMOD_LAYER_{key}" in os.environ
     names = ("SINGULARITY_BINDPATH", "APPTAINER_BINDPATH")
     packed = any(f"{layer.name}/" in text and "/layer.squashfs:" in text for text in map(os.environ.get, names) if text)
@@ -161,7 +153,7 @@ class AddOptions(LayerOptions):
     no_import: bool = False
 
 
-@command("add", AddOptions)
+@command("add", AddOptions, lambda: shown_layer.ShownLayer | None)
 def add_command(given: AddOptions) -> None:
     """Add Python packages to a module, in a layer over its image.
 
@@ -169,14 +161,13 @@ def add_command(given: AddOptions) -> None:
     git+https://…. Everything that the module starts can use the packages at once, on every node. The core of the image
     (torch, packages compiled against it, NVIDIA's and AMD's libraries, MPI) is protected; others may be upgraded.
     """
-    from sifmod.actions.layer.add import LayerChange
-    from sifmod.image.packages.requirements import parse_requests
-
     module, onto = given.module, given.onto
     if not (given.requirements or given.files or given.constraints or given.editable or onto or given.upgrade):
         raise OptionError("there is nothing to add", f"name packages: sifmod add {module} transformers")
-    wanted = parse_requests(given.requirements, given.editable, map(Path, given.files), map(Path, given.constraints))
-    change = LayerChange(onto or module, add=wanted, upgrade=given.upgrade, model=module if onto else None)
+    wanted = requirements.parse_requests(
+        given.requirements, given.editable, map(Path, given.files), map(Path, given.constraints)
+    )
+    change = add.LayerChange(onto or module, add=wanted, upgrade=given.upgrade, model=module if onto else None)
     change = replace(change, unpacked=given.unpacked, tried=not given.no_import)
     changed(change, given, no_build_isolation=given.no_build_isolation, pre=given.pre)
 
@@ -188,11 +179,9 @@ class RemoveOptions(LayerOptions):
     stale: bool = False
 
 
-@command("layer remove", RemoveOptions)
+@command("layer remove", RemoveOptions, lambda: shown_layer.ShownLayer | list[shown_layer.ShownLayer])
 def remove_command(given: RemoveOptions) -> None:
     """Remove packages and their unused dependencies from a module's layer; the image's own packages reappear."""
-    from sifmod.actions.layer.add import LayerChange
-
     names, everything, stale = given.names, given.everything, given.stale
     if stale and (names or everything):
         raise OptionError("--stale cannot be combined with packages or --all")
@@ -201,7 +190,7 @@ def remove_command(given: RemoveOptions) -> None:
     if not (names or everything or stale):
         hint = "name packages, or --all for the whole layer; `sifmod uninstall` removes a module"
         raise OptionError("no package is named", hint)
-    changed(LayerChange(given.module, remove=names, everything=everything, stale=stale), given)
+    changed(add.LayerChange(given.module, remove=names, everything=everything, stale=stale), given)
 
 
 class SyncOptions(LayerOptions):
@@ -211,21 +200,17 @@ class SyncOptions(LayerOptions):
     no_import: bool = False
 
 
-@command("layer sync", SyncOptions)
+@command("layer sync", SyncOptions, lambda: shown_layer.ShownLayer)
 def sync_command(given: SyncOptions) -> None:
     """Create a layer from a lock (the pylock.toml that each layer has beside it): the same bytes on every machine.
 
     LOCK may be a requirements.txt in which every line has digests: the layer then has exactly these packages.
     """
-    from sifmod.actions.layer.add import LayerChange
-    from sifmod.image.packages.request import read_lock
-    from sifmod.image.packages.requirements import parse_requests
-
-    change, path = LayerChange(given.module, unpacked=given.unpacked, tried=not given.no_import), Path(given.lock)
+    change, path = add.LayerChange(given.module, unpacked=given.unpacked, tried=not given.no_import), Path(given.lock)
     if given.lock.endswith(".toml"):
-        change = replace(change, lock=read_lock(path))
+        change = replace(change, lock=request.read_lock(path))
     else:
-        change = replace(change, add=parse_requests(files=(path,), all_hashed=True), replaces=True)
+        change = replace(change, add=requirements.parse_requests(files=(path,), all_hashed=True), replaces=True)
     changed(change, given)
 
 

@@ -1,44 +1,40 @@
 """`sifmod default`, `hide`, `deprecate` and `retire`, and how decisions are shown."""
 
-from typing import TYPE_CHECKING
+from datetime import date
 
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_facts, reporter
+from sifmod.cli.later import later
 from sifmod.cli.output import print_json, say
 from sifmod.cli.shared_options import TreeOptions
 from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout
 
-if TYPE_CHECKING:
-    from datetime import date
+with later():
+    from sifmod.actions import life
+    from sifmod.tree import life as lives
+    from sifmod.tree import receipt
 
-    from sifmod.actions.life import DecidedModule, LifeRequest
-    from sifmod.tree.receipt import Installation
 
-
-def _decide(request: "LifeRequest", given: TreeOptions) -> None:
-    from sifmod.actions.life import decide_lives
-
-    rows = decide_lives(request, load_facts(given.settings).site, reporter(), _report)
+def _decide(request: "life.LifeRequest", given: TreeOptions) -> None:
+    rows = life.decide_lives(request, load_facts(given.settings).site, reporter(), _report)
     if given.as_json:
         print_json(rows)
 
 
-def _report(row: "DecidedModule") -> None:
+def _report(row: "life.DecidedModule") -> None:
     for each, what in row.changes:
         say(f"{each}: {what}")
     if not row.changes:
         say(f"{row.module}: nothing to change")
 
 
-def say_life(installation: "Installation") -> None:
+def say_life(installation: "receipt.Installation") -> None:
     """Warn of a module that is retired, else deprecated, else hidden; say nothing of any other."""
     layout, module = Layout(installation.prefix), installation.module
     if not layout.life(module.name).exists():
         return
-    from sifmod.tree.life import notice, read_life, today
-
-    if text := notice(module, read_life(layout, module.name).of(module.version), today()):
+    if text := lives.notice(module, lives.read_life(layout, module.name).of(module.version), lives.today()):
         say(f"warning: {text}")
 
 
@@ -47,12 +43,10 @@ class DefaultOptions(TreeOptions):
     none: bool = False
 
 
-@command("default", DefaultOptions)
+@command("default", DefaultOptions, lambda: list[life.DecidedModule])
 def default_command(given: DefaultOptions) -> None:
     """Make MODULE the one that its name without a version loads; with --none, the module system decides again."""
-    from sifmod.actions.life import Default
-
-    _decide(Default(given.module, given.none), given)
+    _decide(life.Default(given.module, given.none), given)
 
 
 class LifeOptions(TreeOptions):
@@ -60,12 +54,10 @@ class LifeOptions(TreeOptions):
     undo: bool = False
 
 
-@command("hide", LifeOptions)
+@command("hide", LifeOptions, lambda: list[life.DecidedModule])
 def hide_command(given: LifeOptions) -> None:
     """Hide modules from `module avail` and `spider`; the full name still loads."""
-    from sifmod.actions.life import Hide
-
-    _decide(Hide(given.modules, given.undo), given)
+    _decide(life.Hide(given.modules, given.undo), given)
 
 
 class DeprecateOptions(LifeOptions):
@@ -74,14 +66,12 @@ class DeprecateOptions(LifeOptions):
     message: str = ""
 
 
-@command("deprecate", DeprecateOptions)
+@command("deprecate", DeprecateOptions, lambda: list[life.DecidedModule])
 def deprecate_command(given: DeprecateOptions) -> None:
     """Print a notice at each load on a terminal: that the module will go, when, and what to use instead."""
-    from sifmod.actions.life import Deprecate
-
     if given.undo and (given.since or given.until or given.message):
         raise OptionError("--undo cannot be combined with --since, --until or --message")
-    _decide(Deprecate(given.modules, given.undo, given.since, given.until, given.message), given)
+    _decide(life.Deprecate(given.modules, given.undo, given.since, given.until, given.message), given)
 
 
 class RetireOptions(LifeOptions):
@@ -90,14 +80,12 @@ class RetireOptions(LifeOptions):
     message: str = ""
 
 
-@command("retire", RetireOptions)
+@command("retire", RetireOptions, lambda: list[life.DecidedModule])
 def retire_command(given: RetireOptions) -> None:
     """Hide modules and refuse to load them, with a message that names the successor.
 
     Shells and jobs that have one loaded can keep using it and unload it. `sifmod gc` later removes the modules.
     """
-    from sifmod.actions.life import Retire
-
     if given.undo and (given.since or given.successor or given.message):
         raise OptionError("--undo cannot be combined with --since, --successor or --message")
-    _decide(Retire(given.modules, given.undo, given.since, given.successor or "", given.message), given)
+    _decide(life.Retire(given.modules, given.undo, given.since, given.successor or "", given.message), given)

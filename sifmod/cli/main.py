@@ -65,7 +65,10 @@ class Commands(Helped, click.Group):
         if cmd_name not in COMMANDS:
             return None
         there = vars(importlib.import_module(f"sifmod.cli.{COMMANDS[cmd_name].file}")).values()
-        command = next(each for each in there if isinstance(each, click.Command) and each.name == cmd_name)
+        # `isinstance` would look into each module that is imported later, and so run it
+        command: click.Command = next(
+            each for each in there if issubclass(type(each), click.Command) and each.name == cmd_name
+        )
         if ctx.resilient_parsing:
             from sifmod.cli.complete import completing
 

@@ -1,39 +1,37 @@
 """`sifmod outdated` and `sifmod upgrade`."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from sifmod.actions.start import layout_at, resolve
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_facts
+from sifmod.cli.later import later
 from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.shared_options import ConversionOptions, SiteOptions
 
-if TYPE_CHECKING:
-    from sifmod.actions.install.upgrade import Upgrade
-    from sifmod.actions.outdated import Outdated
-    from sifmod.cli.batch import Reported
-    from sifmod.config.name import ModuleName
-    from sifmod.tree.layout import Layout
-    from sifmod.tree.receipt import Installation
+with later():
+    from sifmod.actions import batch as batches
+    from sifmod.actions import outdated
+    from sifmod.actions.install import options as install_options
+    from sifmod.actions.install import row, upgrade
+    from sifmod.cli import batch, install
+    from sifmod.config import name, redact
+    from sifmod.tree import layout, receipt
 
 
 class OutdatedOptions(SiteOptions):
     modules: tuple[str, ...] = argument("[NAME|MODULE]...", default=(), many=True)
 
 
-@command("outdated", OutdatedOptions)
+@command("outdated", OutdatedOptions, lambda: outdated.Outdated)
 def outdated_command(given: OutdatedOptions) -> None:
     """Show which installed modules have something newer: a later version, or another image under their tag.
 
     A later version is that of an easyconfig for the same accelerator whose image is available here. NAME means all of
     its installed versions. Nothing is changed; `sifmod upgrade` installs what is newer.
     """
-    from sifmod.actions.outdated import outdated
-
     site = load_facts(given.settings)
-    found = outdated(_installed(layout_at(site.site.prefix), given.modules), site)
+    found = outdated.outdated(_installed(layout_at(site.site.prefix), given.modules), site)
     if given.as_json:
         print_json(found)
         return
@@ -42,7 +40,7 @@ def outdated_command(given: OutdatedOptions) -> None:
     say_outdated(found, "`sifmod upgrade MODULE` installs what is newer")
 
 
-def say_outdated(found: "Outdated", hint: str) -> None:
+def say_outdated(found: "outdated.Outdated", hint: str) -> None:
     """Say what there is to do, and which servers could not be asked."""
     for note in found.notes:
         say(f"warning: {note}")
@@ -60,7 +58,7 @@ class UpgradeCommand(ConversionOptions):
     dry_run_short: bool = False
 
 
-@command("upgrade", UpgradeCommand)
+@command("upgrade", UpgradeCommand, lambda: list[row.Row])
 def upgrade_command(given: UpgradeCommand) -> int:
     """Install newer versions and images of installed modules, with the site options of their last install.
 
@@ -70,53 +68,43 @@ def upgrade_command(given: UpgradeCommand) -> int:
     """
     if bool(given.modules) == given.everything:
         raise click.UsageError("name modules, or give --all; `sifmod outdated` shows what is newer")
-    from sifmod.actions.batch import worst
-    from sifmod.actions.install.options import InstallOptions
-    from sifmod.actions.install.upgrade import upgrades
-    from sifmod.actions.outdated import outdated
-    from sifmod.cli.batch import reported_batch, result_of, summary
-    from sifmod.config.redact import shown
-
     site = load_facts(given.settings)
     there = _installed(layout_at(site.site.prefix), given.modules)
-    found = outdated(there, site, offline=given.offline)
-    options = InstallOptions(offline=given.offline, into_home=given.yes)
-    todo = tuple(upgrades(there, found.newer, site, given.settings, options))
+    found = outdated.outdated(there, site, offline=given.offline)
+    options = install_options.InstallOptions(offline=given.offline, into_home=given.yes)
+    todo = tuple(upgrade.upgrades(there, found.newer, site, given.settings, options))
     if not given.quiet and not todo:
         say_outdated(found, "")
-    ended = reported_batch(todo, lambda one: _upgrade(one, given))
-    code = worst([one for _, one in ended])
+    ended = batch.reported_batch(todo, lambda one: _upgrade(one, given))
+    code = batches.worst([one for _, one in ended])
     if len(ended) > 1 and (code or not (given.dry_run_short or given.quiet)):
-        for line in summary(ended):
+        for line in batch.summary(ended):
             say(line)
     if given.as_json:
-        from sifmod.actions.install.row import Row
-
-        print_json([Row(shown(one.target.easyconfig), one.target.variant, result_of(end)) for one, end in ended])
+        print_json(
+            [
+                row.Row(redact.shown(one.target.easyconfig), one.target.variant, batch.result_of(end))
+                for one, end in ended
+            ]
+        )
     return code
 
 
-def _upgrade(one: "Upgrade", given: UpgradeCommand) -> "Reported":
+def _upgrade(one: "upgrade.Upgrade", given: UpgradeCommand) -> "batch.Reported":
     """Install an upgrade as `sifmod install` does, or show what that would do."""
-    from sifmod.cli.install import InstallCommand, dry_run, install
-
     shared = {name: value for name, value in vars(given).items() if name in vars(ConversionOptions())}
-    asked = InstallCommand(easyconfigs=(one.target.easyconfig,), dry_run_short=given.dry_run_short, **shared)
+    asked = install.InstallCommand(easyconfigs=(one.target.easyconfig,), dry_run_short=given.dry_run_short, **shared)
     if given.dry_run_short:
-        return dry_run(one.installer, one.target, asked)
+        return install.dry_run(one.installer, one.target, asked)
     if not given.quiet:
         say(f"{one.module}: upgrading to {one.target}")
-    return install(one.installer, one.target, asked)
+    return install.install(one.installer, one.target, asked)
 
 
-def _installed(layout: "Layout", names: tuple[str, ...]) -> "tuple[Installation, ...]":
+def _installed(layout: "layout.Layout", names: tuple[str, ...]) -> "tuple[receipt.Installation, ...]":
     """The live installations of these names or modules, or all. Raises ModuleError for a name that no module has."""
-    from sifmod.tree.receipt import live, live_modules
-
-    known = [module for module, _ in live_modules(layout)]
-    wanted = {module for name in names for module in _meant(name, known)} if names else set(known)
-    return tuple(one for module in known if module in wanted and (one := live(layout, module)))
-
-
-def _meant(name: str, known: "list[ModuleName]") -> "list[ModuleName]":
-    return [module for module in known if module.name.casefold() == name.casefold()] or [resolve(name, known)]
+    known = [module for module, _ in receipt.live_modules(layout)]
+    wanted = set[name.ModuleName]()
+    for text in names:
+        wanted |= {one for one in known if one.name.casefold() == text.casefold()} or {resolve(text, known)}
+    return tuple(one for module in known if (module in wanted or not names) and (one := receipt.live(layout, module)))

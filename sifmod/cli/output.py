@@ -1,4 +1,4 @@
-"""Output: messages on standard error, data on standard output."""
+"""Output: messages on standard error, data on standard output; questions, and words to choose from."""
 
 import os
 import sys
@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from sifmod.cli.words import Words
+from sifmod.config.kinds import accelerator_of
 from sifmod.errors import SifmodError
 from sifmod.result import in_json
 from sifmod.secret import secret_parts, without_secrets
 from sifmod.system import escape_controls, one_line, reason
+
+
+class Words(click.Choice[str]):
+    """One of these words. The accelerator `none` may be typed as `cpu`."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word, as in the choices. Raises click.BadParameter if it is none of them."""
+        word = value if value in self.choices else accelerator_of(value)
+        return super().convert(word, param, ctx)
+
 
 if TYPE_CHECKING:
     from sifmod.config.origin import Origin

@@ -6,95 +6,29 @@ from operator import or_
 from types import NoneType, UnionType
 from typing import Annotated, Any, NotRequired, Union, get_args, get_origin
 
+import click
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from sifmod.actions.author.check import CheckedFile
-from sifmod.actions.author.import_easyconfig import ImportedFile
-from sifmod.actions.author.new import Drafted
-from sifmod.actions.author.site import DetectedSite, NewSite, ShownSite
-from sifmod.actions.catalogue.catalogue import Catalogue
-from sifmod.actions.diff import Difference
-from sifmod.actions.export import Exported
-from sifmod.actions.fetch import FetchedImage, FetchedReference
-from sifmod.actions.gc import Candidate
 from sifmod.actions.hooks import FetchHook, InstallHook, RetireHook
-from sifmod.actions.install.row import ReappliedRow, Row
-from sifmod.actions.installed import Installed
-from sifmod.actions.jobscript import JobScript
-from sifmod.actions.jupyter import Kernel, Lab
-from sifmod.actions.layer.shown_layer import ShownLayer
-from sifmod.actions.life import DecidedModule
-from sifmod.actions.list import Listed
-from sifmod.actions.lock import WrittenLock
-from sifmod.actions.machine import Finding
-from sifmod.actions.outdated import Outdated
-from sifmod.actions.own_module import WrittenModule
-from sifmod.actions.push import Pushed
-from sifmod.actions.sbom import Sbom
-from sifmod.actions.search import Found
-from sifmod.actions.sharing import WrongMode
-from sifmod.actions.stack.bundle import WrittenBundle
-from sifmod.actions.stack.init import WrittenStack
-from sifmod.actions.stack.report import StackReport
-from sifmod.actions.test.test import Tested
-from sifmod.actions.uninstall import Uninstalls
-from sifmod.actions.verify import SignedImage, Verified
-from sifmod.cli.show import ShownEasyconfig
-from sifmod.config.origin import Origin
+from sifmod.cli.command_help import Command, CommandGroup
+from sifmod.cli.commands import COMMANDS
+from sifmod.cli.main import cli
 from sifmod.errors import Error
-from sifmod.image.inspect.description import ImageDescription
 from sifmod.result import BESIDE, IF_ANY, OR_NULL, Described, fields, has_fields, key_of, marks, pairs, text_of
-from sifmod.tree.log import Entry
 
-# what each command prints if it succeeds; if it fails as a whole, it prints an Error
-OUTPUTS: dict[str, Any] = {
-    "install": list[Row] | list[ReappliedRow],
-    "fetch": FetchedImage | list[FetchedReference],
-    "push": Pushed,
-    "export": Exported,
-    "new": Drafted,
-    "import": list[ImportedFile],
-    "jobscript": JobScript,
-    "outdated": Outdated,
-    "upgrade": list[Row],
-    "list": list[Listed],
-    "show": Installed | ShownEasyconfig | list[Origin] | ImageDescription,
-    "search": list[Found],
-    "stack catalogue": Catalogue,
-    "add": ShownLayer | None,
-    "layer add": ShownLayer | None,
-    "layer list": list[ShownLayer],
-    "layer remove": ShownLayer | list[ShownLayer],
-    "layer sync": ShownLayer,
-    "stack plan": StackReport,
-    "stack apply": StackReport,
-    "stack init": WrittenStack,
-    "stack outdated": Outdated,
-    "stack lock": WrittenLock,
-    "stack bundle": WrittenBundle,
-    "lock": WrittenLock | list[WrittenLock],
-    "jupyter": Kernel | Lab,
-    "verify": list[Verified] | list[SignedImage] | list[WrongMode],
-    "sbom": Sbom,
-    "diff": Difference,
-    "test": Tested | list[Tested],
-    "uninstall": Uninstalls,
-    "rollback": Installed,
-    "default": list[DecidedModule],
-    "hide": list[DecidedModule],
-    "deprecate": list[DecidedModule],
-    "retire": list[DecidedModule],
-    "log": list[Entry],
-    "gc": list[Candidate],
-    "check": list[CheckedFile],
-    "config show": list[Origin],
-    "site show": ShownSite,
-    "site detect": DetectedSite,
-    "site new": NewSite,
-    "doctor": list[Finding],
-    "self module": WrittenModule,
-}
+
+@cache
+def outputs() -> dict[str, Any]:
+    """The type of what each command prints with `--json` if it succeeds; if it fails as a whole, it prints an Error."""
+    found: dict[str, Any] = {}
+    for name in COMMANDS:
+        top = cli.get_command(click.Context(cli), name)
+        below = top.commands.items() if isinstance(top, CommandGroup) else ()
+        for words, each in ((name, top), *((f"{name} {verb}", one) for verb, one in below)):
+            if isinstance(each, Command) and each.prints:
+                found[words] = each.prints()
+    return found
 
 
 def output_schema(verb: str) -> dict[str, Any]:
@@ -102,7 +36,7 @@ def output_schema(verb: str) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"sifmod {verb} --json",
-        **TypeAdapter(_shape(OUTPUTS[verb] | Error)).json_schema(),
+        **TypeAdapter(_shape(outputs()[verb] | Error)).json_schema(),
     }
 
 

@@ -6,9 +6,8 @@ import threading
 import time
 import unicodedata
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from sifmod.cli import output
 from sifmod.system import escape_controls, size_text
@@ -74,39 +73,22 @@ class Pace:
         return (done - before) / (now - since) if now - since >= _SHORTEST else None
 
 
-class _Figures(NamedTuple):
-    """The texts beside a bar, in their order; "" for what is not known."""
-
-    percent: str
-    amount: str
-    rate: str
-    left: str
-
-    def __str__(self) -> str:
-        return ", ".join(filter(None, self))
-
-
-def figures(done: int, total: int | None, rate: float | None) -> str:
-    """The figures beside a bar: `24 %, 1.0 GB of 4.1 GB, 2.0 MB/s, 25:50 left`."""
-    return str(_figures(done, total, rate))
-
-
-def _figures(done: int, total: int | None, rate: float | None) -> _Figures:
-    amount = f"{size_text(done)} of {size_text(total)}" if total else size_text(done) if done else ""
+def figures(done: int, total: int | None, rate: float | None, left_out: Collection[str] = ()) -> str:
+    """The figures beside a bar: `24 %, 1.0 GB of 4.1 GB, 2.0 MB/s, 25:50 left`; `left_out`: without amount or rate."""
     seconds = int((total - done) / rate) if total and rate and rate >= 1 else None
-    return _Figures(
-        f"{100 * done // total:3} %" if total else "",
-        amount,
-        "" if rate is None else f"{size_text(int(rate))}/s",
-        "" if seconds is None else f"{_clock(seconds)} left",
-    )
+    texts = {
+        "percent": f"{100 * done // total:3} %" if total else "",
+        "amount": f"{size_text(done)} of {size_text(total)}" if total else size_text(done) if done else "",
+        "rate": "" if rate is None else f"{size_text(int(rate))}/s",
+        "left": "" if seconds is None else f"{_clock(seconds)} left",
+    }
+    return ", ".join(text for name, text in texts.items() if text and name not in left_out)
 
 
 def fitting(what: str, done: int, total: int | None, rate: float | None, columns: int) -> str:
     """The figures; if `what` would lack room, without the amount, then also without the rate."""
-    whole = _figures(done, total, rate)
-    shorter = whole._replace(amount="") if total else whole
-    texts = [str(each) for each in (whole, shorter, shorter._replace(amount="", rate=""))]
+    shorter = ((), ("amount",) if total else (), ("amount", "rate"))
+    texts = [figures(done, total, rate, left_out) for left_out in shorter]
     room = columns - 3 - _cells(" ".join(escape_controls(what).split())) - _SHORTEST_BAR - 2
     return next((text for text in texts if len(text) <= room), texts[-1] or texts[0])
 

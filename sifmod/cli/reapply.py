@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import click
 
@@ -11,38 +11,36 @@ from sifmod.actions.batch import Ended, Failed, Succeeded, worst
 from sifmod.actions.start import layout_for
 from sifmod.cli.batch import FailureReporter, Reported, summary
 from sifmod.cli.context import reporter
+from sifmod.cli.later import later
 from sifmod.cli.output import ask, counted, echo, print_json, quiet, say, show_error
 from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError, as_result
 
-if TYPE_CHECKING:
-    from sifmod.actions.install.reapply import Rerendered
-    from sifmod.actions.install.reapply_all import Found, Generation
-    from sifmod.actions.install.row import ReappliedRow
-    from sifmod.cli.install import InstallCommand
+with later():
+    from sifmod.actions.install import reapply, reapply_all, row
+    from sifmod.cli import install
+    from sifmod.config import option
 
 
-def rerender_command(given: "InstallCommand") -> int:
+def rerender_command(given: "install.InstallCommand") -> int:
     """Show as a diff what a changed site, preset or quirk changes in the modules; apply it unless -D or denied."""
     with TemporaryFile("w+", encoding="utf-8", errors="surrogateescape") as diffs:
         return _rerender(given, diffs)
 
 
-def _rerender(given: "InstallCommand", diffs: IO[str]) -> int:
-    from sifmod.actions.install.reapply import RerenderContext
-    from sifmod.actions.install.reapply_all import ReapplyRun, reapply_all
-    from sifmod.config.option import in_full
-
+def _rerender(given: "install.InstallCommand", diffs: IO[str]) -> int:
     _refuse_others(given)
-    asked = RerenderContext(layout_for(given.prefix), in_full(given.settings), sanity=not given.skip_sanity_check)
+    asked = reapply.RerenderContext(
+        layout_for(given.prefix), option.in_full(given.settings), sanity=not given.skip_sanity_check
+    )
     speak, as_json = quiet if given.quiet else say, given.as_json
     asks = sys.stdin.isatty() and not (given.yes or as_json or given.only_shows)
-    shown: list[Rerendered] = []
+    shown: list[reapply.Rerendered] = []
     ended: dict[ModuleName, Ended[Reported]] = {}
     tell, refusal = FailureReporter(), False
     first = asks or given.only_shows or given.fail_fast
 
-    def show(one: "Rerendered") -> None:
+    def show(one: "reapply.Rerendered") -> None:
         if as_json:
             shown.append(one)
         elif one.diff and first:  # until all are counted; on disk, as there may be thousands
@@ -50,7 +48,7 @@ def _rerender(given: "InstallCommand", diffs: IO[str]) -> int:
         elif one.diff:
             echo(one.diff)
 
-    def done(module: ModuleName, end: "Ended[Generation]") -> None:
+    def done(module: ModuleName, end: "Ended[reapply_all.Generation]") -> None:
         tell(end)
         if isinstance(end, Failed):
             ended[module] = end
@@ -60,7 +58,7 @@ def _rerender(given: "InstallCommand", diffs: IO[str]) -> int:
             speak(f"{module}: {state}")
             ended[module] = Succeeded(Reported(state))
 
-    def agree(found: "Found") -> bool:
+    def agree(found: "reapply_all.Found") -> bool:
         nonlocal refusal
         if not as_json:
             _show_all(found, diffs, speak)
@@ -71,8 +69,8 @@ def _rerender(given: "InstallCommand", diffs: IO[str]) -> int:
             speak("nothing was changed, as you chose")
         return not refusal
 
-    run = ReapplyRun(asked, show, done, agree if first else None, given.only_shows, given.fail_fast)
-    found = reapply_all(run, reporter(speak))
+    run = reapply_all.ReapplyRun(asked, show, done, agree if first else None, given.only_shows, given.fail_fast)
+    found = reapply_all.reapply_all(run, reporter(speak))
     if not first:
         _summarise(found, speak)
     failed = worst([*ended.values()])
@@ -94,7 +92,7 @@ def _agreed() -> bool:
     return agreed
 
 
-def _show_all(found: "Found", diffs: IO[str], speak: Callable[[str], None]) -> None:
+def _show_all(found: "reapply_all.Found", diffs: IO[str], speak: Callable[[str], None]) -> None:
     """Print the diffs; if several modules differ, first a line with the counts."""
     differing = [one.counts for one in found if any(one.counts)]
     if len(differing) > 1:
@@ -106,7 +104,7 @@ def _show_all(found: "Found", diffs: IO[str], speak: Callable[[str], None]) -> N
         echo(text, nl=False)
 
 
-def _refuse_others(given: "InstallCommand") -> None:
+def _refuse_others(given: "install.InstallCommand") -> None:
     """Raise UsageError for options that only an install of easyconfigs has."""
     others = (
         *(("--variant", given.variants), ("--source", given.source), ("--rebuild", given.rebuild)),
@@ -117,7 +115,7 @@ def _refuse_others(given: "InstallCommand") -> None:
         raise click.UsageError(f"{', '.join(refused)}: cannot be used with --module-only without easyconfigs")
 
 
-def _summarise(found: "Found", speak: Callable[[str], None]) -> None:
+def _summarise(found: "reapply_all.Found", speak: Callable[[str], None]) -> None:
     for text, modules in _together((one.note, one.module) for one in found):
         speak(f"{modules}: {text}")
     undecided = sum(one.error is not None for one in found)
@@ -125,7 +123,7 @@ def _summarise(found: "Found", speak: Callable[[str], None]) -> None:
     speak(f"{sum(one.changes for one in found)} of {len(found)} installed modules change{more}")
 
 
-def _errors(found: "Sequence[Rerendered]") -> list[tuple[str, str]]:
+def _errors(found: "Sequence[reapply.Rerendered]") -> list[tuple[str, str]]:
     """Each distinct error as text, with its modules, and its hint."""
     hints = {one.error.message: one.error.hint for one in found if one.error}
     errors = _together((one.error.message, one.module) for one in found if one.error)
@@ -141,9 +139,7 @@ def _together(about: "Iterable[tuple[str, ModuleName]]") -> list[tuple[str, str]
     return [(text, ", ".join(names)) for text, names in modules.items()]
 
 
-def _row(one: "Rerendered", ended: "Mapping[ModuleName, Ended[Reported]]") -> "ReappliedRow":
-    from sifmod.actions.install.row import ReappliedRow
-
+def _row(one: "reapply.Rerendered", ended: "Mapping[ModuleName, Ended[Reported]]") -> "row.ReappliedRow":
     failed = Failed(one.error) if one.error else ended.get(one.module)
     error = as_result(failed.error) if isinstance(failed, Failed) else None
-    return ReappliedRow(one.module, one.diff, (one.note,) if one.note else (), error)
+    return row.ReappliedRow(one.module, one.diff, (one.note,) if one.note else (), error)

@@ -6,22 +6,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from sifmod.actions.start import trees_for
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_facts
+from sifmod.cli.later import later
 from sifmod.cli.output import echo, print_json, print_rows, say, terminal_width
 from sifmod.cli.shared_options import SiteOptions
 from sifmod.config.index import NOT_PUBLIC, DriverRuns
+from sifmod.config.input import accelerator_found
 from sifmod.config.redact import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
 
-if TYPE_CHECKING:
-    from sifmod.actions.search import Found
-    from sifmod.config.index import IndexEntry
-    from sifmod.config.load_site import LoadedSite
+with later():
+    from sifmod.actions import search as searching
+    from sifmod.actions import start
+    from sifmod.config import find, index, load_site
 
 _NAME, _WHAT, _WHERE = 15, 16, 24  # minimum width of these columns
 _INSTALLED = 8  # modules of a tree to name
@@ -43,7 +45,7 @@ class Here(NamedTuple):
     accelerator: str
     driver: DriverRuns = ()
 
-    def lacks(self, module: "IndexEntry") -> bool:
+    def lacks(self, module: "index.IndexEntry") -> bool:
         """Whether the module needs a GPU that is not here."""
         return module.accelerator not in ("none", self.accelerator)
 
@@ -52,7 +54,7 @@ class SearchOptions(SiteOptions):
     words: tuple[str, ...] = argument(default=(), many=True)
 
 
-@command("search", SearchOptions)
+@command("search", SearchOptions, lambda: list[searching.Found])
 def search(given: SearchOptions) -> None:
     """List the modules that easyconfigs can install and that match all WORDS.
 
@@ -75,23 +77,18 @@ def search(given: SearchOptions) -> None:
 
 def list_found(given: SearchOptions) -> None:
     """Print the modules that match. Raises SifmodError if there are none."""
-    from sifmod.actions.search import ask, find_all, with_installed
-    from sifmod.actions.start import is_readable
-    from sifmod.config.find import may_limit_driver, quick_robot_paths
-    from sifmod.config.input import accelerator_found
 
     @cache
-    def load() -> "LoadedSite":
-
+    def load() -> "load_site.LoadedSite":
         return load_facts(given.settings)
 
     words = given.words
     if given.accelerator and given.accelerator != "auto":
         words = (*words, given.accelerator)
     quick = not (given.image_dirs or given.runtime or given.module_syntax)
-    known = quick_robot_paths(given.site, given.robot_paths, os.environ) if quick else None
+    known = find.quick_robot_paths(given.site, given.robot_paths, os.environ) if quick else None
     paths = known or load().site.robot_paths
-    answer = ask(find_all(paths, load, os.environ), words)
+    answer = searching.ask(searching.find_all(paths, load, os.environ), words)
     if answer.note:
         say(answer.note)
     if not answer.found:
@@ -99,12 +96,12 @@ def list_found(given: SearchOptions) -> None:
         raise SifmodError(f"no module matches {typed!r}" if words else "there are no easyconfigs", answer.hint)
     found = answer.found
     with suppress(SifmodError):  # a search goes on without trees or settings that cannot be read
-        found = with_installed(found, filter(is_readable, trees_for(given.prefix)))
+        found = searching.with_installed(found, filter(start.is_readable, trees_for(given.prefix)))
     if given.as_json:
         print_json(found)
     else:
         here = Here(accelerator_found(given.accelerator or os.environ.get("SIFMOD_ACCELERATOR")))
-        if known is None or given.site or os.environ.get("SIFMOD_SITE") or may_limit_driver():
+        if known is None or given.site or os.environ.get("SIFMOD_SITE") or find.may_limit_driver():
             with suppress(SifmodError):  # a search goes on without settings that cannot be read
                 here = Here(load().site.accelerator, load().site.driver_runs)
         options = {"--site": given.site, "--robot-paths": given.robot_paths}
@@ -114,11 +111,9 @@ def list_found(given: SearchOptions) -> None:
             _print_names(found, here.driver)
 
 
-def _print_names(answers: "Sequence[Found]", driver: DriverRuns) -> None:
+def _print_names(answers: "Sequence[searching.Found]", driver: DriverRuns) -> None:
     """Print a line for each name: the newest version (that the driver runs, if any), modules, accelerators, text."""
-    from sifmod.actions.search import order
-
-    modules = sorted((each for found in answers for each in found.variants), key=order)
+    modules = sorted((each for found in answers for each in found.variants), key=searching.order)
     names = {each.name.casefold(): each.name for each in modules}
     rows: list[tuple[str, ...]] = []
     for key, name in names.items():
@@ -143,7 +138,7 @@ def _print_narrow(rows: list[tuple[str, ...]], header: tuple[str, ...], width: i
 
 
 def _print(
-    answers: "Sequence[Found]",
+    answers: "Sequence[searching.Found]",
     robot_paths: tuple[Path, ...],
     given: Mapping[str, str | None],
     here: Here,
@@ -152,11 +147,8 @@ def _print(
 
     `given` are the options that an install also needs. Modules that the driver does not run are marked.
     """
-    from sifmod.actions.search import order
-    from sifmod.config.find import name_of
-
     modules = sorted(
-        ((each, found.path) for found in answers for each in found.variants), key=lambda one: order(one[0])
+        ((each, found.path) for found in answers for each in found.variants), key=lambda one: searching.order(one[0])
     )
     there = {str(one.module) for found in answers for one in found.installed}
     rows = [
@@ -179,7 +171,7 @@ def _print(
     _say_installed(answers)
     if modules:
         each, path = _example(modules, here)
-        words = ["sifmod", "install", name_of(path, robot_paths)]
+        words = ["sifmod", "install", find.name_of(path, robot_paths)]
         chosen = each.accelerator == here.accelerator and sum(one == path for _, one in modules) > 1  # by the install
         for option, value in {"--variant": None if chosen else each.variant, **given}.items():
             words += [option, value] if value else []
@@ -187,7 +179,7 @@ def _print(
         say(f"for example{where}: {shlex.join(words)}")
 
 
-def _example(modules: "Sequence[tuple[IndexEntry, Path]]", here: Here) -> "tuple[IndexEntry, Path]":
+def _example(modules: "Sequence[tuple[index.IndexEntry, Path]]", here: Here) -> "tuple[index.IndexEntry, Path]":
     """The last public module, and its path, for this accelerator and driver; else the last of a wider choice."""
     runs = [one for one in modules if not one[0].not_run_by(here.driver)]
     public = [one for one in runs if one[0].public]
@@ -196,13 +188,13 @@ def _example(modules: "Sequence[tuple[IndexEntry, Path]]", here: Here) -> "tuple
     return (fit or there or public or modules)[-1]
 
 
-def _about(module: "IndexEntry", driver: DriverRuns, *, installed: bool) -> str:
+def _about(module: "index.IndexEntry", driver: DriverRuns, *, installed: bool) -> str:
     """The module's description; before it, whether it is installed, and whether the driver here does not run it."""
     marks = ("[installed] " if installed else "", "[not on this driver] " if module.not_run_by(driver) else "")
     return f"{''.join(marks)}{module.description}"
 
 
-def _say_installed(answers: "Sequence[Found]") -> None:
+def _say_installed(answers: "Sequence[searching.Found]") -> None:
     """Say which of the modules are installed in which tree."""
     places: dict[Path, list[str]] = {}
     for one in sorted({one for found in answers for one in found.installed}):

@@ -4,11 +4,13 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from sifmod.actions.start import resolve, site_in_force, trees_for
 from sifmod.cli.command import argument, command
+from sifmod.cli.later import later
 from sifmod.cli.output import echo, print_json, print_origins, print_rows
 from sifmod.cli.shared_options import SiteOptions
 from sifmod.errors import OptionError
@@ -16,11 +18,16 @@ from sifmod.result import Described, Variant
 from sifmod.system import one_line, size_text
 from sifmod.tree.layout import Layout
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sifmod.image.inspect.description import ImageDescription
-    from sifmod.tree.receipt import Installation
+with later():
+    from sifmod.actions import list as lists
+    from sifmod.actions import start, subject
+    from sifmod.actions.layer import places
+    from sifmod.cli import life
+    from sifmod.config import load_easyconfig, origin, word
+    from sifmod.image import printable
+    from sifmod.image.convert.sif import header
+    from sifmod.image.inspect import description as images
+    from sifmod.tree import history, receipt
 
 
 class ShownEasyconfig(NamedTuple):
@@ -38,46 +45,43 @@ class ShowOptions(SiteOptions):
     arch: str | None = None
 
 
-@command("show", ShowOptions)
+@command(
+    "show",
+    ShowOptions,
+    lambda: lists.Installed | ShownEasyconfig | list[origin.Origin] | images.ImageDescription,
+)
 def show(given: ShowOptions) -> None:
     """Show an installed module, an easyconfig with everything merged into it, or an image.
 
     An image is a SIF or a reference (docker://, oras://, oci:, oci-archive:, docker-archive:); its metadata is read
     without starting it and without fetching its layers.
     """
-    from sifmod.actions.start import installed
-    from sifmod.cli.life import say_life
-
     name = given.name
     of_easyconfigs = "--origins" if given.origins else "--variant" if given.variant is not None else ""
     if not of_easyconfigs and names_image(name):
         show_image(given)
         return
     if not name.endswith((".yaml", ".yml")):
-        from sifmod.actions.layer.places import known, layouts
-
-        modules = known(layouts(trees_for(given.prefix), os.environ))
+        modules = places.known(places.layouts(trees_for(given.prefix), os.environ))
         if of_easyconfigs:
             if "/" in name and not Path(name).exists() and any(str(module).startswith(name) for module in modules):
                 module = resolve(name, modules)
-                raise _of_a_module(installed(modules[module], module), of_easyconfigs)
+                raise _of_a_module(start.installed(modules[module], module), of_easyconfigs)
         elif any(
             str(module).startswith(name) or f"{module.name}-{module.version}".startswith(name) for module in modules
         ):
             module = resolve(name, modules)
-            found = installed(modules[module], module)
-            say_life(found)
+            found = start.installed(modules[module], module)
+            life.say_life(found)
             if given.as_json:
-                from sifmod.actions.installed import installed_data
-
-                print_json(installed_data(found))
+                print_json(lists.installed_data(found))
             else:
                 print_rows(_rows(modules[module], found))
             return
     _show_easyconfig(given)
 
 
-def _of_a_module(found: "Installation", option: str) -> Exception:
+def _of_a_module(found: "receipt.Installation", option: str) -> Exception:
     """The error for an easyconfig option with an installed module."""
     made = found.provenance
     variant = f" --variant {made.variant}" if made.variant else ""
@@ -87,10 +91,8 @@ def _of_a_module(found: "Installation", option: str) -> Exception:
     )
 
 
-def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str]]:
-    from sifmod.tree.history import format_held, held_since, read_history
-
-    held = held_since(read_history(layout, installation.module))
+def _rows(layout: "Layout", installation: "receipt.Installation") -> list[tuple[str, str]]:
+    held = history.held_since(history.read_history(layout, installation.module))
     made, image = installation.provenance, installation.image
     of_image = [("loads", " ".join(installation.modules))]
     if image:
@@ -103,7 +105,7 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
     return [
         ("module", str(installation.module)),
         ("generation", f"{installation.generation} ({installation.root})"),
-        *([("rolled back", format_held(held))] if held else []),
+        *([("rolled back", history.format_held(held))] if held else []),
         ("stable path", str(layout.switch(installation.module))),
         ("modulefiles", " ".join(str(layout.modules / stub.path) for stub in installation.stubs)),
         *of_image,
@@ -116,11 +118,10 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
 
 
 def _show_easyconfig(given: ShowOptions) -> None:
-    from sifmod.config.load_easyconfig import load_easyconfig
-    from sifmod.config.word import resolve_easyconfig
-
     context = site_in_force(given.settings)
-    loaded = load_easyconfig(resolve_easyconfig(given.name, context.site), context, given.variant, {}, os.environ)
+    loaded = load_easyconfig.load_easyconfig(
+        word.resolve_easyconfig(given.name, context.site), context, given.variant, {}, os.environ
+    )
     data = json.loads(loaded.easyconfig.model_dump_json(exclude_none=True, by_alias=True))
     if given.origins and given.as_json:
         print_json(loaded.origins)
@@ -156,8 +157,6 @@ def names_image(text: str) -> bool:
 
     These do: a scheme, the ending .sif, a file's path with a slash, and the bare name of an existing SIF; never YAML.
     """
-    from sifmod.image.convert.sif.header import START, file_kind
-
     if text.endswith((".yaml", ".yml")):
         return False
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text) or text.endswith(".sif"):
@@ -169,17 +168,15 @@ def names_image(text: str) -> bool:
         if "/" in text:
             return True
         with path.open("rb") as file:
-            return not file_kind(file.read(START))
+            return not header.file_kind(file.read(header.START))
     except (OSError, ValueError):
         return False
 
 
 def show_image(given: ShowOptions) -> None:
     """Print an image's metadata."""
-    from sifmod.actions.subject import describe
-
     site = site_in_force(given.settings).site
-    described = describe(given.name, site, given.arch or site.arch)
+    described = subject.describe(given.name, site, given.arch or site.arch)
     if given.as_json:
         print_json(described)
         return
@@ -195,8 +192,7 @@ def show_image(given: ShowOptions) -> None:
                 echo(f"  {line}".rstrip())
 
 
-def _image_rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":
-
+def _image_rows(described: "images.ImageDescription") -> "Iterator[tuple[str, str]]":
     config, parts = described.config, described.parts
     of_a_sif = described.kind == "SIF"
     layers = "" if of_a_sif or not parts else f" in {len(parts)} {'layer' if len(parts) == 1 else 'layers'}"
@@ -224,6 +220,4 @@ def _image_rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":
 
 
 def _short(text: str) -> str:
-    from sifmod.image.printable import line
-
-    return line(text, WIDE)
+    return printable.line(text, WIDE)

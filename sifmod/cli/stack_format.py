@@ -1,34 +1,35 @@
 """Output of the stack commands for people."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
+from sifmod.cli.later import later
 from sifmod.cli.output import counted, say, show_error
 from sifmod.system import one_line, size_text
 
-if TYPE_CHECKING:
-    from sifmod.actions.stack.apply import Event, Preview, StackOutcome
-    from sifmod.actions.stack.lifecycle import LifecycleChanges
-    from sifmod.actions.stack.stack_plan import StackPlan
-    from sifmod.tree.stack_record import Submission
+with later():
+    from sifmod.actions.layer import outgoing
+    from sifmod.actions.stack import apply as applying
+    from sifmod.actions.stack import applying as steps
+    from sifmod.actions.stack import lifecycle, stack_plan, unbundle, watch
+    from sifmod.tree import stack_record
 
 
-def lines(made: "StackPlan", decided: "LifecycleChanges | None", *, all_of_them: bool = False) -> Iterable[str]:
+def lines(
+    made: "stack_plan.StackPlan", decided: "lifecycle.LifecycleChanges | None", *, all_of_them: bool = False
+) -> Iterable[str]:
     """Lines for modules (unchanged ones with `all_of_them`), outgoing layers, life changes, and unnamed modules."""
-    from sifmod.actions.layer.outgoing import warnings
-
     for step in made.steps:
         if step.mark != "x" or all_of_them:
             reasons = (step.error.short,) if step.error else step.why
             yield one_line(f" [{step.mark}] {step}{': ' if reasons else ''}{'; '.join(reasons)}")
-            yield from warnings(step.outgoing)
+            yield from outgoing.warnings(step.outgoing)
     for module, what in decided.changes if decided else ():
         yield one_line(f" [D] {module}: {what}")
     for module in made.unnamed:
         yield f" [-] {module}: the stack no longer names it; `sifmod retire {module}` retires it"
 
 
-def counts(made: "StackPlan") -> Iterable[str]:
+def counts(made: "stack_plan.StackPlan") -> Iterable[str]:
     """One line: the number of modules per mark, and of those that the stack no longer names."""
     words = {
         " ": "new",
@@ -44,7 +45,7 @@ def counts(made: "StackPlan") -> Iterable[str]:
     yield f"{made.stack.name}, {counted(len(made.steps), 'module')}: {', '.join((*counts_by_mark, *gone)) or 'none'}"
 
 
-def disk_needed(found: "Preview") -> Iterable[str]:
+def disk_needed(found: "applying.Preview") -> Iterable[str]:
     """What will be fetched, and whether the disk has enough space."""
     import shutil
 
@@ -65,18 +66,15 @@ def disk_needed(found: "Preview") -> Iterable[str]:
         yield f"warning: only {size_text(free)} free in {place}"
 
 
-def tell(speak: Callable[[str], None], event: "Event") -> None:
+def tell(speak: Callable[[str], None], event: "applying.Event") -> None:
     """Report the progress while a stack is applied."""
-    from sifmod.actions.stack.applying import ModuleEnded
-    from sifmod.actions.stack.unbundle import OpenBundle
-
     match event:
-        case ModuleEnded(step, line, error, number, all_of_them):
+        case steps.ModuleEnded(step, line, error, number, all_of_them):
             if error:
                 show_error(f"{step}: {error.message}", error.hint)
             else:
                 speak(f"{'' if line.what == 'held' else f'[{number}/{all_of_them}] '}{step}: {line.text}")
-        case OpenBundle():
+        case unbundle.OpenBundle():
             if event.made_by:
                 own = "unless it was made with --no-wheels, that one is in its wheels/"
                 say(f"warning: sifmod {event.made_by}, not this one, made the bundle; {own}")
@@ -87,14 +85,11 @@ def tell(speak: Callable[[str], None], event: "Event") -> None:
                 speak(text.strip())
 
 
-def _lines(event: "Event") -> Iterable[str]:
-    from sifmod.actions.stack.apply import JobsGoOn, Preview, Submitted
-    from sifmod.actions.stack.watch import JobsStand
-
+def _lines(event: "applying.Event") -> Iterable[str]:
     match event:
-        case Preview(plan, decided):
+        case applying.Preview(plan, decided):
             yield from (*lines(plan, decided), *counts(plan), *disk_needed(event))
-        case Submitted(earlier, new, waits):
+        case applying.Submitted(earlier, new, waits):
             yield from (f"{_about(job)}: submitted earlier, and not finished" for job in earlier)
             yield from (f"{_about(job)}: submitted" for job in new)
             if not event.jobs:
@@ -102,23 +97,23 @@ def _lines(event: "Event") -> Iterable[str]:
             elif not waits:
                 numbers = ",".join(job.job for job in event.jobs)
                 yield f"`squeue --jobs={numbers}` shows the jobs; the same command with --wait waits for them"
-        case JobsStand(_, None):
+        case watch.JobsStand(_, None):
             yield "squeue does not answer"
-        case JobsStand(jobs, states):
+        case watch.JobsStand(jobs, states):
             words = ", ".join(f"{count} {state}" for state, count in states or ())
             yield f"job{'s' * (len(jobs) != 1)} {', '.join(jobs)}: {words}"
-        case JobsGoOn(jobs):
+        case applying.JobsGoOn(jobs):
             numbers = " ".join(job.job for job in jobs)
             yield f"the jobs go on: the same command waits for them again, `scancel {numbers}` cancels them"
 
 
-def _about(job: "Submission") -> str:
+def _about(job: "stack_record.Submission") -> str:
     verb = "install" if job.what == "apply" else "test"
     elements = counted(sum(map(bool, job.elements)), "element")
     return f"job {job.job}, {elements} to {verb} {counted(sum(map(len, job.elements)), 'module')}"
 
 
-def of_jobs(outcome: "StackOutcome") -> Iterable[str]:
+def of_jobs(outcome: "applying.StackOutcome") -> Iterable[str]:
     """Lines about the tests of jobs, and about lifecycle settings that are applied later."""
     tests = outcome.tests
     for test in (one for one in tests if not one.passed):
@@ -129,7 +124,7 @@ def of_jobs(outcome: "StackOutcome") -> Iterable[str]:
         yield f"{', '.join(outcome.later)}: the stack's lifecycle settings are applied when the jobs end"
 
 
-def summary(outcome: "StackOutcome") -> Iterable[str]:
+def summary(outcome: "applying.StackOutcome") -> Iterable[str]:
     """The lines at the end of an apply: how many modules match the stack, and why the others do not."""
     made, failed = outcome.plan, outcome.failed
     code = max((error.exit_code for error in failed.values()), default=0)

@@ -3,63 +3,57 @@
 import os
 import re
 import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sifmod.actions.start import resolve, site_in_force
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import load_facts, reporter
+from sifmod.cli.later import later
 from sifmod.cli.output import counted, echo, print_json, quiet, say
 from sifmod.cli.shared_options import SiteOptions, TreeOptions
 from sifmod.errors import OptionError
 from sifmod.system import one_line, size_text
 from sifmod.tree.layout import Layout
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+with later():
+    from sifmod.actions import diff, export, push, sbom
+    from sifmod.actions import subject as subjects
+    from sifmod.actions.author import new_file
+    from sifmod.actions.layer import places
+    from sifmod.cli import progress, show
+    from sifmod.config import site as config_site
+    from sifmod.tree import receipt
 
-    from sifmod.actions.diff import Change, Difference, PackageChange
-    from sifmod.actions.export import Form
-    from sifmod.actions.sbom import Format
-    from sifmod.actions.subject import Subject
-    from sifmod.config.site import Site
 
-
-def subject(text: str, trees: "tuple[Layout, ...]") -> "Subject":
+def subject(text: str, trees: "tuple[Layout, ...]") -> "subjects.Subject":
     """The module or image that `text` names; stored images are those of the first tree.
 
     Raises ModuleError or FetchError if there is none, ModuleError if several are possible.
     """
-    from sifmod.actions.layer.places import known
-    from sifmod.actions.subject import is_digest, of_generation, of_image
-    from sifmod.cli.show import names_image
-    from sifmod.tree.receipt import known_modules
-
     layout = trees[0]
-    if names_image(text) or is_digest(text):
-        return of_image(layout, text)
+    if show.names_image(text) or subjects.is_digest(text):
+        return subjects.of_image(layout, text)
     name, at, number = text.partition("@")
     if at and not number.isdecimal():
         name, number = text, ""
-    live = known(trees)
-    module = resolve(name, live if not number else {*live, *known_modules(layout)})
-    return of_generation(live.get(module, layout), module, int(number) if number else None)
+    live = places.known(trees)
+    module = resolve(name, live if not number else {*live, *receipt.known_modules(layout)})
+    return subjects.of_generation(live.get(module, layout), module, int(number) if number else None)
 
 
-def _trees(site: "Site") -> "tuple[Layout, ...]":
-    from sifmod.actions.layer.places import layouts_of
-
-    return layouts_of(site, os.environ)
+def _trees(site: "config_site.Site") -> "tuple[Layout, ...]":
+    return places.layouts_of(site, os.environ)
 
 
 class SbomOptions(TreeOptions):
     name: str = argument("MODULE|FILE|REFERENCE")
-    form: "Format" = "json"
+    form: "sbom.Format" = "json"
     output: str | None = None
 
 
-@command("sbom", SbomOptions)
+@command("sbom", SbomOptions, lambda: sbom.Sbom)
 def sbom_command(given: SbomOptions) -> None:
     """Print a software bill of materials (CycloneDX 1.6) of an image, read without starting it.
 
@@ -67,20 +61,16 @@ def sbom_command(given: SbomOptions) -> None:
     reference. Your layers over a module are included as separate components. A view lists the modules that it loads,
     each with its packages.
     """
-    from sifmod.actions.author.new_file import check_target, write_text
-    from sifmod.actions.layer.places import found_layers, known
-    from sifmod.actions.sbom import sbom
-
     target = Path(given.output) if given.output and given.output != "-" else None
     if target:
-        check_target(target)
+        new_file.check_target(target)
     trees = _trees(load_facts(given.settings).site)
     meant = subject(given.name, trees)
     module = meant.installation.module if meant.installation else None
-    layers = [*found_layers(trees, os.environ)] if module else []
-    made = sbom(meant, layers, given.form, os.environ, known(trees))
+    layers = [*places.found_layers(trees, os.environ)] if module else []
+    made = sbom.sbom(meant, layers, given.form, os.environ, places.known(trees))
     if target:
-        write_text(made.text, target)
+        new_file.write_text(made.text, target)
     for note in made.notes:
         say(f"note: {note}")
     if given.as_json:
@@ -100,16 +90,13 @@ class DiffOptions(TreeOptions):
     after: str | None = argument("[MODULE|FILE|REFERENCE]", default=None)
 
 
-@command("diff", DiffOptions)
+@command("diff", DiffOptions, lambda: diff.Difference)
 def diff_command(given: DiffOptions) -> None:
     """Show the differences: packages, variables, bind paths, commands, and sources.
 
     Compares two modules, generations (MODULE@NUMBER), SIFs, or stored images by digest or reference; for a single
     module, its live and its previous generation. The exit code is 0 whether or not something changed.
     """
-    from sifmod.actions.diff import diff
-    from sifmod.actions.subject import before as generation_before
-
     trees, before, after = _trees(load_facts(given.settings).site), given.before, given.after
     new = subject(after or before, trees)
     if after is None and (new.installation is None or "@" in before):
@@ -117,10 +104,10 @@ def diff_command(given: DiffOptions) -> None:
             f"{before} can only be compared with another module or image", "name two modules or images to compare"
         )
     if after is None and new.installation:
-        old = generation_before(Layout(new.installation.prefix), new.installation.module)
+        old = subjects.before(Layout(new.installation.prefix), new.installation.module)
     else:
         old = subject(before, trees)
-    found = diff(old, new)
+    found = diff.diff(old, new)
     if given.as_json:
         print_json(found)
         return
@@ -131,9 +118,9 @@ def diff_command(given: DiffOptions) -> None:
         echo(line)
 
 
-def _lines(found: "Difference") -> "Iterator[str]":
+def _lines(found: "diff.Difference") -> "Iterator[str]":
     """For each part its name, the number of changes, and the changes; a line if nothing differs."""
-    parts: tuple[tuple[str, Sequence[Change]], ...] = (
+    parts: tuple[tuple[str, Sequence[diff.Change]], ...] = (
         ("made from", found.origin_changes),
         ("modules", found.loaded_modules),
         ("variables", found.variables),
@@ -149,7 +136,7 @@ def _lines(found: "Difference") -> "Iterator[str]":
     yield from rows or ["no differences in packages or settings"]
 
 
-def _package_lines(packages: "Sequence[PackageChange]") -> "Iterator[str]":
+def _package_lines(packages: "Sequence[diff.PackageChange]") -> "Iterator[str]":
     for kind in dict.fromkeys(one.kind for one in packages):
         changes = [one for one in packages if one.kind == kind]
         hidden = kind in ("deb", "rpm") and len(changes) > _MOST
@@ -183,7 +170,7 @@ class PushCommand(SiteOptions):
     quiet: bool = False
 
 
-@command("push", PushCommand)
+@command("push", PushCommand, lambda: push.Pushed)
 def push_command(given: PushCommand) -> None:
     """Push an image to a registry, and print the reference with the digest that the tag then has.
 
@@ -192,15 +179,12 @@ def push_command(given: PushCommand) -> None:
     known to have these, one layer with all files. Blobs that the registry has are not sent. Logins are the same as for
     fetch. To read variables set by a definition file, the runtime starts the image twice, isolated.
     """
-    from sifmod.actions.push import PushOptions, push
-    from sifmod.cli.progress import progress
-
     site = site_in_force(given.settings).site
     speak = quiet if given.quiet else say
-    options = PushOptions(force=given.force, add_to_index=given.add_to_index)
+    options = push.PushOptions(force=given.force, add_to_index=given.add_to_index)
     image = subject(given.name, _trees(site)).path
-    with progress(speak is say) as update:
-        pushed = push(image, given.target, site, options, reporter(speak, update))
+    with progress.progress(speak is say) as update:
+        pushed = push.push(image, given.target, site, options, reporter(speak, update))
     for note in pushed.notes:
         speak(f"note: {note}")
     if given.as_json:
@@ -226,13 +210,13 @@ _USED = {
 
 class ExportOptions(SiteOptions):
     name: str = argument("MODULE|FILE|DIGEST")
-    to: "Form"
+    to: "export.Form"
     output: Path | None = None
     force: bool = False
     quiet: bool = False
 
 
-@command("export", ExportOptions)
+@command("export", ExportOptions, lambda: export.Exported)
 def export_command(given: ExportOptions) -> None:
     """Write an image as a file or a directory for other tools, and print its path.
 
@@ -241,9 +225,6 @@ def export_command(given: ExportOptions) -> None:
     directory, named after the module or image. To read variables set by a definition file, the runtime starts the image
     twice, isolated.
     """
-    from sifmod.actions.export import ENDINGS, export
-    from sifmod.cli.progress import progress
-
     to = given.to
     if given.output == Path("-"):
         raise OptionError("-o -: an image cannot be written to standard output", "name a file: -o FILE")
@@ -252,9 +233,9 @@ def export_command(given: ExportOptions) -> None:
     meant = subject(given.name, _trees(site))
     module = meant.installation.module if meant.installation else None
     called = str(module).replace("/", "-") if module else meant.path.stem[: 12 if meant.sha256 else None]
-    target = (given.output or Path(f"{called}{ENDINGS[to]}")).absolute()
-    with progress(speak is say) as update:
-        made = export(meant.path, to, target, site, reporter(speak, update), force=given.force)
+    target = (given.output or Path(f"{called}{export.ENDINGS[to]}")).absolute()
+    with progress.progress(speak is say) as update:
+        made = export.export(meant.path, to, target, site, reporter(speak, update), force=given.force)
     for note in made.notes:
         speak(f"note: {note}")
     if given.as_json:

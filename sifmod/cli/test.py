@@ -1,10 +1,12 @@
 """`sifmod test`."""
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sifmod.cli.command import argument, command, typed_again
 from sifmod.cli.context import load_facts, reporter
+from sifmod.cli.later import later
 from sifmod.cli.life import say_life
 from sifmod.cli.output import counted, echo, print_json, print_rows, say, show_error
 from sifmod.cli.shared_options import TreeOptions
@@ -12,12 +14,13 @@ from sifmod.errors import OptionError
 from sifmod.system import escape_controls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from xml.etree.ElementTree import Element
 
-    from sifmod.actions.test.choose import Chosen
-    from sifmod.actions.test.test import Tested
-    from sifmod.config.site import Site
+with later():
+    from sifmod.actions import slurm
+    from sifmod.actions.author import new_file
+    from sifmod.actions.test import choose, collective, test
+    from sifmod.config import site as config_site
 
 
 class SelfTestOptions(TreeOptions):
@@ -32,7 +35,7 @@ class SelfTestOptions(TreeOptions):
     junit: str | None = None
 
 
-@command("test", SelfTestOptions)
+@command("test", SelfTestOptions, lambda: test.Tested | list[test.Tested])
 def test_command(given: SelfTestOptions) -> int:
     """Show whether installed modules work here: their checks, GPUs, a collective over the ranks.
 
@@ -42,15 +45,12 @@ def test_command(given: SelfTestOptions) -> int:
     """
     from pathlib import Path
 
-    from sifmod.actions.author.new_file import check_replaceable, write_text
-    from sifmod.actions.test.choose import choose
-
     if (given.account or given.partition) and not given.job:
         raise OptionError("--account and --partition need --job", "add --job to submit the test as a job")
     if given.junit:
-        check_replaceable(Path(given.junit))
+        new_file.check_replaceable(Path(given.junit))
     site = load_facts(given.settings).site
-    chosen = choose(given.modules, site, given.settings)
+    chosen = choose.choose(given.modules, site, given.settings)
     for installation in chosen.modules:
         say_life(installation)
     for error in chosen.errors:
@@ -61,21 +61,18 @@ def test_command(given: SelfTestOptions) -> int:
     else:
         _print(tested, several=chosen.several)
     if given.junit:
-        write_text(junit_xml(tested), Path(given.junit), force=True)
+        new_file.write_text(junit_xml(tested), Path(given.junit), force=True)
     failed = 22 if any(not one.passed for one in tested) else 0
     return max((failed, *(error.exit_code for error in chosen.errors)))
 
 
-def _here(chosen: "Chosen", site: "Site", given: SelfTestOptions) -> "Iterator[Tested]":
-    from sifmod.actions.test.collective import nodes_of
-    from sifmod.actions.test.test import Wanted, record_test, test
-
-    wanted = Wanted(nodes_of(given.nodes), given.network, given.minimum, given.timeout)
+def _here(chosen: "choose.Chosen", site: "config_site.Site", given: SelfTestOptions) -> "Iterator[test.Tested]":
+    wanted = test.Wanted(collective.nodes_of(given.nodes), given.network, given.minimum, given.timeout)
     yield from chosen.tested
     for one in chosen.modules:
         start = f"{one.module}: " if chosen.several else ""
-        tested = test(one, site, wanted, partial(_say, start))
-        record_test(one, site, reporter(), passed=tested.passed)
+        tested = test.test(one, site, wanted, partial(_say, start))
+        test.record_test(one, site, reporter(), passed=tested.passed)
         yield tested
 
 
@@ -83,23 +80,20 @@ def _say(start: str, text: str) -> None:
     say(f"{start}{text}")
 
 
-def _in_job(chosen: "Chosen", site: "Site", given: SelfTestOptions) -> "tuple[Tested, ...]":
-    from sifmod.actions.slurm import Resources, at_site
-    from sifmod.actions.test.test import run_job
-
+def _in_job(chosen: "choose.Chosen", site: "config_site.Site", given: SelfTestOptions) -> "tuple[test.Tested, ...]":
     gpus = any(one.provenance.accelerator != "none" for one in chosen.modules)
     prefixes = {one.prefix for one in chosen.modules}
     prefix = (f"--prefix={next(iter(prefixes))}",) if len(prefixes) == 1 and not given.prefix else ()
-    asked = Resources(
+    asked = slurm.Resources(
         nodes=given.nodes or 1,
         gpus_per_node=site.gpus_per_node if gpus else 0,
         account=given.account,
         partition=given.partition,
     )
-    return run_job(at_site(asked, site.slurm), (*chosen.words, *typed_again("test", given), *prefix), say)
+    return test.run_job(slurm.at_site(asked, site.slurm), (*chosen.words, *typed_again("test", given), *prefix), say)
 
 
-def _print(tested: "Sequence[Tested]", *, several: bool) -> None:
+def _print(tested: "Sequence[test.Tested]", *, several: bool) -> None:
     for one in tested:
         if several:
             echo(f"{one.module}:")
@@ -119,7 +113,7 @@ def _print(tested: "Sequence[Tested]", *, several: bool) -> None:
                 say(f"  {one.module}: failed: {names}")
 
 
-def junit_xml(tested: "Sequence[Tested]") -> str:
+def junit_xml(tested: "Sequence[test.Tested]") -> str:
     """The JUnit XML: a test suite for each module, with a case for each step."""
     from xml.etree.ElementTree import Element, indent, tostring
 
@@ -130,7 +124,7 @@ def junit_xml(tested: "Sequence[Tested]") -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suites, encoding="unicode")}\n'
 
 
-def _add_suite(suites: "Element", tested: "Tested") -> None:
+def _add_suite(suites: "Element", tested: "test.Tested") -> None:
     from xml.etree.ElementTree import SubElement
 
     steps, module = tested.steps, str(tested.module)

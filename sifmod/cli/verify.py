@@ -1,21 +1,22 @@
 """`sifmod verify`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from sifmod.actions.start import layout_for, site_in_force
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import reporter
+from sifmod.cli.later import later
 from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.shared_options import SiteOptions
 from sifmod.config.redact import has_login, shown
 from sifmod.system import one_line
 from sifmod.tree.layout import Layout
 
-if TYPE_CHECKING:
-    from sifmod.actions.verified_tree import VerifiedTree
+with later():
+    from sifmod.actions import sharing, verify
+    from sifmod.module import quote
 
 
 class VerifyOptions(SiteOptions):
@@ -26,7 +27,7 @@ class VerifyOptions(SiteOptions):
     repair_modes: bool = False
 
 
-@command("verify", VerifyOptions)
+@command("verify", VerifyOptions, lambda: list[verify.Verified] | list[verify.SignedImage] | list[sharing.WrongMode])
 def verify_command(given: VerifyOptions) -> int:
     """Hash image, files and layers of the modules again (all by default) and compare with the receipts.
 
@@ -55,9 +56,7 @@ def verify_command(given: VerifyOptions) -> int:
 
 
 def _verify_files(given: VerifyOptions, layout: "Layout") -> int:
-    from sifmod.actions.verified_tree import verify_modules
-
-    found = verify_modules(layout, given.names)
+    found = verify.verify_modules(layout, given.names)
     if given.as_json:
         print_json(found.modules)
     else:
@@ -72,33 +71,27 @@ def _verify_files(given: VerifyOptions, layout: "Layout") -> int:
     return 1 if found.layers or found.own else 0
 
 
-def _say_what_helps(found: "VerifiedTree") -> None:
-    from sifmod.module.quote import shell
-
+def _say_what_helps(found: "verify.VerifiedTree") -> None:
     for layer in found.layers:
         top = layer.top
-        words = f"--layer {layer.name}{'' if top.name == 'layers' else f' --dir {shell(str(top))}'}"
-        say(f"`sifmod layer sync {layer.module} {shell(f'{layer.root}/pylock.toml')} {words}` rebuilds the layer")
+        words = f"--layer {layer.name}{'' if top.name == 'layers' else f' --dir {quote.shell(str(top))}'}"
+        say(f"`sifmod layer sync {layer.module} {quote.shell(f'{layer.root}/pylock.toml')} {words}` rebuilds the layer")
     if found.own:
         say("`sifmod install --rebuild` of its easyconfig (see `sifmod show`) repairs a module, --force its image too")
 
 
 def _verify_sharing(settings: dict[str, str], layout: "Layout") -> int:
     """Report where the prefix's intended users lack access; returns the exit code, 1 if somewhere."""
-    from sifmod.actions.sharing import closed
-
     facts = site_in_force(settings).site
-    found = tuple(closed(facts)) if facts.prefix == layout.prefix else ()
+    found = tuple(sharing.closed(facts)) if facts.prefix == layout.prefix else ()
     for text in found:
         say(text)
     return 1 if found else 0
 
 
 def _verify_modes(given: VerifyOptions) -> int:
-    from sifmod.actions.sharing import modes, sharing_warnings
-
     facts = site_in_force(given.settings).site
-    found = modes(facts, reporter(), repair=given.repair_modes)
+    found = sharing.modes(facts, reporter(), repair=given.repair_modes)
     left = [wrong for wrong in found if not wrong.repaired]
     if given.as_json:
         print_json(found)
@@ -109,17 +102,15 @@ def _verify_modes(given: VerifyOptions) -> int:
         echo(f"{facts.prefix}: {counted(len(found), 'path') + ' with a wrong group or mode' if found else 'ok'}")
     if left and not given.repair_modes:
         say("`sifmod verify --repair-modes` corrects the files that are yours")
-    for oddity in sharing_warnings(facts):
+    for oddity in sharing.sharing_warnings(facts):
         say(f"warning: {oddity}")
     return 1 if left else 0
 
 
 def _verify_signatures(given: VerifyOptions, layout: "Layout") -> int:
-    from sifmod.actions.verify import signed_images
-
     keys = (*map(Path, site_in_force(given.settings).site.signatures.keys), *map(Path, given.keys))
     report = []
-    for one in signed_images(layout, given.names, keys):
+    for one in verify.signed_images(layout, given.names, keys):
         report.append(one)
         if given.as_json:
             continue

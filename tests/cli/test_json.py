@@ -11,7 +11,7 @@ import pytest
 
 from sifmod.cli.commands import COMMANDS
 from sifmod.cli.main import run
-from sifmod.cli.outputs import OUTPUTS, output_schema
+from sifmod.cli.outputs import output_schema, outputs
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
 from support.answer import answer, held
@@ -194,7 +194,7 @@ FAILS = {
 }
 
 
-@pytest.mark.parametrize("verb", list(OUTPUTS))
+@pytest.mark.parametrize("verb", list(outputs()))
 def test_a_failure_is_one_object_and_changes_nothing(verb: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words, code = FAILS[verb]
     before = disk_state(here)
@@ -282,13 +282,13 @@ def test_the_schema_of_a_verb_and_of_all(capfd: pytest.CaptureFixture[str]) -> N
     assert run(["schema", "--output"]) == 0
     assert json.loads(capfd.readouterr().out) == schemas()
     assert run(["schema", "--output", "init"]) == 2
-    assert "expected one of install, fetch, " in capfd.readouterr().err
-    assert {verb.split()[0] for verb in OUTPUTS} == set(COMMANDS) - {"schema", "init", "help"}
+    assert "expected one of doctor, search, install, " in capfd.readouterr().err
+    assert {verb.split()[0] for verb in outputs()} == set(COMMANDS) - {"schema", "init", "help"}
 
 
 @cache
 def schemas() -> dict[str, dict[str, Any]]:
-    return {verb: output_schema(verb) for verb in OUTPUTS}
+    return {verb: output_schema(verb) for verb in outputs()}
 
 
 def kinds(schema: dict[str, Any]) -> set[str]:

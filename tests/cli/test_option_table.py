@@ -137,8 +137,7 @@ def read_in(file: str) -> frozenset[str]:
 def test_a_command_reads_each_of_its_options(words: str) -> None:
     """None is taken and forgotten; those that are keys of the site go on in its settings."""
     function, given = value_of(EVERY[words])
-    files = {Path(inspect.getfile(function)).name, *(("stack_job.py",) if words == "stack apply" else ())}
-    read = set[str]().union(*map(read_in, files))
+    read = read_in(Path(inspect.getfile(function)).name)
     ignored = {name for command, name in IGNORED if command == words}
     assert fields(given).keys() - KEYS.keys() - read == ignored
 

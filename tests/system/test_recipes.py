@@ -1,7 +1,9 @@
 """The recipes of CONTRIBUTING.md: what they name exists, and their files check and install as written there."""
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import cast
 
 import click
@@ -91,7 +93,8 @@ def test_the_source_kind_of_the_recipe(tmp_path: Path, monkeypatch: pytest.Monke
         kind.fetch(Fetching(*asked, incoming=tmp_path / "x.sif", partial=tmp_path / "partial"))
 
 
-def test_the_command_of_the_recipe_explains_itself() -> None:
+def test_the_command_of_the_recipe_explains_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sifmod.actions.where", ModuleType("where"))  # the recipe's other file
     command = block("Add a command")["where_command"]
     assert isinstance(command, click.Command)
     assert "Print the directory that holds the modules." in CliRunner().invoke(command, ["--help"]).output

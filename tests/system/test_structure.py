@@ -152,6 +152,17 @@ def test_cheap_verbs_import_nothing_heavy() -> None:
     assert result.stdout.strip() == "[]"
 
 
+def test_looking_for_a_command_runs_none_of_its_actions() -> None:
+    """TAB and `--help` need its options alone: `isinstance` of a module that is imported later would run it."""
+    import subprocess
+    import sys
+
+    look = "import click, sys; from sifmod.cli.main import cli; cli.get_command(click.Context(cli), 'gc')"
+    code = f"{look}; print(*(type(sys.modules['sifmod.actions.' + each]) for each in ('gc', 'log')))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.count("_LazyModule") == 2
+
+
 _SENTENCES = ("message", "hint", "told", "why")
 _TAKEN_APART = ("startswith", "endswith", "partition", "rpartition", "split", "removeprefix", "removesuffix", "find")
 

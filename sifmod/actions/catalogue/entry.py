@@ -107,10 +107,10 @@ class Entry:
 class AboutSite(NamedTuple):
     """What the site says of itself to users; "" is missing."""
 
-    text: str = ""
-    contact: str = ""
-    home: str = ""
-    logo: str = ""  # as a data: address
+    text: Annotated[OrNull[str], Described("the site's text for its users")] = ""
+    contact: Annotated[OrNull[str], Described("the site's contact: mail or web address, or words")] = ""
+    home: Annotated[OrNull[str], Described("the site's web page")] = ""
+    logo: Internal[str] = ""  # as a data: address
 
     @property
     def paragraphs(self) -> tuple[str, ...]:

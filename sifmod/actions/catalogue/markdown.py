@@ -23,19 +23,15 @@ def markdown_pages(title: str, site: AboutSite, names: Iterable[Named]) -> Itera
         cells = (_text(newest.module.version), _text(", ".join(kinds)), str(len(those)), _text(summary(newest)))
         rows.append(f"| [{_text(named.name)}]({named.name}/index.md) | {' | '.join(cells)} |\n")
         yield File(page_of(named.name), _page(named))
+    contact = [f"Contact: {_link(site.contact, contact_address(site.contact))}"] if site.contact else []
     head = "| name | newest | for | modules | description |\n|---|---|---|---|---|\n"
-    parts = [f"# {_text(title)}", *map(_text, site.paragraphs), *_contact(site), f"{head}{''.join(rows)}"]
+    parts = [f"# {_text(title)}", *map(_text, site.paragraphs), *contact, f"{head}{''.join(rows)}"]
     yield File(f"{PAGES}/index.md", "\n\n".join(parts))
 
 
 def page_of(name: str) -> str:
     """The path of a name's page."""
     return f"{PAGES}/{name}/index.md"
-
-
-def _contact(site: AboutSite) -> Iterator[str]:
-    if site.contact:
-        yield f"Contact: {_link(site.contact, contact_address(site.contact))}"
 
 
 def _link(text: str, address: str) -> str:

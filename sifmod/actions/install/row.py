@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from sifmod.actions.installed import Installed
 from sifmod.actions.layer.outgoing import OutgoingLayer
+from sifmod.actions.list import Installed
 from sifmod.config.name import ModuleName
 from sifmod.errors import Error
 from sifmod.result import Beside, Described, Easyconfig, Notes, Sha256, Variant

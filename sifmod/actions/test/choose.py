@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.actions.layer.places import known, layouts_of
+from sifmod.actions.stack.stack_options import StackOptions, read_stack
+from sifmod.actions.stack.stack_plan import plan_stack
 from sifmod.actions.start import installed, resolve
 from sifmod.actions.test.test import Step, Tested
 from sifmod.actions.view_modules import loaded_by
@@ -55,13 +57,14 @@ def choose(names: Sequence[str], site: Site, settings: Mapping[str, str]) -> Cho
         if _is_stack(Path(name)):
             several = True
             words.append(str(Path(name).absolute()))
-            for module, layout, error in _of_stack(Path(name), settings):
-                if module is None:
-                    errors += [error] if error else []
-                elif layout is None:
-                    tested.append(_missing(module, name))
+            plan = plan_stack(read_stack(Path(name), StackOptions(settings)))
+            for step in plan.steps:
+                if step.module is None:
+                    errors += [step.error] if step.error else []
+                elif step.generation:
+                    add(step.module, plan.layout)
                 else:
-                    add(module, layout)
+                    tested.append(_missing(step.module, name))
         else:
             module = resolve(name, modules)
             words.append(str(module))
@@ -71,17 +74,6 @@ def choose(names: Sequence[str], site: Site, settings: Mapping[str, str]) -> Cho
 
 def _is_stack(path: Path) -> bool:
     return path.suffix in SUFFIXES and path.is_file() and "easyconfigs" in load_yaml(path).node.entries
-
-
-def _of_stack(
-    file: Path, settings: Mapping[str, str]
-) -> list[tuple[ModuleName | None, Layout | None, SifmodError | None]]:
-    """Each module of a stack, with its tree if it is installed; for one that cannot be decided the error."""
-    from sifmod.actions.stack.stack_options import StackOptions, read_stack
-    from sifmod.actions.stack.stack_plan import plan_stack
-
-    plan = plan_stack(read_stack(file, StackOptions(settings)))
-    return [(step.module, plan.layout if step.generation else None, step.error) for step in plan.steps]
 
 
 def _view(view: Installation, loaded: Sequence[Installation], missing: Sequence[str]) -> Tested:
