@@ -44,7 +44,7 @@ def a_stack(here: Path, images: Images) -> list[str]:
     for number in range(3):
         write(here / f"d{number}/Tiny-1{number}.yaml", f"extends: ../Tiny-1.yaml\nversion: '1{number}'\n")
     write(here / "in 2.yaml", "include: [in.yaml]\n")
-    return ["stack", "plan", str(write(here / "st ack.yaml", "include: [in 2.yaml]\n"))]
+    return ["stack", "plan", str(write(here / "st ack.yaml", "name: ours\ninclude: [in 2.yaml]\n"))]
 
 
 def a_large_stack(here: Path, images: Images) -> list[str]:
