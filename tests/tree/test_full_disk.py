@@ -2,13 +2,17 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sifmod.actions.rollback import release_held, rollback
+from sifmod.actions.stack.bundle import write_bundle
+from sifmod.actions.stack.bundle_items import HEAD, Item
 from sifmod.errors import FullError
+from sifmod.image.disk import NoSpaceError
 from sifmod.tree.history import held_since, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.stack_record import Applied, read_applied, stack_lock, write_applied
@@ -218,3 +222,18 @@ def test_it_still_loads(place: Place, victim: Victim, known: Known, lmod: Module
         assert step.environment["SINGULARITYENV_TAG"] == "a"
         assert Path(step.environment["SIF"]).read_bytes()[:4]
     assert outlook.seen(place.prefix, known) == "a"
+
+
+@pytest.mark.parametrize("name", ["bundle", "bundle.tar"])
+def test_a_bundle_keeps_what_the_next_run_continues(name: str, tmp_path: Path) -> None:
+    """And says so, after it has really kept it."""
+    files = tuple(Item(f"images/{number}", bytes(40_000), 40_000) for number in range(4))
+    head = Item(HEAD, b"{}", 2)
+    with small_disk(tmp_path / "disk", 1 << 17) as disk:
+        with pytest.raises(FullError) as caught:
+            write_bundle(disk / name, iter((head, *files)), lambda *_: None)
+        assert str(caught.value).endswith(
+            "No space left on device; what was written stays, and the next run continues it"
+        )
+        assert shutil.disk_usage(disk).used > 80_000
+        write_bundle(disk / name, iter((head, *files[:2])), lambda *_: None)
