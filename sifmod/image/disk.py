@@ -159,7 +159,7 @@ def reading(path: Path) -> Iterator[None]:
 def writing(path: Path, denied: str = "", after: str = "the partial file was removed") -> Iterator[None]:
     """Raise NoSpaceError, PermissionsError (its hint: `denied`) or FetchError where `path` cannot be written.
 
-    `after`: what became of the part that was written to a disk that is full.
+    `after`: where the part is that was written before the disk was full.
     """
     try:
         yield
