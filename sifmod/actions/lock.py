@@ -97,8 +97,13 @@ def lock_path(easyconfig: str | Path, output: Path | None = None) -> Path:
 
 
 def lock_beside(easyconfig: str | Path) -> Path:
-    """The lock's path for an easyconfig or stack: beside its file; for a NAME, in this directory."""
+    """The lock's path for an easyconfig or stack: beside its file; for a NAME, in this directory.
+
+    Raises OptionError for a path without a name, such as `.`.
+    """
     path = Path(easyconfig)
+    if not path.name:
+        raise OptionError(f"{str(easyconfig)!r} is not the path of a file")
     stem = path.stem if path.suffix in SUFFIXES else path.name  # the dots in PyTorch-2.2.0 belong to the version
     return path.with_name(f"{stem}.lock")
 

@@ -3,6 +3,7 @@
 import grp
 import os
 import stat
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -19,7 +20,9 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.rights import Rights, WrongRights, give, wrong_rights
 
 _NAMED = 3  # paths listed in a message
-_ACL = "system.posix_acl_access"
+_ACL, _DEFAULT_ACL = "system.posix_acl_access", "system.posix_acl_default"
+_ENTRY = struct.Struct("<HHI")  # acl(5): tag, permissions, id
+_GROUP, _MASK, _OTHER = 0x04, 0x10, 0x20
 
 
 class WrongMode(NamedTuple):
@@ -54,6 +57,11 @@ def sharing_warnings(site: Site) -> Iterator[str]:
         yield (
             f"{site.prefix} is {_shown(status.st_mode, status.st_gid)}, and `sharing: {site.sharing}` needs "
             f"{expected}: `sifmod verify --repair-modes` by its owner corrects it"
+        )
+    if site.prefix.is_dir() and _closes(site.prefix, wanted.umask):
+        yield (
+            f"{site.prefix} has a default access control list, which closes new files whatever `sharing` says: its "
+            f"owner can run `setfacl -R -k {shell(str(site.prefix))}`"
         )
     readers = f"the group {site.group}" if site.sharing == "group" else "other users"
     for directory, change in _closed(site.prefix, None if site.sharing == "site" else wanted.gid):
@@ -111,6 +119,17 @@ def _wrong(layout: Layout, wanted: Rights, other: WrongRights, reporter: Reporte
     gid = status.st_gid if wanted.gid is None else wanted.gid
     expected = _shown(wanted.mode(status.st_mode) | kind, gid)
     return WrongMode(str(other.path), expected, _shown(status.st_mode, status.st_gid), owner, repaired)
+
+
+def _closes(directory: Path, umask: int) -> bool:
+    """Whether a directory has a default access control list, used instead of a umask, that is narrower than `umask`."""
+    try:
+        packed = os.getxattr(directory, _DEFAULT_ACL)[4:]  # after the version
+    except OSError:  # none, or not supported
+        return False
+    may = {tag: bits for tag, bits, whose in _ENTRY.iter_unpack(packed) if tag in (_GROUP, _MASK, _OTHER)}
+    admitted = (may.get(_GROUP, 0) & may.get(_MASK, 7)) << 3 | may.get(_OTHER, 0)
+    return bool(0o077 & ~umask & ~admitted)
 
 
 def _closed(prefix: Path, gid: int | None) -> Iterator[tuple[Path, str]]:

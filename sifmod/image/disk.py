@@ -156,14 +156,17 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def writing(path: Path, denied: str = "") -> Iterator[None]:
-    """Raise NoSpaceError, PermissionsError (its hint: `denied`) or FetchError where `path` cannot be written."""
+def writing(path: Path, denied: str = "", after: str = "the partial file was removed") -> Iterator[None]:
+    """Raise NoSpaceError, PermissionsError (its hint: `denied`) or FetchError where `path` cannot be written.
+
+    `after`: where the part is that was written before the disk was full.
+    """
     try:
         yield
     except OSError as error:
         message = f"cannot write {path}: {reason(error)}"
         if meaning(error) == "full":
-            raise NoSpaceError(f"{message}; the partial file was removed", _HINT) from error
+            raise NoSpaceError(f"{message}; {after}", _HINT) from error
         raise _explained(error, message, denied) from error
 
 

@@ -15,6 +15,7 @@ from sifmod.errors import InstallError
 from sifmod.result import Described, OrNull
 from sifmod.system import meaning
 from sifmod.tree.durable import content, explain, is_there, make_directory, move, names, parsed, write
+from sifmod.tree.removal import prune
 
 START = "python"
 _SPEC = "kernel.json"
@@ -80,8 +81,14 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
         for name, data in files.items():  # the last file makes it a kernelspec
             new = place / f".{name}.new"
             new.unlink(missing_ok=True)
-            write(new, data, kernels, 0o777 if name == START else 0o666)
-            move(new, place / name, kernels)
+            try:
+                write(new, data, kernels, 0o777 if name == START else 0o666)
+                move(new, place / name, kernels)
+            except BaseException:
+                with suppress(OSError):
+                    new.unlink(missing_ok=True)
+                prune(place, kernels.parent)
+                raise
     return True
 
 

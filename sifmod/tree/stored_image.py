@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sifmod.digest import sha256_file
 from sifmod.module.image_origin import NO_ORIGIN, ImageOrigin, from_fields
-from sifmod.tree.durable import parsed
+from sifmod.tree.durable import names, parsed
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import known_modules, numbers
 
@@ -66,7 +66,9 @@ def given_by(image: StoredImage, origin: ImageOrigin, source: str) -> StoredImag
 
 def entries(layout: Layout) -> tuple[StoredImage, ...]:
     """Every image with a receipt, sorted by digest."""
-    stems = (path.stem for path in sorted(layout.images.glob("*.json")))
+    stems: list[str] = []
+    with suppress(PermissionError):
+        stems = [name.removesuffix(".json") for name in names(layout.images) if name.endswith(".json")]
     found = (read_stored(layout, stem) for stem in stems if "." not in stem)  # else it is an inventory
     return tuple(image for image in found if image is not None)
 

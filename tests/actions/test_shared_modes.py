@@ -73,6 +73,23 @@ def test_a_directory_above_with_an_access_control_list_is_left_out(site: Site) -
     assert len(of_the_prefix(site)) == 1
 
 
+@pytest.mark.parametrize(
+    ("group", "mask", "other", "told"), [(5, 7, 5, False), (7, 5, 5, False), (5, 7, 0, True), (7, 4, 5, True)]
+)
+def test_a_default_list_that_closes_new_files_is_told(
+    group: int, mask: int, other: int, told: bool, site: Site
+) -> None:
+    """It takes the place of a umask."""
+    site.prefix.chmod(0o755)
+    entries = ((0x01, 7), (0x04, group), (0x10, mask), (0x20, other))
+    packed = b"".join(struct.pack("<HHI", tag, may, 0xFFFFFFFF) for tag, may in entries)
+    assert not any("default access" in text for text in sharing_warnings(site))
+    os.setxattr(site.prefix, "system.posix_acl_default", struct.pack("<I", 2) + packed)
+    (site.prefix / "new").mkdir()
+    assert any(f"`setfacl -R -k {site.prefix}`" in text for text in sharing_warnings(site)) == told
+    assert bool(~(site.prefix / "new").stat().st_mode & 0o055) == told
+
+
 @pytest.mark.parametrize("file", [LUA, TCL])
 def test_a_modulerc_of_each_syntax_is_known(site: Site, file: str) -> None:
     closed = write(site.prefix / "modules" / "App" / file, modulercs("App", NameLife("1"))[file])

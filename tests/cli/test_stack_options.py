@@ -108,3 +108,10 @@ def test_the_title_of_a_catalogue(here: Path, capfd: pytest.CaptureFixture[str])
     assert "<title>Of &lt;hill&gt; &amp; dale</title>" in page
     assert json.loads((here / "pa ges/catalogue.json").read_text())["title"] == "Of <hill> & dale"
     assert answer(capfd, ("stack", "catalogue", "stack.yaml"))["title"].startswith("Modules")
+
+
+@pytest.mark.parametrize("file", ["", ".", "/"])
+def test_a_path_without_a_name_has_no_lock(file: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Such as that of a variable of a script that is empty."""
+    assert run(["stack", "lock", file]) == 2
+    assert f"error: {str(Path(file))!r} is not the path of a file" in capfd.readouterr().err

@@ -1,18 +1,26 @@
 """A disk that is really full, with from no to enough free pages: a clear error, and what was installed still loads."""
 
 import errno
+import json
 import os
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sifmod.actions.layer.bytecode import COMPILE
 from sifmod.actions.rollback import release_held, rollback
+from sifmod.actions.stack.bundle import write_bundle
+from sifmod.actions.stack.bundle_items import HEAD, Item
 from sifmod.errors import FullError
+from sifmod.image.disk import NoSpaceError
 from sifmod.tree.history import held_since, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.stack_record import Applied, read_applied, stack_lock, write_applied
 from support import outlook
+from support.command import run
 from support.fault_fs import FaultFs, Rules
 from support.images import Images
 from support.module_tool import ModuleTool
@@ -218,3 +226,25 @@ def test_it_still_loads(place: Place, victim: Victim, known: Known, lmod: Module
         assert step.environment["SINGULARITYENV_TAG"] == "a"
         assert Path(step.environment["SIF"]).read_bytes()[:4]
     assert outlook.seen(place.prefix, known) == "a"
+
+
+def test_bytecode_that_cannot_be_kept_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text("X = 1\n")
+    (tmp_path / "wanted").write_text(json.dumps({"key": ["module.py"]}))
+    with small_disk(tmp_path / "disk", 1 << 14) as disk:
+        (disk / "rest").write_bytes(bytes(shutil.disk_usage(disk).free))
+        words = (sys.executable, "-c", COMPILE, tmp_path, disk, tmp_path / "wanted", "1")
+        ended = run(words)
+    assert (ended.code, ended.stderr) == (3, "the bytecode cannot be kept: No space left on device\n")
+
+
+@pytest.mark.parametrize("name", ["bundle", "bundle.tar"])
+def test_a_bundle_keeps_what_the_next_run_continues(name: str, tmp_path: Path) -> None:
+    """And says so, after it has really kept it."""
+    files = tuple(Item(f"images/{number}", bytes(40_000), 40_000) for number in range(4))
+    head = Item(HEAD, b"{}", 2)
+    with small_disk(tmp_path / "disk", 1 << 17) as disk:
+        with pytest.raises(NoSpaceError, match="; what was written stays, and the next run continues it"):
+            write_bundle(disk / name, iter((head, *files)), lambda *_: None)
+        assert shutil.disk_usage(disk).used > 80_000
+        write_bundle(disk / name, iter((head, *files[:2])), lambda *_: None)

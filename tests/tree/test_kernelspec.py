@@ -2,13 +2,14 @@
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from sifmod.config.name import ModuleName
-from sifmod.errors import InstallError
+from sifmod.errors import FullError, InstallError
 from sifmod.tree.kernelspec import (
     Kernelspec,
     kernels_directory,
@@ -17,6 +18,7 @@ from sifmod.tree.kernelspec import (
     write_kernelspec,
 )
 from support.disk_state import disk_state
+from support.small_disk import small_disk
 
 TORCH = Kernelspec(ModuleName("PyTorch", "2.13.0+cu126"), "")
 
@@ -141,3 +143,11 @@ def test_killed_at_any_step_there_is_a_kernel_that_starts_or_none(tmp_path: Path
         assert list(kernels.iterdir()) == []
     assert found == sorted(found, key=["old" if before else "", "new"].index)
     assert (len(found) > 4, found[0], found[-1]) == (True, "old" if before else "", "new")
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1 << 14) as disk:
+        (disk / "rest").write_bytes(bytes(shutil.disk_usage(disk).free))
+        with pytest.raises(FullError):
+            write_kernelspec(disk / "kernels", TORCH, "#!/bin/sh\n")
+        assert [path.name for path in disk.iterdir()] == ["rest"]

@@ -16,6 +16,7 @@ _LIBRARY = "lib/"
 _WANTED = "wanted.json"
 _COMPILED = re.compile(r"(?:[^/]+/)*__pycache__/[^/]+\.pyc")
 _DIGEST = 64  # characters
+_NOT_KEPT = 3  # exit code of `COMPILE`
 # Run inside. Arguments: the directory of the modules, the cache, a file with the names to compile by entry of the
 # cache, number of processes. An entry is the digest of the rest, a list of paths and sizes, and the contents. The
 # bytecode is unchecked (PEP 552). JSON has the bytes of a name, since the encoding here may be another.
@@ -67,7 +68,11 @@ def main(top, cache, wanted, jobs):
     with multiprocessing.get_context("fork").Pool(int(jobs), bound) as pool:
         for key, names in entries.items():
             names = [os.fsdecode(name.encode("latin-1")) for name in names]
-            keep(os.path.join(cache, key), names, pool.imap(partial(compiled, top), names, chunksize=16))
+            try:
+                keep(os.path.join(cache, key), names, pool.imap(partial(compiled, top), names, chunksize=16))
+            except OSError as error:
+                print(f"the bytecode cannot be kept: {error.strerror}", file=sys.stderr)
+                sys.exit(3)
 
 main(*sys.argv[1:])
 """
@@ -126,7 +131,9 @@ class Bytecode:
         ended = self._inside.python(*words, str(self._jobs))
         self._inside.end()
         if ended.code != 0:
-            raise InstallError("the packages could not be compiled:\n" + "\n".join(ended.lines[-12:]))
+            place = f"it is kept in {bytecode_cache()}; XDG_CACHE_HOME can name another place"
+            hint = place if ended.code == _NOT_KEPT else ""
+            raise InstallError("the packages could not be compiled:\n" + "\n".join(ended.lines[-12:]), hint)
 
 
 def _read(entry: Path) -> list[tuple[str, bytes]] | None:

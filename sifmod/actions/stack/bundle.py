@@ -66,7 +66,7 @@ def write_bundle(bundle: Path, files: Iterator[Item], progress: Progress) -> Non
 
     Raises OptionError if something else is there, ImageError for a damaged source, FetchError, PermissionsError.
     """
-    with writing(bundle):
+    with writing(bundle, after="what was written stays, and the next run continues it"):
         if bundle.suffix == ".tar":
             _write_tar(bundle, files, progress)
             return
