@@ -46,7 +46,7 @@ class _AsWritten:
     A signature may depend on the exact bytes.
     """
 
-    response_class = _Response
+    response_class: Any = _Response
 
     def putrequest(self, method: str, url: str, *more: Any, **options: Any) -> None:
         begin = "" if url.startswith("/") else "/".join(url.split("/", 3)[:3])  # a proxy is given all of it
