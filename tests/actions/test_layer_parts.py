@@ -595,6 +595,12 @@ def test_a_project_whose_files_are_no_settings(name: str, text: str | None, tmp_
         resource.setrlimit(resource.RLIMIT_AS, limit)
 
 
+def test_a_long_requirement_is_not_repeated() -> None:
+    with pytest.raises(OptionError, match=r"'a [( ]{198}'… is not a requirement") as caught:
+        name_of("a " + "( " * 30_000)
+    assert len(caught.value.message) < 300
+
+
 def test_a_text_of_a_lock_that_is_too_long(tmp_path: Path) -> None:
     """`requires-python` of 60 MB has 15 million bounds."""
     lock = write(tmp_path / "pylock.toml", f'requires-python = "{">=3," * 20_000}>=3"\n')
