@@ -214,7 +214,7 @@ def _file(path: Path, start: int) -> Iterator[bytes]:
 def _remote(registry: Registry, blob: Descriptor, start: int) -> Iterator[bytes]:
     with registry.blob(blob)({"Range": f"bytes={start}-"} if start else {}) as response:
         skip = start if response.status_code == 200 else 0
-        yield from from_byte(response.raw.stream(_UNIT, decode_content=False), skip)
+        yield from from_byte(iter(partial(response.raw.read, _UNIT, decode_content=False), b""), skip)
 
 
 def _index(repository: Repository, image: _Image, before: bytes | None, *, force: bool) -> bytes:

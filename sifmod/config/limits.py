@@ -56,7 +56,7 @@ class Limits(Model):
     build_rules: Count = 1000
     """Lines of a .dockerignore; each is compared with each file."""
     layer_ratio: Count = 2000
-    """Times its size that a layer of an image unpacks to, beyond 16 GiB; gzip reaches 1032."""
+    """Times its size that a layer of an image, or an image, unpacks to, beyond 16 GiB; gzip reaches 1032."""
     archive_files: Count = 1_000_000
     """Files in an archive of an image (oci-archive, docker-archive)."""
     header_size: Size = 1 << 20

@@ -218,7 +218,7 @@ def _data(reader: SquashfsReader, stat: Stat) -> Iterator[bytes]:
         if isinstance(piece, bytes):
             yield piece
         else:
-            yield from (bytes(min(_UNIT, piece - at)) for at in range(0, piece, _UNIT))
+            yield from (reader.counted(bytes(min(_UNIT, piece - at))) for at in range(0, piece, _UNIT))
 
 
 def _tar(content: Content) -> Iterator[bytes]:

@@ -377,6 +377,18 @@ class Here(Inside):
         return dict(bytecode.files())
 
 
+@pytest.mark.parametrize("answer", ["ln -s /etc/passwd", "truncate -s 1T", "printf '\\377' >"])
+def test_an_image_whose_python_answers_without_end(answer: str, tmp_path: Path) -> None:
+    """It writes its list of packages itself, in a directory of the host."""
+
+    class Lying(Here):
+        def python(self, *words: str) -> Ended:
+            return run_child(("/bin/sh", "-c", f'{answer} "$0"', words[-1]), cwd=self.directory, env=os.environ)
+
+    with pytest.raises(ImageError, match="the Python of the image does not list its packages"):
+        Lying(tmp_path / "layer").look(())
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "a shared cache"))
@@ -581,6 +593,12 @@ def test_a_project_whose_files_are_no_settings(name: str, text: str | None, tmp_
         assert static_name(tmp_path) == ""
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limit)
+
+
+def test_a_long_requirement_is_not_repeated() -> None:
+    with pytest.raises(OptionError, match=r"'a [( ]{198}'… is not a requirement") as caught:
+        name_of("a " + "( " * 30_000)
+    assert len(caught.value.message) < 300
 
 
 def test_a_text_of_a_lock_that_is_too_long(tmp_path: Path) -> None:

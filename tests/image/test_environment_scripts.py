@@ -143,6 +143,13 @@ def test_a_hostile_script_ends(piece: str) -> None:
     read("export A=" + piece * 50_000)
 
 
+def test_many_unknown_variables() -> None:
+    """Each expansion copied their names: a hundred scripts of 256 KiB took days."""
+    unknown = tuple(sorted(f"v{number}" for number in range(15_000)))
+    found = read("".join(f"export {name}=$(x)\n" for name in unknown) + "export B=b" + "$x" * 100_000)
+    assert (found.variables["B"], found.left_out) == ("b", unknown)
+
+
 def test_values_that_grow_without_end_are_left_out() -> None:
     found = read("export A=xxxxxxxx\n" + "export A=$A$A B=$A\n" * 5_000)
     assert found.left_out == ("A", "B")

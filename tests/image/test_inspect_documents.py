@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.convert.sif.write import DataObject
 from sifmod.image.inspect.description import Config, ImageDescription, Part, date, pairs, variables, words
 from sifmod.image.inspect.environment_scripts import DEFAULT_PATH
-from sifmod.image.inspect.sif import describe_sif
+from sifmod.image.inspect.sif import describe_sif, read_documents
 from sifmod.image.printable import block, line
 from support.inside import EPOCH, Files, programs, rootfs, sif
 
@@ -346,3 +347,11 @@ def test_files_of_an_image(tmp_path: Path) -> None:
             *(True, True, False, False, False),
         ]
         assert (inside.read("/bin/to-text", 2), inside.read("/bin", 2), inside.read("/x", 2)) == ("te", "", "")
+
+
+def test_documents_of_a_sif_take_bounded_memory(tmp_path: Path) -> None:
+    """46 documents of 3.7 MB with labels took 1.5 GB."""
+    texts = [json.dumps({f"{number}": "", "x": "x" * (3 << 20)}).encode() for number in range(9)]
+    path = sif(tmp_path / "x.sif", {"a": b""}, [DataObject("labels", "l", text) for text in texts])
+    found = read_documents(path, read_sif(path))
+    assert sorted(found.labels) == ["0", "1", "2", "3", "4", "x"]

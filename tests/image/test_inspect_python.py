@@ -13,6 +13,12 @@ from sifmod.image.inspect.python_environments import (
 from sifmod.image.inspect.rootfs import USUAL_PATH, find_command, search_path
 from support.inside import Files, programs, rootfs
 
+# the pattern of a line took the square of its blanks, and of the empty lines: a minute for 64 KiB
+VENV_OF_BLANKS = (
+    f"x = y{' ' * 30_000}z\n{chr(10) * 30_000}  home =/usr/bin \nInclude-System =\n"
+    "include-system-site-packages\t= true  \n"
+)
+
 
 def found(tmp_path: Path, files: Files, **environment: str) -> tuple[PythonEnvironment, ...]:
     with rootfs(tmp_path / "image", files) as inside:
@@ -341,7 +347,7 @@ LAYOUTS: dict[str, tuple[Files, dict[str, str], tuple[str, str, list[str], str]]
             **stdlib("/usr/lib", "3.11", DEBIAN),
             "/venv/bin/python3": "-> /usr/bin/python3",
             "/venv/bin/activate": "",
-            "/venv/pyvenv.cfg": "home = /usr/bin\ninclude-system-site-packages = true\n",
+            "/venv/pyvenv.cfg": VENV_OF_BLANKS,
             "/usr/local/lib/python3.11/dist-packages": None,
         },
         {"VIRTUAL_ENV": "/venv"},

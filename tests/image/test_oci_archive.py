@@ -1,7 +1,10 @@
 """Images in tar archives, read in place: whole, compressed, strange or hostile."""
 
 import hashlib
+import io
 import json
+import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -121,6 +124,27 @@ def test_links_are_followed_inside_the_archive_only(tmp_path: Path) -> None:
         assert stored is not None, name
         assert stored.read(100) == b"content"
     assert [archive.find(name) for name in names[4:]] == [None] * 3
+
+
+def test_long_names_are_not_kept(tmp_path: Path) -> None:
+    """An archive of 9 MB, with 2000 names of 1 MB, took 2 GB."""
+    name, archive = "/a" * 200_000, io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as file:
+        for number in range(40):
+            for kind in (tarfile.REGTYPE, tarfile.SYMTYPE):
+                member = tarfile.TarInfo(f"{number}{name}" if kind == tarfile.REGTYPE else f"{number}")
+                member.type, member.linkname = kind, "" if kind == tarfile.REGTYPE else name
+                file.addfile(member)
+    path = tmp_path / "it.tar"
+    path.write_bytes(archive.getvalue())
+    tracemalloc.start()
+    try:
+        files = open_archive(path, None)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert files.find("0") is None
+    assert kept < len(name) * 4
 
 
 def test_a_sparse_file_is_refused(tmp_path: Path) -> None:

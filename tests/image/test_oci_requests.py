@@ -211,6 +211,13 @@ def test_a_small_resource_is_read_whole(web: Misbehaving, how: Answer) -> None:
     assert web.asked[0][1]["accept"] == "application/x"
 
 
+def test_a_piece_of_negative_size(web: Misbehaving) -> None:
+    """It ended in a traceback."""
+    web.put("manifests/1.0", raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n{}\r\n0\r\n\r\n"))
+    with pytest.raises(TransientError, match="cannot be reached or closed the connection"):
+        repository(web).read("manifests/1.0", "*/*", "the manifest")
+
+
 def test_a_part_is_no_small_resource(web: Misbehaving) -> None:
     web.put("manifests/1.0", answer(206, MANIFEST))
     with pytest.raises(FetchError) as caught:

@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run as sifmod
+from sifmod.config import limits
+from sifmod.config.limits import Limits
 from sifmod.errors import ImageError
 from sifmod.image.convert.extend import Addition, extend
+from sifmod.image.convert.squashfs import reader
 from sifmod.image.oci.manifest import parse_config, parse_manifest
 from sifmod.image.sif_to_oci import Base, convert, layer_bytes
 from support.conversion import content
+from support.inside import sif
 from support.layer_stacks import MERGED
 from support.oci import Entry, layer, write_layout
 from support.runtime import RUNTIME
@@ -63,6 +67,18 @@ def test_nothing_new_is_an_empty_layer(tmp_path: Path) -> None:
 
 
 def no_piece(_piece: bytes, _size: int) -> None: ...
+
+
+@pytest.mark.parametrize("data", [bytes(8 << 20), b"x" * (8 << 20)], ids=["hole", "blocks"])
+def test_a_sif_whose_files_have_no_end(data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 kB describe a hole of 2 TB, and files can share blocks: an export took hours."""
+    path = sif(tmp_path / "x.sif", {"a": data})
+    monkeypatch.setattr(reader, "_FREE", 1 << 20)
+    monkeypatch.setattr(limits, "_current", Limits(layer_ratio=1 << 20))
+    convert(path, None, RUNTIME.plan, no_piece)
+    monkeypatch.setattr(limits, "_current", Limits(layer_ratio=3))
+    with pytest.raises(ImageError, match=r"its files have over 3 times its size \(`limits: {layer_ratio: N}` in"):
+        convert(path, None, RUNTIME.plan, no_piece)
 
 
 @pytest.mark.parametrize("name", ["opt/.wh.data", "opt/.wh..wh..opq", ".wh.x/y"])

@@ -12,9 +12,11 @@ from sifmod.image.packages.image_python import PROBE, ImagePython, image_python
 from sifmod.image.packages.uv import Uv, bytecode_cache, bytecode_place, checked, linked_directory, uv_cache
 from sifmod.image.packages.uv_settings import config_words, find_links, uv_environment, write_config
 from sifmod.module.plan import LAYER_TARGET
+from sifmod.tree.durable import read
 from sifmod.tree.receipt import Installation
 
 _HINT = "set UV_CACHE_DIR and XDG_CACHE_HOME to other directories"
+_MOST_HELD = 64 << 20  # bytes of the image's list of its packages
 _WRAPPERS = ("python", "python3")
 # removes the image's own uv settings; the first argument names the variables to keep
 _CLEAN = """
@@ -76,7 +78,11 @@ class Inside:
         ended = self.python("-c", PROBE, f"{self.target}/work/{answer.name}")
         if ended.code != 0 or not answer.is_file():
             raise ImageError(f"the Python of the image cannot be started: {' '.join(ended.lines[-3:])}")
-        return image_python(answer.read_text(), names)
+        try:
+            text = read(answer, _MOST_HELD).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ImageError(f"the Python of the image does not list its packages: {error}") from error
+        return image_python(text, names)
 
     def check_seen(self, projects: tuple[str, ...]) -> None:
         """Raise OptionError if a directory is visible inside only because this container binds it."""

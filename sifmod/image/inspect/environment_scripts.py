@@ -178,7 +178,8 @@ class _ScriptState:
 
     def expanded(self, variable: Variable) -> str | None:
         value = self.values.get(variable.name)
-        if value is None and variable.name in self.unknown | _OWN | _CALLERS:
+        name = variable.name
+        if value is None and (name in self.unknown or name in _OWN or name in _CALLERS):
             return None
         there = bool(value) if variable.operator.startswith(":") else value is not None
         if variable.operator.endswith("-"):

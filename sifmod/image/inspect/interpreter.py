@@ -17,7 +17,7 @@ from sifmod.image.inspect.rootfs import Rootfs
 _NAME = re.compile(r"python(3\.[0-9]{1,2})")
 _SAID = re.compile(rb"python(3\.[0-9]{1,2})")
 _LARGEST = 32 << 20  # bytes of a program or of site.py
-_SETTING = re.compile(r"^\s*([a-z-]+)\s*=\s*(.*?)\s*$", re.MULTILINE)
+_SETTING = re.compile(r"^[ \t]*+([a-z-]++)[ \t]*+=(.*)$", re.MULTILINE)
 _MOST_PATHS = 1000  # lines of a .pth file
 
 
@@ -69,7 +69,7 @@ def _venv(rootfs: Rootfs, program: str) -> tuple[dict[str, str], str]:
     """The `pyvenv.cfg` above or beside the program, and the directory of the venv; ({}, "") outside of one."""
     for directory in (dirname(dirname(program)), dirname(program)):
         if text := rootfs.read(f"{directory}/pyvenv.cfg", 1 << 16):
-            return {key.lower(): value for key, value in _SETTING.findall(text)}, directory
+            return {key.lower(): value.strip() for key, value in _SETTING.findall(text)}, directory
     return {}, ""
 
 

@@ -26,6 +26,7 @@ _FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted
 _PARTITIONS = {1: "system", 2: "primary system", 3: "data", 4: "overlay"}
 _LARGEST = 4 << 20  # bytes of one document
 _MOST_DOCUMENTS = 32
+_MOST_BYTES = 4 * _LARGEST  # of all documents; their labels take ten times as much memory
 _HOME = "/.singularity.d"
 _RECIPES = f"{_HOME}/build"  # the recipes that built the image, by number
 _OF_THE_RUNTIME = re.compile(r"(01-base|94-appsbase|95-apps|99-base|99-runtimevars)\.sh")
@@ -86,10 +87,11 @@ def read_documents(path: Path, info: SifInfo) -> Documents:
 
     Raises PermissionsError or FetchError if the SIF cannot be read. An unreadable file system in it gives a note.
     """
-    found = Documents()
+    found, room = Documents(), _MOST_BYTES
     with reading(path), path.open("rb") as file:
         for entry in info.descriptors[: _MOST_DOCUMENTS * 4]:
-            if entry.type in (DEFFILE, LABELS, JSON) and entry.size <= _LARGEST:
+            if entry.type in (DEFFILE, LABELS, JSON) and entry.size <= min(room, _LARGEST):
+                room -= entry.size
                 file.seek(entry.offset)
                 _take(found, entry.type, file.read(entry.size))
     try:

@@ -27,6 +27,7 @@ from sifmod.image.oci.manifest import (
 from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
 
+_LONGEST = 1024  # characters of a name; those of an image have 80, and a million are kept
 _MOST_LINKS = 8  # links in an archive that lead to one file
 
 
@@ -105,8 +106,12 @@ def _files_in(path: Path, tar: Path) -> Files:
                 opened.members = []  # type: ignore[attr-defined]  # tarfile would keep all members
                 if count > limits().archive_files:
                     raise ImageError(f"{path} has more files than {bound('archive_files')}")
+                if len(member.name) > _LONGEST:
+                    continue
                 name = posixpath.normpath(member.name)
                 found.pop(name, None)
+                if len(member.linkname) > _LONGEST:
+                    continue
                 if member.issym():
                     found[name] = posixpath.normpath(posixpath.join(posixpath.dirname(name), member.linkname))
                 elif member.islnk():

@@ -160,7 +160,7 @@ def name_of(requirement: str) -> str:
         return normalized(Requirement(requirement).name)
     except InvalidRequirement as error:
         raise OptionError(
-            f"{requirement!r} is not a requirement",
+            f"{requirement[:200]!r}{'…' * (len(requirement) > 200)} is not a requirement",
             "write it as for pip: transformers==4.57.1, 'torchmetrics>=1.4', ./wheel.whl, git+https://host/project.git",
         ) from error
 

@@ -1,5 +1,6 @@
 """A Session of requests: it sends each URL exactly as written, with the certificates of its host."""
 
+import http.client
 import os
 import socket
 import ssl
@@ -30,11 +31,22 @@ _target: ContextVar[str] = ContextVar("target")
 """Path and query of this thread's request."""
 
 
+class _Response(http.client.HTTPResponse):
+    def _read_next_chunk_size(self) -> int:
+        """As in http.client, where a negative size is a ValueError of the next read."""
+        size: int = super()._read_next_chunk_size()  # type: ignore[misc]
+        if size < 0:
+            raise http.client.IncompleteRead(b"")
+        return size
+
+
 class _AsWritten:
     """Sends a path and a query unchanged: requests and urllib3 would change %2f and %7E.
 
     A signature may depend on the exact bytes.
     """
+
+    response_class: Any = _Response
 
     def putrequest(self, method: str, url: str, *more: Any, **options: Any) -> None:
         begin = "" if url.startswith("/") else "/".join(url.split("/", 3)[:3])  # a proxy is given all of it

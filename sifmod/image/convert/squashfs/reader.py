@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Collection, Iterator
 from typing import BinaryIO
 
+from sifmod.config.limits import limits, raised
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Xattrs
 from sifmod.image.convert.squashfs.blocks import Blocks, Cursor, Stat, read_stat
@@ -20,6 +21,7 @@ from sifmod.image.convert.squashfs.superblock import (
     XATTR_VALUE,
 )
 
+_FREE = 16 << 30  # bytes of data that any squashfs may have
 _UNIT = 1 << 20  # a multiple of every block size
 _ZEROS = bytes(_UNIT)
 Path = str | bytes
@@ -46,6 +48,7 @@ class SquashfsReader:
         self.superblock = superblock = self.blocks.superblock
         ids = b"".join(self.blocks.indexed(superblock.id_table, index, 4) for index in range(superblock.ids))
         self._ids = struct.unpack(f"<{superblock.ids}I", ids)
+        self._unpacked = 0
         self.root = self.stat(superblock.root)
         if self.root.kind != "d":
             raise ImageError("damaged squashfs: its root is not a directory")
@@ -174,14 +177,21 @@ class SquashfsReader:
                 continue
             for word in words:
                 size = min(block_size, left)
-                yield self.blocks.data(position, word, size) if word else size
+                yield self.counted(self.blocks.data(position, word, size)) if word else size
                 position += word & 0xFFFFFF
                 left -= size
         if tail:
             piece = self.blocks.fragment(file.fragment)[file.offset : file.offset + tail]
             if len(piece) != tail:
                 raise ImageError(f"damaged squashfs: {tail} bytes at {file.offset} lie outside their fragment")
-            yield piece
+            yield self.counted(piece)
+
+    def counted(self, data: bytes) -> bytes:
+        """The data, counted: files can share blocks, and a few kilobytes describe a hole of a terabyte."""
+        self._unpacked += len(data)
+        if self._unpacked > _FREE and self._unpacked > limits().layer_ratio * self.superblock.used:
+            raise ImageError(f"its files have over {limits().layer_ratio} times its size{raised('layer_ratio')}")
+        return data
 
     def words(self, file: Stat) -> Iterator[tuple[int, ...]]:
         """The words with the sizes of a file's blocks, in batches; data in a fragment is in no block."""
