@@ -372,6 +372,17 @@ def test_a_helper_that_does_not_answer_is_noted(
     assert logins.notes == ["docker-credential-one gave no answer"]
 
 
+def test_the_error_of_a_helper_has_no_secret(
+    put: Put, helper: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "s3cret-token")
+    helper("bad", 'echo s3cret-password; echo "no s3cret-password, $MY_TOKEN, https://me:s3cret@h/x" >&2; exit 1')
+    put(".docker/config.json", {"credsStore": "bad"})
+    logins = Logins(os.environ)
+    assert logins.find(Place("ghcr.io", "group/name")) is None
+    assert logins.notes == ["docker-credential-bad failed: no ..., ..., https://h/x"]
+
+
 def test_netrc_is_for_its_host_over_https(own_home: Path) -> None:
     netrc = own_home / ".netrc"
     netrc.write_text("machine some.host login me password secret\n")
