@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from sifmod.config.find import SUFFIXES
-from sifmod.config.redact import without_logins
+from sifmod.config.redact import has_login, without_logins
 from sifmod.config.text import Absolute, EnvName, EnvValue, Items, Line, NotEmpty, OwnFile, Pairs, Text
 from sifmod.config.yaml.node import Node, printable_text
 from sifmod.config.yaml.validate import Model
@@ -94,6 +94,14 @@ def place_in_image(source: str, target: str) -> str:
     return "/" + normpath(join(target, basename(source)) if inside else target).lstrip("/")
 
 
+def _no_login(text: str) -> str:
+    if has_login(text):
+        raise ValueError("a login cannot be used here, because the image would keep it")
+    return text
+
+
+Kept = AfterValidator(_no_login)
+"""For a value that anybody with the image can read."""
 Commands = Annotated[Text, AfterValidator(_commands)]
 Requirement = Annotated[NotEmpty, AfterValidator(requirement)]
 
@@ -111,9 +119,9 @@ class Build(Model):
         Pairs, Items(Annotated[OwnFile, AfterValidator(_beside)], Annotated[Absolute, AfterValidator(_target)])
     ] = ()
     """A file or directory beside the easyconfig: its path in the image."""
-    env: Annotated[Pairs, Items(EnvName, EnvValue)] = ()
+    env: Annotated[Pairs, Items(EnvName, Annotated[EnvValue, Kept])] = ()
     """Variables that the image sets."""
-    labels: Annotated[Pairs, Items(NotEmpty, Line)] = ()
+    labels: Annotated[Pairs, Items(NotEmpty, Annotated[Line, Kept])] = ()
     """Labels of the image."""
     post: Commands = ""
     """Commands that a shell runs inside during the build; this needs a builder."""
@@ -123,7 +131,7 @@ class Build(Model):
     """A definition file that the runtime builds, instead of a base."""
     dockerfile: OwnFile | None = None
     """A Dockerfile, or a directory with one, instead of a base."""
-    arguments: Annotated[Pairs, Items(EnvName, EnvValue)] = ()
+    arguments: Annotated[Pairs, Items(EnvName, Annotated[EnvValue, Kept])] = ()
     """Build arguments of the definition or Dockerfile."""
 
     @model_validator(mode="after")

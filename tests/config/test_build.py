@@ -155,6 +155,18 @@ def test_of_a_base_with_variants_the_one_of_the_same_accelerator_is_taken(config
         ("pip: [six]", "4:10: image.build: give one of from, definition and dockerfile"),
         ("{definition: a, dockerfile: b}", "4:10: image.build: give one of from, definition and dockerfile"),
         ("{definition: a.def, pip: [six]}", "4:10: image.build: pip cannot be combined with definition"),
+        (
+            "{from: a.sif, env: {INDEX: 'https://me:s3cret@h/simple'}}",
+            "4:37: image.build.env.INDEX: a login cannot be used here, because the image would keep it",
+        ),
+        (
+            "{from: a.sif, labels: {a: 'see https://me:s3 cret@h/x'}}",
+            "4:36: image.build.labels.a: a login cannot be used here, because the image would keep it",
+        ),
+        (
+            "{definition: a.def, arguments: {A: 'https://me:s3cret@h'}}",
+            "4:45: image.build.arguments.A: a login cannot be used here, because the image would keep it",
+        ),
         ("{from: a.sif, pip: [a], arguments: {A: b}}", "4:10: image.build: arguments cannot be combined with from"),
         ("{from: a.sif}", "4:10: image.build: there is nothing to build: give pip, files, env or another key"),
         (

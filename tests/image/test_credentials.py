@@ -1,18 +1,23 @@
 """Logins found where users keep them, and shown nowhere."""
 
 import base64
+import html
 import json
 import os
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+import requests
 
 from sifmod.image.oci.content import LARGEST
 from sifmod.image.registry import credentials
 from sifmod.image.registry.credentials import Credentials, Logins, Netrc, auth_files
 from sifmod.image.registry.mirrors import Place
+from sifmod.image.registry.sent import quoted
 from sifmod.image.registry.url import Url
 
 SECRET = "s3cret:with:colons"
@@ -367,6 +372,17 @@ def test_a_helper_that_does_not_answer_is_noted(
     assert logins.notes == ["docker-credential-one gave no answer"]
 
 
+def test_the_error_of_a_helper_has_no_secret(
+    put: Put, helper: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "s3cret-token")
+    helper("bad", 'echo s3cret-password; echo "no s3cret-password, $MY_TOKEN, https://me:s3cret@h/x" >&2; exit 1')
+    put(".docker/config.json", {"credsStore": "bad"})
+    logins = Logins(os.environ)
+    assert logins.find(Place("ghcr.io", "group/name")) is None
+    assert logins.notes == ["docker-credential-bad failed: no ..., ..., https://h/x"]
+
+
 def test_netrc_is_for_its_host_over_https(own_home: Path) -> None:
     netrc = own_home / ".netrc"
     netrc.write_text("machine some.host login me password secret\n")
@@ -401,3 +417,13 @@ def test_a_login_that_is_no_text_is_told(own_home: Path, monkeypatch: pytest.Mon
     logins = Logins(os.environ)
     assert logins.find(Place("registry.test", "", named=True)) is None
     assert "is not UTF-8, or its token is not printable ASCII" in logins.notes[0]
+
+
+@pytest.mark.parametrize("escape", [str, html.escape, partial(html.escape, quote=False), json.dumps, quote])
+def test_a_login_that_a_server_escapes_is_left_out(escape: Callable[[str], str]) -> None:
+    login = f"me:p<a>s&s\"w'o\\rd{SECRET}"
+    header = Credentials("x", *login.split(":", 1)).basic
+    asked = requests.Request("GET", "https://h.invalid/x", {"Authorization": header}).prepare()
+    assert quoted(f"no {escape(login)} here", asked).replace('"', "") == "no *** here"
+    alone = base64.b64encode(login.partition(":")[2].encode()).decode().rstrip("=")
+    assert quoted(f"no {alone} here", asked) == "no *** here"

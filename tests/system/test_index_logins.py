@@ -195,6 +195,33 @@ def test_the_signature_in_a_link_of_an_index_fetches_and_is_kept_nowhere(machine
     machine.sifmod("sync", NAME, str(lock), "--no-index", "--find-links", str(machine.wheels)).ok()
 
 
+def test_nobody_else_reads_the_signature_while_a_layer_is_made(machine: Machine, tmp_path: Path) -> None:
+    """As after a kill: the server looks when the file is fetched, which is after the lock was made."""
+    path = wheel(tmp_path, "alone")
+    content, modes = path.read_bytes(), dict[str, int]()
+    server = Web()
+
+    def looks(handler: Handler) -> None:
+        modes.update({one: Path(one).stat().st_mode & 0o077 for one in holding(machine.prefix)})
+        answer(200, content)(handler)
+
+    link = (
+        f'"/files/{path.name}?{SIGNED.replace("&", "&amp;")}#sha256={sha256_bytes(content)}" data-core-metadata="true"'
+    )
+    server.answers["/simple/alone/"] = answer(
+        200, f"<a href={link}>{path.name}</a>".encode(), {"Content-Type": "text/html"}
+    )
+    server.answers[f"/files/{path.name}.metadata"] = answer(200, b"Metadata-Version: 2.1\nName: alone\nVersion: 1.0\n")
+    server.answers[f"/files/{path.name}"] = looks
+    server.start()
+    try:
+        machine.sifmod("add", NAME, "alone", env={"UV_DEFAULT_INDEX": server.url("/simple", "127.0.0.1")}).ok()
+    finally:
+        server.stop()
+    assert modes
+    assert set(modes.values()) == {0}, modes
+
+
 def test_the_signature_in_a_link_of_an_index_is_in_no_built_image(machine: Machine, signing: Web) -> None:
     (base,) = machine.prefix.glob("images/sha256/*.sif")
     image = f"image: {{build: {{from: '{base}', pip: [demo]}}}}\npath: [/opt/miniconda3/envs/pytorch/bin]\n"

@@ -21,6 +21,7 @@ from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.package_lock import pinned, without_repositories
 from sifmod.image.packages.request import PackageRequest, project
 from sifmod.image.packages.resolve import Resolved
+from sifmod.image.packages.uv_settings import write_private
 from sifmod.image.program import Program
 from sifmod.image.startable import can_start
 from sifmod.module.plan import LAYER_TARGET
@@ -120,7 +121,7 @@ def _install(
     lock = without_repositories(lock)
     # uv fetches from the places in the lock; if other places are given, only the digests count
     name, text = ("pinned.txt", pinned(lock)) if lock and wanted.places else (LOCK, lock)
-    (inside.directory / "work" / name).write_text(text)
+    write_private(inside.directory / "work" / name, text)
     words = ["pip", "install", "--python", python.executable, "--target", f"{inside.target}/lib"]
     words += ["--no-deps", "--quiet", "--link-mode", "hardlink" if layer.packed else "copy"]
     calls = [("--requirements", f"{inside.target}/work/{name}")] if lock else []

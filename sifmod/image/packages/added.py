@@ -22,6 +22,7 @@ from sifmod.image.packages.package_lock import pinned
 from sifmod.image.packages.request import PackageRequest
 from sifmod.image.packages.resolve import Resolved, followed, resolve, torch_index
 from sifmod.image.packages.uv import Uv, refuse_unsafe
+from sifmod.image.packages.uv_settings import write_private
 
 LEFT_BY_UV = (".lock", ".gitignore", "CACHEDIR.TAG", "*.dist-info/uv_cache.json", "*.dist-info/uv_build.json")
 _LARGEST = 1 << 26  # bytes of a file that is compared
@@ -99,7 +100,7 @@ def _install(uv: Uv, resolved: Resolved, wanted: PackageRequest, uv_prefix: Path
     lock = resolved.fetched
     name, text = ("pinned.txt", pinned(lock)) if _LOCAL.search(lock) else (_INSTALL, lock)
     # requires-python is about the image's Python; uv would apply it to this one, which runs no package
-    (uv.directory / name).write_text(_REQUIRES.sub("", text))
+    write_private(uv.directory / name, _REQUIRES.sub("", text))
     words = ("--prefix", str(uv_prefix), "--no-deps", "--quiet", "--link-mode", "hardlink", "--no-compile-bytecode")
     ended = uv.run("pip", "install", *words, *wanted.words, "--requirements", f"{uv.place}/{name}")
     if ended.code != 0:

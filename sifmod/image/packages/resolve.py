@@ -42,6 +42,7 @@ from sifmod.image.packages.package_lock import (
 )
 from sifmod.image.packages.request import FIND_LINKS, PackageRequest, check_login, name_of, path_of
 from sifmod.image.packages.uv import Uv
+from sifmod.image.packages.uv_settings import write_private
 
 _NO_DIGEST = "0" * 64
 _NEEDS = re.compile(
@@ -88,7 +89,7 @@ def resolve(
     all_as_metadata = not {"--no-index", "--only-binary"}.isdisjoint(wanted.words)
     visible = [one for one in in_image if all_as_metadata or one.key in kept or "+" in one.version]
     _write_metadata_wheels(visible, work / "in_image")
-    (work / LOCK).write_text(_preferences(python, earlier))
+    write_private(work / LOCK, _preferences(python, earlier))  # its URLs may be signed
     (work / "kept.txt").write_text("".join(f"{key}=={one.version}\n" for key, one in kept.items()))
     (work / "constraints.txt").write_text("".join(f"{line}\n" for line in wanted.constraints or ()))
     lines = (*(_as_read(text, trees) for text in wanted.requirements), *(f"-e {path}" for path in wanted.editable))

@@ -74,10 +74,14 @@ def write_config(directory: Path) -> None:
 
     These are the one in UV_CONFIG_FILE, else the user's and the system's. Raises OptionError for an invalid file.
     """
-    settings = _settings()
-    (directory / _NAME).unlink(missing_ok=True)
-    with open(os.open(directory / _NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
-        file.writelines(f"{key} = {toml_value(value)}\n" for key, value in settings.items())
+    write_private(directory / _NAME, "".join(f"{key} = {toml_value(value)}\n" for key, value in _settings().items()))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file for uv that nobody else may read; uv, which may replace the text, keeps the mode."""
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
+        file.write(text)
 
 
 def without_own_logins(output: bytes) -> bytes:

@@ -24,6 +24,7 @@ from typing import IO, NamedTuple
 import requests
 
 from sifmod.config.kinds import RUNTIMES
+from sifmod.config.redact import without_logins, without_values
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import LARGEST, Content, plain, read_content
 from sifmod.image.registry.http import Authority, refusal
@@ -240,13 +241,21 @@ def ask_helper(program: str, key: str, environ: Mapping[str, str]) -> tuple[str,
     if answer.code:
         if b"credentials not found" in answer.output + answer.errors:
             return None
-        said = plain(answer.errors.decode("utf-8", "replace"))  # what it prints on its output may be a secret
+        said = plain(without_logins(without_values(_said(answer), environ)))
         raise HelperError(f"failed{f': {said}' if said else ''}")
     try:
         found = json.loads(answer.output)
         return str(found["Username"]), str(found["Secret"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise HelperError("gave an invalid login") from error
+
+
+def _said(answer: _Answer) -> str:
+    """The errors of a helper, without the words of its output, which may be a secret."""
+    said = answer.errors[:_PART].decode("utf-8", "replace")
+    for word in re.findall(r"[^\s\"':,{}]{6,}", answer.output[: _PART // 16].decode("utf-8", "replace")):
+        said = said.replace(word, "...")
+    return said
 
 
 def _run_helper(program: str, key: str, environ: Mapping[str, str]) -> _Answer:

@@ -2,6 +2,8 @@
 
 import base64
 import binascii
+import html
+import json
 import re
 from collections.abc import Iterator
 from io import BytesIO
@@ -33,11 +35,17 @@ def check_answer(raw: bytes | bytearray, response: requests.Response, name: str)
 
 def _without(text: str, request: requests.PreparedRequest | None) -> str:
     secrets = set(_secrets(request)) if request is not None else set()
-    spelled = {way for one in secrets if one for way in (one, quote(one, safe=""), quote(one), quote_plus(one))}
+    spelled = {way for one in secrets if one for way in _ways(one)}
     if not spelled:
         return text
     longest_first = sorted(spelled, key=len, reverse=True)
     return re.sub("|".join(map(re.escape, longest_first)), _REMOVED, text, flags=re.IGNORECASE)
+
+
+def _ways(secret: str) -> tuple[str, ...]:
+    """The secret as a URL, a page or JSON spells it."""
+    urls = (quote(secret, safe=""), quote(secret), quote_plus(secret))
+    return (secret, *urls, html.escape(secret), html.escape(secret, quote=False), json.dumps(secret)[1:-1])
 
 
 def _secrets(request: requests.PreparedRequest) -> Iterator[str]:
@@ -63,7 +71,10 @@ def _of_header(header: str) -> Iterator[str]:
             login = base64.b64decode(token).decode()
         except (binascii.Error, ValueError):
             return
-        yield from (login, login.partition(":")[2])
+        password = login.partition(":")[2]
+        yield from (login, password)
+        if len(password) >= _SHORTEST:
+            yield base64.b64encode(password.encode()).decode().rstrip("=")
 
 
 def _of_proxy(proxy: str) -> Iterator[str]:
