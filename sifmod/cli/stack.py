@@ -48,17 +48,22 @@ def plan(given: PlanOptions) -> int:
     installed by this stack, which no longer names it. Nothing is changed.
     """
     from sifmod.actions.stack.apply import preview_stack
+    from sifmod.actions.stack.lifecycle import check_decisions
     from sifmod.actions.stack.report import report
 
     found = preview_stack(given.file, _asked(given))
     plan = found.plan
     if given.as_json:
+        if found.lives:
+            check_decisions(found.lives)
         print_json(report(plan, found.lives)._replace(needed=found.fetches))
     else:
         for line in lines(plan, found.lives, all_of_them=True):
             echo(line)
         for line in (*counts(plan), *disk_needed(found)):
             say(line)
+        if found.lives:
+            check_decisions(found.lives)
     failed = (step.error.exit_code for step in plan.steps if step.error)
     return max((*failed, fails_for_held(plan, given)))
 
