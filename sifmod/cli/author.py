@@ -289,7 +289,8 @@ def lock_command(given: LockOptions) -> None:
     written = []
     for words in stacks:
         path = lock_path(words[0], given.output)
-        modules = write_lock(read_stack(stack_of(words, given.variants), installed_stack(given)), path)
+        planned = read_stack(stack_of(words, given.variants), installed_stack(given))
+        modules = write_lock(planned, path, lock_path(words[0]).parent)
         if not given.as_json:
             say_locked(path, modules)
         written.append(WrittenLock(path, tuple(one.module for one in modules)))
