@@ -67,6 +67,12 @@ def lifecycle_changes(plan: StackPlan) -> LifecycleChanges:
     return LifecycleChanges(wanted, tuple(changes), tuple(sorted({*decided})))
 
 
+def with_earlier(plan: StackPlan, decided: LifecycleChanges) -> LifecycleChanges:
+    """The decisions, with those that the stack had made before: after an error they may not be undone yet."""
+    before = read_applied(plan.layout, plan.stack.name)
+    return decided._replace(decided=tuple(sorted({*decided.decided, *(before.decided if before else ())})))
+
+
 def check_decisions(decided: LifecycleChanges) -> None:
     """Raise OptionError for decisions that `apply_lifecycle` will refuse, since others contradict them."""
     for name, life in decided.wanted.items():
