@@ -245,6 +245,16 @@ def _hooks(site: Site, moment: Moment, changes: Iterator[tuple[ModuleName, str]]
 
 
 def _check(layout: Layout, name: str, life: NameLife) -> None:
+    check_life(name, life)
+    module = ModuleName(name, life.default) if life.default is not None else None
+    if module and live_number(layout, module) is None:
+        raise ModuleError(
+            f"{module} is not installed, so it cannot be the default", "`sifmod list` shows the installed modules"
+        )
+
+
+def check_life(name: str, life: NameLife) -> None:
+    """Raise OptionError for a message that is none, and for decisions that contradict each other."""
     for version, one in life.versions.items():
         said = [one.deprecated.message] if one.deprecated else []
         said += [one.retired.message, one.retired.successor] if one.retired else []
@@ -264,10 +274,6 @@ def _check(layout: Layout, name: str, life: NameLife) -> None:
     if life.default is None:
         return
     module, one = ModuleName(name, life.default), life.of(life.default)
-    if live_number(layout, module) is None:
-        raise ModuleError(
-            f"{module} is not installed, so it cannot be the default", "`sifmod list` shows the installed modules"
-        )
     if one.hidden or one.retired:
         state, verb = ("retired", "retire") if one.retired else ("hidden", "hide")
         raise OptionError(

@@ -274,9 +274,8 @@ def lock_command(given: LockOptions) -> None:
     written = []
     for words in stacks:
         path = locks.lock_path(words[0], given.output)
-        modules = record.write_lock(
-            stack_options.read_stack(stack.stack_of(words, given.variants), stack_files.installed_stack(given)), path
-        )
+        planned = stack_options.read_stack(stack.stack_of(words, given.variants), stack_files.installed_stack(given))
+        modules = record.write_lock(planned, path, locks.lock_path(words[0]).parent)
         if not given.as_json:
             stack_files.say_locked(path, modules)
         written.append(locks.WrittenLock(path, tuple(one.module for one in modules)))

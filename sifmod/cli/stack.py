@@ -24,7 +24,7 @@ with later():
     from sifmod.actions.install import options as install_options
     from sifmod.actions.stack import apply as applying
     from sifmod.actions.stack import job as stack_jobs
-    from sifmod.actions.stack import report, stack_options, stack_plan
+    from sifmod.actions.stack import lifecycle, report, stack_options, stack_plan
     from sifmod.cli import progress
     from sifmod.tree import provenance
 
@@ -96,12 +96,16 @@ def plan(given: PlanOptions) -> int:
     found = applying.preview_stack(given.file, _asked(given))
     plan = found.plan
     if given.as_json:
+        if found.lives:
+            lifecycle.check_decisions(found.lives)
         print_json(report.report(plan, found.lives)._replace(needed=found.fetches))
     else:
         for line in lines(plan, found.lives, all_of_them=True):
             echo(line)
         for line in (*counts(plan), *disk_needed(found)):
             say(line)
+        if found.lives:
+            lifecycle.check_decisions(found.lives)
     failed = (step.error.exit_code for step in plan.steps if step.error)
     return max((*failed, fails_for_held(plan, given)))
 

@@ -292,13 +292,13 @@ TABLE = (
     output(
         "-D --dry-run-short",
         "flag",
-        "Show a line for each module: [ ] new, [x] installed, [R] reinstalled, [F] fetched again.",
+        "Show a line for each module: [ ] new, [x] installed, [R] reinstalled, [F] fetched again, [H] held.",
     ),
     output(
         "-D --dry-run-short",
         "flag",
-        "Show a line for each module: [ ] new, [x] installed, [R] reinstalled, [F] fetched again; without FILE, what "
-        "would change in all modules.",
+        "Show a line for each module: [ ] new, [x] installed, [R] reinstalled, [F] fetched again, [H] held; "
+        "without FILE, what would change in all modules.",
         of="install",
     ),
     output("--dry-run", "flag", "Show what would be done, with every path."),

@@ -161,3 +161,32 @@ def test_a_default_that_stays_away_is_not_planned(here: Path, capfd: pytest.Capt
     assert " [D] Other/1: made the default\n" in told(capfd, PLAN)
     assert run([*APPLY, "-q"]) == 0
     assert read_life(Layout(here / "prefix"), "Other").default == "1"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_decisions_that_contradict_each_other_are_planned_as_they_fail(
+    here: Path, as_json: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The plan said [D] and ended with 0, and the apply with 2; the decisions about other names are carried out."""
+    assert run(["hide", "App/2"]) == 0
+    stack = "easyconfigs: [{easyconfig: App-2.yaml, default: true}, {easyconfig: Other-1.yaml, hidden: true}]\n"
+    write(here / "stack.yaml", stack)
+    more = ["--json"] if as_json else []
+    planned = told(capfd, [*PLAN, *more], 2)
+    assert "App/2 cannot be the default and hidden" in planned
+    assert as_json or " [D] Other/1: hidden\n" in planned
+    assert "App/2 cannot be the default and hidden" in told(capfd, [*APPLY, *more], 2)
+    assert read_life(Layout(here / "prefix"), "Other").of("1").hidden
+    assert read_life(Layout(here / "prefix"), "App").default is None
+
+
+def test_a_module_that_comes_back_to_a_stack_is_as_it_says(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(here / "stack.yaml", "easyconfigs: [{easyconfig: App-2.yaml, hidden: true}, Other-1.yaml]\n")
+    assert run([*APPLY, "-q"]) == 0
+    write(here / "stack.yaml", "easyconfigs: [Other-1.yaml]\n")
+    assert "[D]" not in told(capfd, PLAN)  # it stays hidden: nothing says what else it should be
+    assert run([*APPLY, "-q"]) == 0
+    write(here / "stack.yaml", "easyconfigs: [App-2.yaml, Other-1.yaml]\n")
+    assert " [D] App/2: shown\n" in told(capfd, PLAN)
+    assert run([*APPLY, "-q"]) == 0
+    assert not read_life(Layout(here / "prefix"), "App").of("2").hidden

@@ -72,6 +72,20 @@ def test_a_nightly_apply_leaves_what_was_rolled_back(
     assert json.loads(capfd.readouterr().out)["members"][0]["mark"] == "H"
 
 
+def test_a_dry_run_says_it(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for words in (["App-1.yaml"], ["App-1.yaml", "--rebuild"], ["App-1.yaml", "--module-only"]):
+        capfd.readouterr()
+        assert run(["install", "-D", *words]) == 0
+        assert " * [H] App-1.yaml (module: App/1)\n" in capfd.readouterr().out.replace(f"{here}/", "")
+    assert run(["uninstall", "App/1"]) == 0
+    capfd.readouterr()
+    assert run(["install", "-D", "App-1.yaml", "--json"]) == 0
+    assert [row["mark"] for row in json.loads(capfd.readouterr().out)] == ["H"]
+    assert run(["rollback", "--release", "App/1"]) == 0
+    assert run(["install", "-D", "App-1.yaml"]) == 0
+    assert " * [ ] " in capfd.readouterr().out
+
+
 def test_it_is_held_since_the_rollback(here: Path, images: Images, capfd: pytest.CaptureFixture[str]) -> None:
     """And not since what was installed later, with the content that is live."""
     path = Layout(here / "prefix").history(ModuleName("App", "1"))

@@ -70,3 +70,19 @@ def test_another_local_image_is_not_the_locked_one(
     assert run(["stack", "apply", "--locked", stack, SKIP, "--prefix", str(tmp_path / "second")]) != 0
     assert not (tmp_path / "second/software/App/1").exists()
     capfd.readouterr()
+
+
+@pytest.mark.parametrize("words", [["stack", "lock", "stack.yaml"], ["lock", "App-1.yaml"]])
+def test_a_lock_that_is_written_elsewhere_is_as_the_one_beside(
+    checkout: Path, tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read beside the file only: its paths began at its own directory, so they were absolute ones."""
+    monkeypatch.chdir(checkout)
+    write(checkout / "App-1.yaml", f"name: App\nversion: '1'\n{LOCAL}wrappers: [sh]\n")
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "first"))
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(words) == 0
+    assert run([*words, "-o", "../beside/a lock"]) == 0
+    beside = (checkout / words[-1]).with_suffix(".lock")
+    assert (tmp_path / "beside/a lock").read_text() == beside.read_text()
+    assert '"App-1.yaml": ' in beside.read_text()

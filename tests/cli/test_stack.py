@@ -848,3 +848,20 @@ def test_a_decision_that_fails_leaves_what_was_installed_recorded(
     assert (here / "prefix/calls").read_text() == "Good\n"
     assert json.loads((here / "prefix/stacks/stack.json").read_text())["modules"] == ["Good/1"]
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+
+
+def test_a_decision_that_failed_is_made_by_the_next_apply(here: Path) -> None:
+    """Its stack forgot that the default was its own, so it contradicted the retirement for ever."""
+    hook = write(here / "hook", f"#!/bin/sh\n[ -e '{here}/allowed' ]\n")
+    hook.chmod(0o755)
+    write(here / "etc-sifmod.d/x.yaml", f"hooks: {{before_retire: [{hook}]}}\n")
+    write(here / "stack.yaml", "easyconfigs: [{easyconfig: Good-1.yaml, default: true}]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    write(here / "stack.yaml", "easyconfigs: [{easyconfig: Good-1.yaml, retired: {since: 2026-01-01}}]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 18
+    assert read_life(Layout(here / "prefix"), "Good").default == "1"
+    write(here / "allowed", "")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    life = read_life(Layout(here / "prefix"), "Good")
+    assert life.default is None
+    assert life.of("1").retired

@@ -50,7 +50,7 @@ class InstallPreview(NamedTuple):
 
     easyconfig: str  # its path
     module: ModuleName
-    mark: Literal[" ", "x", "R", "F"]
+    mark: Literal[" ", "x", "R", "F", "H"]
     outgoing: "tuple[OutgoingLayer, ...]" = ()
     decision: "Decision | None" = None  # None if the receipt alone shows that it is unchanged
     missing: bool = False  # no generation is live
@@ -153,12 +153,20 @@ class Installer:
                 path = target.easyconfig if there else found.provenance.easyconfig
                 return InstallPreview(path, found.module, "x")
         from sifmod.actions.install.current import outgoing_layers, status_sign
+        from sifmod.actions.install.hold import check_hold
+        from sifmod.tree.history import last_live
         from sifmod.tree.layout import Layout
 
         decision = self.decide(target)
-        mark, module = status_sign(decision), decision.plan.module
-        before = live(Layout(Path(decision.plan.prefix)), module)
-        layers = outgoing_layers(before, decision) if mark != "x" else ()
+        layout, module = Layout(Path(decision.plan.prefix)), decision.plan.module
+        mark: Literal[" ", "x", "R", "F", "H"] = status_sign(decision)
+        before = live(layout, module)
+        try:
+            if mark != "x":
+                check_hold(layout, before or last_live(layout, module), decision)
+        except HeldError:
+            mark = "H"
+        layers = outgoing_layers(before, decision) if mark not in ("x", "H") else ()
         return InstallPreview(str(decision.loaded.path), module, mark, layers, decision, before is None)
 
     def decide(self, target: Target) -> "Decision":

@@ -24,7 +24,9 @@ class DryRun(NamedTuple):
 
     easyconfig: Easyconfig
     module: ModuleName
-    mark: Annotated[Literal[" ", "x", "R", "F"], Described("blank new, x installed, R rebuilt, F fetched again")]
+    mark: Annotated[
+        Literal[" ", "x", "R", "F", "H"], Described("blank new, x installed, R rebuilt, F fetched again, H held")
+    ]
     outgoing_layers: Annotated[tuple[OutgoingLayer, ...], Described("layers that do not fit the new image")] = ()
 
 

@@ -13,7 +13,7 @@ from sifmod.actions.spider_cache import is_stale, refresh_spider_cache
 from sifmod.actions.stack.applying import ApplyContext, ModuleEnded, NotTried, Outcome
 from sifmod.actions.stack.fetches import Fetches, fetches
 from sifmod.actions.stack.job import JobOptions, end_of_element, submit_stack
-from sifmod.actions.stack.lifecycle import LifecycleChanges, apply_lifecycle, lifecycle_changes
+from sifmod.actions.stack.lifecycle import LifecycleChanges, apply_lifecycle, lifecycle_changes, with_earlier
 from sifmod.actions.stack.record import change_record
 from sifmod.actions.stack.stack_options import Planned, StackOptions, read_stack
 from sifmod.actions.stack.stack_plan import StackPlan, only, plan_stack, to_do
@@ -147,6 +147,9 @@ class _Apply:
         waits = bool(submitted and submitted.jobs and not self.run.wait)
         try:
             later = apply_lifecycle(plan, decided, site, reporter, waits=waits) if decided else ()
+        except BaseException:
+            decided = decided and with_earlier(plan, decided)
+            raise
         finally:  # what was installed is recorded although a decision or its hook fails
             decided = self._end(whole, applying, decided, submitted=bool(submitted and submitted.jobs))
         return StackOutcome(plan, decided, applying.outcomes, applying.held, applying.failed, submitted, tests, later)

@@ -5,12 +5,13 @@ from itertools import groupby
 from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import site_umask
-from sifmod.actions.life import change_life, differences
+from sifmod.actions.life import change_life, check_life, differences
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.stack_plan import Mark, StackPlan, Step, refuse_twice
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.config.stack import Entry
+from sifmod.errors import SifmodError
 from sifmod.tree.life import Deprecated, Life, NameLife, Retired, read_life
 from sifmod.tree.receipt import live_number
 from sifmod.tree.stack_record import read_applied
@@ -38,7 +39,9 @@ def lifecycle_changes(plan: StackPlan) -> LifecycleChanges:
     ours = set(before.decided if before else ())
     wanted: dict[str, NameLife] = {}
     changes: list[tuple[ModuleName, str]] = []
-    decided: list[str] = []
+    gone = {str(module) for module in plan.unnamed}
+    names = {module.name for module in plan.unnamed} - {_name(step) for step in steps}
+    decided = [each for each in ours if each.partition(" ")[0] in gone | names]  # they end where it is named again
     for name, of_name in groupby(sorted(steps, key=_name), key=_name):
         now = life = read_life(plan.layout, name)
         away = set[str]()
@@ -61,7 +64,19 @@ def lifecycle_changes(plan: StackPlan) -> LifecycleChanges:
         if life != now:
             wanted[name] = life
             changes += differences(name, now, life)
-    return LifecycleChanges(wanted, tuple(changes), tuple(sorted(decided)))
+    return LifecycleChanges(wanted, tuple(changes), tuple(sorted({*decided})))
+
+
+def with_earlier(plan: StackPlan, decided: LifecycleChanges) -> LifecycleChanges:
+    """The decisions, with those that the stack had made before: after an error they may not be undone yet."""
+    before = read_applied(plan.layout, plan.stack.name)
+    return decided._replace(decided=tuple(sorted({*decided.decided, *(before.decided if before else ())})))
+
+
+def check_decisions(decided: LifecycleChanges) -> None:
+    """Raise OptionError for decisions that `apply_lifecycle` will refuse, since others contradict them."""
+    for name, life in decided.wanted.items():
+        check_life(name, life)
 
 
 def _name(step: Step) -> str:
@@ -97,9 +112,10 @@ def apply_lifecycle(
 ) -> tuple[str, ...]:
     """Apply the decisions; those for missing modules are left to the next apply, or with `waits` to the last job.
 
-    With `waits` returns these missing modules, else (). Raises the errors of `change_life`.
+    With `waits` returns these missing modules, else (). Raises the first error of `change_life`, after all others.
     """
     later: list[str] = []
+    failed: SifmodError | None = None
     for name, life in decided.wanted.items():
         named = {step.module.version: step for step in plan.steps if step.module and step.module.name == name}
         new = {version for version in named if not _is_there(plan, name, version)}
@@ -113,8 +129,13 @@ def apply_lifecycle(
         if default != life.default and not waits:
             reporter.say(f"warning: {name}/{life.default} is not installed, so it was not made the default")
         if there or default or read_life(plan.layout, name) != NameLife():
-            with site_umask(site):
-                change_life(plan.layout, name, NameLife(default, there), site, reporter)
+            try:
+                with site_umask(site):
+                    change_life(plan.layout, name, NameLife(default, there), site, reporter)
+            except SifmodError as error:
+                failed = failed or error
+    if failed:
+        raise failed
     return tuple(later)
 
 

@@ -37,8 +37,10 @@ def change_record(
         write_applied(layout, change(read_applied(layout, name)), held)  # another run may have changed it meanwhile
 
 
-def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
-    """The modules to lock at `path`, of a stack that is installed completely; `planned.redecide` must be set.
+def locked_modules(planned: Planned, directory: Path) -> tuple[LockedModule, ...]:
+    """The modules to lock, of a stack that is installed completely; `planned.redecide` must be set.
+
+    `directory`: where the lock is read, at which its relative paths start.
 
     Raises InstallError for a module that is not installed, errors of its easyconfig and of `check_packed`.
     """
@@ -55,7 +57,7 @@ def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
             hint = "or remove it from the stack" if step.mark == "E" else hint
             raise InstallError(f"{step} is not installed as described in {step.member.easyconfig}{why}", hint)
         decision = plan.decide(step)
-        inputs = spelled_inputs(decision.inputs, path.parent, decision.site.site.robot_paths)
+        inputs = spelled_inputs(decision.inputs, directory, decision.site.site.robot_paths)
         check_packed(planned.layout, installation.module, installation.image_sha256)
         layers = own_layers(planned.layout, installation)
         modules.append(locked_module(installation, decision.plan, inputs, layers))
@@ -72,9 +74,12 @@ class StackLock(NamedTuple):
     kept: bool  # the tree keeps exactly the lock's images; False: this user cannot write to it
 
 
-def write_lock(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
-    """Write the lock of an installed stack; returns its modules. Raises what `locked_modules` and `write_text` do."""
-    modules = locked_modules(planned._replace(redecide=True), path)
+def write_lock(planned: Planned, path: Path, directory: Path) -> tuple[LockedModule, ...]:
+    """Write the lock of an installed stack; returns its modules. Raises what `locked_modules` and `write_text` do.
+
+    `directory`: that of the stack or the easyconfig, where the lock is read, wherever it is written.
+    """
+    modules = locked_modules(planned._replace(redecide=True), directory)
     write_text(to_json(modules), path, force=True)
     return modules
 
@@ -85,7 +90,7 @@ def lock_stack(file: Path, path: Path, options: StackOptions, reporter: Reporter
     Raises the errors of `read_stack` and `write_lock`, LockError, InstallError, PermissionsError.
     """
     planned = read_stack(file, options)
-    modules = () if forget else write_lock(planned, path)
+    modules = () if forget else write_lock(planned, path, planned.stack.path.parent)
     prefix = planned.layout.prefix
     if kept := forget or os.access(prefix, os.W_OK):
         keep_images(planned.stack, images_of(modules), planned.site.site, reporter)
