@@ -7,6 +7,7 @@ signs in a file are read as holes.
 import re
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 HOLE = "\ue000"
 MAYBE = "\ue001"  # in front of a text that depends on a condition that only a run could decide
@@ -45,6 +46,27 @@ class Table:
 
 
 Value = str | int | float | bool | None | Environment | Table
+
+
+class Term(NamedTuple):
+    """A variable, by its `name` (with dots); or a value: of the call of a function, or of anything else."""
+
+    name: str = ""
+    value: Value = HOLE
+    function: str = ""
+    given: tuple[Value, ...] = ()
+    line: int = 0
+    what: str = ""  # it is, if its value is unknown
+
+
+@dataclass
+class Skipped:
+    """What a skipped part of the file would do: the functions that its statements call, the names that they set."""
+
+    scopes: int  # that are around it
+    functions: dict[str, None] = field(default_factory=dict)
+    names: dict[str, None] = field(default_factory=dict)  # that are not local to it
+    lines: list[int] = field(default_factory=list)  # of the calls, without those in inner blocks
 
 
 def text_of(value: Value) -> str:
