@@ -14,7 +14,7 @@ from typing import cast
 
 from sifmod.imports.lua_expressions import Expressions
 from sifmod.imports.lua_tokens import tokens
-from sifmod.imports.lua_values import HOLE, Question, Read, Table, Untaken, Value, certain, truth
+from sifmod.imports.lua_values import HOLE, Question, Read, Skipped, Table, Value, certain, truth
 from sifmod.imports.result import Budget, CannotImportError
 
 _PRIVATE = re.compile("[\ue000-\uf8ff]")  # the signs of lua_values.py: HOLE, MAYBE, SOMEWHERE
@@ -45,7 +45,7 @@ class _File(Expressions):
 
     texts: dict[str, None] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
-    untaken: list[Untaken] = field(default_factory=list)
+    untaken: list[Skipped] = field(default_factory=list)
 
     def statements(self, *ends: str) -> None:
         with self.budget.level():
@@ -157,7 +157,7 @@ class _File(Expressions):
         elif first.function and self.skipping:
             self.skipping.functions[first.function] = None
             if len(self.variables.maps) == self.skipping.scopes + 1:
-                self.skipping.lines.append(first.line)
+                self.skipping.line = self.skipping.line or first.line
         elif first.what:
             self.leave_out(first.what, line)
         elif not first.function:
@@ -211,8 +211,8 @@ class _File(Expressions):
         with self.skip() as left:
             self.block(*ends)
         if asked and (left.functions or left.names):
-            line = min(left.lines, default=0)
-            self.untaken.append(Untaken(asked, line, tuple(left.functions), tuple(left.names)))
+            left.asked = asked
+            self.untaken.append(left)
         return False
 
     def loop(self, line: int) -> None:

@@ -59,16 +59,6 @@ class Term(NamedTuple):
     what: str = ""  # it is, if its value is unknown
 
 
-@dataclass
-class Skipped:
-    """What a skipped part of the file would do: the functions that its statements call, the names that they set."""
-
-    scopes: int  # that are around it
-    functions: dict[str, None] = field(default_factory=dict)
-    names: dict[str, None] = field(default_factory=dict)  # that are not local to it
-    lines: list[int] = field(default_factory=list)  # of the calls, without those in inner blocks
-
-
 def text_of(value: Value) -> str:
     """A value as `..` joins it; a hole for an unknown one.
 
@@ -159,14 +149,15 @@ class Made:
         return tuple(value for value in self.arguments if isinstance(value, str))
 
 
-@dataclass(frozen=True)
-class Untaken:
-    """A branch that was skipped because of its condition: its line, the functions it calls, the names it sets."""
+@dataclass
+class Skipped:
+    """What a part that is not evaluated would do, such as a branch whose condition does not hold."""
 
-    asked: tuple[Question, ...]
-    line: int
-    functions: tuple[str, ...]
-    names: tuple[str, ...]
+    scopes: int  # that are around it
+    functions: dict[str, None] = field(default_factory=dict)  # that its statements call
+    names: dict[str, None] = field(default_factory=dict)  # that it sets, and that are not local to it
+    line: int = 0  # of the first call that is not in an inner block
+    asked: tuple[Question, ...] = ()  # by its condition
 
 
 @dataclass(frozen=True)
@@ -180,4 +171,4 @@ class Read:
     variables: dict[str, Value]
     texts: tuple[str, ...]
     skipped: tuple[str, ...]
-    untaken: tuple[Untaken, ...]
+    untaken: tuple[Skipped, ...]

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator
 from functools import cache, reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -203,9 +204,23 @@ class _Schema:
 
 
 def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    from sifmod.config.yaml.docstrings import describe
+    """Add the texts below the fields of a model, and of those that it extends, to its `schema`.
 
-    describe(schema, model)
+    They are read when a schema is made; pydantic's `use_attribute_docstrings` would parse every model at each start.
+    """
+    import ast
+    import inspect
+    import textwrap
+
+    for owner in reversed(model.__mro__):
+        if not issubclass(owner, BaseModel) or owner is BaseModel:
+            continue
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        for field, text in pairwise(getattr(definition, "body", ())):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
+                    key = model.model_fields[name].alias or name
+                    schema["properties"][key]["description"] = inspect.cleandoc(said)
 
 
 class Model(BaseModel):
