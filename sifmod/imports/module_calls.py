@@ -5,7 +5,7 @@ import shlex
 from dataclasses import dataclass, field
 
 from sifmod.config.easyconfig import can_be_set
-from sifmod.imports.container import MOST, NAME, Found, is_for_a_shell, options, without_arguments
+from sifmod.imports.container import MOST, NAME, Found, is_for_a_shell, without_arguments
 from sifmod.imports.lua_values import HOLE, MAYBE, Default, Made, Read, text_of
 
 SOURCE = re.compile(r"(?:docker|oras|library|https?|oci|shub|file):.+|[^\s]+\.(?:sif|simg)")
@@ -60,19 +60,13 @@ def take_command(module: Module, name: str, text: str) -> None:
     if is_for_a_shell(re.sub(r"\$\w+(?=[/:])", "", command.replace('"$@"', ""))):
         module.note(f"command {name} is not imported: its command line needs a shell")
         return
-    tested = options([word.lstrip(MAYBE) for word in words[2:] if word.startswith(MAYBE)], name)
+    tested, certain = Found(), set(module.found.gpus)
+    tested.options([word.lstrip(MAYBE) for word in words[2:] if word.startswith(MAYBE)])
     words = [word.lstrip(MAYBE).partition(MAYBE)[0] for word in words]
-    given = options(words[2:], name)
-    rest = words[2 + given.count :]
+    rest = words[2 + module.found.options(words[2:]) :]
     module.verbs.add(words[1])
-    module.tested |= set(tested.gpus)
-    module.found.gpus |= set(given.gpus) - set(tested.gpus)
-    for bind in given.binds:
-        module.found.bind(bind)
-    for variable, value in given.env:
-        module.found.set(f"SINGULARITYENV_{variable}", value)
-    for note in given.notes:
-        module.note(note.replace(f"{name}: ", "", 1).replace(HOLE, "?"))
+    module.tested |= tested.gpus
+    module.found.gpus = certain | (module.found.gpus - tested.gpus)
     if not rest or HOLE in "".join(rest[1:]):
         module.note(f"command {name} is not imported: it names no image, or is only known at load time")
         return

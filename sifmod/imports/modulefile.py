@@ -162,6 +162,7 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
         module.note("some commands use the image's entrypoint (run), others do not (exec): here none does")
     if sources[-1].startswith(("docker:", "oras:")) and "@sha256:" not in sources[-1]:
         module.note("the image has no digest here; `sifmod install` prints one to add")
+    notes = [note.replace(HOLE, "?") for note in notes]
     return Imported(keys, tuple(dict.fromkeys(notes)), publisher=sources[-1].rpartition("/")[0].rpartition("/")[2])
 
 
