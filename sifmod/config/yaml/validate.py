@@ -20,16 +20,17 @@ Location = tuple[int | str, ...]
 
 def check_layer(model: type[BaseModel], layer: Node) -> tuple[Problem, ...]:
     """The problems of a single layer: keys may be missing, `null` and `key+` are allowed."""
-    problems = _problems(model, merge((layer,), layer.mark), partial=True)
-    return tuple(sorted((*problems, *_never_seen(model, layer, ()))))
+    built = build(model, merge((layer,), layer.mark), partial=True)
+    return tuple(sorted((*(built if isinstance(built, tuple) else ()), *_never_seen(model, layer, ()))))
 
 
-def build(model: type[M], merged: Node) -> M | tuple[Problem, ...]:
-    """The model built from a merged tree, or all of its problems."""
+def build(model: type[M], merged: Node, *, partial: bool = False) -> M | tuple[Problem, ...]:
+    """The model built from a merged tree, or all of its problems; `partial`: those that no other layer can correct."""
     try:
         return model.model_validate(plain(merged))
-    except ValidationError:
-        return _problems(model, merged, partial=False)
+    except ValidationError as error:
+        details = [detail for detail in error.errors(include_url=False) if not (partial and _only_partial(detail))]
+        return tuple(_reworded(detail, model, merged) for detail in details)
 
 
 def load_model(model: type[M], path: Path, most: Bounds = OF_A_FILE) -> tuple[M, Document]:
@@ -67,15 +68,6 @@ def _never_seen(model: type[BaseModel], node: Node, location: Location, path: st
         if key.endswith("+") and not isinstance(value.value, tuple | None):
             yield problem_at(value.mark, spelled, f"expected a list to append, got {kind(value)}")
         yield from _never_seen(model, value, inside, spelled)
-
-
-def _problems(model: type[BaseModel], tree: Node, partial: bool) -> tuple[Problem, ...]:
-    try:
-        model.model_validate(plain(tree))
-    except ValidationError as error:
-        details = [detail for detail in error.errors(include_url=False) if not (partial and _only_partial(detail))]
-        return tuple(_reworded(detail, model, tree) for detail in details)
-    return ()
 
 
 def _only_partial(detail: ErrorDetails) -> bool:
