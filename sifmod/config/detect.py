@@ -107,10 +107,9 @@ def detected_site(directories: tuple[Path, ...], environ: Mapping[str, str]) -> 
             inputs += read
             if path.stem == FALLBACK and fallback is None:
                 fallback = node
-            paths = _detection_paths(node)
-            seen = [read_input(f"{'*' if is_pattern(place) else '?'}{place}", environ) for place in paths]
-            inputs += seen
-            if paths and all(map(_was_there, seen)) and (best is None or len(paths) > best[0]):
+            paths = [text.text for text in texts(node.at("detect", "paths"))]
+            inputs += (read_input(f"{'*' if is_pattern(place) else '?'}{place}", environ) for place in paths)
+            if paths and all(map(_is_there, paths)) and (best is None or len(paths) > best[0]):
                 best = (len(paths), node, f"recognised by {', '.join(paths)}")
     if best is not None:
         return BaseSite(best[1], tuple(inputs), best[2], tuple(left_out))
@@ -184,12 +183,6 @@ def _refused(node: Node, message: str) -> ConfigError:
     return ConfigError((problem_at(node.mark, "extends", message),))
 
 
-def _was_there(seen: Input) -> bool:
+def _is_there(path: str) -> bool:
     """Whether a path exists, or a pattern has a match."""
-    if seen.path.startswith("*"):
-        return any(iglob(seen.path[1:]))  # noqa: PTH207 (plain names)
-    return bool(seen.sha256)
-
-
-def _detection_paths(node: Node) -> tuple[str, ...]:
-    return tuple(text.text for text in texts(node.at("detect", "paths")))
+    return any(iglob(path)) if is_pattern(path) else os.path.exists(path)  # noqa: PTH110, PTH207 (closed directories)

@@ -1,8 +1,12 @@
 """Find easyconfigs, and resolve a name to one of them. Imports neither pydantic nor a YAML parser."""
 
+# os.path.exists is false for a name that is too long for the file system, and in an unreadable directory:
+# ruff: noqa: PTH110
+
 import os
 import re
 from collections.abc import Iterator, Mapping
+from os.path import exists
 from pathlib import Path
 
 from sifmod.config.prefix import has_settings, misspelt
@@ -30,13 +34,13 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
     """
     given = Path(name)
     if is_path(name):
-        if _exists(given):
+        if exists(given):
             return given
         raise EasyconfigNotFoundError(f"no such file: {one_line(shown(name))}")
     if name:
         for directory in robot_paths:
             for candidate in _candidates(directory, name):
-                if _exists(candidate):
+                if exists(candidate):
                     return candidate
     places = "\n".join(f"  {directory}" for directory in robot_paths)
     short = f"no easyconfig is called {shown(name)!r}"
@@ -45,7 +49,7 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
 
 def is_path(name: str) -> bool:
     """Whether `name` is a path, rather than a name on the easyconfig path."""
-    return "/" in name or (name.endswith(SUFFIXES) and _exists(Path(name)))
+    return "/" in name or (name.endswith(SUFFIXES) and exists(Path(name)))
 
 
 def is_bare(name: str) -> bool:
@@ -55,12 +59,12 @@ def is_bare(name: str) -> bool:
 
 def ours(name: str) -> str:
     """`name` without the ending of EasyBuild's names (`PyTorch-2.2.0.eb`), unless a file with this name exists."""
-    return name.removesuffix(".eb") if name.endswith(".eb") and not _exists(Path(name)) else name
+    return name.removesuffix(".eb") if name.endswith(".eb") and not exists(Path(name)) else name
 
 
 def name_of(path: Path, robot_paths: tuple[Path, ...]) -> str:
     """The argument for an easyconfig: its name if that is enough, else its path."""
-    found = (place for directory in robot_paths for place in _candidates(directory, path.stem) if _exists(place))
+    found = (place for directory in robot_paths for place in _candidates(directory, path.stem) if exists(place))
     return path.stem if next(found, None) == path else str(path)
 
 
@@ -100,7 +104,7 @@ def quick_robot_paths(site: str | None, given: str | None, environ: Mapping[str,
     if misspelt(environ) or has_settings(environ):
         return None
     named = site or environ.get("SIFMOD_SITE")
-    if named and ("/" in named or not _exists(shipped() / "sites" / f"{named}.yaml")):
+    if named and ("/" in named or not exists(shipped() / "sites" / f"{named}.yaml")):
         return None
     variable = [part for part in environ.get("SIFMOD_ROBOT_PATHS", "").split(":") if part]
     if "$" in (given or "") or not all(part.startswith("/") and "$" not in part for part in variable):
@@ -114,16 +118,9 @@ def may_limit_driver() -> bool:
     for path in sorted((shipped() / "sites").glob("*.yaml")):
         text = path.read_text("utf-8")
         paths = re.search(r"^  paths: \[(.*)\]$", text, re.MULTILINE) if "\ndriver_runs:" in text else None
-        if paths and all(_exists(Path(place.strip())) for place in paths[1].split(",")):
+        if paths and all(exists(Path(place.strip())) for place in paths[1].split(",")):
             return True
     return False
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long for the file system, an unreadable directory
-        return False
 
 
 def _candidates(directory: Path, name: str) -> Iterator[Path]:

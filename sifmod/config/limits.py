@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from sifmod.config.pattern import Most, TooDeepError, TooMuchError, found_by
+from sifmod.config.pattern import Most, TooMuchError, found_by
 from sifmod.config.text import size_in_bytes, whole_number
 from sifmod.config.yaml.validate import Model
 from sifmod.errors import PatternError
@@ -133,8 +133,5 @@ def found_within_limits(pattern: str, word: str, *, recursive: bool = False, hid
     most = Most(limits().pattern_directories, limits().pattern_files)
     try:
         return found_by(pattern, word, most, recursive=recursive, hidden=hidden)
-    except TooDeepError:
-        raise
     except TooMuchError as error:
-        key = raised("pattern_files" if error.files else "pattern_directories")
-        raise TooMuchError(f"{error}{key}", files=error.files) from error
+        raise TooMuchError(f"{error}{raised(error.limit) if error.limit else ''}", error.limit) from error

@@ -20,15 +20,11 @@ _DEEPEST = 200  # nested directories; `iglob` calls itself for each
 
 
 class TooMuchError(ValueError):
-    """A pattern exceeds a limit: if `files`, that of its matches, else one on the directories that it visits."""
+    """A pattern exceeds `limit`, a key of limits.Limits, or "" for one that settings cannot raise."""
 
-    def __init__(self, message: str, *, files: bool) -> None:
+    def __init__(self, message: str, limit: str) -> None:
         super().__init__(message)
-        self.files = files
-
-
-class TooDeepError(TooMuchError):
-    """A pattern leads into too many nested directories; settings cannot raise this limit."""
+        self.limit = limit
 
 
 class Most(NamedTuple):
@@ -49,10 +45,10 @@ def found_by(pattern: str, word: str, most: Most, *, recursive: bool = False, hi
         if has_magic(part):
             for seen in iglob("/".join((*parts[:depth], "")), recursive=recursive, include_hidden=hidden):
                 if seen.count("/") - depth > _DEEPEST:
-                    raise TooDeepError(f"{word} visits more than {_DEEPEST} nested directories", files=False)
+                    raise TooMuchError(f"{word} visits more than {_DEEPEST} nested directories", "")
                 if (looked_at := looked_at + 1) > most.directories:
-                    raise TooMuchError(f"{word} visits more directories than {most.directories}", files=False)
+                    raise TooMuchError(f"{word} visits more directories than {most.directories}", "pattern_directories")
     found = tuple(islice(iglob(pattern, recursive=recursive, include_hidden=hidden), most.files + 1))
     if len(found) > most.files:
-        raise TooMuchError(f"{word} matches more files than {most.files}", files=True)
+        raise TooMuchError(f"{word} matches more files than {most.files}", "pattern_files")
     return found

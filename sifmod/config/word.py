@@ -38,10 +38,10 @@ def resolve_easyconfig(word: str, site: Site) -> Path:
     """
     path = Path(word)
     if foreign := _IMPORTED.get(path.suffix) or _IMPORTED.get(path.name):
-        if _is_file(path):
+        if os.path.isfile(path):  # noqa: PTH113 (any text may be asked)
             hint = f"`sifmod import {shlex.quote(one_line(word))}` converts it to an easyconfig"
             raise EasyconfigNotFoundError(f"{one_line(word)} is {foreign}, not an easyconfig of sifmod", hint)
-    elif _IMAGE.match(word) or (path.suffix == ".sif" and _is_file(path)):
+    elif _IMAGE.match(word) or (path.suffix == ".sif" and os.path.isfile(path)):  # noqa: PTH113
         raise _image(word, word)
     try:
         return find_easyconfig(word, site.robot_paths)
@@ -56,13 +56,6 @@ def resolve_easyconfig(word: str, site: Site) -> Path:
             image = ""
         error.hint = _hint(word, name, meant, site) + image
         raise
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def _image(word: str, reference: str) -> EasyconfigNotFoundError:

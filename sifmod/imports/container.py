@@ -29,17 +29,6 @@ OPTIONAL = "binds: all are optional here, skipped if their source is missing"
 _CONDA = ("CONDA_DEFAULT_ENV", "CONDA_EXE", "CONDA_PREFIX")
 
 
-@dataclass(frozen=True)
-class WithOptions:
-    """Options of singularity or apptainer, translated."""
-
-    binds: tuple[str, ...] = ()
-    gpus: tuple[str, ...] = ()  # cuda, rocm
-    env: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
-    count: int = 0  # words that were options
-
-
 def is_for_a_shell(command: str) -> bool:
     """Whether a command line contains shell syntax outside single quotes."""
     return bool(_SHELL.search(re.sub(r"'[^']*'", "", command)))
@@ -67,29 +56,6 @@ def binds_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(good), tuple(part for part in parts if part not in good)
 
 
-def options(words: list[str], where: str, before: WithOptions | None = None) -> WithOptions:
-    """The options at the start of `words`, added to those `before`; `where` begins the notes about them."""
-    before = before or WithOptions()
-    binds, gpus, notes = (dict.fromkeys(kept) for kept in (before.binds, before.gpus, before.notes))
-    env, rest = list(before.env), list(words)
-    while rest and rest[0].startswith("-"):
-        name, equals, value = rest.pop(0).partition("=")
-        if not equals and (name in _BIND_OPTIONS or name in _TAKES_VALUE) and rest:
-            value = rest.pop(0)
-        key, assigned, text = value.partition("=")
-        if name in ("--nv", "--nvccli", "--rocm"):
-            gpus["rocm" if name == "--rocm" else "cuda"] = None
-        elif name in _BIND_OPTIONS:
-            good, bad = binds_of(value)
-            binds |= dict.fromkeys(good)
-            notes |= dict.fromkeys(f"{where}: the bind path {one[:80]!r} {NOT_A_BIND}" for one in bad)
-        elif name == "--env" and assigned and not re.search("[$`,\ue000-\uf8ff]", text):
-            env.append((key, text))
-        else:
-            notes[f"{where}: the option {name[:40]} is not imported"] = None
-    return WithOptions(tuple(binds), tuple(gpus), tuple(env), tuple(notes), len(words) - len(rest))
-
-
 @dataclass
 class Found:
     """The keys of an easyconfig that were collected so far."""
@@ -104,7 +70,28 @@ class Found:
     user_software: bool = False
     activate: str = ""  # the command of WITH_CONDA
 
-    def bind(self, text: str) -> None:
+    def options(self, words: list[str], where: str = "") -> int:
+        """Add the options of singularity or apptainer at the start of `words`; returns how many words these are.
+
+        `where` begins the notes about them.
+        """
+        rest = list(words)
+        while rest and rest[0].startswith("-"):
+            name, equals, value = rest.pop(0).partition("=")
+            if not equals and (name in _BIND_OPTIONS or name in _TAKES_VALUE) and rest:
+                value = rest.pop(0)
+            key, assigned, text = value.partition("=")
+            if name in ("--nv", "--nvccli", "--rocm"):
+                self.gpus.add("rocm" if name == "--rocm" else "cuda")
+            elif name in _BIND_OPTIONS:
+                self.bind(value, where)
+            elif name == "--env" and assigned and not re.search("[$`,\ue000-\uf8ff]", text):
+                self.set(f"SINGULARITYENV_{key}", text)
+            else:
+                self.notes.append(f"{where}the option {name[:40]} is not imported")
+        return len(words) - len(rest)
+
+    def bind(self, text: str, where: str = "") -> None:
         """Add the bind paths of a comma-separated list, except sifmod's own; an invalid one gives a note."""
         good, bad = binds_of(text)
         for one in good:
@@ -114,7 +101,7 @@ class Found:
                 self.user_software = True
             elif one not in self.binds:
                 self.binds.append(one)
-        self.notes.extend(f"the bind path {one[:80]!r} {NOT_A_BIND}" for one in bad)
+        self.notes.extend(f"{where}the bind path {one[:80]!r} {NOT_A_BIND}" for one in bad)
 
     def search(self, text: str) -> None:
         """Add directories to prepend to PATH inside; a relative one, or one with `$` or a backtick, gives a note."""

@@ -7,51 +7,18 @@ branches.
 
 import re
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from sifmod.imports.lua_parse import parse
-from sifmod.imports.lua_syntax import (
-    Assign,
-    Call,
-    Chain,
-    Constant,
-    Expression,
-    ForEach,
-    If,
-    Items,
-    Name,
-    Skipped,
-    Statement,
-    effects,
-    sets,
-    tokens,
-)
-from sifmod.imports.lua_values import (
-    HOLE,
-    MAYBE,
-    SOMEWHERE,
-    Default,
-    Environment,
-    Made,
-    Question,
-    Read,
-    Table,
-    Untaken,
-    Value,
-    certain,
-    equal,
-    is_certain,
-    joined,
-    text_of,
-    truth,
-)
+from sifmod.imports.lua_expressions import Expressions
+from sifmod.imports.lua_tokens import tokens
+from sifmod.imports.lua_values import HOLE, Question, Read, Skipped, Table, Value, certain, truth
 from sifmod.imports.result import Budget, CannotImportError
 
 _PRIVATE = re.compile("[\ue000-\uf8ff]")  # the signs of lua_values.py: HOLE, MAYBE, SOMEWHERE
 _NEWER = r"line {}: \x, \u and \z in a text are read as in Lua 5.3; Lua 5.1 drops the backslash"
-_COMMANDS = ("set_shell_function", "set_alias")  # each word of these may have its own condition
 
 
 def read_lua(text: str, name: str, version: str, given: frozenset[str] = frozenset()) -> Read:
@@ -59,12 +26,11 @@ def read_lua(text: str, name: str, version: str, given: frozenset[str] = frozens
 
     The environment variables `given` count as set to a directory that has every file that the modulefile looks for.
     """
-    budget = Budget()
-    file = _File(budget, ChainMap({"_name": name, "_version": version}), given)
     found = tokens(_PRIVATE.sub(HOLE, text))
+    file = _File(found, Budget(), ChainMap({"_name": name, "_version": version}), given)
     file.skipped += [_NEWER.format(token.line) for token in found if token.newer][:1]
     try:
-        file.run(parse(found, budget))
+        file.statements()
         variables = {key: certain(value) for key, value in file.variables.items()}
     except RecursionError:
         raise CannotImportError("cannot be read: it is nested too deep") from None
@@ -74,222 +40,219 @@ def read_lua(text: str, name: str, version: str, given: frozenset[str] = frozens
 
 
 @dataclass
-class _File:
-    budget: Budget
-    variables: ChainMap[str, Value]  # of the innermost block first
-    given: frozenset[str]
-    calls: list[Made] = field(default_factory=list)
+class _File(Expressions):
+    """The statements of a file, which are executed while they are parsed."""
+
     texts: dict[str, None] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
-    untaken: list[Untaken] = field(default_factory=list)
-    sure: bool = True
-    under: tuple[Question, ...] = ()
-    asked: list[Question] = field(default_factory=list)  # tests in the expression that is being evaluated
+    untaken: list[Skipped] = field(default_factory=list)
 
-    def run(self, statements: tuple[Statement, ...]) -> None:
-        for statement in statements:
-            self.budget.step()
-            self.statement(statement)
+    def statements(self, *ends: str) -> None:
+        with self.budget.level():
+            while self.peek().kind != "end" and not self.is_at(*ends):
+                if not self.accept(";"):
+                    self.statement()
 
-    def block(self, statements: tuple[Statement, ...], names: Mapping[str, Value] | None = None) -> None:
-        """Run statements with their own local variables."""
+    def block(self, *ends: str, names: Mapping[str, Value] | None = None) -> None:
+        """Statements with their own local variables, up to one of the words `ends`."""
         outside = self.variables
         self.variables = outside.new_child(dict(names or {}))
-        self.run(statements)
+        self.statements(*ends)
         self.variables = outside
 
-    def statement(self, statement: Statement) -> None:
-        match statement:
-            case Call():
-                self.call(statement)
-            case Assign(names=names, values=values, local=local):
-                found = [self.value(value) for value in values]
-                for index, name in enumerate(names):
-                    self.assign(name, found[index] if index < len(found) else None, local)
-            case If(branches=branches, otherwise=otherwise):
-                self.conditional(branches, otherwise)
-            case ForEach(names=names, over=over, body=body):
-                for pair in self.pairs(over, statement):
-                    self.budget.step()
-                    self.block(body, dict(zip(names, pair, strict=False)))
-            case Skipped(what=what, names=names, line=line, local=local):
-                self.skipped.append(f"line {line}: {what} is not supported")
-                for name in names:
-                    self.scope(name, local)[name] = HOLE
+    def statement(self) -> None:
+        token = self.peek()
+        if token.kind != "word":
+            self.assignment_or_call()
+            return
+        match self.next().text:
+            case "if":
+                self.conditional()
+            case "for":
+                self.loop(token.line)
+            case "do":
+                self.block("end")
+                self.expect("end")
+            case "while":
+                with self.skip() as body:
+                    self.expression()
+                    self.expect("do")
+                    self.block("end")
+                    self.expect("end")
+                self.leave_out("a loop", token.line, body.names)
+            case "repeat":
+                with self.skip() as body:
+                    self.block("until")
+                    self.expect("until")
+                    self.expression()
+                self.leave_out("a loop", token.line, body.names)
+            case "function":
+                name = self.next().text
+                while self.accept(".", ":"):
+                    name = f"{name}.{self.next().text}"[:200]
+                self.function_body()
+                self.leave_out("a function definition", token.line, (name,))
+            case "local" if self.accept("function"):
+                name = self.next().text
+                self.function_body()
+                self.leave_out("a function definition", token.line, (name,), local=True)
+            case "local":
+                names = self.names()
+                self.assign(names, self.expressions() if self.accept("=") else (), local=True)
+            case "return" | "break" as word:
+                with self.skip():
+                    if not (self.peek().kind == "end" or self.is_at("end", "else", "elseif", "until", ";")):
+                        self.expressions()
+                self.leave_out(f"the end of execution ({word})", token.line)
+            case word:
+                raise self.refused(f"unexpected {word}", token.line)
 
-    def scope(self, name: str, local: bool) -> dict[str, Value]:
-        """The scope of a name: this block if `local`, else the innermost block with this name, or the global scope."""
-        maps = self.variables.maps
-        there = maps[:1] if local else (one for one in maps if name in one)
-        return cast("dict[str, Value]", next(iter(there), maps[-1]))
+    def names(self) -> tuple[str, ...]:
+        found = [self.next().text]
+        while self.accept(","):
+            found.append(self.next().text)
+        return tuple(found)
 
-    def assign(self, name: str, value: Value, local: bool) -> None:
-        if isinstance(value, str):
-            self.texts[str(certain(value))] = None
-            self.budget.letters(len(value))
-        self.scope(name, local)[name] = self.marked(value)
+    def leave_out(self, what: str, line: int, names: Iterable[str] = (), *, local: bool = False) -> None:
+        """Note a statement that is not evaluated; the names that it sets have unknown values."""
+        if self.skipping is None:
+            self.skipped.append(f"line {line}: {what} is not supported")
+        for name in names:
+            self.bind(name, HOLE, local)
 
-    def marked(self, value: Value) -> Value:
-        """The value; a text is marked with MAYBE if it depends on a condition that only a run could decide."""
-        return MAYBE + value if isinstance(value, str) and not self.sure else value
+    def bind(self, name: str, value: Value, local: bool) -> None:
+        """Set a name in this block if `local`, else in the innermost block that has it, or globally."""
+        maps = cast("list[dict[str, Value]]", self.variables.maps)
+        if (skipped := self.skipping) is None:
+            there = maps[:1] if local else (one for one in maps if name in one)
+            next(iter(there), maps[-1])[name] = value
+        elif local:
+            maps[0][name] = HOLE
+        elif not any(name in one for one in maps[: -skipped.scopes]):
+            skipped.names[name] = None
 
-    def conditional(
-        self, branches: tuple[tuple[Expression, tuple[Statement, ...]], ...], otherwise: tuple[Statement, ...]
-    ) -> None:
+    def assign(self, names: tuple[str, ...], values: tuple[Value, ...], local: bool) -> None:
+        for index, name in enumerate(names):
+            value = values[index] if index < len(values) else None
+            if isinstance(value, str) and self.skipping is None:
+                self.texts[str(certain(value))] = None
+                self.budget.letters(len(value))
+            self.bind(name, self.marked(value), local)
+
+    def assignment_or_call(self) -> None:
+        line = self.peek().line
+        first = self.term()
+        targets = [first]
+        while self.accept(","):
+            targets.append(self.term())
+        names = tuple(target.name for target in targets if target.name)
+        if self.accept("="):
+            known = len(names) == len(targets)
+            with nullcontext() if known else self.skip():
+                values = self.expressions()
+            if known:
+                self.assign(names, values, local=False)
+            else:
+                self.leave_out("this kind of assignment", line, names)
+        elif first.function and self.skipping:
+            self.skipping.functions[first.function] = None
+            if len(self.variables.maps) == self.skipping.scopes + 1:
+                self.skipping.line = self.skipping.line or first.line
+        elif first.what:
+            self.leave_out(first.what, line)
+        elif not first.function:
+            raise self.refused("expected a statement", line)
+
+    def conditional(self) -> None:
         before = self.sure, self.under
-        left = [*branches, (None, otherwise)]
-        while left:
-            condition, body = left.pop(0)
-            holds, asked = (True, ()) if condition is None else self.condition(condition)
-            self.under = (*self.under, *asked)
-            if holds is False:
-                self.leave(body, asked)
-                continue
-            self.sure = self.sure and holds is True
-            self.block(body)
-            if holds:
-                break
-        for _, body in left:
-            self.leave(body, self.under[len(before[1]) :])
+        holds: bool | None
+        taken, more = False, True
+        while more:
+            if taken:
+                holds, asked = False, self.under[len(before[1]) :]
+                with self.skip():
+                    self.expression()
+            else:
+                holds, asked = self.condition()
+                self.under = (*self.under, *asked)
+            self.expect("then")
+            taken = self.branch(holds, asked, "elseif", "else", "end") or taken
+            more = self.accept("elseif")
+        if self.accept("else"):
+            self.branch(not taken, self.under[len(before[1]) :], "end")
+        self.expect("end")
         self.sure, self.under = before
 
-    def condition(self, expression: Expression) -> tuple[bool | None, tuple[Question, ...]]:
+    def condition(self) -> tuple[bool | None, tuple[Question, ...]]:
         """Whether the condition holds (None: only a run could decide), and what it tests."""
+        if self.skipping:
+            self.expression()
+            return None, ()
         self.asked = []
-        holds = truth(self.value(expression))
+        start = self.at
+        holds = truth(self.expression())
         asked = tuple(dict.fromkeys(self.asked))
         names = {one.name for one in asked}
         if len(asked) == 1 and all(names):  # would a set variable change the result?
-            given, calls = self.given, len(self.calls)
-            self.given = given | names
-            opposite = truth(self.value(expression)) is (not holds)
-            self.given = given
+            given, calls, end = self.given, len(self.calls), self.at
+            self.given, self.at = given | names, start
+            opposite = truth(self.expression()) is (not holds)
+            self.given, self.at = given, end
             del self.calls[calls:]
             asked = (replace(asked[0], is_set=opposite),)
         return holds, asked
 
-    def leave(self, body: tuple[Statement, ...], asked: tuple[Question, ...]) -> None:
-        functions, names = list[str](), list[str]()
-        for effect in effects(body):
-            self.budget.step()
-            if isinstance(effect, Call):
-                functions.append(effect.function)
-            else:
-                names.append(effect)
-        lines = [statement.line for statement in body if isinstance(statement, Call)]
-        if asked and (functions or names):
-            line = min(lines, default=0)
-            self.untaken.append(Untaken(asked, line, tuple(dict.fromkeys(functions)), tuple(dict.fromkeys(names))))
+    def branch(self, holds: bool | None, asked: tuple[Question, ...], *ends: str) -> bool:
+        """Read a branch, or skip it if its condition does not hold; whether it is certainly taken."""
+        if holds is not False or self.skipping:
+            self.sure = self.sure and holds is True
+            self.block(*ends)
+            return bool(holds)
+        with self.skip() as left:
+            self.block(*ends)
+        if asked and (left.functions or left.names):
+            left.asked = asked
+            self.untaken.append(left)
+        return False
 
-    def pairs(self, over: Expression, loop: ForEach) -> list[tuple[Value, Value]]:
-        table = self.value(over.arguments[0]) if isinstance(over, Call) and over.arguments else None
-        if not isinstance(table, Table):
-            self.skipped.append("a loop over anything but a list is not supported")
-            for name in sets((loop,)):
-                self.scope(name, local=False)[name] = HOLE
-            return []
-        items: list[tuple[Value, Value]] = [*enumerate(table.items, 1)]
-        return items if isinstance(over, Call) and over.function == "ipairs" else [*items, *table.named]
-
-    def value(self, expression: Expression) -> Value:
-        with self.budget.level():
-            self.budget.step()
-            match expression:
-                case Constant(value=value):
-                    return value
-                case Name(name=name):
-                    return self.seen(self.variables.get(name)) if "." not in name else HOLE
-                case Call():
-                    return self.call(expression)
-                case Items(values=values):
-                    return self.table(values)
-                case Chain(operator=operator, operands=operands):
-                    return self.chain(operator, operands)
-            return HOLE
-
-    def table(self, values: tuple[tuple[Expression | None, Expression], ...]) -> Table:
-        table = Table([])
-        for key, expression in values:
-            name, value = None if key is None else self.value(key), self.value(expression)
-            if key is None:
-                table.items.append(value)
-            elif value is not None:
-                table.named.append((name, value))
-        return table
-
-    def seen(self, value: Value) -> Value:
-        """The value as it is used, SOMEWHERE for a variable of `given`; records the use of an environment variable."""
-        name = value.name if isinstance(value, Environment) else value.variable if isinstance(value, Default) else ""
-        if name:
-            self.asked.append(Question("os.getenv", name))
-        return SOMEWHERE if name in self.given else value
-
-    def chain(self, operator: str, operands: tuple[Expression, ...]) -> Value:
-        if operator in ("and", "or"):
-            value: Value = None
-            variable = ""
-            for operand in operands:
-                value = self.value(operand)
-                holds = truth(value)
-                if holds is None or holds is (operator == "or"):
-                    break
-                variable = value.name if isinstance(value, Environment) else variable
-            return Default(value, variable, whole=True) if variable and type(value) is str else value
-        values = tuple(self.value(operand) for operand in operands)
-        if operator == "not":
-            holds = truth(values[0])
-            return HOLE if holds is None else not holds
-        if operator == "..":
-            texts = [text_of(value) for value in values]
-            self.budget.letters(sum(map(len, texts)))
-            return joined(values, "".join(texts))
-        if operator in ("==", "~=") and len(values) == 2:
-            return equal(values[0], values[1], operator == "==")
-        return HOLE
-
-    def call(self, call: Call) -> Value:
-        given = tuple(self.value(argument) for argument in call.arguments)
-        lone = len(given) == 1 and isinstance(call.arguments[0], Items) and not call.function.startswith("table.")
-        if lone and isinstance(given[0], Table):
-            table = given[0]  # prepend_path{"PATH", "/x", delim=";"}
-            given = (*table.items, *(value for name, value in table.named if name == "delim"))
-        arguments, sure = given, self.sure
-        if call.function not in _COMMANDS:
-            arguments = tuple(map(certain, given))
-            sure = sure and all(map(is_certain, given))
-        self.calls.append(Made(call.function, arguments, call.line, sure, self.under))
-        texts = [text_of(value) for value in given]
-        self.budget.letters(sum(map(len, texts)))
-        match call.function:
-            case "os.getenv" if texts:
-                return self.seen(Environment(texts[0]))
-            case "mode":
-                return "load"
-            case "myModuleName":
-                return self.variables["_name"]
-            case "myModuleVersion":
-                return self.variables["_version"]
-            case "myModuleFullName":
-                return f"{self.variables['_name']}/{self.variables['_version']}"
-            case "isloaded" | "isFile" | "isDir":
-                found = any(SOMEWHERE in text for text in texts)
-                if not found:
-                    self.asked.append(Question(call.function))
-                return found
-            case "pathJoin":
-                self.budget.letters(sum(map(len, texts)) + len(texts))
-                return joined(given, re.sub("/{2,}", "/", "/".join(texts)))
-            case "tostring" | "string.lower" if texts:
-                return texts[0].lower() if call.function == "string.lower" else texts[0]
-            case "table.concat" if given and isinstance(given[0], Table):
-                parts = [text_of(item) for item in given[0].items]
-                separator = texts[1] if len(texts) > 1 else ""
-                self.budget.letters(sum(len(part) + len(separator) + 1 for part in parts))
-                return separator.join(parts)
-            case "table.insert" if len(given) > 1 and isinstance(given[0], Table):
+    def loop(self, line: int) -> None:
+        names = self.names()
+        counted = self.accept("=")
+        if not counted:
+            self.expect("in")
+        start = self.at
+        with self.skip() as body:
+            several = len(self.expressions()) > 1
+            self.expect("do")
+            first = self.at
+            self.block("end", names=dict.fromkeys(names))
+            self.expect("end")
+        if counted or several:
+            self.leave_out("a loop", line, body.names)
+        elif self.skipping:
+            self.skipping.functions |= body.functions
+            for name in body.names:
+                self.bind(name, HOLE, local=False)
+        else:
+            end, self.at = self.at, start
+            for pair in self.pairs(body.names):
                 self.budget.step()
-                items, place = given[0].items, given[1]
-                first = len(given) > 2 and isinstance(place, int) and 1 <= place <= len(items)
-                items.insert(place - 1 if first and isinstance(place, int) else len(items), self.marked(given[-1]))
-                return None
-        return HOLE
+                self.at = first
+                self.block("end", names=dict(zip(names, pair, strict=False)))
+            self.at = end
+
+    def pairs(self, names: Iterable[str]) -> list[tuple[Value, Value]]:
+        """The pairs of a table that a loop is over; else a note, and `names`, which the loop sets, are unknown."""
+        calls = len(self.calls)
+        over = self.term()
+        if self.is_at("do") and over.function:
+            self.calls.pop()
+            if isinstance(table := next(iter(over.given), None), Table):
+                items: list[tuple[Value, Value]] = [*enumerate(table.items, 1)]
+                return items if over.function == "ipairs" else [*items, *table.named]
+        else:
+            del self.calls[calls:]
+        self.skipped.append("a loop over anything but a list is not supported")
+        for name in names:
+            self.bind(name, HOLE, local=False)
+        return []

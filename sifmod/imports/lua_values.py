@@ -7,6 +7,7 @@ signs in a file are read as holes.
 import re
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 HOLE = "\ue000"
 MAYBE = "\ue001"  # in front of a text that depends on a condition that only a run could decide
@@ -45,6 +46,17 @@ class Table:
 
 
 Value = str | int | float | bool | None | Environment | Table
+
+
+class Term(NamedTuple):
+    """A variable, by its `name` (with dots); or a value: of the call of a function, or of anything else."""
+
+    name: str = ""
+    value: Value = HOLE
+    function: str = ""
+    given: tuple[Value, ...] = ()
+    line: int = 0
+    what: str = ""  # it is, if its value is unknown
 
 
 def text_of(value: Value) -> str:
@@ -137,14 +149,15 @@ class Made:
         return tuple(value for value in self.arguments if isinstance(value, str))
 
 
-@dataclass(frozen=True)
-class Untaken:
-    """A branch that was skipped because of its condition: its line, the functions it calls, the names it sets."""
+@dataclass
+class Skipped:
+    """What a part that is not evaluated would do, such as a branch whose condition does not hold."""
 
-    asked: tuple[Question, ...]
-    line: int
-    functions: tuple[str, ...]
-    names: tuple[str, ...]
+    scopes: int  # that are around it
+    functions: dict[str, None] = field(default_factory=dict)  # that its statements call
+    names: dict[str, None] = field(default_factory=dict)  # that it sets, and that are not local to it
+    line: int = 0  # of the first call that is not in an inner block
+    asked: tuple[Question, ...] = ()  # by its condition
 
 
 @dataclass(frozen=True)
@@ -158,4 +171,4 @@ class Read:
     variables: dict[str, Value]
     texts: tuple[str, ...]
     skipped: tuple[str, ...]
-    untaken: tuple[Untaken, ...]
+    untaken: tuple[Skipped, ...]

@@ -5,7 +5,7 @@ import shlex
 from dataclasses import dataclass, field
 
 from sifmod.config.easyconfig import can_be_set
-from sifmod.imports.container import MOST, NAME, Found, is_for_a_shell, options, without_arguments
+from sifmod.imports.container import MOST, NAME, Found, is_for_a_shell, without_arguments
 from sifmod.imports.lua_values import HOLE, MAYBE, Default, Made, Read, text_of
 
 SOURCE = re.compile(r"(?:docker|oras|library|https?|oci|shub|file):.+|[^\s]+\.(?:sif|simg)")
@@ -26,26 +26,20 @@ _TAKEN = (*_ENVIRONMENT, "set_shell_function", "set_alias", "conflict", "family"
 
 
 @dataclass
-class Module:
+class Module(Found):
     """The effects of a modulefile's calls, collected so far."""
 
-    found: Found = field(default_factory=Found)
     wrappers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     sources: dict[str, None] = field(default_factory=dict)
     verbs: set[str] = field(default_factory=set)
     tested: set[str] = field(default_factory=set)  # cuda, rocm: the GPUs that it looks for
-
-    def note(self, text: str) -> None:
-        """Add a note for the user, once."""
-        if text not in self.found.notes:
-            self.found.notes.append(text)
 
 
 def take_command(module: Module, name: str, text: str) -> None:
     """Convert a shell function or alias that starts a container to a wrapper; any other gives a note."""
     command = without_arguments(text)
     if len(command) > MOST or not NAME.fullmatch(name) or ".." in name:
-        module.note(f"command {name[:60].replace(HOLE, '?')!r} is not imported: {_INVALID}")
+        module.notes.append(f"command {name[:60].replace(HOLE, '?')!r} is not imported: {_INVALID}")
         return
     try:
         before, words = _start(shlex.split(command))
@@ -55,33 +49,29 @@ def take_command(module: Module, name: str, text: str) -> None:
         module.wrappers[name] = (*before, *module.wrappers[words[0]], *words[1:])
         return
     if len(words) < 3 or not _RUNTIME.fullmatch(words[0]) or words[1] not in ("run", "exec"):
-        module.note(f"command {name} is not imported: it does not just {_STARTS}")
+        module.notes.append(f"command {name} is not imported: it does not just {_STARTS}")
         return
     if is_for_a_shell(re.sub(r"\$\w+(?=[/:])", "", command.replace('"$@"', ""))):
-        module.note(f"command {name} is not imported: its command line needs a shell")
+        module.notes.append(f"command {name} is not imported: its command line needs a shell")
         return
-    tested = options([word.lstrip(MAYBE) for word in words[2:] if word.startswith(MAYBE)], name)
+    tested, certain = Found(), set(module.gpus)
+    tested.options([word.lstrip(MAYBE) for word in words[2:] if word.startswith(MAYBE)])
     words = [word.lstrip(MAYBE).partition(MAYBE)[0] for word in words]
-    given = options(words[2:], name)
-    rest = words[2 + given.count :]
+    rest = words[2 + module.options(words[2:]) :]
     module.verbs.add(words[1])
-    module.tested |= set(tested.gpus)
-    module.found.gpus |= set(given.gpus) - set(tested.gpus)
-    for bind in given.binds:
-        module.found.bind(bind)
-    for variable, value in given.env:
-        module.found.set(f"SINGULARITYENV_{variable}", value)
-    for note in given.notes:
-        module.note(note.replace(f"{name}: ", "", 1).replace(HOLE, "?"))
+    module.tested |= tested.gpus
+    module.gpus = certain | (module.gpus - tested.gpus)
     if not rest or HOLE in "".join(rest[1:]):
-        module.note(f"command {name} is not imported: it names no image, or is only known at load time")
+        module.notes.append(f"command {name} is not imported: it names no image, or is only known at load time")
         return
     if SOURCE.fullmatch(rest[0]):
         module.sources[rest[0]] = None
     if len(rest) == 1:
-        module.note(f"{name} starts the image without a command; the wrapper runs {name} in the image")
+        module.notes.append(f"{name} starts the image without a command; the wrapper runs {name} in the image")
     if not (rest[1:] or [name])[0] or rest[-1:] == [""] or "".join(rest[1:2]).startswith("-"):
-        module.note(f"function {name}: cannot be a wrapper: no command after the image, or an empty word at its end")
+        module.notes.append(
+            f"function {name}: cannot be a wrapper: no command after the image, or an empty word at its end"
+        )
         return
     words = rest[1:] or [name]
     if "$@" in words:  # the user's arguments are not at the end
@@ -117,11 +107,11 @@ def read_calls(read: Read) -> Module:
         why = " and ".join(map(str, left.asked))
         where = f"line {left.line}: " if left.line else ""
         if functions:
-            module.note(f"{where}{', '.join(functions)[:80]} is not imported: {why}")
+            module.notes.append(f"{where}{', '.join(functions)[:80]} is not imported: {why}")
         values = {name: read.variables.get(name) for name in left.names}
         names = [name for name, value in values.items() if value != "" and not SOURCE.fullmatch(text_of(value))]
         if names:
-            module.note(f"{where}another value of {', '.join(names)[:80]} is not imported: {why}")
+            module.notes.append(f"{where}another value of {', '.join(names)[:80]} is not imported: {why}")
     return module
 
 
@@ -136,18 +126,20 @@ def _take(module: Module, call: Made) -> None:
         case "setenv" | "pushenv" if len(texts) >= 2:
             if HOLE in "".join(texts[:2]):
                 what = f"{call.function} {texts[0].replace(HOLE, '?')}"
-                module.note(f"{what} is not imported: it is only known at load time")
+                module.notes.append(f"{what} is not imported: it is only known at load time")
                 return
             because += _set(module, texts[0], texts[1], unset)
         case "prepend_path" | "append_path" if len(texts) >= 2:
             _add(module, call.function, texts)
         case function if function not in (*_SILENT, *_TAKEN, *MODULES):
-            module.note(f"line {call.line}: {function[:60]} is not imported")
+            module.notes.append(f"line {call.line}: {function[:60]} is not imported")
     if call.function in _TAKEN:
         if not call.sure:
-            module.note(f"line {call.line}: {call.function} depends on a condition, and is read as if it held")
+            module.notes.append(f"line {call.line}: {call.function} depends on a condition, and is read as if it held")
         elif because:
-            module.note(f"line {call.line}: {call.function} is read without its condition: {' and '.join(because)}")
+            module.notes.append(
+                f"line {call.line}: {call.function} is read without its condition: {' and '.join(because)}"
+            )
 
 
 def _add(module: Module, function: str, texts: tuple[str, ...]) -> None:
@@ -155,18 +147,18 @@ def _add(module: Module, function: str, texts: tuple[str, ...]) -> None:
     name, value, separator = (*texts, ":")[:3]
     inside = re.match("(?:SINGULARITY|APPTAINER)(?:ENV_(.*)|_BIND)", name)
     appended = function == "append_path"
-    values = module.found.env if inside else module.found.default_env
+    values = module.env if inside else module.default_env
     before = values.get(inside[1] or "" if inside else name)
     if before and HOLE not in value + separator:
         value = f"{before}{separator}{value}" if appended else f"{value}{separator}{before}"
     if inside and HOLE not in value:
-        module.found.set(name, value)
+        module.set(name, value)
     elif appended and HOLE not in "".join(texts) and not name.endswith("PATH"):
-        module.found.default(name, value)
-        module.note(f"append_path {name}: only set if you have not set it, not appended to yours")
+        module.default(name, value)
+        module.notes.append(f"append_path {name}: only set if you have not set it, not appended to yours")
     else:
         why = "it is only known at load time" if HOLE in "".join(texts) else "lists of the host are not changed"
-        module.note(f"{function} {name.replace(HOLE, '?')} is not imported: {why}")
+        module.notes.append(f"{function} {name.replace(HOLE, '?')} is not imported: {why}")
 
 
 def _set(module: Module, name: str, value: str, unset: set[str]) -> list[str]:
@@ -177,8 +169,8 @@ def _set(module: Module, name: str, value: str, unset: set[str]) -> list[str]:
         own |= {name, inside} & {value.variable} if value.whole else set()
         unset = {*unset, value.variable}
     if own and can_be_set(inside):
-        module.found.default(inside, str(value))
+        module.default(inside, str(value))
     else:
-        module.found.set(name, str(value))
+        module.set(name, str(value))
         own = set()
     return [f"{one} counts as unset" for one in sorted(unset - own)]

@@ -147,21 +147,22 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
         if (found := read_calls(there)).sources:
             read, module = there, found
     for what in read.skipped:
-        module.note(what)
+        module.notes.append(what)
     sources = _sources(module, read)
-    notes = module.found.notes
+    notes = module.notes
     keys = described(read, place, notes)
     keys |= keys_of_modulefile(read, place, str(keys["name"]), notes)
-    keys |= {"image": {"sources": sources}} | _gpus(module, sources) | module.found.keys()
+    keys |= {"image": {"sources": sources}} | _gpus(module, sources) | module.keys()
     if module.wrappers:
         keys["wrappers"] = tuple(wrapper(name, shlex.join(command)) for name, command in module.wrappers.items())
     else:
-        module.note(NO_COMMAND)
+        module.notes.append(NO_COMMAND)
     keys |= {"verb": "run"} if module.verbs == {"run"} else {}
     if module.verbs == {"run", "exec"}:
-        module.note("some commands use the image's entrypoint (run), others do not (exec): here none does")
+        module.notes.append("some commands use the image's entrypoint (run), others do not (exec): here none does")
     if sources[-1].startswith(("docker:", "oras:")) and "@sha256:" not in sources[-1]:
-        module.note("the image has no digest here; `sifmod install` prints one to add")
+        module.notes.append("the image has no digest here; `sifmod install` prints one to add")
+    notes = [note.replace(HOLE, "?") for note in notes]
     return Imported(keys, tuple(dict.fromkeys(notes)), publisher=sources[-1].rpartition("/")[0].rpartition("/")[2])
 
 
@@ -178,12 +179,12 @@ def _sources(module: Module, read: Read) -> tuple[str, ...]:
     if {HOLE, SOMEWHERE} & set(used) or used == file:
         used = ""
     if used and not _FETCHED.fullmatch(used):
-        module.note(f"image: sifmod cannot fetch {used[:80]}")
+        module.notes.append(f"image: sifmod cannot fetch {used[:80]}")
         if not file:
             raise CannotImportError(f"its image is {used[:80]}, which sifmod cannot fetch")
         used = ""
     if len(module.sources) > 1:
-        module.note(f"the commands are in {len(module.sources)} images; all are assigned to {used or file}")
+        module.notes.append(f"the commands are in {len(module.sources)} images; all are assigned to {used or file}")
     sources = tuple(dict.fromkeys(source for source in (file, used) if source))
     if not sources:
         raise CannotImportError(_NO_IMAGE)
@@ -192,7 +193,7 @@ def _sources(module: Module, read: Read) -> tuple[str, ...]:
 
 def _gpus(module: Module, sources: tuple[str, ...]) -> dict[str, Value]:
     """The key `accelerator`: a certain one, `none` without a test for GPUs, else that in the image's name; or {}."""
-    certain = sorted(module.found.gpus)
+    certain = sorted(module.gpus)
     if len(certain) == 1:
         return {"accelerator": certain[0]}
     tested = sorted({*module.tested, *certain})
@@ -201,5 +202,5 @@ def _gpus(module: Module, sources: tuple[str, ...]) -> dict[str, Value]:
     if not certain and (said := vendor(sources[-1])):
         return {"accelerator": said}
     whose = " and ".join({"cuda": "NVIDIA's", "rocm": "AMD's"}[one] for one in tested)
-    module.note(f"the module has options for {whose} GPUs: without `accelerator` the site's is used")
+    module.notes.append(f"the module has options for {whose} GPUs: without `accelerator` the site's is used")
     return {}

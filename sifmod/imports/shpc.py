@@ -10,11 +10,8 @@ from sifmod.errors import ConfigError
 from sifmod.imports.container import (
     MOST,
     NAME,
-    OPTIONAL,
-    WithOptions,
+    Found,
     is_for_a_shell,
-    optional,
-    options,
     vendor,
     without_arguments,
     wrapper,
@@ -58,14 +55,12 @@ def read_shpc(path: Path) -> Imported:
         keys["homepage"] = url
     if maintainer := _text(recipe, "maintainer"):
         keys["whatis"] = (f"Maintainer: {maintainer}",)
-    keys |= _accelerator(recipe, source, notes)
+    found = Found(notes=notes)
+    made = wrappers(recipe.get("aliases"), found)
+    _env(recipe, found)
+    keys |= _accelerator(recipe, source, found) | found.keys()
     keys["image"] = {"sources": (source,)}
-    keys |= _env(recipe, notes)
-    made, binds = wrappers(recipe.get("aliases"), notes)
     keys |= {"wrappers": made} if made else {}
-    if binds:
-        keys["binds"] = tuple(map(optional, binds))
-        notes.append(OPTIONAL)
     if not made:
         notes.append(
             "no alias was imported, so start-shell is the only wrapper: `wrappers: auto` finds the image's commands"
@@ -139,7 +134,8 @@ def _local(place: str, tag: str, digest: str, path: Path) -> tuple[str, str, str
     return name, tag, place if "/" in place else f"./{place}", [note]
 
 
-def _accelerator(recipe: dict[str, Node], source: str, notes: list[str]) -> dict[str, Value]:
+def _accelerator(recipe: dict[str, Node], source: str, found: Found) -> dict[str, Value]:
+    notes = found.notes
     features = {name: node.value for name, node in _entries(recipe, "features").items()}
     for name, value in features.items():
         if value is True and name in ("home", "x11"):
@@ -148,46 +144,42 @@ def _accelerator(recipe: dict[str, Node], source: str, notes: list[str]) -> dict
             )
         elif name not in ("gpu", "home", "x11"):
             notes.append(f"features.{name[:60]} is an unknown feature")
-    if features.get("gpu") is not True:
+    if features.get("gpu") is not True and not found.gpus:
         return {"accelerator": "none"}
+    if len(found.gpus) == 1:
+        return {"accelerator": next(iter(found.gpus))}
     if said := vendor(source):
         return {"accelerator": said}
     notes.append("features.gpu does not name an accelerator: without `accelerator` the site's is used")
     return {}
 
 
-def _env(recipe: dict[str, Node], notes: list[str]) -> dict[str, Value]:
-    env: dict[str, Value] = {}
-    path: tuple[str, ...] = ()
+def _env(recipe: dict[str, Node], found: Found) -> None:
     for name, node in _entries(recipe, "env").items():
         value = node.raw
         if name == "PATH" and value.endswith((":$PATH", ":${PATH}")):
-            path = tuple(directory for directory in value.split(":")[:-1] if directory.startswith("/"))
+            found.path += (directory for directory in value.split(":")[:-1] if directory.startswith("/"))
         elif name == "PATH" or "$" in value or "`" in value or node.items or node.entries:
-            notes.append(f"env.{name[:60]}: {shlex.quote(value[:80])} is not imported: {_NO_TEXT}")
+            found.notes.append(f"env.{name[:60]}: {shlex.quote(value[:80])} is not imported: {_NO_TEXT}")
         else:
-            env[name] = value
-    keys: dict[str, Value] = {"env": env} if env else {}
-    return keys | {"path+": path} if path else keys
+            found.env[name] = value
 
 
-def wrappers(aliases: Node | None, notes: list[str]) -> tuple[tuple[Value, ...], tuple[str, ...]]:
-    """The wrappers of the aliases, and the binds in their options; appends to `notes`."""
+def wrappers(aliases: Node | None, found: Found) -> tuple[Value, ...]:
+    """The wrappers of the aliases; what their options say, and notes, go to `found`."""
     made: dict[str, Value] = {}
-    found = WithOptions()
-    for name, command, more in _listed(aliases, notes):
+    for name, command, more in _listed(aliases, found.notes):
         if not NAME.fullmatch(name) or ".." in name or not command.split() or len(command) + len(more) > MOST:
-            notes.append(f"alias {name[:60]!r} is not imported: {_NO_WRAPPER}")
+            found.notes.append(f"alias {name[:60]!r} is not imported: {_NO_WRAPPER}")
             continue
         text = command
         try:
-            made[name] = wrapper(name, _for_sh(name, command, notes))
+            made[name] = wrapper(name, _for_sh(name, command, found.notes))
             text = more
-            found = options(shlex.split(more), f"alias {name}", found)
+            found.options(shlex.split(more), f"alias {name}: ")
         except ValueError as error:
-            notes.append(f"alias {name}: {text[:80]!r} is not a valid command line: {error}")
-    notes.extend(found.notes)
-    return tuple(made.values()), found.binds
+            found.notes.append(f"alias {name}: {text[:80]!r} is not a valid command line: {error}")
+    return tuple(made.values())
 
 
 def _listed(aliases: Node | None, notes: list[str]) -> list[tuple[str, str, str]]:

@@ -186,6 +186,15 @@ def test_options_of_several_aliases_are_those_of_the_module(tmp_path: Path) -> N
     assert made.notes == (OPTIONAL,)
 
 
+def test_gpus_and_variables_in_the_options_of_an_alias_are_imported(tmp_path: Path) -> None:
+    """Both were dropped without a note."""
+    made = read(tmp_path, f"{HEAD}aliases: [{{name: a, command: x, singularity_options: '--nv --env A=b'}}]\n")
+    assert (made.keys["accelerator"], made.keys["env"]) == ("cuda", {"A": "b"})
+    made = read(tmp_path, f"{HEAD}aliases: [{{name: a, command: x, singularity_options: '--nv --rocm'}}]\n")
+    assert "accelerator" not in made.keys
+    assert any("does not name an accelerator" in note for note in made.notes)
+
+
 GH = "gh: the SIF of a release has no digest here; `sifmod install` prints one to add"
 BESIDE = "path: a local SIF; put the easyconfig beside the container.yaml, or an absolute path into image.sources"
 ITS_DIGEST = f"{BESIDE} (its digest there: {DIGEST})"

@@ -8,11 +8,9 @@ from sifmod.imports.container import (
     NOT_A_BIND,
     OPTIONAL,
     Found,
-    WithOptions,
     binds_of,
     is_for_a_shell,
     optional,
-    options,
     without_arguments,
     wrapper,
 )
@@ -94,32 +92,32 @@ BAD = f"w: the bind path {{!r}} {NOT_A_BIND}"
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "found", "count"),
     [
-        ("", WithOptions()),
-        ("a --nv", WithOptions()),
-        ("--nv --nvccli -B", WithOptions(gpus=("cuda",), count=3)),
-        ("--rocm --nv a", WithOptions(gpus=("rocm", "cuda"), count=2)),
-        ("-B /a --bind /b:/c,/a --bind=/d a", WithOptions(binds=("/a", "/b:/c", "/d"), count=5)),
-        ("--bind b,/c a", WithOptions(binds=("/c",), notes=(BAD.format("b"),), count=2)),
-        ("-B b -B b a", WithOptions(notes=(BAD.format("b"),), count=4)),
-        (f"-B {'b' * 90}", WithOptions(notes=(BAD.format("b" * 80),), count=2)),
-        ("--env A=b --env=C=d=e a", WithOptions(env=(("A", "b"), ("C", "d=e")), count=3)),
-        ("--env A a", WithOptions(notes=(NOTED.format("--env"),), count=2)),
-        ("--env A=b,C=d a", WithOptions(notes=(NOTED.format("--env"),), count=2)),
-        ("--env A=$B a", WithOptions(notes=(NOTED.format("--env"),), count=2)),
-        ("--env A=`B` a", WithOptions(notes=(NOTED.format("--env"),), count=2)),
-        ("--env A=\ue000 a", WithOptions(notes=(NOTED.format("--env"),), count=2)),
-        ("--pid --pid a", WithOptions(notes=(NOTED.format("--pid"),), count=2)),
-        (f"--{'x' * 50}=1 a", WithOptions(notes=(NOTED.format(f"--{'x' * 38}"),), count=1)),
+        ("", Found(), 0),
+        ("a --nv", Found(), 0),
+        ("--nv --nvccli -B", Found(gpus={"cuda"}), 3),
+        ("--rocm --nv a", Found(gpus={"rocm", "cuda"}), 2),
+        ("-B /a --bind /b:/c,/a --bind=/d a", Found(binds=["/a", "/b:/c", "/d"]), 5),
+        ("--bind b,/c a", Found(binds=["/c"], notes=[BAD.format("b")]), 2),
+        (f"-B {'b' * 90}", Found(notes=[BAD.format("b" * 80)]), 2),
+        ("--env A=b --env=C=d=e a", Found(env={"A": "b", "C": "d=e"}), 3),
+        ("--env A a", Found(notes=[NOTED.format("--env")]), 2),
+        ("--env A=b,C=d a", Found(notes=[NOTED.format("--env")]), 2),
+        ("--env A=$B a", Found(notes=[NOTED.format("--env")]), 2),
+        ("--env A=`B` a", Found(notes=[NOTED.format("--env")]), 2),
+        ("--env A=\ue000 a", Found(notes=[NOTED.format("--env")]), 2),
+        ("--pid a", Found(notes=[NOTED.format("--pid")]), 1),
+        (f"--{'x' * 50}=1 a", Found(notes=[NOTED.format(f"--{'x' * 38}")]), 1),
     ],
 )
-def test_options_of_a_runtime(words: str, found: WithOptions) -> None:
-    assert options(words.split(), "w") == found
-    before = WithOptions(binds=("/before",), env=(("X", "y"),), count=9)
-    after = options(words.split(), "w", before)
-    assert (after.binds, after.env) == (("/before", *found.binds), (("X", "y"), *found.env))
-    assert (after.count, after.notes) == (found.count, found.notes)
+def test_options_of_a_runtime(words: str, found: Found, count: int) -> None:
+    made = Found()
+    assert (made.options(words.split(), "w: "), made) == (count, found)
+    made = Found(binds=["/before"], env={"X": "y"})
+    assert made.options(words.split(), "w: ") == count
+    assert (made.binds, made.env) == (["/before", *found.binds], {"X": "y", **found.env})
+    assert made.notes == found.notes
 
 
 VALUED = "-H --home --pwd --cwd -W --workdir -o --overlay -S --scratch --mount --env-file --hostname --network --app"
@@ -127,7 +125,8 @@ VALUED = "-H --home --pwd --cwd -W --workdir -o --overlay -S --scratch --mount -
 
 @pytest.mark.parametrize("option", VALUED.split())
 def test_an_option_with_a_value(option: str) -> None:
-    assert options([option, "value", "a"], "w") == WithOptions(notes=(NOTED.format(option),), count=2)
+    made = Found()
+    assert (made.options([option, "value", "a"], "w: "), made) == (2, Found(notes=[NOTED.format(option)]))
 
 
 def keys(**variables: str) -> tuple[dict[str, Value], list[str]]:

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator
 from functools import cache, reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,16 +20,17 @@ Location = tuple[int | str, ...]
 
 def check_layer(model: type[BaseModel], layer: Node) -> tuple[Problem, ...]:
     """The problems of a single layer: keys may be missing, `null` and `key+` are allowed."""
-    problems = _problems(model, merge((layer,), layer.mark), partial=True)
-    return tuple(sorted((*problems, *_never_seen(model, layer, ()))))
+    built = build(model, merge((layer,), layer.mark), partial=True)
+    return tuple(sorted((*(built if isinstance(built, tuple) else ()), *_never_seen(model, layer, ()))))
 
 
-def build(model: type[M], merged: Node) -> M | tuple[Problem, ...]:
-    """The model built from a merged tree, or all of its problems."""
+def build(model: type[M], merged: Node, *, partial: bool = False) -> M | tuple[Problem, ...]:
+    """The model built from a merged tree, or all of its problems; `partial`: those that no other layer can correct."""
     try:
         return model.model_validate(plain(merged))
-    except ValidationError:
-        return _problems(model, merged, partial=False)
+    except ValidationError as error:
+        details = [detail for detail in error.errors(include_url=False) if not (partial and _only_partial(detail))]
+        return tuple(_reworded(detail, model, merged) for detail in details)
 
 
 def load_model(model: type[M], path: Path, most: Bounds = OF_A_FILE) -> tuple[M, Document]:
@@ -66,15 +68,6 @@ def _never_seen(model: type[BaseModel], node: Node, location: Location, path: st
         if key.endswith("+") and not isinstance(value.value, tuple | None):
             yield problem_at(value.mark, spelled, f"expected a list to append, got {kind(value)}")
         yield from _never_seen(model, value, inside, spelled)
-
-
-def _problems(model: type[BaseModel], tree: Node, partial: bool) -> tuple[Problem, ...]:
-    try:
-        model.model_validate(plain(tree))
-    except ValidationError as error:
-        details = [detail for detail in error.errors(include_url=False) if not (partial and _only_partial(detail))]
-        return tuple(_reworded(detail, model, tree) for detail in details)
-    return ()
 
 
 def _only_partial(detail: ErrorDetails) -> bool:
@@ -203,9 +196,23 @@ class _Schema:
 
 
 def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    from sifmod.config.yaml.docstrings import describe
+    """Add the texts below the fields of a model, and of those that it extends, to its `schema`.
 
-    describe(schema, model)
+    They are read when a schema is made; pydantic's `use_attribute_docstrings` would parse every model at each start.
+    """
+    import ast
+    import inspect
+    import textwrap
+
+    for owner in reversed(model.__mro__):
+        if not issubclass(owner, BaseModel) or owner is BaseModel:
+            continue
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        for field, text in pairwise(getattr(definition, "body", ())):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
+                    key = model.model_fields[name].alias or name
+                    schema["properties"][key]["description"] = inspect.cleandoc(said)
 
 
 class Model(BaseModel):

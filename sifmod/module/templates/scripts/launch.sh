@@ -265,8 +265,6 @@ sifmod_tell_stale() {
     "$sifmod_module" "$sifmod_name" "$sifmod_again" >&2
 }
 
-{% endif %}
-{% if plan.layers %}
 # sifmod_find_other PLACE: whether there is a layer for another image, in sifmod_other.
 sifmod_find_other() {
   set +f

@@ -1,4 +1,4 @@
-r"""The tokens of Lua, and the statements and expressions that a modulefile is made of.
+r"""The tokens of Lua.
 
 Lmod runs on Lua 5.1 to 5.4. Where they read a text differently, 5.4's reading counts. From an escape that is new
 (`\x41`, `\u{41}`, `\z`) 5.1 just drops the backslash, and so is done here with one that 5.4 refuses (`\q`).
@@ -6,8 +6,6 @@ Lmod runs on Lua 5.1 to 5.4. Where they read a text differently, 5.4's reading c
 
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from sifmod.imports.lua_values import HOLE
@@ -41,93 +39,6 @@ class Token(NamedTuple):
     text: str
     line: int
     newer: bool = False
-
-
-@dataclass(frozen=True)
-class Constant:
-    """nil, true, false, a number (an integer is an int) or a text."""
-
-    value: str | float | bool | None
-
-
-@dataclass(frozen=True)
-class Name:
-    """A variable; `string.format` is one with a dot."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Chain:
-    """Operands with one binary operator between them; or `not` and its operand."""
-
-    operator: str
-    operands: tuple["Expression", ...]
-
-
-@dataclass(frozen=True)
-class Items:
-    """A table: its values; the key of a named value is an expression."""
-
-    values: tuple[tuple["Expression | None", "Expression"], ...]
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call of a function by name, as a statement or in an expression."""
-
-    function: str
-    arguments: tuple["Expression", ...]
-    line: int
-
-
-@dataclass(frozen=True)
-class Other:
-    """A skipped expression: its value is unknown."""
-
-    what: str
-
-
-Expression = Constant | Name | Chain | Items | Call | Other
-
-
-@dataclass(frozen=True)
-class Assign:
-    """`local a, b = x, y`, or without local."""
-
-    names: tuple[str, ...]
-    values: tuple[Expression, ...]
-    local: bool
-
-
-@dataclass(frozen=True)
-class If:
-    """Conditions with their blocks, and the block of `else`."""
-
-    branches: tuple[tuple[Expression, tuple["Statement", ...]], ...]
-    otherwise: tuple["Statement", ...]
-
-
-@dataclass(frozen=True)
-class ForEach:
-    """`for a, b in expression do`."""
-
-    names: tuple[str, ...]
-    over: Expression
-    body: tuple["Statement", ...]
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A statement that is not evaluated: its kind, the names it binds, its line."""
-
-    what: str
-    names: tuple[str, ...]
-    line: int
-    local: bool = False
-
-
-Statement = Assign | If | ForEach | Call | Skipped
 
 
 def tokens(text: str) -> tuple[Token, ...]:
@@ -179,25 +90,8 @@ def _escaped(found: re.Match[bytes]) -> bytes:
     return _ESCAPES.get(sign, sign or b"")
 
 
-def effects(statements: tuple[Statement, ...]) -> Iterator[Call | str]:
-    """The calls in the statements and their blocks, and the names that they set and that are not local to them."""
-    own = set[str]()
-    for statement in statements:
-        inner: Iterator[Call | str] = iter(())
-        match statement:
-            case Call():
-                yield statement
-            case Assign(names=names, local=True) | Skipped(names=names, local=True):
-                own.update(names)
-            case Assign(names=names) | Skipped(names=names):
-                inner = iter(names)
-            case If(branches=branches, otherwise=otherwise):
-                inner = (one for body in (*(body for _, body in branches), otherwise) for one in effects(body))
-            case ForEach(names=names, body=body):
-                inner = (one for one in effects(body) if one not in names)
-        yield from (one for one in inner if not isinstance(one, str) or one not in own)
-
-
-def sets(statements: tuple[Statement, ...]) -> tuple[str, ...]:
-    """The names that the statements set and that are not local to them, once each."""
-    return tuple(dict.fromkeys(one for one in effects(statements) if isinstance(one, str)))
+def number(text: str) -> float:
+    """The value of a number: an int for a hexadecimal one and an integer of up to 18 digits, else a float."""
+    if text.startswith("0x"):
+        return int(text, 16)
+    return int(text) if text.isdecimal() and len(text) < 19 else float(text)
