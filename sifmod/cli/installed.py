@@ -127,8 +127,8 @@ def rollback_command(given: RollbackOptions) -> None:
     """
     if given.release and given.to is not None:
         raise click.UsageError("--release does not switch generations: leave --to out")
-    request = rollback.RollbackRequest(given.name, given.to, given.release)
-    done = rollback.change_live(request, load_facts(given.settings).site, reporter())
+    site = load_facts(given.settings).site
+    done = rollback.change_live(given.name, site, reporter(), to=given.to, release=given.release)
     module = done.installation.module
     if given.as_json:
         print_json(listing.installed_data(done.installation))
