@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -120,7 +120,7 @@ class NewCommand(ConversionOptions):
     arch: str | None = None
 
 
-@command("new", NewCommand, lambda: new.Drafted)
+@command("new", NewCommand, lambda: new.Draft)
 def new_command(given: NewCommand) -> None:
     """Draft an easyconfig for an image, and print its path.
 
@@ -154,14 +154,13 @@ def new_command(given: NewCommand) -> None:
     if target is not None:
         new_file.write_text(draft.text, target)
     if given.as_json:
-        module = draft.loaded.easyconfig.module
-        print_json(new.Drafted(target and target.absolute(), module, draft.image.absolute(), draft.text))
+        print_json(replace(draft, path=target and target.absolute(), image=draft.image.absolute()))
     elif target is None:
         echo(draft.text, nl=False)
     else:
         echo(target)
         if show:
-            say(f"{draft.loaded.easyconfig.module}: review the guesses, then run `sifmod install {target}`")
+            say(f"{draft.module}: review the guesses, then run `sifmod install {target}`")
 
 
 class ImportOptions(SiteOptions):
