@@ -34,9 +34,8 @@ def _topic(name: str) -> Iterator[str]:
     """The lines about a topic: each of its commands, with up to three examples."""
     from sifmod.cli.examples import EXAMPLES
 
-    topic = TOPICS[name]
-    yield topic.title
-    for verb in (verb for row in topic.rows for verb in row):
+    yield TOPICS[name]
+    for verb in (verb for verb, one in COMMANDS.items() if one.topic == name):
         yield f"\n  {verb}: {COMMANDS[verb].text}"
         for example, purpose in EXAMPLES[verb][:3]:
             yield f"    {example}{f'  # {purpose}' if purpose else ''}"
