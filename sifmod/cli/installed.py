@@ -11,7 +11,7 @@ from sifmod.cli.shared_options import TreeOptions
 from sifmod.system import one_line, size_text
 
 with later():
-    from sifmod.actions import gc, log, rollback, start, uninstall
+    from sifmod.actions import garbage, gc, log, rollback, start, uninstall
     from sifmod.actions import list as listing
     from sifmod.tree import history, receipt, state
     from sifmod.tree import life as lives
@@ -211,7 +211,7 @@ class GcOptions(TreeOptions):
     ignore_jobs: bool = False
 
 
-@command("gc", GcOptions, lambda: list[gc.Candidate])
+@command("gc", GcOptions, lambda: list[garbage.Candidate])
 def gc_command(given: GcOptions) -> None:
     """Show, and with --yes remove, old generations, unused images, unfinished downloads and replaced layers.
 
