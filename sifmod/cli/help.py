@@ -6,6 +6,7 @@ import click
 
 from sifmod.cli.command import Options, argument, command
 from sifmod.cli.commands import COMMANDS, EXIT_CODES, TOPICS
+from sifmod.cli.examples import EXAMPLES
 from sifmod.cli.output import echo
 
 
@@ -32,8 +33,6 @@ def help_command(given: HelpOptions) -> int | None:
 
 def _topic(name: str) -> Iterator[str]:
     """The lines about a topic: each of its commands, with up to three examples."""
-    from sifmod.cli.examples import EXAMPLES
-
     yield TOPICS[name]
     for verb in (verb for verb, one in COMMANDS.items() if one.topic == name):
         yield f"\n  {verb}: {COMMANDS[verb].text}"
