@@ -20,7 +20,7 @@ from sifmod.actions.layer.places import found_layers
 from sifmod.actions.list import Listed
 from sifmod.actions.list import list_trees as listed
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.rollback import RollbackRequest, change_live
+from sifmod.actions.rollback import change_live
 from sifmod.actions.search import Answer, ask, find_all
 from sifmod.actions.stack.apply import Preview, StackOutcome, StackRun, preview_stack
 from sifmod.actions.stack.apply import apply_stack as applied
@@ -169,7 +169,7 @@ def verify(module: str, *, where: Where = HERE) -> tuple[Finding, ...]:
 
 def rollback(module: str, *, to: int | None = None, where: Where = HERE) -> Installation:
     """Switch a module to the generation `to`, or to the previous one. The replaced one is held if it is newer."""
-    return change_live(RollbackRequest(module, to), load_site(where), where.reporter("rollback", module)).installation
+    return change_live(module, load_site(where), where.reporter("rollback", module), to=to).installation
 
 
 def uninstall(module: str, *, where: Where = HERE) -> Uninstalled:

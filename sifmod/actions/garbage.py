@@ -3,15 +3,17 @@
 import time
 from collections.abc import Collection, Container, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from sifmod.actions.slurm import NO_JOBS, Jobs, ask_slurm
 from sifmod.config.name import ModuleName
 from sifmod.config.site import MARK_DAYS
 from sifmod.errors import InstallError
-from sifmod.system import abbreviated
+from sifmod.result import Described, Number, OrNull, Size
+from sifmod.system import abbreviated, size_text
 from sifmod.tree.durable import is_directory
 from sifmod.tree.history import held_since, previous, read_history, superseded
 from sifmod.tree.layer import OldLayer, old_layers
@@ -33,20 +35,34 @@ _NAMED = 3  # users of an image
 Rules = tuple[Jobs, float, bool]  # the jobs that count, days to keep, whether rollback targets may go
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """One thing that `gc` looked at: what it is, and why it stays."""
+
+    kind: Literal["generation", "image", "download", "layer", "remains of a run", "cache", "temporary files"]
+    path: Path
+    keep: Annotated[OrNull[str], Described("reason to keep the path; null: gc removes it")]
+    size: Annotated[Size | None, Described("bytes; of an image, a download, a layer, a cache or temporary files")] = (
+        None
+    )
+    module: Annotated[ModuleName | None, Described("the module of a generation")] = None
+    generation: Number | None = None
+    removed: Annotated[bool, Described("whether this run removed it")] = False
+
+    @property
+    def text(self) -> str:
+        """The module and generation, or the kind and size."""
+        if self.module:
+            return f"{self.module} generation {self.generation}"
+        return self.kind if self.size is None else f"{self.kind} {size_text(self.size)}"
+
+
 class OldGeneration(NamedTuple):
     """A generation that is not live, or of a retired module. `keep`: the reason to keep it; empty: gc removes it."""
 
     module: ModuleName
     number: int
     root: Path
-    keep: str
-
-
-class UsedImage(NamedTuple):
-    """An image that stays: `keep` names the generations that use it, or says that sifmod did not store it."""
-
-    path: Path
-    size: int
     keep: str
 
 
@@ -69,11 +85,10 @@ class GcPlan(NamedTuple):
 
     generations: tuple[OldGeneration, ...]
     images: tuple[OldImage, ...]
-    used: tuple[UsedImage, ...]
+    stays: tuple[Candidate, ...]  # what no gc by this user removes: used images, and closed remains of others' runs
     empty: tuple[ModuleName, ...]  # uninstalled or retired modules that will only have a history left
     partials: tuple[OldPartial, ...]
     layers: tuple[OldLayer, ...]
-    closed: tuple[Path, ...]  # leftovers of dead runs that only another user can remove
     jobs: Jobs
     days: float
     rollbacks: bool
@@ -121,11 +136,10 @@ def plan_gc(
     return GcPlan(
         tuple(generations),
         images,
-        tuple(_used_images(layout, users)),
+        tuple(_staying(layout, users)),
         tuple(empty),
         tuple(_old_partials(layout, days)),
         tuple(old_layers(layout, lambda since: _too_young(since, jobs, days))),
-        closed_remains(layout),
         jobs,
         days,
         rollbacks,
@@ -224,13 +238,15 @@ def _users(layout: Layout, going: set[Path]) -> tuple[dict[str, list[str]], set[
     return users, named
 
 
-def _used_images(layout: Layout, users: dict[str, list[str]]) -> Iterator[UsedImage]:
+def _staying(layout: Layout, users: dict[str, list[str]]) -> Iterator[Candidate]:
     for image in entries(layout):
         if names := users.get(image.sha256):
-            yield UsedImage(image.path, image.size, f"used by {abbreviated(names, _NAMED)}")
+            yield Candidate("image", image.path, f"used by {abbreviated(names, _NAMED)}", image.size)
     for path in foreign_files(layout):
         with suppress(FileNotFoundError):  # another gc has removed it and its receipt
-            yield UsedImage(path, path.lstat().st_size, "sifmod did not store it")
+            yield Candidate("image", path, "sifmod did not store it", path.lstat().st_size)
+    for path in closed_remains(layout):
+        yield Candidate("remains of a run", path, "another user's, and closed to you")
 
 
 def _old_images(

@@ -3,18 +3,15 @@
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
-from sifmod.actions.garbage import DAYS, GcPlan, OldGeneration, old_generations, plan_gc
+from sifmod.actions.garbage import DAYS, Candidate, GcPlan, OldGeneration, old_generations, plan_gc
 from sifmod.actions.image_marks import release
 from sifmod.actions.log import record, record_beside
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
-from sifmod.result import Described, Number, OrNull, Size
-from sifmod.system import size_text
 from sifmod.tree.durable import reported, take
 from sifmod.tree.generation import module_lock, tidy, tidy_all_nodes, unpublish
 from sifmod.tree.layer import OldLayer, remove_layers
@@ -43,37 +40,13 @@ class Collected(NamedTuple):
     layers: tuple[OldLayer, ...] = ()
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One thing that `gc` looked at: what it is, and why it stays."""
-
-    kind: Literal["generation", "image", "download", "layer", "remains of a run", "cache", "temporary files"]
-    path: Path
-    keep: Annotated[OrNull[str], Described("reason to keep the path; null: gc removes it")]
-    size: Annotated[Size | None, Described("bytes; of an image, a download, a layer, a cache or temporary files")] = (
-        None
-    )
-    module: Annotated[ModuleName | None, Described("the module of a generation")] = None
-    generation: Number | None = None
-    removed: Annotated[bool, Described("whether this run removed it")] = False
-
-    @property
-    def text(self) -> str:
-        """The module and generation, or the kind and size."""
-        if self.module:
-            return f"{self.module} generation {self.generation}"
-        return self.kind if self.size is None else f"{self.kind} {size_text(self.size)}"
-
-
 def candidates(plan: GcPlan, rooms: Iterable["DiskUsage"] = ()) -> list[Candidate]:
     """A row for each thing in the plan, not yet removed, and for each of `rooms`, which other commands remove."""
     rows = [Candidate("generation", old.root, old.keep, None, old.module, old.number) for old in plan.generations]
     rows += [Candidate("image", old.image.path, old.keep, old.image.size) for old in plan.images]
     rows += [Candidate("download", old.partial.path, old.keep, old.partial.size) for old in plan.partials]
     rows += [Candidate("layer", old.root, old.keep, old.size) for old in plan.layers]
-    rows += [Candidate("image", image.path, image.keep, image.size) for image in plan.used]
-    rows += [Candidate("remains of a run", path, "another user's, and closed to you") for path in plan.closed]
-    return rows + [Candidate(room.kind, room.path, room.way_out, room.size) for room in rooms]
+    return rows + [*plan.stays] + [Candidate(room.kind, room.path, room.way_out, room.size) for room in rooms]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from typing_extensions import TypedDict
 
 from sifmod import __version__
-from sifmod.config.hook import Hook, Moment
+from sifmod.config.hook import Hook, Moment, distrusted
 from sifmod.config.redact import shown
 from sifmod.config.site import Site
 from sifmod.errors import HookError
@@ -130,7 +130,6 @@ def of_image(image: "ImagePlan", found: "Artifact | ImageRecord | None" = None) 
 
 
 def _run(hook: Hook, data: Mapping[str, object], say: Callable[[str], None] | None) -> None:
-    from sifmod.config.hook import distrusted
     from sifmod.image.child import LATE, run_child
 
     after = _STATE.get(hook.moment, "nothing was changed")

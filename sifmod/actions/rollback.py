@@ -1,7 +1,6 @@
 """rollback: make the previous generation live again, and hold a newer one that it replaces."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,15 +22,6 @@ from sifmod.tree.receipt import Installation, known_modules, known_receipt, live
 from sifmod.tree.state import missing
 
 
-@dataclass(frozen=True)
-class RollbackRequest:
-    """Which generation of a module is to be live, or that its held generations are to be released."""
-
-    name: str  # of a module, in full or its beginning
-    to: int | None = None  # a generation; None: the one that was live before
-    release: bool = False  # release held generations, and leave the live one
-
-
 class RolledBack(NamedTuple):
     """The live or last live generation of a module, and the generations that are held, or that were released."""
 
@@ -40,16 +30,21 @@ class RolledBack(NamedTuple):
     released: tuple[int, ...] = ()
 
 
-def change_live(request: RollbackRequest, site: Site, reporter: Reporter) -> RolledBack:
-    """Roll a module back, or release what a rollback holds. Raises what `rollback` and `release_held` raise."""
+def change_live(
+    name: str, site: Site, reporter: Reporter, *, to: int | None = None, release: bool = False
+) -> RolledBack:
+    """Roll the module `name` back, by default to the generation before, or `release` what a rollback holds.
+
+    A name may be given by its beginning. Raises what `rollback` and `release_held` raise.
+    """
     layout = Layout(site.prefix)
-    module = resolve_own(request.name, known_modules(layout), site)
+    module = resolve_own(name, known_modules(layout), site)
     with changing_prefix(site):
-        if request.release:
+        if release:
             released = release_held(reporter.tree(site), module, reporter)
         else:
-            installation = rollback(reporter.tree(site), module, request.to, reporter)
-    if request.release:
+            installation = rollback(reporter.tree(site), module, to, reporter)
+    if release:
         return RolledBack(last_live(layout, module) or installed(layout, module), released=released)
     return RolledBack(installation, held_since(read_history(layout, module)))
 

@@ -85,8 +85,6 @@ def describe(path: Path, site: "LoadedSite", environ: Mapping[str, str]) -> Foun
 
 def offered(loaded: "LoadedEasyconfig") -> IndexEntry:
     """The searchable facts of a loaded easyconfig."""
-    from sifmod.config.redact import shown
-
     made, layers = loaded.easyconfig, loaded.layers
     variant = layers.variants[loaded.variant].presets if loaded.variant is not None else ()
     presets = [Path(node.mark.file).stem for node in (*layers.presets, *variant)]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
-from sifmod.actions.garbage import plan_gc
-from sifmod.actions.gc import Candidate, Garbage, apply_gc
+from sifmod.actions.garbage import Candidate, plan_gc
+from sifmod.actions.gc import Garbage, apply_gc
 from sifmod.actions.image_marks import release
 from sifmod.actions.life import forget_life
 from sifmod.actions.log import record
@@ -146,10 +146,9 @@ def _purge(
     digests = {receipt.image.sha256 for receipt in receipts if receipt and receipt.image}
     plan = plan._replace(
         images=tuple(old for old in plan.images if old.image.sha256 in digests),
-        used=tuple(used for used in plan.used if used.path.stem in digests),
+        stays=tuple(one for one in plan.stays if one.path.stem in digests),
         partials=(),
         layers=(),
-        closed=(),
     )
     try:
         collected = apply_gc(tree, plan, reporter)

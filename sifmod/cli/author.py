@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -120,7 +120,7 @@ class NewCommand(ConversionOptions):
     arch: str | None = None
 
 
-@command("new", NewCommand, lambda: new.Drafted)
+@command("new", NewCommand, lambda: new.Draft)
 def new_command(given: NewCommand) -> None:
     """Draft an easyconfig for an image, and print its path.
 
@@ -154,14 +154,13 @@ def new_command(given: NewCommand) -> None:
     if target is not None:
         new_file.write_text(draft.text, target)
     if given.as_json:
-        module = draft.loaded.easyconfig.module
-        print_json(new.Drafted(target and target.absolute(), module, draft.image.absolute(), draft.text))
+        print_json(replace(draft, path=target and target.absolute(), image=draft.image.absolute()))
     elif target is None:
         echo(draft.text, nl=False)
     else:
         echo(target)
         if show:
-            say(f"{draft.loaded.easyconfig.module}: review the guesses, then run `sifmod install {target}`")
+            say(f"{draft.module}: review the guesses, then run `sifmod install {target}`")
 
 
 class ImportOptions(SiteOptions):
@@ -189,49 +188,46 @@ def import_command(given: ImportOptions) -> int:
         raise OptionError(f"--module-tree: there is no directory {module_tree}")
     naming = modulefile.Naming(given.name_from == "whatis", Path(module_tree) if module_tree else None)
     results: list[import_easyconfig.ImportedFile] = []
-    failed: dict[Path, Error] = {}
-    worst, repeated, left = 0, 0, 0
-    for one in import_easyconfig.convert(
-        import_easyconfig.find_sources(tuple(map(Path, given.files))), load_facts(given.settings), naming
-    ):
-        source = str(one.source)
-        if one.same_as in failed:
-            left += 1
-            results.append(import_easyconfig.ImportedFile(source, (f"the same as {one.same_as}",), failed[one.same_as]))
-            continue
+    outcomes: dict[Path, import_easyconfig.NewEasyconfig | Error] = {}
+    repeated = {True: 0, False: 0}  # files that give the same as another, by whether that was written
+    sources = import_easyconfig.find_sources(tuple(map(Path, given.files)))
+    for one in import_easyconfig.convert(sources, load_facts(given.settings), naming):
+        notes = one.notes
         if one.same_as:
-            repeated += 1
-            same = import_easyconfig.NewEasyconfig((directory / one.filename).absolute(), one.module)
-            results.append(import_easyconfig.ImportedFile(source, (f"the same as {one.same_as}, imported once",), same))
-            continue
-        try:
-            if one.problem:
-                raise result.CannotImportError(one.problem, line=one.line)
-            path = import_easyconfig.write(one, directory, given.force)
-        except (result.CannotImportError, OptionError) as error:
-            worst = max(worst, error.exit_code)
-            failed[one.source] = as_result(error)
-            if isinstance(error, result.CannotImportError):
-                failed[one.source] = as_result(error)._replace(file=source, line=error.line or 0)
-            results.append(import_easyconfig.ImportedFile(source, one.notes, failed[one.source]))
-            show_error(f"{one_line(str(one.source))}: {error.message}{f'; {error.hint}' if error.hint else ''}")
-            continue
-        results.append(
-            import_easyconfig.ImportedFile(
-                source, one.notes, import_easyconfig.NewEasyconfig(path.absolute(), one.module)
-            )
-        )
-        for note in one.notes:
-            say(f"{one.source}: {note}")
-        if not given.as_json:
-            echo(path)
-    if repeated:
-        say(f"{counted(repeated, 'file')} that give the same easyconfig as another: imported once")
-    if left:
-        say(f"{counted(left, 'file')} that give the same easyconfig as one that was not written: not imported either")
+            outcome = outcomes[one.same_as]
+            written = not isinstance(outcome, Error)
+            repeated[written] += 1
+            notes = (f"the same as {one.same_as}{', imported once' if written else ''}",)
+        else:
+            outcome = outcomes[one.source] = _imported(one, directory, given)
+        results.append(import_easyconfig.ImportedFile(str(one.source), notes, outcome))
+    if number := repeated[True]:
+        say(f"{counted(number, 'file')} that give the same easyconfig as another: imported once")
+    if number := repeated[False]:
+        say(f"{counted(number, 'file')} that give the same easyconfig as one that was not written: not imported either")
     if given.as_json:
         print_json(results)
-    return worst
+    return max((outcome.exit_code for outcome in outcomes.values() if isinstance(outcome, Error)), default=0)
+
+
+def _imported(
+    one: "import_easyconfig.Converted", directory: Path, given: ImportOptions
+) -> "import_easyconfig.NewEasyconfig | Error":
+    """Write an easyconfig, and report its path or why it is not written."""
+    try:
+        if one.problem:
+            raise result.CannotImportError(one.problem, line=one.line)
+        path = import_easyconfig.write(one, directory, given.force)
+    except (result.CannotImportError, OptionError) as error:
+        show_error(f"{one_line(str(one.source))}: {error.message}{f'; {error.hint}' if error.hint else ''}")
+        if isinstance(error, result.CannotImportError):
+            return as_result(error)._replace(file=str(one.source), line=error.line or 0)
+        return as_result(error)
+    for note in one.notes:
+        say(f"{one.source}: {note}")
+    if not given.as_json:
+        echo(path)
+    return import_easyconfig.NewEasyconfig(path.absolute(), one.module)
 
 
 class SchemaOptions(Options):

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from sifmod.cli.commands import COMMANDS, TOPICS
 from sifmod.config.find import SUFFIXES, easyconfigs, find_easyconfig, shipped
 from sifmod.config.prefix import default_prefix, quick_prefix, settings_directories
 from sifmod.errors import SifmodError
@@ -110,8 +111,6 @@ def _sites(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG00
 
 
 def _explained(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
-    from sifmod.cli.commands import COMMANDS, TOPICS
-
     yield from (*COMMANDS, *TOPICS, "exit-codes")
 
 

@@ -6,6 +6,7 @@ import click
 
 from sifmod.cli.command import Options, argument, command
 from sifmod.cli.commands import COMMANDS, EXIT_CODES, TOPICS
+from sifmod.cli.examples import EXAMPLES
 from sifmod.cli.output import echo
 
 
@@ -32,11 +33,8 @@ def help_command(given: HelpOptions) -> int | None:
 
 def _topic(name: str) -> Iterator[str]:
     """The lines about a topic: each of its commands, with up to three examples."""
-    from sifmod.cli.examples import EXAMPLES
-
-    topic = TOPICS[name]
-    yield topic.title
-    for verb in (verb for row in topic.rows for verb in row):
+    yield TOPICS[name]
+    for verb in (verb for verb, one in COMMANDS.items() if one.topic == name):
         yield f"\n  {verb}: {COMMANDS[verb].text}"
         for example, purpose in EXAMPLES[verb][:3]:
             yield f"    {example}{f'  # {purpose}' if purpose else ''}"

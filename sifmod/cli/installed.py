@@ -11,7 +11,7 @@ from sifmod.cli.shared_options import TreeOptions
 from sifmod.system import one_line, size_text
 
 with later():
-    from sifmod.actions import gc, log, rollback, start, uninstall
+    from sifmod.actions import garbage, gc, log, rollback, start, uninstall
     from sifmod.actions import list as listing
     from sifmod.tree import history, receipt, state
     from sifmod.tree import life as lives
@@ -127,8 +127,8 @@ def rollback_command(given: RollbackOptions) -> None:
     """
     if given.release and given.to is not None:
         raise click.UsageError("--release does not switch generations: leave --to out")
-    request = rollback.RollbackRequest(given.name, given.to, given.release)
-    done = rollback.change_live(request, load_facts(given.settings).site, reporter())
+    site = load_facts(given.settings).site
+    done = rollback.change_live(given.name, site, reporter(), to=given.to, release=given.release)
     module = done.installation.module
     if given.as_json:
         print_json(listing.installed_data(done.installation))
@@ -211,7 +211,7 @@ class GcOptions(TreeOptions):
     ignore_jobs: bool = False
 
 
-@command("gc", GcOptions, lambda: list[gc.Candidate])
+@command("gc", GcOptions, lambda: list[garbage.Candidate])
 def gc_command(given: GcOptions) -> None:
     """Show, and with --yes remove, old generations, unused images, unfinished downloads and replaced layers.
 

@@ -80,11 +80,14 @@ class Commands(Helped, click.Group):
         width = terminal_width()
         text = "\n".join(hanging("  ", self.help or "", width))
         formatter.write(f"Usage: sifmod COMMAND [ARGUMENTS]...\n\n{text}\n")
-        for topic in TOPICS.values():
-            formatter.write(f"\n{topic.title}:\n")
-            for row in topic.rows:
-                text = TOGETHER.get(row) or COMMANDS[row[0]].text
-                formatter.write("\n".join(hanging(f"  {', '.join(row):17}  ", text, width)) + "\n")
+        beside = {other for other, _ in TOGETHER.values()}
+        for topic, title in TOPICS.items():
+            formatter.write(f"\n{title}:\n")
+            for name, one in COMMANDS.items():
+                if one.topic == topic and name not in beside:
+                    other, text = TOGETHER.get(name, ("", one.text))
+                    names = f"{name}, {other}" if other else name
+                    formatter.write("\n".join(hanging(f"  {names:17}  ", text, width)) + "\n")
         topics = ", ".join((*TOPICS, "exit-codes"))
         formatter.write("\n".join(("", *hanging("", _MORE, width), *hanging("", topics, width), "")))
         tutorial = os.path.join(sys.prefix, "share", "doc", "sifmod", "tutorial.md")  # noqa: PTH118

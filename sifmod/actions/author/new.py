@@ -25,7 +25,7 @@ from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.reference import Reference, after_scheme
 from sifmod.image.sources.source_kinds import parse
-from sifmod.result import Described
+from sifmod.result import Described, Internal, Named
 from sifmod.system import scratch_directory
 
 _SIF_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\.sif")
@@ -45,28 +45,22 @@ class NewOptions:
 
 
 @dataclass(frozen=True)
-class Drafted:
+class Draft:
     """A first easyconfig."""
 
-    path: Annotated[Path | None, Described("the written file; null with -o -")]
-    module: ModuleName
-    sif: Annotated[Path, Described("the image that was read")]
     text: str
+    loaded: Internal[LoadedEasyconfig]
+    image: Annotated[Path, Named("sif"), Described("the image that was read")]
+    path: Annotated[Path | None, Described("the written file; null with -o -")] = None
 
-
-@dataclass(frozen=True)
-class Draft:
-    """A drafted easyconfig: its text, the parsed form, the inspected image, and the file name."""
-
-    text: str
-    loaded: LoadedEasyconfig
-    image: Path  # the inspected SIF
+    @property
+    def module(self) -> Annotated[ModuleName, Described("name and version of its module")]:
+        return self.loaded.easyconfig.module
 
     @property
     def filename(self) -> str:
         """`<Name>-<version><versionsuffix>.yaml`."""
-        module = self.loaded.easyconfig.module
-        return f"{module.name}-{module.version}.yaml"
+        return f"{self.module.name}-{self.module.version}.yaml"
 
 
 def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Reporter) -> Draft:
