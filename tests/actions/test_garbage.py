@@ -258,7 +258,7 @@ def test_what_another_run_removes_ends_no_gc(path: str, look: str, layout: Layou
 
     plan, was_removed = call_as(User(os.geteuid(), os.getegid()), planned)
     assert was_removed
-    assert place not in [used.path for used in plan.used]
+    assert place not in [staying.path for staying in plan.stays]
 
 
 def test_what_a_clock_that_is_ahead_has_dated_goes_without_days(
