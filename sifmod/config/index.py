@@ -8,14 +8,13 @@ Imports neither pydantic nor a YAML parser.
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from sifmod.config.input import read_input
 from sifmod.config.redact import LOCAL
 from sifmod.config.version import within
-from sifmod.digest import sha256_bytes
 from sifmod.result import Described, Internal, ModuleText, OrNull, Variant
 
 INDEX = "index.json"
@@ -130,24 +129,6 @@ def read_index(robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> dic
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}  # reading the easyconfigs gives the same, more slowly
-
-
-def index_text(root: Path, offers: Mapping[str, tuple[IndexEntry, ...]], reads: Mapping[str, tuple[str, ...]]) -> str:
-    """The index of these easyconfigs, by path below `root`; `reads`: the files and `$VARIABLES` that each reads.
-
-    One line for each file and each module, sorted. Raises OSError for a missing file.
-    """
-    files = sorted({*offers, *(name for names in reads.values() for name in names if not name.startswith("$"))})
-    digests = [f"{_text(file)}: {_text(sha256_bytes((root / file).read_bytes()))}" for file in files]
-    entries = []
-    for file in sorted(offers):
-        modules = ",\n".join(_text(asdict(each)) for each in offers[file])
-        entries.append(f'{_text(file)}: {{"reads": {_text(sorted(reads[file]))}, "offers": [\n{modules}]}}')
-    return "\n".join(('{"files": {', ",\n".join(digests), '}, "easyconfigs": {', ",\n".join(entries), "}}", ""))
-
-
-def _text(data: object) -> str:
-    return json.dumps(data, ensure_ascii=False)
 
 
 def _hidden(files: Iterable[str], robot_paths: tuple[Path, ...]) -> Iterable[str]:
