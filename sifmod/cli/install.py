@@ -7,9 +7,7 @@ from typing import NamedTuple
 
 import click
 
-from sifmod.actions.batch import Succeeded, worst
 from sifmod.actions.start import site_in_force
-from sifmod.cli.batch import Reported, reported_batch, result_of, summary
 from sifmod.cli.command import argument, command
 from sifmod.cli.context import reporter
 from sifmod.cli.later import later
@@ -21,11 +19,12 @@ from sifmod.errors import SifmodError
 from sifmod.system import one_line
 
 with later():
+    from sifmod.actions import batch as batches
     from sifmod.actions import list as listing
     from sifmod.actions.install import current, decision, how_to_load, install_easyconfigs, newest, row
     from sifmod.actions.install import options as install_options
     from sifmod.actions.layer import outgoing, places
-    from sifmod.cli import life, progress, reapply
+    from sifmod.cli import batch, life, progress, reapply
     from sifmod.cli import search as searching
     from sifmod.tree import provenance, receipt
 
@@ -86,22 +85,27 @@ def install_command(given: InstallCommand) -> int:
     do = dry_run if given.only_shows else _fetch if given.fetch else _check if given.sanity_check_only else install
     asked = [one for name in given.easyconfigs for one in _asked(installer, name, given)]
 
-    def each(one: "_Asked") -> Reported:
+    def each(one: "_Asked") -> "batch.Reported":
         if one.problem:
             raise one.problem
         return do(installer, one.target, given)
 
-    ended = reported_batch(asked, each, fail_fast=given.fail_fast)
-    code = worst([one for _, one in ended])
+    ended = batch.reported_batch(asked, each, fail_fast=given.fail_fast)
+    code = batches.worst([one for _, one in ended])
     if given.missing_modules:
-        gone = sum(isinstance(one, Succeeded) and one.result.missing for _, one in ended)
+        gone = sum(isinstance(one, batches.Succeeded) and one.result.missing for _, one in ended)
         say(f"missing: {gone} of {counted(len(ended), 'module')}")
     elif len(ended) > 1 and (code or not (given.only_shows or given.quiet)):
-        for line in summary(ended):
+        for line in batch.summary(ended):
             say(line)
     if given.as_json:
-        print_json([row.Row(shown(one.target.easyconfig), one.target.variant, result_of(end)) for one, end in ended])
+        print_json([row_of(one.target, end) for one, end in ended])
     return code
+
+
+def row_of(target: "install_easyconfigs.Target", ended: "batches.Ended[batch.Reported]") -> "row.Row":
+    """An easyconfig with its outcome, for JSON."""
+    return row.Row(shown(target.easyconfig), target.variant, batch.result_of(ended))
 
 
 class _Asked(NamedTuple):
@@ -153,15 +157,15 @@ def _search(given: InstallCommand) -> int:
 
 def _check(
     installer: "install_easyconfigs.Installer", target: "install_easyconfigs.Target", given: InstallCommand
-) -> Reported:
+) -> "batch.Reported":
     """Run the sanity check of an installed module again."""
     installation = installer.check_again(target, reporter(quiet if given.quiet else say))
     reported = f"{installation.module}: the sanity check found nothing wrong in generation {installation.generation}"
     if given.as_json:
-        return Reported(reported, _done(installation, changed=False))
+        return batch.Reported(reported, _done(installation, changed=False))
     if not given.quiet:
         say(reported)
-    return Reported(reported)
+    return batch.Reported(reported)
 
 
 def _options(given: InstallCommand) -> "install_options.InstallOptions":
@@ -181,7 +185,7 @@ def _options(given: InstallCommand) -> "install_options.InstallOptions":
 
 def _fetch(
     installer: "install_easyconfigs.Installer", target: "install_easyconfigs.Target", given: InstallCommand
-) -> Reported:
+) -> "batch.Reported":
     """Fetch the image of an easyconfig into the store, and print its path."""
     speak = quiet if given.quiet else say
     with progress.progress(not given.quiet) as update:
@@ -192,21 +196,21 @@ def _fetch(
         if given.keep_blobs and not update.used:
             speak(progress.NOTHING_KEPT)
         echo(artifact.path)
-    return Reported(f"{module}: the image {state}", row.FetchedFor(module, artifact.path, artifact.sha256))
+    return batch.Reported(f"{module}: the image {state}", row.FetchedFor(module, artifact.path, artifact.sha256))
 
 
 def install(
     installer: "install_easyconfigs.Installer", target: "install_easyconfigs.Target", given: InstallCommand
-) -> Reported:
+) -> "batch.Reported":
     """Install an easyconfig, or find it installed and unchanged, and print the commands that load its module."""
     found = installer.unchanged(target)
     installation, state, layers = (found, "unchanged", ()) if found else _installed(installer, target, given)
     words = _STATES[state].format(installation.generation)
     reported = f"{installation.module} {words}"
     if given.as_json:
-        return Reported(reported, _done(installation, state != "unchanged", layers))
+        return batch.Reported(reported, _done(installation, state != "unchanged", layers))
     _report(installation, words, layers, quiet=given.quiet)
-    return Reported(reported)
+    return batch.Reported(reported)
 
 
 def _done(
@@ -254,11 +258,11 @@ def _report(
 
 def dry_run(
     installer: "install_easyconfigs.Installer", target: "install_easyconfigs.Target", given: InstallCommand
-) -> Reported:
+) -> "batch.Reported":
     """Show what an install would do."""
     quick = (given.dry_run_short or given.missing_modules) and not given.extended_dry_run
     found = installer.preview(target, quick=quick)
-    reported = Reported(f"{found.module} [{found.mark}]", missing=found.missing)
+    reported = batch.Reported(f"{found.module} [{found.mark}]", missing=found.missing)
     if given.missing_modules and not found.missing and not given.as_json:
         return reported
     if given.as_json:

@@ -15,7 +15,7 @@ with later():
     from sifmod.actions.install import options as install_options
     from sifmod.actions.install import row, upgrade
     from sifmod.cli import batch, install
-    from sifmod.config import name, redact
+    from sifmod.config import name
     from sifmod.tree import layout, receipt
 
 
@@ -81,12 +81,7 @@ def upgrade_command(given: UpgradeCommand) -> int:
         for line in batch.summary(ended):
             say(line)
     if given.as_json:
-        print_json(
-            [
-                row.Row(redact.shown(one.target.easyconfig), one.target.variant, batch.result_of(end))
-                for one, end in ended
-            ]
-        )
+        print_json([install.row_of(one.target, end) for one, end in ended])
     return code
 
 
