@@ -7,11 +7,14 @@ one of them (EasyBuild does so) the order stays. Apart from the package, for tha
 # ruff: noqa: PTH100, PTH120 (pathlib might be the user's too)
 
 import os
+import signal
 import sys
 
 
 def main() -> int:
     """Run the command line and return the exit code."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules are imported ^C ends it without a traceback
     if places := os.environ.get("PYTHONPATH"):
         try:
             given = {

@@ -1,31 +1,51 @@
 """Imports that take place at the first use: a command starts with the modules that it needs, and no others."""
 
+import builtins
+import importlib
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import LazyLoader
+from types import SimpleNamespace
+from typing import Any
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class _Later:
-    """Finds modules like Python, and runs each at the first look into it."""
+class _Module:
+    """The name of a module, which the first look into it imports.
 
-    @staticmethod
-    def find_spec(name: str, path: Sequence[str] | None, _target: object = None) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(name, path)
-        if spec and spec.loader:
-            spec.loader = LazyLoader(spec.loader)
-        return spec
+    Not importlib's LazyLoader: a signal while it runs a module is lost, and half of the module stays. Signals wait
+    for the end of the import, since some modules take an exception at any line for a missing part.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        module = sys.modules.get(self._name)
+        if module is None:
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+            try:
+                module = importlib.import_module(self._name)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return getattr(module, attribute)
 
 
 @contextmanager
 def later() -> Iterator[None]:
-    """In this block, `from package import module` only names a module: its first attribute that is read runs it.
+    """In this block, `from package import module` only names a module: its first attribute that is read imports it.
 
-    So annotations with its names are texts, and `from module import name` would run it at once.
+    So annotations with its names are texts, and `from module import name` is not for this block.
     """
-    sys.meta_path.insert(0, _Later)
+
+    def named(package: str, _globals: object, _locals: object, names: Sequence[str], _level: int) -> SimpleNamespace:
+        return SimpleNamespace(**{name: _Module(f"{package}.{name}") for name in names})
+
+    ordinary = builtins.__import__
+    setattr(builtins, "__import__", named)  # noqa: B010 (typed otherwise)
     try:
         yield
     finally:
-        sys.meta_path.remove(_Later)
+        setattr(builtins, "__import__", ordinary)  # noqa: B010

@@ -65,10 +65,7 @@ class Commands(Helped, click.Group):
         if cmd_name not in COMMANDS:
             return None
         there = vars(importlib.import_module(f"sifmod.cli.{COMMANDS[cmd_name].file}")).values()
-        # `isinstance` would look into each module that is imported later, and so run it
-        command: click.Command = next(
-            each for each in there if issubclass(type(each), click.Command) and each.name == cmd_name
-        )
+        command = next(each for each in there if isinstance(each, click.Command) and each.name == cmd_name)
         if ctx.resilient_parsing:
             from sifmod.cli.complete import completing
 
@@ -132,6 +129,8 @@ def run(arguments: list[str]) -> int:
     _open_standard_streams()
     os.umask(os.umask(0o077) & ~0o700)  # a umask of 0777 would close each new file to this very run
     hide_typed(arguments)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _terminated)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, _terminated)
