@@ -227,8 +227,12 @@ class LinkInPrefixError(OSError):
     """A directory of the prefix is a symlink."""
 
 
-def explained(error: OSError) -> SifmodError | None:
-    """The error for an OSError, with advice; None for an unknown one without a file name, which is a bug."""
+def explained(error: BaseException) -> SifmodError | None:
+    """The error for an OSError or a thread that cannot start, with advice; None for another, which is a bug."""
+    if str(error) == "can't start new thread" or (isinstance(error, BlockingIOError) and not error.filename):  # fork
+        return InstallError("no further process or thread may be started here", "`ulimit -u` shows the limit: raise it")
+    if not isinstance(error, OSError):
+        return None
     place = f"{one_line(str(error.filename))}: " if error.filename else ""
     match meaning(error):
         case "denied":

@@ -65,7 +65,7 @@ def _failed(problem: BaseException) -> Failed:
         return Failed(with_code(f"interrupted{_AGAIN}", "", 130), ends=True)
     if isinstance(problem, SystemExit):
         return Failed(with_code(f"terminated{_AGAIN}", "", int(str(problem.code))), ends=True)
-    if isinstance(problem, OSError) and (known := explained(problem)):
+    if known := explained(problem):
         return Failed(known)
     import traceback  # rarely needed
 

@@ -164,8 +164,8 @@ def _run(arguments: list[str], typed: CommandLine) -> int:
     except Exception as error:
         import traceback
 
-        if isinstance(error, OSError) and (known := explained(error)):
-            return _failed(known, typed, file=error.filename)
+        if known := explained(error):
+            return _failed(known, typed, file=getattr(error, "filename", None))
         echo(traceback.format_exc(), nl=False, err=True)
         show_error(BUG_REPORT)
         return _answer(with_code(f"{type(error).__name__}: {error}", BUG_REPORT, BUG), typed)

@@ -39,6 +39,8 @@ class Limits(Model):
     """Texts in a lock of packages (names, versions, addresses, digests); objects and lists in a lock of modules."""
     uv_memory: Size = 2 << 30
     """Bytes of memory that uv takes, which holds the pages of a package index."""
+    package_size: Size = 8 << 30
+    """Bytes of each file that uv writes: a wheel, or a file in it."""
     requirements_size: Size = 4 << 20
     """Bytes of a requirements.txt with the files that it names."""
     requirement_size: Size = 64 << 10

@@ -5,6 +5,7 @@ import json
 import mmap
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sifmod.config.redact import without_logins, without_values
 
@@ -25,14 +27,17 @@ exec 3<&1 >&2
 exec "$@" 3<&-
 """
 # The child's side of `serving`: each line of its input is a command in JSON; the answer, by the same socket, is the
-# exit code. Commands share the child's output. The number in front of a command is the most memory of its own process,
-# in bytes; an empty program name stands for the Python that runs this.
+# exit code. Commands share the child's output. The numbers in front of a command are the most memory of its own process
+# and the largest file that it writes, in bytes; an empty program name stands for the Python that runs this.
 SERVER = """
-import json, os, subprocess, sys
+import json, os, resource, subprocess, sys
 for line in sys.stdin.buffer:
-    most, *words = json.loads(line)
+    most, size, *words = json.loads(line)
     program, *words = (word.encode("latin-1") for word in words)
     child = subprocess.Popen([program or os.fsencode(sys.executable), *words], stdin=subprocess.DEVNULL)
+    if size:
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (size if hard < 0 else min(size, hard), hard))
     code = None
     while code is None:
         try:
@@ -51,10 +56,21 @@ for line in sys.stdin.buffer:
 """
 LATE = 124  # the exit code of a child that exceeded its time limit, like timeout(1)
 HEAVY = 256  # the exit code, in no other use, of a child that took too much memory
+LARGE = -signal.SIGXFSZ  # the exit code of a child that wrote too large a file
 _KEPT = 1 << 16  # bytes of output
 _MOST = 1 << 25  # bytes of output in memory, about; more than any caller keeps
 _OFTEN = 0.1  # seconds between two looks at it
 _PATIENCE = 10.0  # seconds between SIGTERM and SIGKILL
+
+
+class Most(NamedTuple):
+    """Limits of a child in bytes, 0 for none."""
+
+    memory: int = 0  # resident; beyond it the child is ended with exit code HEAVY
+    file_size: int = 0  # of each file that it writes; beyond it the child is ended with exit code LARGE
+
+
+NO_LIMIT = Most()
 
 
 @dataclass(frozen=True)
@@ -84,12 +100,11 @@ def run_child(
     limit: float | None = None,
     kept: int = _KEPT,
     whole: bool = False,
-    memory: int = 0,
+    most: Most = NO_LIMIT,
 ) -> Ended:
     """Run `args` to the end, with empty input; after `limit` seconds it is ended, with exit code LATE.
 
-    `memory`: the most resident bytes of the child, not of its children, beyond which it is ended with exit code HEAVY;
-    0 for no limit.
+    `most`: limits of the child, and not of its children.
 
     `whole`: also end other processes in its group afterwards.
 
@@ -97,7 +112,7 @@ def run_child(
     cannot lose it. On any exception here (^C, a handler of SIGTERM that raises) the whole process group is ended before
     the exception propagates. Raises FileNotFoundError if this user cannot execute the path `args[0]`.
     """
-    with _group(args, cwd, env, memory=memory) as (process, log, heavy):
+    with _group(args, cwd, env, most=most) as (process, log, heavy):
         late = False
         try:
             code = process.wait(limit)
@@ -114,7 +129,7 @@ def run_child(
 def serving(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Iterator[Callable[..., Ended]]:
     """A function that runs a command in `args`, a child that is started once, because its start is expensive.
 
-    `memory` of the function is that of `run_child`. The child must run SERVER with Python. On exit the whole process
+    `most` of the function is that of `run_child`. The child must run SERVER with Python. On exit the whole process
     group is ended, as in `run_child`. If the child ends early, the function returns the child's exit code (1 for 0) and
     output. Raises FileNotFoundError as `run_child` does.
     """
@@ -123,11 +138,11 @@ def serving(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Iterat
         theirs.close()
         begin = 0  # where the output of the next command starts, in that of the child
 
-        def run(*words: str, memory: int = 0) -> Ended:
+        def run(*words: str, most: Most = NO_LIMIT) -> Ended:
             nonlocal begin
             answer = b""
             with suppress(BrokenPipeError, ConnectionResetError):
-                command = [memory, *(os.fsencode(word).decode("latin-1") for word in words)]
+                command = [*most, *(os.fsencode(word).decode("latin-1") for word in words)]
                 ours.sendall(json.dumps(command).encode() + b"\n")
                 answer = answers.readline()
             code = int(answer) if answer else process.wait() or 1
@@ -144,7 +159,7 @@ def serving(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Iterat
 
 @contextmanager
 def _group(
-    args: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: int = subprocess.DEVNULL, memory: int = 0
+    args: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: int = subprocess.DEVNULL, most: Most = NO_LIMIT
 ) -> Iterator[tuple["subprocess.Popen[bytes]", int, threading.Event]]:
     """A child in its own process group, with a watchdog, the descriptor of its output, and whether it took too much.
 
@@ -162,7 +177,11 @@ def _group(
                 command, cwd=cwd, env=env, stdin=stdin, stdout=theirs, stderr=log, process_group=0
             )
             try:
-                with _bounded(log, process.pid, memory) as heavy:
+                if most.file_size:
+                    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+                    size = most.file_size if hard < 0 else min(most.file_size, hard)
+                    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, hard))
+                with _bounded(log, process.pid, most.memory) as heavy:
                     yield process, log, heavy
             except BaseException:
                 _end(process)

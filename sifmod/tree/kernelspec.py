@@ -13,7 +13,7 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.config.prefix import data_home
 from sifmod.errors import InstallError
 from sifmod.result import Described, OrNull
-from sifmod.system import meaning
+from sifmod.system import meaning, user_name
 from sifmod.tree.durable import content, explain, is_there, make_directory, move, names, parsed, write
 from sifmod.tree.removal import prune
 
@@ -58,6 +58,7 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
 
     Raises InstallError or PermissionsError if it cannot be written or another kernelspec has its name.
     """
+    _check_link(kernels)
     place = kernels / spec.kernel
     there = is_there(place / _SPEC) or (is_there(place) and not place.is_dir())
     if (there or place.is_symlink()) and _owner(place) != spec:  # or of another module with the same spelling
@@ -95,6 +96,7 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
 def remove_kernelspec(kernels: Path, spec: Kernelspec) -> None:
     """Remove the files of a kernelspec; others in its directory stay. Raises InstallError or PermissionsError."""
     place = kernels / spec.kernel
+    _check_link(kernels)
     if place.is_symlink():
         raise InstallError(f"{place} is a link, so nothing behind it was removed", f"remove it: rm {place}")
     with _reported(f"cannot remove the kernelspec {place}"):
@@ -102,6 +104,12 @@ def remove_kernelspec(kernels: Path, spec: Kernelspec) -> None:
             (place / name).unlink(missing_ok=True)
     with suppress(OSError):
         place.rmdir()
+
+
+def _check_link(kernels: Path) -> None:
+    """Raise InstallError if another user has put a link in this place, which may lead to this user's own kernels."""
+    if kernels.is_symlink() and (owner := kernels.lstat().st_uid) not in (0, os.geteuid()):
+        raise InstallError(f"{kernels} is a link of {user_name(owner)}", "set JUPYTER_DATA_DIR to a directory of yours")
 
 
 @contextmanager

@@ -5,9 +5,11 @@ import json
 import os
 import py_compile
 import resource
+import struct
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -636,6 +638,33 @@ def test_the_owner_of_a_sites_tree_adds_to_the_prefix_that_is_named(tmp_path: Pa
     ):
         environ = {"SIFMOD_PREFIX": named, "XDG_DATA_HOME": str(tmp_path / "data")}
         assert layers_for(module, None, prefix, environ).prefix == place / "layers"
+
+
+def test_a_wheel_without_an_end_takes_little_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+
+    def wheel(handler: Handler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nConnection: close\r\n\r\n")
+        name = b"zzz/data"
+        header = struct.pack("<IHHHHHIIIHH", 0x04034B50, 20, 8, 8, 0, 0, 0, 0, 0, len(name), 0)
+        deflate = zlib.compressobj(1, zlib.DEFLATED, -15)
+        with suppress(OSError):
+            handler.wfile.write(header + name)
+            for _ in range(1 << 9):  # of 1 MiB
+                handler.wfile.write(deflate.compress(bytes(1 << 20)))
+
+    web = Web()
+    web.answers["/zzz-1-py3-none-any.whl"] = wheel
+    web.start()
+    (tmp_path / "in.txt").write_text(f"zzz @ {web.url('/zzz-1-py3-none-any.whl', '127.0.0.1')}")
+    use_limits(Limits(package_size=10 << 20))
+    try:
+        with pytest.raises(FetchError, match=r"a file of more bytes than 10485760 \(`limits: \{package_size: N\}`"):
+            uv_here(tmp_path).run("pip", "install", "--target", "to", "--no-deps", "-r", "in.txt")
+    finally:
+        use_limits(Limits())
+        web.stop()
+    assert max((path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()), default=0) <= 10 << 20
 
 
 def test_an_index_whose_page_has_no_end_takes_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.image import child
-from sifmod.image.child import HEAVY, LATE, SERVER, Ended, run_child, serving
+from sifmod.image.child import HEAVY, LATE, SERVER, Ended, Most, run_child, serving
 from support.processes import marked, wait_until
 
 DRIVER = """
@@ -71,10 +71,10 @@ def test_one_that_takes_too_much_memory_is_ended(tmp_path: Path, way: str) -> No
             f"import time; held = b'x' * {size}; time.sleep(0.5 if {size} < 2 << 20 else 99)",
         )
         if way == "run_child":
-            ended = run_child(words, cwd=tmp_path, env={}, memory=100 << 20)
+            ended = run_child(words, cwd=tmp_path, env={}, most=Most(memory=100 << 20))
         else:
             with serving((sys.executable, "-I", "-c", SERVER), cwd=tmp_path, env={}) as begin:
-                ended = begin(*words, memory=100 << 20)
+                ended = begin(*words, most=Most(memory=100 << 20))
         codes.append(ended.code)
     assert codes == [0, HEAVY]
 

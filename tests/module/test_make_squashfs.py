@@ -118,12 +118,15 @@ def test_what_is_made_is_as_open_as_its_place_whatever_the_umask(packer: Packer,
     packer.fill()
     above, directory = packer.place.directory.parent, packer.place.directory
     above.chmod(mode)
+    (directory / "a file").chmod(0o664)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in directory.rglob("*") if not path.is_symlink()}
     strict = ("/bin/sh", "-c", 'umask 077; exec "$@"', "sh")
     assert packer.somebody.run((*strict, packer.module / "bin/make-squashfs")).code == 0
     assert packer.place.squashfs.stat().st_mode & 0o7777 == mode & 0o666
     shutil.rmtree(directory)
     assert packer.somebody.run((*strict, packer.module / "bin/unmake-squashfs")).code == 0
     assert directory.stat().st_mode & 0o7777 == mode
+    assert {path.name: path.stat().st_mode & 0o777 for path in directory.rglob("*") if not path.is_symlink()} == modes
     packer.place.squashfs.unlink()
 
 

@@ -86,6 +86,20 @@ def test_a_link_that_is_planted_leads_to_no_other_kernel(tmp_path: Path) -> None
     assert disk_state(tmp_path) == before
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can own another user's link")
+def test_a_link_above_that_is_planted_leads_to_no_other_kernel(tmp_path: Path) -> None:
+    write_kernelspec(tmp_path / "own", TORCH, "#!/bin/sh\n")
+    (tmp_path / "kernels").symlink_to(tmp_path / "own")
+    assert not write_kernelspec(tmp_path / "kernels", TORCH, "#!/bin/sh\n")
+    os.chown(tmp_path / "kernels", 1, 1, follow_symlinks=False)
+    before = disk_state(tmp_path)
+    with pytest.raises(InstallError, match="is a link of"):
+        remove_kernelspec(tmp_path / "kernels", TORCH)
+    with pytest.raises(InstallError, match="is a link of"):
+        write_kernelspec(tmp_path / "kernels", TORCH, "#!/bin/sh\n")
+    assert disk_state(tmp_path) == before
+
+
 def test_two_modules_whose_names_are_spelled_the_same(tmp_path: Path) -> None:
     assert write_kernelspec(tmp_path, TORCH, "#!/bin/sh\n")
     before = disk_state(tmp_path)

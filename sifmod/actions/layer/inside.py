@@ -5,11 +5,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from sifmod.config.limits import limits
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.child import SERVER, Ended, serving
 from sifmod.image.packages.image_python import PROBE, ImagePython, image_python
-from sifmod.image.packages.uv import Uv, bytecode_cache, bytecode_place, checked, linked_directory, uv_cache
+from sifmod.image.packages.uv import Uv, bytecode_cache, bytecode_place, checked, linked_directory, most_of_uv, uv_cache
 from sifmod.image.packages.uv_settings import config_words, find_links, uv_environment, write_config
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.durable import read
@@ -70,7 +69,7 @@ class Inside:
 
     def uv(self, *words: str) -> Ended:
         words = (*words, *config_words(f"{self.target}/work"), "--color", "never", "--no-progress")
-        return checked(self.start()(f"{self.target}/work/uv", *words, memory=limits().uv_memory))
+        return checked(self.start()(f"{self.target}/work/uv", *words, most=most_of_uv()))
 
     def look(self, names: tuple[str, ...]) -> ImagePython:
         """The image's Python and its packages; `names`: protected ones. Raises ImageError if Python fails."""

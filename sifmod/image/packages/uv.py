@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sifmod.config.limits import bound, limits
 from sifmod.errors import FetchError, ImageError, InstallError
-from sifmod.image.child import HEAVY, Ended, run_child
+from sifmod.image.child import HEAVY, LARGE, Ended, Most, run_child
 from sifmod.image.packages.uv_settings import config_words, uv_environment, without_own_logins, write_config
 from sifmod.system import cache_home, not_own
 
@@ -41,8 +41,8 @@ def uv_here(directory: Path) -> Uv:
     def run(*words: str) -> Ended:
         wanted = "uv_resolver=debug" if "--verbose" in words else "uv_extract=warn"
         words = (find_uv_bin(), *words, *config_words(str(directory)), "--color", "never", "--no-progress")
-        memory = limits().uv_memory
-        ended = checked(run_child(words, cwd=directory, env={**environment, "RUST_LOG": wanted}, memory=memory))
+        env = {**environment, "RUST_LOG": wanted}
+        ended = checked(run_child(words, cwd=directory, env=env, most=most_of_uv()))
         with (directory / _LEFT_OUT_FILES).open("a") as file:
             file.writelines(f"{found[1]}\n" for found in map(_UNSAFE.search, ended.lines) if found)
         return ended
@@ -50,11 +50,19 @@ def uv_here(directory: Path) -> Uv:
     return Uv(run, directory, str(directory))
 
 
+def most_of_uv() -> Most:
+    """The limits of uv's processes."""
+    return Most(limits().uv_memory, limits().package_size)
+
+
 def checked(ended: Ended) -> Ended:
-    """How uv ended, without logins in its output. Raises FetchError if it took too much memory."""
+    """How uv ended, without logins in its output. Raises FetchError if it exceeded `most_of_uv`."""
     if ended.code == HEAVY:
         hint = "does a package index send a page without an end?"
         raise FetchError(f"uv took more bytes of memory than {bound('uv_memory')}", hint)
+    if ended.code == LARGE:
+        hint = "does a server send a package without an end?"
+        raise FetchError(f"uv wrote a file of more bytes than {bound('package_size')}", hint)
     return replace(ended, said=without_own_logins(ended.said))
 
 
