@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from sifmod.actions.changing_prefix import changing_prefix, for_layers
 from sifmod.actions.layer.add import LayerChange, Outcome, check, like, make_layer
@@ -26,6 +26,7 @@ from sifmod.actions.start import resolve
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import ModuleError
+from sifmod.result import Beside, Described, Internal, OrNull
 from sifmod.tree.layer import Layer
 from sifmod.tree.layout import Layout
 from sifmod.tree.locking import forget_locks
@@ -34,14 +35,20 @@ State = Literal["live", "stale", "unreadable", "removed"]
 
 
 @dataclass(frozen=True)
-class ListedLayer:
-    """A layer that a module may find."""
+class ShownLayer:
+    """A layer, its state, and the retirement of its module."""
 
-    layer: Layer
-    state: State
-    is_installed: bool  # whether its module is installed
-    ended: str  # the notice of its module if that is retired; "" otherwise
-    successor: str  # of the retired module; "" without one
+    layer: Beside[Layer]
+    state: Annotated[
+        State,
+        Described(
+            "stale: built for an image that is no longer installed; unreadable: the layer is used, but its receipt "
+            "cannot be read"
+        ),
+    ]
+    is_installed: Internal[bool] = True  # whether its module is installed
+    ended: Annotated[OrNull[str], Described("retirement notice of the layer's module")] = ""
+    successor: Annotated[OrNull[str], Described("the module to move the layer to with `add --onto`")] = ""
 
 
 @dataclass(frozen=True)
@@ -60,17 +67,17 @@ class LayerOutcome:
         return self.layers[0]
 
 
-def list_layers(trees: Iterable[Layout], module: str = "") -> tuple[ListedLayer, ...]:
+def list_layers(trees: Iterable[Layout], module: str = "") -> tuple[ShownLayer, ...]:
     """The layers of modules whose names start with `module`, in these trees and those on MODULEPATH."""
     return tuple(_listed(layouts(trees, os.environ), module))
 
 
-def _listed(trees: tuple[Layout, ...], module: str) -> Iterator[ListedLayer]:
+def _listed(trees: tuple[Layout, ...], module: str) -> Iterator[ShownLayer]:
     modules = known(trees)
     for layer in found_layers(trees, os.environ):
         if str(layer.module).startswith(module):
             state: State = "stale" if is_stale(layer, modules) else "live" if layer.image else "unreadable"
-            yield ListedLayer(layer, state, layer.module in modules, *retired_notice(layer.module, trees))
+            yield ShownLayer(layer, state, layer.module in modules, *retired_notice(layer.module, trees))
 
 
 def change_layer(change: LayerChange, site: Site, reporter: Reporter) -> LayerOutcome:
