@@ -24,7 +24,7 @@ from sifmod.actions.rollback import change_live
 from sifmod.actions.search import Answer, ask, find_all
 from sifmod.actions.stack.apply import Preview, StackOutcome, StackRun, preview_stack
 from sifmod.actions.stack.apply import apply_stack as applied
-from sifmod.actions.stack.stack_options import StackOptions
+from sifmod.actions.stack.stack_plan import StackOptions
 from sifmod.actions.start import installed, layout_at, live_names, resolve, site_in_force
 from sifmod.actions.uninstall import Uninstalled, uninstall_module
 from sifmod.actions.verify import verify as findings

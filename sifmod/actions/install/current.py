@@ -11,7 +11,7 @@ from sifmod import __version__
 from sifmod.actions import sharing
 from sifmod.actions.install.decision import Decision
 from sifmod.actions.install.found_in_image import recorded, recorded_commands
-from sifmod.actions.layer.outgoing import OutgoingLayer, outgoing, warnings
+from sifmod.actions.layer.places import OutgoingLayer, layer_warnings, outgoing
 from sifmod.config.redact import shown
 from sifmod.config.version import version_key
 from sifmod.errors import InstallError
@@ -91,7 +91,7 @@ def plan_warnings(before: Installation | None, decision: Decision) -> Iterator[s
     yield from (f"warning: {oddity}" for oddity in sharing.sharing_warnings(decision.site.site))
     if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(decision.loaded.path):
         yield f"{plan.module} was installed from a different easyconfig before: {before.provenance.easyconfig}"
-    yield from warnings(outgoing_layers(before, decision))
+    yield from layer_warnings(outgoing_layers(before, decision))
     if why := plan.help.driver:
         yield f"warning: {plan.module} has {why}: expect it to fail on a GPU"
     if not plan.runtime.path:
@@ -163,7 +163,7 @@ def overview(decision: Decision) -> tuple[str, ...]:
         *_image(plan),
         *(f"bind         {bind}{' (optional)' if bind.optional else ''}" for bind in plan.binds),
         *((f"wrappers     {_wrappers(decision, before)}",) if plan.image else ()),
-        *warnings(outgoing_layers(before, decision)),
+        *layer_warnings(outgoing_layers(before, decision)),
     )
 
 

@@ -21,7 +21,7 @@ from sifmod.tree.receipt import Installation, live
 
 if TYPE_CHECKING:
     from sifmod.actions.install.decision import Decision
-    from sifmod.actions.layer.outgoing import OutgoingLayer
+    from sifmod.actions.layer.places import OutgoingLayer
     from sifmod.actions.reporter import Reporter
     from sifmod.image.artifact import Artifact
 
@@ -101,7 +101,7 @@ class Installer:
         Asks whether to install held content. Raises the errors of `decide` and `install_with_layers`.
         """
         from sifmod.actions.install.install import install_with_layers
-        from sifmod.actions.layer.outgoing import outgoing
+        from sifmod.actions.layer.places import outgoing
 
         self._around = None  # facts of the host may change during an install
         decision = self.decide(target)

@@ -1,10 +1,10 @@
-"""The places of layers: find them, choose their directory, remove them."""
+"""The places of layers: find them, also those that an install leaves, choose their directory, remove them."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
@@ -13,7 +13,9 @@ from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
 from sifmod.errors import InstallError, ModuleError, OptionError, ViewError
 from sifmod.module.quote import shell
+from sifmod.result import Described, PathText
 from sifmod.tree.layer import (
+    DEFAULT,
     LIVE,
     LOCK,
     Layer,
@@ -29,6 +31,16 @@ from sifmod.tree.receipt import Installation, live, live_modules, live_number
 
 if TYPE_CHECKING:
     from sifmod.config.site import Site
+
+
+class OutgoingLayer(NamedTuple):
+    """A layer of this user's, made for an image that an install replaces, or may replace."""
+
+    module: ModuleName
+    layer: Annotated[str, Described("name of the layer")]
+    path: PathText
+    command: Annotated[str, Described("command that makes the layer for the new image, after the install")]
+    certain: Annotated[bool, Described("whether the new image is surely another one")]
 
 
 def layouts(trees: Iterable[Layout], environ: Mapping[str, str]) -> tuple[Layout, ...]:
@@ -151,6 +163,34 @@ def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
     if there[0] != top:
         return f"warning: the layer {layer.name} in {there[0]} comes first, so this one is not used; see --layer"
     return f"this layer is used instead of the layer {layer.name} in {there[1]}" if there[1:] else ""
+
+
+def outgoing(before: Installation, digest: str | None, environ: Mapping[str, str]) -> tuple[OutgoingLayer, ...]:
+    """Layers of this user over the image of `before`, which the image with this digest replaces (None: unknown)."""
+    if before.image is None or digest == before.image_sha256:
+        return ()
+    module, own = before.module, layers_for(before, None, before.prefix, environ).prefix
+    found = (
+        layer
+        for place in searched(layouts((Layout(before.prefix),), environ), environ)
+        for layer in all_layers(place, module)
+        if layer.image == before.image_sha256
+    )
+    rows = []
+    for layer in found:
+        more = "" if layer.name == DEFAULT else f" --layer {layer.name}"
+        more += "" if layer.top == own else f" --dir {shell(str(layer.top))}"
+        command = f"sifmod add {module_words(before, environ)} --onto {module}{more}"
+        rows.append(OutgoingLayer(module, layer.name, layer.root, command, digest is not None))
+    return tuple(rows)
+
+
+def layer_warnings(layers: Iterable[OutgoingLayer]) -> Iterable[str]:
+    """A warning for each layer, on one line."""
+    for one in layers:
+        gets = "gets" if one.certain else "may get"
+        text = f"{one.module} {gets} another image, which its layer {one.layer} does not fit"
+        yield f"warning: {text}; afterwards run `{one.command}` to rebuild the layer"
 
 
 def withdrawn(layer: Layer, tree: Tree, reporter: Reporter) -> None:

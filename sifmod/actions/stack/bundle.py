@@ -16,13 +16,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Annotated, NamedTuple
 
+from sifmod import __version__
 from sifmod.actions.author.new_file import check_not_of_others
 from sifmod.actions.lock import lock_beside, read_lock
-from sifmod.actions.stack.bundle_items import HEAD, NAME, Item, items
-from sifmod.actions.stack.own_wheels import write_own_wheels
-from sifmod.actions.stack.settings import deciding_settings
-from sifmod.actions.stack.stack_options import Planned
-from sifmod.actions.stack.stack_plan import plan_stack
+from sifmod.actions.stack.bundle_items import HEAD, NAME, Head, Item, Own, deciding_settings, items
+from sifmod.actions.stack.own_wheels import own_digest, write_own_wheels
+from sifmod.actions.stack.stack_plan import Planned, plan_stack
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
@@ -53,10 +52,11 @@ def bundle_stack(planned: Planned, output: Path, without: str, progress: Progres
         raise OptionError(f"{stack.name!r} cannot be the name of a bundle's stack", hint)
     lock = read_lock(lock_beside(stack.path))
     decided = deciding_settings(site, lock, stack.path.parent, os.environ)
+    head = Head(stack.name, Own(__version__, own_digest()), *decided)
     if wrong := next((step.error for step in plan_stack(planned._replace(lock=lock)).steps if step.error), None):
         raise wrong
     with own_wheels(wanted=wheels) as built:
-        found = tuple(items(stack, site.site, built, without, decided))
+        found = tuple(items(head, stack, site.site, built, without))
         write_bundle(output, iter(found), progress)
         return sum(item.size for item in found)
 

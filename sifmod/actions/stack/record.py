@@ -14,8 +14,7 @@ from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.layer.locked_layers import check_packed, own_layers
 from sifmod.actions.lock import LockedModule, images_of, locked_module, spelled_inputs, to_json
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.stack.stack_options import Planned, StackOptions, read_stack
-from sifmod.actions.stack.stack_plan import plan_stack
+from sifmod.actions.stack.stack_plan import Planned, StackOptions, plan_stack, read_stack
 from sifmod.config.site import Site
 from sifmod.config.stack import Stack
 from sifmod.errors import InstallError

@@ -1,13 +1,14 @@
-"""stack plan: the changes that would make a tree match a stack, and the reasons."""
+"""stack plan: a stack with its options, the changes that would make a tree match it, and the reasons."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from sifmod import __version__
+from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.current import check_installed_from, compare, outgoing_layers
 from sifmod.actions.install.decision import Decision, decide, pin_to_lock, variants_here
 from sifmod.actions.install.hold import check_hold
@@ -16,15 +17,15 @@ from sifmod.actions.install.look import words_of
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.unchanged import find_unchanged, installed_by
 from sifmod.actions.layer.locked_layers import check_layers, layers_match
-from sifmod.actions.layer.outgoing import OutgoingLayer
-from sifmod.actions.stack.stack_options import Given, Planned
-from sifmod.actions.start import resolve
+from sifmod.actions.layer.places import OutgoingLayer
+from sifmod.actions.lock import Lock, lock_beside, read_lock
+from sifmod.actions.start import layout_at, resolve, site_in_force
 from sifmod.actions.workers import in_order
 from sifmod.config.input import OWN_FILES, HostFacts
-from sifmod.config.load_site import Sites
+from sifmod.config.load_site import LoadedSite, Sites
 from sifmod.config.name import ModuleName
 from sifmod.config.option import deciding
-from sifmod.config.stack import Member, Stack
+from sifmod.config.stack import Member, Stack, load_stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, HeldError, InstallError, SifmodError
 from sifmod.tree.history import last_live
@@ -34,6 +35,47 @@ from sifmod.tree.provenance import CommandLine, Pairs
 from sifmod.tree.receipt import Installation, live_number
 from sifmod.tree.stack_record import read_applied
 from sifmod.tree.state import edited, edited_stubs, missing
+
+Given = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class StackOptions:
+    """The options of the command line for a stack."""
+
+    site: Given = field(default_factory=dict)  # options by key of the site (option.KEYS)
+    install: InstallOptions = field(default_factory=InstallOptions)
+    locked: bool = False  # every module must match the lock beside the stack's file
+    only: tuple[str, ...] = ()  # these modules, by their names or beginnings, and no others
+    jobs: int | None = None  # modules at the same time; None: as many as processors
+    whole: bool = False  # the stack is a bundle's, which may only name files below its directory
+
+
+class Planned(NamedTuple):
+    """A stack, and the options for all of its modules."""
+
+    stack: Stack
+    layout: Layout
+    site: LoadedSite  # of a member that names none
+    given: Given  # options of the command line by key of the site
+    options: InstallOptions  # of the command line, without those that decide what is installed
+    lock: Lock | None = None  # which every module must match
+    redecide: bool = False  # everything is decided again, though a receipt says that nothing has changed
+    jobs: int = 1  # how many are installed at the same time
+
+
+def read_stack(stack: Path | Stack, options: StackOptions) -> Planned:
+    """A stack, or the one in this file, with its options.
+
+    Raises the errors of `load_stack`, PermissionsError; OptionError, also for a lock that cannot be read.
+    """
+    site = site_in_force(options.site)
+    found = load_stack(stack, whole=options.whole) if isinstance(stack, Path) else stack
+    layout = layout_at(site.site.prefix)
+    lock = read_lock(lock_beside(found.path)) if options.locked else None
+    jobs = options.jobs or fetch_settings(site.site).processors
+    return Planned(found, layout, site, options.site, options.install, lock, jobs=jobs)
+
 
 # new, installed, to be installed again, held after a rollback, retired and removed, error
 Mark = Literal[" ", "x", "R", "H", "E", "!"]
